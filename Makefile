@@ -1,0 +1,52 @@
+# Each target sets up .venv on first use, from constraints.txt, and is quick the second time.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+RUN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench docs matrix clean
+
+help: ## what there is
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+demo: setup ## train a small ConvNet on real digits, on two simulated chips
+	@$(RUN)/python examples/digits.py
+
+test: setup ## run the tests
+	@echo "make test: running the tests (about 10 minutes on 2 cores)"
+	@$(RUN)/python -m pytest
+
+check: setup ## run the linter, the formatter and both type checkers
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+	$(RUN)/mypy
+	$(RUN)/pyright
+
+bench: setup ## measure against Lightning's CPU accelerator; writes bench/report.json
+	@echo "make bench: measuring, about 15 minutes on 2 cores; leave the machine alone meanwhile"
+	@$(RUN)/python -m bench
+
+docs: setup ## build the site into site/
+	@echo "make docs: building the site into site/"
+	@$(RUN)/mkdocs build --strict --quiet
+
+matrix: setup ## train on every Lightning release that is supported; writes docs/matrix.md
+	@echo "make matrix: 15 environments of about 1 GB each, one at a time; about an hour"
+	@$(RUN)/python tests/matrix/run.py
+
+clean: ## remove the environment and what the tools left
+	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+		{ echo "Python 3.11 was not found: install it, or say make PYTHON=/path/to/python3.11"; exit 1; }
+	@command -v g++ >/dev/null || { echo "no C++ compiler was found: apt install g++ (the simulated chip is compiled on first use)"; exit 1; }
+	@echo "setting up $(VENV): torch 2.13.0, both Lightnings and the tools, about 1.5 GB; a few minutes, once"
+	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt "pip==26.3"
+	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --group dev
+	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[lightning,pytorch-lightning]"
+	@touch $@
