@@ -1,0 +1,50 @@
+"""One chip family as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from northbridge.bridge import Bridge
+from northbridge.capabilities import Capabilities
+from northbridge.collective import Collective
+from northbridge.device import Device
+
+API_VERSION = 1
+"""The version of what a plugin may rely on. It grows when a plugin written for the last one would break."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """Tie the parts of one chip family together.
+
+    ``name`` is what users write, ``Trainer(accelerator=name)``, and the name of the entry point. ``api`` is the plugin
+    API that the plugin was written for: say ``api=2`` once you rely on something of version 2.
+    """
+
+    name: str
+    device: Device
+    collective: Collective
+    bridge: Bridge
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    api: int = 1
+
+    def __post_init__(self) -> None:
+        parts = {
+            "device": Device,
+            "collective": Collective,
+            "bridge": Bridge,
+            "capabilities": Capabilities,
+        }
+        for part, kind in parts.items():
+            value = getattr(self, part)
+            if not isinstance(value, kind):
+                raise TypeError(
+                    f"Backend({self.name!r}, …): {part} must be a northbridge.{kind.__name__}, found {value!r}"
+                )
+        self.bridge.backend = self.name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # Devices and vendor handles do not cross a process boundary; the name does, and the child finds its own.
+        from northbridge.discovery import get
+
+        return get, (self.name,)

@@ -1,0 +1,54 @@
+"""Where the vendor's software meets torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from importlib.util import find_spec
+from typing import ClassVar
+
+
+class Bridge(ABC):
+    """The vendor's software: how it is found, loaded, prepared and told that a step is over.
+
+    The order of calls in a rank: :meth:`detect`, :meth:`prepare`, :meth:`load`, :meth:`prepare_rank`, the device is
+    selected, the process group starts, and then :meth:`after_backward` and :meth:`after_step` in every step.
+    """
+
+    package: ClassVar[str | None] = None
+    """The vendor's importable package, such as ``"torch_acme"``. Where it cannot be found, no child is asked."""
+
+    backend: str = ""
+    """The name of the backend that this bridge belongs to. ``Backend`` writes it."""
+
+    @abstractmethod
+    def load(self) -> None:
+        """Import the vendor's torch plugin, and take no card.
+
+        The one place where vendor software is imported. Called once a process, before anything names the device. What
+        it raises reaches the user as :class:`SoftwareMissingError` or :class:`SoftwareLoadError`.
+        """
+
+    def detect(self) -> int:
+        """Return how many devices this machine has, without loading the vendor's software in this process.
+
+        Called by ``auto``, by ``is_available()`` and before a run: within milliseconds where the vendor can (a device
+        file, a management library with a time limit). This default says 0 where :attr:`package` is not installed, and
+        else asks a child process, once per process tree. Raises :class:`DetectionError` if the child crashes or hangs.
+        """
+        from northbridge.probe import count_in_child
+
+        if self.package is not None and find_spec(self.package) is None:
+            return 0
+        return count_in_child(self.backend)
+
+    def prepare(self) -> None:
+        """Set what the vendor's import reads from the environment. Called before :meth:`load`; what the user set wins."""
+
+    def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
+        """Set what must stand before the first touch of a card: ``index`` is the one that this rank will take."""
+
+    def after_backward(self) -> None:
+        """Mark the end of a backward pass. A lazy runtime submits its graph here."""
+
+    def after_step(self) -> None:
+        """Mark the end of an optimizer step. A lazy runtime submits its graph here."""

@@ -1,0 +1,73 @@
+"""The chip, as torch sees it."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import torch
+
+
+class Device(ABC):
+    """One family of chips.
+
+    Every default speaks to ``torch.<type>`` as one speaks to ``torch.cuda``; override a method only where the vendor's
+    module differs. Nothing here is called before ``Bridge.load()`` has run. Errors of the vendor's module pass through
+    unless a method says otherwise.
+    """
+
+    type: ClassVar[str]
+    """The torch device type, such as ``"acme"``."""
+
+    @property
+    def module(self) -> ModuleType:
+        """The torch module of this chip, ``torch.<type>``."""
+        import torch
+
+        return torch.get_device_module(self.type)
+
+    def count(self) -> int:
+        """Return how many devices this process can see. Asked for ``devices="auto"`` and to check ``devices=``."""
+        return int(self.module.device_count())
+
+    def root(self, index: int) -> torch.device:
+        """Return what this process calls the parallel device ``index`` once it holds it.
+
+        The strategies ask whenever they need their root device. A chip that lets a process hold one card, and calls
+        that card 0 wherever it is, answers 0 for every index; :meth:`select` has then taken the card ``index``.
+        """
+        import torch
+
+        return torch.device(self.type, index)
+
+    def select(self, index: int) -> None:
+        """Take the device ``index`` for this process. Called once a rank, and the first touch of a card."""
+        self.module.set_device(index)
+
+    def synchronize(self) -> None:
+        """Block until all work queued on the current device is done. Called where time is measured, and at the end."""
+        self.module.synchronize()
+
+    def label(self, index: int) -> str:
+        """Return the card's product name, for people to read."""
+        return str(self.module.get_device_name(index))
+
+    def memory_stats(self, index: int) -> dict[str, float]:
+        """Return numbers about the device's memory, in bytes where they are sizes. Called by DeviceStatsMonitor."""
+        stats: dict[str, float] = dict(self.module.memory_stats(index))
+        return stats
+
+    def empty_cache(self) -> None:
+        """Give cached memory back. Called after training, and before a retry with less memory."""
+        self.module.empty_cache()
+
+    def seed(self, seed: int) -> None:
+        """Seed the generator of every device. Called when a rank starts, with the seed of ``seed_everything``."""
+        self.module.manual_seed_all(seed)
+
+    def autocast_dtypes(self) -> tuple[torch.dtype, ...]:
+        """Return the dtypes that ``torch.autocast(type)`` takes. Asked before mixed precision is set up."""
+        return tuple(self.module.get_amp_supported_dtype())

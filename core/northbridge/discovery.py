@@ -1,0 +1,168 @@
+"""Which backends are installed, and how one of them becomes usable.
+
+Four states are told apart. *Installed*: a distribution announces the name in its metadata; nothing is imported.
+*Declared*: :func:`get` imported that one plugin and holds its ``Backend``. *Present*: :func:`available` found hardware,
+without loading the vendor's software here. *Loaded*: :func:`load` imported it, and torch knows the device.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+import pluggy
+
+from northbridge.errors import (
+    BackendConflictError,
+    BackendDisabledError,
+    BackendNameError,
+    BackendNotFoundError,
+    NorthbridgeError,
+)
+from northbridge.journal import note
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+    from northbridge.backend import Backend
+
+GROUP = "northbridge.backends"
+"""The entry-point group: ``acme = "northbridge_acme"``, the backend's name and the module with its hook."""
+
+LIGHTNING_NAMES = frozenset({"auto", "cpu", "cuda", "gpu", "mps", "tpu"})
+"""The words that mean something to Lightning's ``accelerator=`` already."""
+
+hookimpl = pluggy.HookimplMarker("northbridge")
+"""Marks a plugin's ``northbridge_backend()``."""
+
+_declared: dict[str, Backend] = {}
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """What a distribution's metadata announces; reading it imports nothing."""
+
+    name: str
+    module: str
+    distribution: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".rstrip()
+
+
+def installed() -> tuple[Plugin, ...]:
+    """Return every announced plugin, by name; one name twice where two distributions claim it."""
+    found = {Plugin(entry.name, entry.value, *_origin(entry.dist)) for entry in entry_points(group=GROUP)}
+    return tuple(sorted(found, key=lambda each: (each.name, each.distribution)))
+
+
+def _origin(distribution: Distribution | None) -> tuple[str, str]:
+    if distribution is None:
+        return "an unknown distribution", ""
+    metadata = distribution.metadata
+    if not metadata:  # an installation that was cut short; it must not hide the others
+        return f"a broken installation in {distribution.locate_file('')}", ""
+    return metadata["Name"], metadata["Version"]
+
+
+def describe(name: str) -> str:
+    """Return what messages call a backend, with where it comes from: ``backend 'acme' (northbridge-acme 1.0)``."""
+    origins = " and ".join(str(plugin) for plugin in installed() if plugin.name == name)
+    return f"backend {name!r} ({origins})" if origins else f"backend {name!r}"
+
+
+def find(name: str) -> Plugin:
+    """Return the one plugin that announces ``name``, still importing nothing.
+
+    Raises :class:`BackendNotFoundError`, :class:`BackendConflictError`, :class:`BackendNameError` or
+    :class:`BackendDisabledError`.
+    """
+    from northbridge.settings import CoreSettings
+
+    everything = installed()
+    claims = [plugin for plugin in everything if plugin.name == name]
+    if not claims:
+        names = sorted({plugin.name for plugin in everything})
+        near = difflib.get_close_matches(name.lower(), names, n=1)
+        raise BackendNotFoundError(
+            f"no backend {name!r} is installed; found {', '.join(names) or 'none'}."
+            + (f" Did you mean {near[0]!r}?" if near else " `northbridge list` says more"),
+            backend=name,
+        )
+    if CoreSettings.read().disables(name):
+        raise BackendDisabledError(
+            f"{describe(name)} is switched off by NORTHBRIDGE_DISABLE; unset the variable or take {name!r} out of it",
+            backend=name,
+        )
+    if len(claims) > 1:
+        raise BackendConflictError(
+            f"backend {name!r} is claimed by {' and '.join(map(str, claims))}; uninstall all but one",
+            backend=name,
+        )
+    (plugin,) = claims
+    if name in LIGHTNING_NAMES:
+        raise BackendNameError(
+            f"{plugin} calls its backend {name!r}, which is one of Lightning's own words for an accelerator; its"
+            f" vendor has to choose another name, until then uninstall {plugin.distribution}",
+            backend=name,
+        )
+    return plugin
+
+
+def get(name: str) -> Backend:
+    """Return the backend called ``name``, importing its plugin on first use, and no other.
+
+    Raises what :func:`find` raises, or a :class:`PluginError` that names the plugin and the cure.
+    """
+    plugin = find(name)
+    if name not in _declared:
+        from northbridge.plugin import declare
+
+        _declared[name] = declare(plugin)
+    return _declared[name]
+
+
+def load(name: str) -> Backend:
+    """Return the backend called ``name`` with its software loaded: ``torch.device(name)`` is real from here on.
+
+    Takes no card. Needs no Lightning. Raises what :func:`get` raises, :class:`SoftwareMissingError`,
+    :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` where this process has loaded another backend.
+    """
+    from northbridge.software import bring_up
+
+    backend = get(name)
+    bring_up(backend)
+    return backend
+
+
+def available() -> dict[str, int]:
+    """Return how many devices each backend has here, for those that have any; simulated ones count.
+
+    Loads no vendor software in this process. A plugin that is broken, switched off or without hardware is left out, and
+    ``northbridge.record()`` says why.
+    """
+    counts: dict[str, int] = {}
+    for name in sorted({plugin.name for plugin in installed()}):
+        try:
+            count = detect(name)
+        except NorthbridgeError as error:
+            note(name, "not available", str(error), problem=True)
+            continue
+        if count > 0:
+            counts[name] = count
+        else:
+            note(name, "not available", "no hardware is present")
+    return counts
+
+
+def detect(name: str) -> int:
+    """Return how many devices backend ``name`` has on this machine, within a bounded time.
+
+    Raises what :func:`get` raises, or :class:`DetectionError`.
+    """
+    from northbridge.probe import count_within_limit
+
+    return count_within_limit(get(name))

@@ -1,0 +1,157 @@
+"""What can go wrong, drawn as a tree.
+
+NorthbridgeError
+├── BackendError                 about one backend; carries ``.backend``, its name
+│   ├── BackendNotFoundError       no installed distribution brings the name; also a LookupError
+│   ├── BackendDisabledError       ``NORTHBRIDGE_DISABLE`` switched it off
+│   ├── BackendConflictError       two installed distributions bring the name
+│   ├── BackendNameError           the name belongs to Lightning
+│   ├── PluginError                the plugin itself is broken
+│   │   ├── PluginImportError        its module raises when it is imported
+│   │   ├── PluginHookError          its hook is missing, misspelt, raises, or returns the wrong thing
+│   │   ├── PluginAPIError           it was built for another version of the plugin API
+│   │   └── PluginNameError          its backend has another name than its entry point
+│   ├── SoftwareMissingError       the plugin is there, the vendor's software is not
+│   ├── SoftwareLoadError          the vendor's software is there and failed to load
+│   ├── HardwareMissingError       the software is there, the hardware is not
+│   ├── DetectionError             asking for the hardware crashed or hung
+│   └── DeviceTypeTakenError       torch already serves another accelerator in this process
+├── DevicesError                 ``devices=`` asks for what is not there; also a ValueError
+├── WrongDeviceError             a tensor, model or strategy sits on another device than the chip
+├── CollectiveError              a collective did not, or cannot, run on the chip's library
+├── UnsupportedError             the chip denies what was asked; carries ``.capability``
+├── FaceError                    an object of one Lightning namespace was handed to another
+├── AmbiguousAcceleratorError    ``auto`` found the hardware of two backends
+└── VariableError                about the environment; carries ``.variable``; also a ValueError
+    ├── ClusterError               MASTER_ADDR and its kin contradict the run
+    └── SettingsError              a ``NORTHBRIDGE_…`` variable has a value that is not allowed
+
+Every message says what was asked, what was found, and what to do. This module imports the standard library alone,
+so that ``import torch`` never pays for it.
+"""
+
+from __future__ import annotations
+
+
+class NorthbridgeError(Exception):
+    """Catch everything that Northbridge raises on purpose."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A rank sends its error home by pickle, which loses the keyword-only subject of an exception.
+        return _rebuild, (type(self), self.args, dict(self.__dict__))
+
+
+class BackendError(NorthbridgeError):
+    """Report what is wrong with the backend that is called ``backend``."""
+
+    def __init__(self, message: str, *, backend: str) -> None:
+        super().__init__(message)
+        self.backend = backend
+
+
+class BackendNotFoundError(BackendError, LookupError):
+    """No installed distribution brings a backend of this name."""
+
+
+class BackendDisabledError(BackendError):
+    """``NORTHBRIDGE_DISABLE`` switched this backend off."""
+
+
+class BackendConflictError(BackendError):
+    """Two installed distributions bring a backend of this name."""
+
+
+class BackendNameError(BackendError):
+    """The name is one of Lightning's own accelerators."""
+
+
+class PluginError(BackendError):
+    """The distribution that brings the backend is broken."""
+
+
+class PluginImportError(PluginError):
+    """The plugin's module raised while it was imported."""
+
+
+class PluginHookError(PluginError):
+    """The plugin's hook is missing, misspelt, raises, or returns the wrong thing."""
+
+
+class PluginAPIError(PluginError):
+    """The plugin was built for another version of the plugin API."""
+
+
+class PluginNameError(PluginError):
+    """The plugin's backend has another name than its entry point."""
+
+
+class SoftwareMissingError(BackendError):
+    """The plugin is installed, the vendor's software is not."""
+
+
+class SoftwareLoadError(BackendError):
+    """The vendor's software is installed and failed to load."""
+
+
+class HardwareMissingError(BackendError):
+    """The software is installed, the hardware is not there."""
+
+
+class DetectionError(BackendError):
+    """Asking for the hardware crashed or hung."""
+
+
+class DeviceTypeTakenError(BackendError):
+    """torch already serves another accelerator in this process."""
+
+
+class DevicesError(NorthbridgeError, ValueError):
+    """``devices=`` asks for what is not there."""
+
+
+class WrongDeviceError(NorthbridgeError):
+    """A tensor, model or strategy sits on another device than the chip."""
+
+
+class CollectiveError(NorthbridgeError):
+    """A collective did not, or cannot, run on the chip's library."""
+
+
+class UnsupportedError(NorthbridgeError):
+    """The chip denies what was asked; ``capability`` names the claim that denies it."""
+
+    def __init__(self, message: str, *, capability: str) -> None:
+        super().__init__(message)
+        self.capability = capability
+
+
+class FaceError(NorthbridgeError):
+    """An object of one Lightning namespace was handed to another."""
+
+
+class AmbiguousAcceleratorError(NorthbridgeError):
+    """``auto`` found the hardware of two backends."""
+
+
+class VariableError(NorthbridgeError, ValueError):
+    """The environment variable ``variable`` is wrong or missing."""
+
+    def __init__(self, message: str, *, variable: str) -> None:
+        super().__init__(message)
+        self.variable = variable
+
+
+class ClusterError(VariableError):
+    """The multi-node environment contradicts the run."""
+
+
+class SettingsError(VariableError):
+    """A ``NORTHBRIDGE_…`` variable has a value that is not allowed."""
+
+
+def _rebuild(
+    cls: type[NorthbridgeError], args: tuple[object, ...], state: dict[str, object]
+) -> NorthbridgeError:
+    error = cls.__new__(cls, *args)
+    error.__dict__.update(state)
+    return error

@@ -1,0 +1,145 @@
+"""Asking for hardware without being hurt by what is asked.
+
+A driver can crash the process that asks it, or never answer. So the question goes to a child process with a time limit;
+the answer is kept in the environment, where the ranks that this process starts will find it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from typing_extensions import NotRequired, TypedDict
+
+from northbridge.discovery import describe, load
+from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
+from northbridge.plugin import tell
+from northbridge.settings import CoreSettings
+
+if TYPE_CHECKING:
+    from northbridge.backend import Backend
+
+_ANSWERS = "_NORTHBRIDGE_DETECTED"  # {"acme": {"devices": 8}}, for this process and those below it
+_QUESTION = "import sys; sys.path[:] = {path}; from northbridge.probe import answer; answer({name!r})"
+_MARK = "northbridge found "  # what the vendor's software prints comes before it
+_SILENCE = (
+    "did not answer within {limit:g} s; is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more,"
+    " NORTHBRIDGE_DISABLE={name} switches the backend off"
+)
+
+_hanging: dict[str, threading.Thread] = {}  # or done by now
+
+
+class _Reply(TypedDict):
+    devices: int
+    error: NotRequired[str]
+    limit: NotRequired[float]  # in seconds, where the error is that it was outlasted
+
+
+def count_within_limit(backend: Backend) -> int:
+    """Return ``backend.bridge.detect()``, or raise :class:`DetectionError` when it raises or outlasts the limit.
+
+    A vendor's own ``detect()`` runs in this process and must not hold up ``Trainer()``, so a thread waits for it. One
+    that hangs is not asked again while it does.
+    """
+    name, limit = backend.name, CoreSettings.read().detect_timeout
+    outcome: list[int | BaseException] = []
+
+    def ask() -> None:
+        try:
+            outcome.append(backend.bridge.detect())
+        except BaseException as error:  # noqa: BLE001 - handed to the thread that waits
+            outcome.append(error)
+
+    if name not in _hanging or not _hanging[name].is_alive():
+        thread = threading.Thread(target=ask, name=f"detect {name}", daemon=True)
+        thread.start()
+        thread.join(limit + 1.0)
+        _hanging[name] = thread
+    if not outcome:
+        raise DetectionError(f"{describe(name)}: its detect() {_SILENCE.format(limit=limit, name=name)}", backend=name)
+    (found,) = outcome
+    if isinstance(found, NorthbridgeError):
+        raise found
+    if isinstance(found, int) and found >= 0:
+        return found
+    happened = f"raised {tell(found)}" if isinstance(found, BaseException) else f"returned {found!r}, not a count"
+    raise DetectionError(
+        f"{describe(name)}: its detect() {happened}; upgrade the plugin, or switch it off with"
+        f" NORTHBRIDGE_DISABLE={name}",
+        backend=name,
+    ) from (found if isinstance(found, BaseException) else None)
+
+
+def count_in_child(name: str) -> int:
+    """Return how many devices a child process sees once it has loaded backend ``name``; asked once per process tree.
+
+    Raises :class:`DetectionError` if the child crashes, cannot load the backend, or outlasts the limit; and the same
+    when asked again, unless the limit has been raised.
+    """
+    limit = CoreSettings.read().detect_timeout
+    known: dict[str, _Reply] = json.loads(os.environ.get(_ANSWERS, "{}"))
+    reply = known.get(name)
+    if reply is None or reply.get("limit", limit) < limit:
+        reply = known[name] = _ask_child(name, limit)
+        os.environ[_ANSWERS] = json.dumps(known)
+    if "error" in reply:
+        raise DetectionError(reply["error"], backend=name)
+    return reply["devices"]
+
+
+def _ask_child(name: str, limit: float) -> _Reply:
+    asker = f"{describe(name)}: the process that asked for its devices"
+    # The child imports from where this process does, and not from the folder it happens to stand in.
+    question = _QUESTION.format(path=[str(each) for each in sys.path], name=name)
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", question],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=limit,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return {"devices": 0, "error": f"{asker} {_SILENCE.format(limit=limit, name=name)}", "limit": limit}
+    reply = _read(child.stdout)
+    if reply is not None:
+        return reply
+    last = (child.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    return {
+        "devices": 0,
+        "error": f"{asker} {_tell_end(child.returncode)}: {last}; does the driver fit this torch?"
+        f" NORTHBRIDGE_DISABLE={name} switches the backend off",
+    }
+
+
+def _read(stdout: str) -> _Reply | None:
+    last = stdout.strip().rpartition("\n")[2]
+    if not last.startswith(_MARK):
+        return None
+    reply: _Reply = json.loads(last.removeprefix(_MARK))
+    return reply
+
+
+def _tell_end(code: int) -> str:
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+
+
+def answer(name: str) -> None:
+    """Print what this process, the child, finds: one line of JSON."""
+    try:
+        reply: _Reply = {"devices": load(name).device.count()}
+    except SoftwareMissingError:
+        reply = {"devices": 0}
+    except NorthbridgeError as error:
+        reply = {"devices": 0, "error": str(error)}
+    print(f"\n{_MARK}{json.dumps(reply)}", flush=True)
+    # A vendor's threads may keep the child alive past its answer.
+    os._exit(0)

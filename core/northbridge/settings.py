@@ -1,0 +1,131 @@
+"""What the environment may say, validated.
+
+A backend's settings are a subclass of :class:`Settings` with a prefix and fields. pydantic-settings
+would do the reading too, and costs 0.4 s at import; this costs nothing beyond pydantic.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, ClassVar, Literal
+
+import pydantic
+from typing_extensions import Self
+
+from northbridge.errors import SettingsError
+
+
+class Settings(pydantic.BaseModel):
+    """Read one group of environment variables: the field ``devices`` from ``<prefix>DEVICES``.
+
+    Each field needs a default and a description, which says what is allowed: "a whole number from 1
+    to 64". It becomes part of the error that a wrong value raises.
+    """
+
+    # As arguments of the class, they would make mypy without pydantic's plugin refuse subclasses.
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    prefix: ClassVar[str]
+    """What the names of the variables begin with, such as ``"NORTHBRIDGE_ACME_"``."""
+
+    strict_prefix: ClassVar[bool] = True
+    """Whether a variable with the prefix that is no field is refused. False where others share it."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
+        for name, field in cls.model_fields.items():
+            if field.is_required() or not field.description:
+                raise TypeError(f"{cls.__name__}.{name} needs a default and a description of what is allowed")
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """Return the name of the variable that ``field`` is read from."""
+        return cls.prefix + field.upper()
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> Self:
+        """Return the settings that ``environ`` (default: ``os.environ``) holds.
+
+        An empty variable counts as unset.
+
+        Raises :class:`SettingsError`, which names the variable, its value and what is allowed.
+        """
+        source = os.environ if environ is None else environ
+        given = {name: text for name, text in source.items() if name.startswith(cls.prefix) and text}
+        fields = {cls.variable(field): field for field in cls.model_fields}
+        for name, text in given.items():
+            if cls.strict_prefix and name not in fields:
+                raise cls._unknown(name, text)
+        try:
+            return cls.model_validate({fields[name]: text for name, text in given.items() if name in fields})
+        except pydantic.ValidationError as error:
+            raise cls._wrong(error, given) from None
+
+    @classmethod
+    def _unknown(cls, name: str, text: str) -> SettingsError:
+        # Compared without the prefix, which alone would make any two names alike.
+        variables = {field.upper(): cls.variable(field) for field in sorted(cls.model_fields)}
+        close = get_close_matches(name.removeprefix(cls.prefix).upper(), variables, n=1)
+        hint = f"did you mean {variables[close[0]]}?" if close else f"there are {', '.join(variables.values())}"
+        return SettingsError(f"{name}={text!r} is not a setting: {hint}", variable=name)
+
+    @classmethod
+    def _wrong(cls, error: pydantic.ValidationError, given: Mapping[str, str]) -> SettingsError:
+        first = error.errors()[0]
+        if not first["loc"]:
+            # A validator of the whole model has no field to blame.
+            blamed = sorted(set(given) & set(map(cls.variable, cls.model_fields)))
+            shown = ", ".join(f"{name}={given[name]!r}" for name in blamed)
+            return SettingsError(f"{shown} is not allowed: {first['msg']}", variable=", ".join(blamed))
+        field = str(first["loc"][0])
+        name, allowed = cls.variable(field), cls.model_fields[field].description
+        default = getattr(cls.model_construct(), field)
+        if isinstance(default, pydantic.ByteSize):
+            default = default.human_readable()
+        of_what = f" of {default}" if default not in (None, frozenset()) else ""
+        return SettingsError(
+            f"{name}={given[name]!r} is not allowed: {allowed} is; unset it for the default{of_what}",
+            variable=name,
+        )
+
+
+_SWITCHES = frozenset({"true", "false", "yes", "no", "on", "off", "all", "none"})
+
+
+def _name(text: object) -> object:
+    # DISABLE=true must not pass for a backend that is called "true", and then switch nothing off.
+    if isinstance(text, str) and (not text.isidentifier() or text.lower() in _SWITCHES):
+        raise ValueError(f"{text!r} is not the name of a backend")
+    return text
+
+
+def _names(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    if value.strip() == "1":
+        return "everything"
+    return frozenset(_name(name.strip()) for name in value.split(","))
+
+
+class CoreSettings(Settings):
+    """What the environment may say to the core: ``NORTHBRIDGE_DISABLE`` and its kin."""
+
+    prefix = "NORTHBRIDGE_"
+    strict_prefix = False  # NORTHBRIDGE_ACME_… is the affair of the backend "acme", here or not
+
+    disable: Annotated[frozenset[str] | Literal["everything"], pydantic.BeforeValidator(_names)] = pydantic.Field(
+        default=frozenset(),
+        description="either 1, for all of them, or names of backends with commas between",
+    )
+    simulate: Annotated[str | None, pydantic.BeforeValidator(_name)] = pydantic.Field(
+        default=None, description="the name of one simulated backend"
+    )
+    detect_timeout: float = pydantic.Field(
+        default=20.0, gt=0, le=3600, description="a number of seconds above 0 and up to 3600"
+    )
+
+    def disables(self, name: str) -> bool:
+        """Return whether ``NORTHBRIDGE_DISABLE`` switches off the backend ``name``."""
+        return isinstance(self.disable, str) or name in self.disable

@@ -1,0 +1,130 @@
+"""How a backend's software is brought up in this process."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from northbridge.discovery import describe
+from northbridge.errors import (
+    DeviceTypeTakenError,
+    NorthbridgeError,
+    SoftwareLoadError,
+    SoftwareMissingError,
+)
+from northbridge.journal import note
+from northbridge.plugin import tell
+
+if TYPE_CHECKING:
+    from northbridge.backend import Backend
+
+_up: list[Backend] = []
+
+
+def loaded() -> Backend | None:
+    """Return the backend whose software this process has loaded; torch serves one accelerator per process."""
+    return _up[0] if _up else None
+
+
+def bring_up(backend: Backend) -> None:
+    """Load the software of ``backend``, once a process, and tell torch what torch has to know about it."""
+    first = loaded()
+    if first is not None:
+        if first.name != backend.name:
+            raise DeviceTypeTakenError(
+                f"{backend.name!r} was asked for, but this process already runs on {first.name!r}, and torch serves one"
+                f" accelerator per process; start another process for {backend.name!r}",
+                backend=backend.name,
+            )
+        return
+    _refuse_foreign_device_type(backend)
+    _load(backend)
+    _keep_parameters_when_moved(backend.device.type)
+    _up.append(backend)
+    note(backend.name, "loaded", f"torch.device({backend.device.type!r}) is real in this process")
+    if backend.capabilities.simulated:
+        _warn_of_hidden_hardware(backend)
+
+
+def _refuse_foreign_device_type(backend: Backend) -> None:
+    import torch
+
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", backend.device.type):
+        raise DeviceTypeTakenError(
+            f"{backend.name!r} was asked for, but torch already serves {name!r} in this process, and it serves one such"
+            f" accelerator per process; start a process that does not import the software of {name!r}",
+            backend=backend.name,
+        )
+
+
+def _load(backend: Backend) -> None:
+    try:
+        backend.bridge.prepare()
+        backend.bridge.load()
+        _check_device_type(backend)
+        backend.collective.register()
+    except (NorthbridgeError, KeyboardInterrupt):
+        raise
+    except ModuleNotFoundError as error:
+        raise SoftwareMissingError(
+            f"{describe(backend.name)} is installed, but its software is not: {tell(error)}; install the vendor's"
+            " package that brings it",
+            backend=backend.name,
+        ) from error
+    except BaseException as error:  # SystemExit too, and a panic in Rust
+        raise SoftwareLoadError(
+            f"{describe(backend.name)}: its software failed to load: {tell(error)}; does the vendor's package fit this"
+            " torch and this driver?",
+            backend=backend.name,
+        ) from error
+
+
+def _check_device_type(backend: Backend) -> None:
+    import torch
+
+    try:
+        torch.device(backend.device.type)
+        _ = backend.device.module
+    except RuntimeError as error:
+        raise SoftwareLoadError(
+            f"{describe(backend.name)}: its software loaded, but torch knows no device {backend.device.type!r}"
+            f" afterwards: {str(error).splitlines()[0]}; Bridge.load() has to import the vendor's torch plugin",
+            backend=backend.name,
+        ) from error
+
+
+def _keep_parameters_when_moved(device_type: str) -> None:
+    # Tensors of torch's spare device type count as incompatible with the CPU's, so that module.to() would make new
+    # parameters: tied weights come apart, and an optimizer made before the move trains nothing. torch has an operator
+    # for the answer; it is registered where the vendor has not.
+    import torch
+
+    operator, key = "_has_compatible_shallow_copy_type", "PrivateUse1"
+    if torch._C._get_privateuse1_backend_name() != device_type:
+        return
+    if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{operator}", key):
+        return
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # torch's
+    library.impl(operator, lambda _tensor, _other: True, key)  # type: ignore[no-untyped-call]  # torch's
+    _libraries.append(library)
+
+
+# A Library takes its kernels with it when it is collected.
+_libraries: list[object] = []
+
+
+def _warn_of_hidden_hardware(backend: Backend) -> None:
+    import torch
+
+    real = [
+        name
+        for name, module in (("cuda", torch.cuda), ("xpu", torch.xpu), ("mps", torch.backends.mps))
+        if module.is_available()
+    ]
+    if real:
+        warnings.warn(
+            f"{backend.name!r} is simulated, and this process can no longer train on {' or '.join(real)}: torch serves"
+            " one accelerator per process",
+            stacklevel=4,
+        )
