@@ -1,0 +1,97 @@
+"""What runs at the end of ``import torch``, with no import by the user.
+
+torch runs every entry point of the group ``torch.backends``; one that raises breaks ``import torch`` for everybody. So
+:func:`arm` imports the standard library alone, never raises, prints nothing, and only puts a finder in front of the
+import system. When a face of Lightning has imported its connector, the finder calls the registration for that face.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.abc import MetaPathFinder
+from typing import TYPE_CHECKING
+
+from northbridge.journal import note
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+
+CONNECTORS = {
+    "lightning.pytorch.trainer.connectors.accelerator_connector": "lightning.pytorch",
+    "lightning.fabric.connector": "lightning.fabric",
+    "pytorch_lightning.trainer.connectors.accelerator_connector": "pytorch_lightning",
+    "lightning_fabric.connector": "lightning_fabric",
+}
+"""Each face's connector module. When it has run, the face's registries, strategies and plugins are complete, and every
+way to a Trainer or a Fabric imports it."""
+
+
+def arm() -> None:
+    """Watch for the faces of Lightning that are yet to be imported, and serve those that already are."""
+    try:
+        if os.environ.get("NORTHBRIDGE_DISABLE", "").strip() == "1":
+            note("northbridge", "off", "NORTHBRIDGE_DISABLE=1")
+            return
+        if not any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path):
+            sys.meta_path.insert(0, _ConnectorFinder())
+        for connector, face in CONNECTORS.items():
+            module = sys.modules.get(connector)
+            if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
+                _serve(face)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with us must not break `import torch`
+        note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
+
+
+def _serve(face: str) -> None:
+    # Lightning is being imported by somebody who may not have asked for us: what fails is recorded, not raised.
+    try:
+        from northbridge.lightning.registration import register
+
+        register(face)
+    except Exception as error:  # noqa: BLE001
+        note(face, "left alone", f"{type(error).__name__}: {error}", problem=True)
+
+
+class _ConnectorFinder(MetaPathFinder):
+    """Finds what the other finders find, and adds a call at the end of a connector's execution."""
+
+    def __init__(self) -> None:
+        self._asking: set[str] = set()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        # Another tool's finder may ask the others too, and so come back here.
+        if fullname not in CONNECTORS or fullname in self._asking:
+            return None
+        self._asking.add(fullname)
+        try:
+            spec = self._ask_the_others(fullname, path, target)
+        finally:
+            self._asking.discard(fullname)
+        loader = spec.loader if spec is not None else None
+        if loader is None or not hasattr(loader, "exec_module"):
+            return spec
+        execute = loader.exec_module
+
+        def execute_and_serve(module: ModuleType) -> None:
+            vars(loader).pop("exec_module", None)  # the attribute set below: the loader is itself again
+            execute(module)
+            _serve(CONNECTORS[fullname])
+
+        loader.exec_module = execute_and_serve  # type: ignore[method-assign]
+        return spec
+
+    def _ask_the_others(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> ModuleSpec | None:
+        for finder in tuple(sys.meta_path):
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(fullname, path, target)
+            if spec is not None:
+                return spec
+        return None

@@ -1,0 +1,178 @@
+"""The one accelerator."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from northbridge.discovery import detect, get, load
+from northbridge.errors import (
+
+    HardwareMissingError,
+    NorthbridgeError,
+    WrongDeviceError,
+)
+from northbridge.lightning.devices import parse_devices
+from northbridge.journal import logger, note
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.backend import Backend
+    from northbridge.lightning.faces import Face
+
+
+def make_accelerator(face: Face) -> Any:
+    """Return the accelerator class of ``face``.
+
+    Lightning asks the accelerator's *class* whether it is available and what ``devices=`` means, so each backend gets a
+    subclass of its own, made on demand: ``Accelerator("acme")`` is an instance of ``Accelerator.of("acme")``.
+    """
+    stock: Any = face.module("accelerators").Accelerator
+
+    class Accelerator(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        """One chip family in Lightning; ``Accelerator("acme")`` for the backend ``acme``."""
+
+        backend_name = ""
+
+        def __new__(cls, backend: str = "") -> Any:
+            return super().__new__(cls if cls.backend_name else cls.of(backend))
+
+        def __init__(self, backend: str = "") -> None:
+            super().__init__()
+            self._taken: int | None = None
+
+        @staticmethod
+        @cache
+        def of(backend: str) -> Any:
+            """Return the class for one backend, loading nothing."""
+            name = f"Accelerator({backend!r})"
+            return type(name, (Accelerator,), {"backend_name": backend, "__module__": face.home})
+
+        def __reduce__(self) -> tuple[object, ...]:
+            # What crosses a process boundary is the face and the name. The class has no importable name of its own.
+            return Accelerator, (self.backend_name,)
+
+        @property
+        def backend(self) -> Backend:
+            """The backend behind this accelerator."""
+            return get(self.backend_name)
+
+        @classmethod
+        def name(cls) -> str:
+            return cls.backend_name
+
+        @classmethod
+        def is_available(cls) -> bool:
+            # Lightning asks every registered accelerator on its way to an error of its own: this must not raise.
+            try:
+                return detect(cls.backend_name) > 0
+            except NorthbridgeError as error:
+                note(cls.backend_name, "not available", str(error), problem=True)
+                return False
+
+        @classmethod
+        def auto_device_count(cls) -> int:
+            # Lightning takes one device in a notebook, for CUDA only: several would have to be forked.
+            return 1 if hasattr(sys, "ps1") else detect(cls.backend_name)
+
+        @classmethod
+        def parse_devices(cls, devices: Any) -> list[int]:
+            return parse_devices(devices, count=detect(cls.backend_name), name=cls.backend_name)
+
+        @classmethod
+        def get_parallel_devices(cls, devices: list[int]) -> list[torch.device]:
+            import torch
+
+            kind = load(cls.backend_name).device.type
+            return [torch.device(kind, index) for index in devices]
+
+        def setup_device(self, device: torch.device) -> None:
+            """Take ``device`` unless this process holds one already; refuse a device that is not the chip's."""
+            self.refuse_foreign(device)
+            if self._taken is None:
+                self.take(device, local_rank=0, world_size=1)
+
+        def refuse_foreign(self, device: torch.device) -> None:
+            """Raise :class:`WrongDeviceError` unless ``device`` is one of the chip's."""
+            if device.type != self.backend.device.type:
+                raise WrongDeviceError(
+                    f"accelerator={self.backend_name!r} was asked for, but the strategy's root device is"
+                    f" '{device}': leave strategy= to its default, or give it a device of type"
+                    f" {self.backend.device.type!r}"
+                )
+
+        def take(self, device: torch.device, *, local_rank: int, world_size: int) -> None:
+            """Take the parallel device ``device`` for this rank: the first touch of a card. Again, it does nothing.
+
+            Raises :class:`WrongDeviceError` where ``device`` is not the chip's, or this accelerator holds another one.
+            """
+            self.refuse_foreign(device)
+            index = device.index or 0
+            if self._taken == index:
+                return
+            if self._taken is not None:
+                raise WrongDeviceError(
+                    f"this {face.host} already holds device {self._taken} of {self.backend_name!r} and cannot take"
+                    f" device {index} too; build another {face.host} for it"
+                )
+            backend = self.backend
+            backend.bridge.prepare_rank(index=index, local_rank=local_rank, world_size=world_size)
+            backend.device.select(index)
+            self._taken = index
+            self.seed()
+
+        def seed(self) -> None:
+            """Seed the chip with the seed of ``seed_everything``, which may have run before the chip was loaded."""
+            seed = os.environ.get("PL_GLOBAL_SEED")
+            if seed is not None:
+                self.backend.device.seed(int(seed))
+
+        def get_device_stats(self, device: torch.device | str | int) -> dict[str, float]:
+            """Return a fresh dictionary of the chip's statistics; DeviceStatsMonitor adds to it."""
+            import torch
+
+            index = device if isinstance(device, int) else torch.device(device).index or 0
+            return dict(self.backend.device.memory_stats(index))
+
+        def teardown(self) -> None:
+            self.backend.device.empty_cache()
+
+    return Accelerator
+
+
+def bring_up(name: str) -> Backend:
+    """Return backend ``name``, its hardware found and its software loaded, for a run that asked for it by name.
+
+    Raises what :func:`northbridge.load` raises, and :class:`HardwareMissingError` before Lightning raises its own.
+    """
+    if detect(name) < 1:
+        raise HardwareMissingError(
+            f"accelerator={name!r} was asked for, but this machine has no such device, or the vendor's software is not"
+            " installed; `northbridge list` says which",
+            backend=name,
+        )
+    return load(name)
+
+
+def is_ours(accelerator: object) -> bool:
+    """Whether ``accelerator`` is one of Northbridge's, of any face."""
+    return bool(getattr(type(accelerator), "backend_name", ""))
+
+
+_announced: set[str] = set()
+
+
+def announce_simulation(backend: Backend) -> None:
+    """Say once a process, on rank 0 (the caller sees to that), that a chip is simulated."""
+    if backend.capabilities.simulated and backend.name not in _announced:
+        _announced.add(backend.name)
+        logger.warning(
+            "%s is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says nothing"
+            " about a real chip.",
+            backend.name,
+        )
+
+

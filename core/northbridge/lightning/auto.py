@@ -1,0 +1,68 @@
+"""What ``accelerator="auto"`` chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from northbridge.discovery import detect, get, installed
+from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
+from northbridge.lightning.accelerator import bring_up
+from northbridge.journal import note
+from northbridge.settings import CoreSettings
+
+
+def choose_auto(lightnings_choice: Callable[[], str]) -> str:
+    """Return the accelerator that ``auto`` means here, brought up if it is ours, and record why.
+
+    A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the CPU.
+    Then the one backend whose real hardware is present; with two, :class:`AmbiguousAcceleratorError` lists both.
+    """
+    simulated = CoreSettings.read().simulate
+    if simulated is not None:
+        return _choose(simulated, "NORTHBRIDGE_SIMULATE names it")
+    choice = lightnings_choice()
+    if choice != "cpu":
+        note("auto", f"chose {choice}", "Lightning found its hardware")
+        return choice
+    present = _backends_with_hardware()
+    if len(present) > 1:
+        raise AmbiguousAcceleratorError(
+            f"accelerator='auto' found the hardware of {' and '.join(present)}: name one,"
+            f" accelerator={present[0]!r}"
+        )
+    if present:
+        return _choose(present[0], "its hardware is present, and no other accelerator's")
+    note("auto", "chose cpu", "no accelerator's hardware is present")
+    return choice
+
+
+def _choose(name: str, reason: str) -> str:
+    bring_up(name)
+    note("auto", f"chose {name}", reason)
+    return name
+
+
+def _backends_with_hardware() -> list[str]:
+    """Return the backends that ``auto`` may choose; of each other one, record why it may not be."""
+    present = []
+    for name in sorted({plugin.name for plugin in installed()}):
+        try:
+            reason = _reason_against(name)
+        except NorthbridgeError as error:
+            reason = str(error)
+        if reason is None:
+            present.append(name)
+        else:
+            note("auto", f"passed over {name}", reason)
+    return present
+
+
+def _reason_against(name: str) -> str | None:
+    capabilities = get(name).capabilities
+    if capabilities.simulated:
+        return f"it is simulated; NORTHBRIDGE_SIMULATE={name} would choose it"
+    if not capabilities.auto:
+        return "it asks not to be chosen by auto"
+    if detect(name) < 1:
+        return "no hardware is present"
+    return None

@@ -1,0 +1,81 @@
+"""Checkpoints that open on any chip, or none."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.lightning.faces import Face
+
+
+def to_cpu(state: Any) -> Any:
+    """Return ``state`` with its tensors on the CPU; two tensors that share memory still do.
+
+    torch writes the device of each tensor into a file, and a machine without that device cannot open it.
+    """
+    import torch
+    from lightning_utilities.core.apply_func import apply_to_collection
+
+    storages: dict[int, torch.UntypedStorage] = {}
+
+    def move(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.device.type == "cpu":
+            return tensor
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+            return tensor.cpu()
+        storage = tensor.untyped_storage()
+        if storage._cdata not in storages:
+            storages[storage._cdata] = storage.cpu()
+        moved = torch.empty(0, dtype=tensor.dtype)
+        moved.set_(
+            storages[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride()
+        )  # type: ignore[call-overload]  # torch's stubs lack this form
+        if isinstance(tensor, torch.nn.Parameter):
+            return torch.nn.Parameter(moved, requires_grad=tensor.requires_grad)
+        return moved.requires_grad_(tensor.requires_grad)
+
+    return apply_to_collection(state, torch.Tensor, move)
+
+
+def make_checkpoint_io(face: Face) -> Any:
+    """Return the ``CheckpointIO`` that our strategies of ``face`` use unless the user brings one."""
+    stock: Any = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO
+
+    class CheckpointIO(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        """Write a local checkpoint whole or not at all, its tensors on the CPU."""
+
+        def save_checkpoint(
+            self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
+        ) -> None:
+            checkpoint = to_cpu(checkpoint)
+            if "://" in str(path):
+                super().save_checkpoint(checkpoint, path, storage_options)
+                return
+            target = Path(path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            # A file of its own in the same folder, renamed at the end: a killed process leaves the old one untouched.
+            handle, draft = tempfile.mkstemp(
+                prefix=f".{target.name}.", suffix=".part", dir=target.parent
+            )
+            os.close(handle)
+            try:
+                super().save_checkpoint(checkpoint, draft, storage_options)
+                os.chmod(draft, 0o666 & ~_umask())
+                os.replace(draft, target)
+            except BaseException:
+                Path(draft).unlink(missing_ok=True)
+                raise
+
+    return CheckpointIO
+
+
+def _umask() -> int:
+    # mkstemp makes files for their owner alone; a checkpoint has the permissions of any new file.
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,192 @@
+"""What Lightning's connector decides, when the accelerator is ours.
+
+A connector turns a user's arguments into accelerator, strategy and precision. Each function here answers for one of its
+methods; ``registration.py`` puts them in place, and calls the original whenever the accelerator is not ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from typing import TYPE_CHECKING, Any
+
+from northbridge.discovery import LIGHTNING_NAMES, find, installed
+from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
+from northbridge.lightning.accelerator import bring_up, is_ours
+from northbridge.lightning.classes import classes
+from northbridge.lightning.precision import mixed_precision, refuse_plugin, refuse_precision
+from northbridge.lightning.twins import exchange
+from northbridge.software import loaded
+
+if TYPE_CHECKING:
+    from northbridge.lightning.faces import Face
+
+_REFUSED = {
+    "dp": ("dp", "DataParallelStrategy"),
+    "fsdp": ("fsdp", "FSDPStrategy", "XLAFSDPStrategy", "ModelParallelStrategy"),
+    "deepspeed": ("deepspeed", "DeepSpeedStrategy"),
+    "xla": ("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"),
+}
+"""Strategies that cannot work on a chip of ours: the first word of Lightning's name, or the class."""
+
+
+def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
+    """Correct and check the user's arguments in place, before Lightning reads them.
+
+    An object of ours from another face becomes its twin of this one. A name that nobody has is our error, and a name that
+    is ours is brought up here: hardware found, software loaded, so that whatever is wrong is said first.
+    """
+    exchange(face, arguments)
+    accelerator, strategy = arguments["accelerator"], arguments["strategy"]
+    if accelerator == "auto" and isinstance(strategy, str):
+        accelerator = arguments["accelerator"] = _backend_of_strategy(strategy) or "auto"
+    if is_ours(accelerator):
+        name = accelerator.backend_name
+    elif isinstance(accelerator, str):
+        name = accelerator
+        if name in LIGHTNING_NAMES or _is_somebody_elses(face, name):
+            return
+        if _means_lightnings(name):
+            return
+        find(name)
+    else:
+        return
+    backend = bring_up(name)
+    refuse_strategy(face, name, strategy)
+    if strategy == "single_device":
+        arguments["strategy"] = f"single_{name}"  # a Fabric has no strategy of the generic name
+    if arguments.get("precision") is not None:
+        unified = face.fabric_module("connector")._convert_precision_to_unified_args
+        refuse_precision(backend, unified(arguments["precision"]))
+
+
+def _backend_of_strategy(strategy: str) -> str | None:
+    """Return the backend that a strategy such as ``ddp_acme_spawn`` is registered for."""
+    words = strategy.lower()
+    names = sorted({plugin.name for plugin in installed()}, key=len, reverse=True)
+    return next(
+        (
+            name
+            for name in names
+            if words == f"single_{name}" or f"{words}_".startswith(f"ddp_{name}_")
+        ),
+        None,
+    )
+
+
+def _is_somebody_elses(face: Face, name: str) -> bool:
+    registry = face.accelerator_registry
+    return name in registry and not getattr(registry[name]["accelerator"], "backend_name", "")
+
+
+def _means_lightnings(name: str) -> bool:
+    """Whether an unknown ``name`` looks most like one of Lightning's own, so that Lightning should say so."""
+    names = {plugin.name for plugin in installed()}
+    if name in names:
+        return False
+    near = difflib.get_close_matches(name, [*names, *LIGHTNING_NAMES], n=1)
+    return bool(near) and near[0] in LIGHTNING_NAMES
+
+
+def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
+    """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on ``name``."""
+    word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
+    for kind, words in _REFUSED.items():
+        if word in words or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
+            later = " (sharded training is not there yet)" if kind == "fsdp" else ""
+            raise UnsupportedError(
+                f"strategy={word!r} cannot run on {name!r}{later}: write"
+                f" {face.host}(accelerator={name!r}, strategy='ddp')",
+                capability=f"strategy {kind}",
+            )
+
+
+def choose_strategy(connector: Any) -> str:
+    """Return the strategy for ``strategy="auto"``."""
+    if len(connector._parallel_devices) > 1 or connector._num_nodes_flag > 1:
+        return "ddp_fork" if hasattr(sys, "ps1") or _in_notebook() else "ddp"
+    return f"single_{connector.accelerator.backend_name}"
+
+
+def _in_notebook() -> bool:
+    from lightning_utilities.core.imports import module_available
+
+    if not module_available("IPython"):
+        return False
+    from IPython import get_ipython  # type: ignore[import-not-found]  # no dependency of ours
+
+    return get_ipython() is not None
+
+
+def build_strategy(face: Face, connector: Any) -> Any:
+    """Return our strategy for the flag in ``connector``, a registered name or an object of the user's.
+
+    A stock strategy is given our class in place: the user's arguments, and whoever else holds the object, stay with it.
+    """
+    ours = classes(face)
+    flag = connector._strategy_flag
+    name = connector.accelerator.backend_name
+    stock_ddp, stock_single = ours.ddp.__mro__[2], ours.single_device.__mro__[2]
+    if isinstance(flag, str):
+        entry = face.strategy_registry[flag]
+        if issubclass(entry["strategy"], stock_ddp):
+            return ours.ddp(**entry["init_params"])
+        if issubclass(entry["strategy"], stock_single):
+            return _build_single(ours, connector)
+    elif isinstance(flag, (ours.ddp, ours.single_device)):
+        return flag
+    elif type(flag) is stock_ddp:
+        flag.__class__ = ours.ddp
+        return flag
+    elif type(flag) is stock_single:
+        connector.accelerator.refuse_foreign(flag.root_device)
+        flag.__class__ = ours.single_device
+        return flag
+    word = repr(flag) if isinstance(flag, str) else type(flag).__name__
+    raise UnsupportedError(
+        f"strategy={word} is not known to run on {name!r}: write strategy='ddp', or derive your class from"
+        f" {face.home}.DDPStrategy",
+        capability="strategy",
+    )
+
+
+def _build_single(ours: Any, connector: Any) -> Any:
+    devices = connector._parallel_devices
+    if len(devices) != 1:
+        raise DevicesError(
+            f"strategy={connector._strategy_flag!r} trains on one device, and devices= asks for {len(devices)}: write"
+            " devices=1 or strategy='ddp'"
+        )
+    return ours.single_device(device=devices[0])
+
+
+def refuse_mixture(connector: Any) -> None:
+    """Raise where a run that is not ours would meet what is: our strategy, or a process that already runs on a chip."""
+    strategy = connector.strategy
+    if type(strategy).__module__.startswith("northbridge.lightning"):
+        name = connector.accelerator.name()
+        raise UnsupportedError(
+            f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and accelerator={name!r} was"
+            " asked for or chosen: name the backend with accelerator=",
+            capability="strategy",
+        )
+    first = loaded()
+    kind = connector.accelerator.name() if first is not None else "cpu"
+    if first is not None and kind != "cpu":
+        raise DeviceTypeTakenError(
+            f"{kind!r} was asked for, but this process already runs on {first.name!r}, and torch serves one accelerator"
+            f" per process; start another process for {kind!r}",
+            backend=first.name,
+        )
+
+
+def build_precision(face: Face, connector: Any) -> Any | None:
+    """Return the precision plugin for the flags in ``connector``, or ``None`` where Lightning's own choice is right."""
+    backend = connector.accelerator.backend
+    plugin = getattr(connector, face.precision_object)
+    if plugin is not None:
+        refuse_plugin(backend, plugin)
+        return None
+    precision = getattr(connector, face.precision_flag)
+    refuse_precision(backend, precision)
+    return mixed_precision(face, backend, precision)

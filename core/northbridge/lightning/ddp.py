@@ -1,0 +1,172 @@
+"""The one DDP strategy."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from typing import TYPE_CHECKING, Any
+
+from northbridge.cluster import Run, check_environment, explain_connection_failure
+from northbridge.errors import CollectiveError, UnsupportedError, WrongDeviceError
+from northbridge.lightning.strategy import make_chip_strategy
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.cluster import Launcher
+    from northbridge.lightning.faces import Face
+
+_LAUNCHERS: dict[str, Launcher] = {
+    "LightningEnvironment": "lightning",
+    "TorchElasticEnvironment": "torchrun",
+    "SLURMEnvironment": "slurm",
+    "LSFEnvironment": "lsf",
+    "MPIEnvironment": "mpi",
+}
+
+
+def make_ddp_strategy(face: Face, checkpoint_io: Any) -> Any:
+    """Return the DDP strategy class of ``face``.
+
+    Trainer and Fabric call some methods by different names; the class carries both, and each host calls its own.
+    """
+    stock: Any = face.module("strategies").DDPStrategy
+    chip_strategy: Any = make_chip_strategy(face, stock, checkpoint_io)
+    rank_zero_info: Any = face.fabric_module("utilities.rank_zero").rank_zero_info
+    reset_seed: Any = face.fabric_module("utilities.seed").reset_seed
+
+    class DDPStrategy(chip_strategy):  # type: ignore[misc]  # made at run time
+        """Train on several devices of a chip, a process each, over the chip's communication library."""
+
+        def _configure_launcher(self) -> None:
+            if self._start_method in ("fork", "forkserver"):
+                refuse_fork(self.backend)
+            check_environment(self._run("launch"))
+            super()._configure_launcher()
+
+        def _run(self, stage: Any) -> Run:
+            environment = type(self.cluster_environment).__name__
+            return Run(
+                nodes=self.num_nodes,
+                devices=self.num_processes,
+                launcher=_LAUNCHERS.get(environment, "user"),
+                stage=stage,
+                rank=self.global_rank if stage == "rank" else None,
+            )
+
+        def _setup_distributed(self) -> None:
+            if face.is_trainer:
+                reset_seed()
+                self.accelerator.seed()
+                self.set_world_ranks()
+            else:
+                self._set_world_ranks()
+            self._process_group_backend = self._get_process_group_backend()
+            self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
+            self._start_process_group()
+            self.backend.collective.assert_carries(self.root_device)
+
+        def _start_process_group(self) -> None:
+            import torch.distributed
+
+            if torch.distributed.is_initialized():
+                return
+            run = self._run("rank")
+            if run.launcher == "lightning":
+                check_environment(run)
+            os.environ["MASTER_ADDR"] = self.cluster_environment.main_address
+            os.environ["MASTER_PORT"] = str(self.cluster_environment.main_port)
+            if run.launcher != "lightning":
+                check_environment(run)
+            try:
+                self.backend.collective.initialize(
+                    rank=self.global_rank,
+                    world_size=self.world_size,
+                    timeout=self._timeout,
+                    device=self.root_device,
+                )
+            except (OSError, RuntimeError) as error:
+                reason = explain_connection_failure(run, error)
+                if reason is None:
+                    raise
+                raise reason from error
+            atexit.register(_end_process_group)
+            rank_zero_info(
+                f"distributed_backend={self._process_group_backend}: all {self.world_size} processes registered"
+            )
+
+        def _get_process_group_backend(self) -> str:
+            name: str = self.backend.collective.name
+            asked = self._process_group_backend
+            if asked not in (None, name):
+                raise CollectiveError(
+                    f"process_group_backend={asked!r} was asked for, but tensors on {self.backend.name!r} travel over"
+                    f" {name!r}; leave the argument out"
+                )
+            return name
+
+        def _determine_ddp_device_ids(self) -> None:
+            # With device ids, Lightning enters a CUDA stream. A module on one device needs none.
+            return None
+
+        def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+            """Reduce a tensor over the ranks, in place, as Lightning documents; anything else is returned as it is."""
+            import torch
+
+            if not isinstance(tensor, torch.Tensor) or not torch.distributed.is_initialized():
+                return tensor
+            if tensor.device.type != self.root_device.type:
+                raise WrongDeviceError(
+                    f"a tensor on '{tensor.device}' cannot be reduced over {self._process_group_backend!r}: move it"
+                    f" first, tensor.to('{self.root_device}')"
+                )
+            return self.backend.collective.all_reduce(tensor, reduction_word(reduce_op), group)
+
+        def barrier(self, *args: Any, **kwargs: Any) -> None:
+            import torch.distributed
+
+            if torch.distributed.is_initialized():
+                self.backend.collective.barrier()
+
+        def _register_ddp_hooks(self) -> None:
+            # Lightning registers a communication hook for CUDA alone, and drops it elsewhere without a word.
+            hook = self._ddp_comm_hook
+            if hook is None:
+                return
+            if self._ddp_comm_wrapper is not None:
+                hook = self._ddp_comm_wrapper(hook)
+            self.model.register_comm_hook(state=self._ddp_comm_state, hook=hook)
+
+        setup_distributed = _setup_distributed
+        determine_ddp_device_ids = _determine_ddp_device_ids
+        reduce = all_reduce
+
+    return DDPStrategy
+
+
+def reduction_word(reduce_op: Any) -> str:
+    """Return our word for what Lightning's users write: a string in any case, ``None``, or torch's ``ReduceOp``."""
+    if reduce_op is None:
+        return "sum"
+    word = reduce_op if isinstance(reduce_op, str) else str(reduce_op).rpartition(".")[2]
+    word = word.lower()
+    return "mean" if word == "avg" else word
+
+
+def refuse_fork(backend: Any) -> None:
+    """Raise :class:`UnsupportedError` where the chip denies that ranks may be forked."""
+    claim = backend.capabilities.fork
+    if claim.denied:
+        raise UnsupportedError(
+            f"ranks on {backend.name!r} cannot be forked: {claim.reason}; write strategy='ddp_spawn', or strategy='ddp'"
+            " in a script",
+            capability="fork",
+        )
+
+
+def _end_process_group() -> None:
+    # A library may hold threads and sockets that outlive the interpreter's teardown badly.
+    import torch.distributed
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()

@@ -1,0 +1,73 @@
+"""What ``devices=`` means."""
+
+from __future__ import annotations
+
+from northbridge.errors import DevicesError
+
+
+def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
+    """Return the device indices that ``devices`` asks for, with Lightning's meaning for each form.
+
+    ``2`` and ``"2"`` are the first two, ``-1``, ``"-1"`` and ``"auto"`` all of them, ``[0, 1]``, ``(0, 1)``, ``"0,1"`` and
+    ``"1,"`` those indices. ``count`` is how many this machine has, ``name`` the backend's. Raises :class:`DevicesError`.
+    """
+    asked = f"devices={devices!r}"
+    if isinstance(devices, str):
+        devices = _read(devices, asked=asked, name=name)
+    if isinstance(devices, bool) or not isinstance(devices, (int, list, tuple)):
+        raise _nonsense(asked, name)
+    if isinstance(devices, int):
+        return _first(devices, count=count, asked=asked, name=name)
+    if not devices or any(isinstance(each, bool) or not isinstance(each, int) for each in devices):
+        raise _nonsense(asked, name)
+    return _check_indices(list(devices), count=count, asked=asked, name=name)
+
+
+def _read(text: str, *, asked: str, name: str) -> int | list[int]:
+    if text.strip() == "auto":
+        return -1
+    try:
+        if "," in text:
+            return [int(part) for part in text.split(",") if part.strip()]
+        return int(text)
+    except ValueError:
+        raise _nonsense(asked, name) from None
+
+
+def _first(number: int, *, count: int, asked: str, name: str) -> list[int]:
+    if number == -1:
+        return list(range(count))
+    if number < 1:
+        raise _nonsense(asked, name)
+    if number > count:
+        raise DevicesError(
+            f"{asked} asks for {number} devices of {name!r}, but this machine has {_tell(count)};"
+            f" ask for {count} or fewer, or devices='auto'"
+        )
+    return list(range(number))
+
+
+def _check_indices(indices: list[int], *, count: int, asked: str, name: str) -> list[int]:
+    twice = sorted({index for index in indices if indices.count(index) > 1})
+    if twice:
+        raise DevicesError(
+            f"{asked} names device {', '.join(map(str, twice))} of {name!r} more than once; name each device once"
+        )
+    absent = [index for index in indices if not 0 <= index < count]
+    if absent:
+        raise DevicesError(
+            f"{asked} names device {', '.join(map(str, absent))} of {name!r}, but this machine has {_tell(count)};"
+            " name only those"
+        )
+    return indices
+
+
+def _tell(count: int) -> str:
+    return f"{count} (0 to {count - 1})" if count > 1 else f"{count} (index 0)" if count else "none"
+
+
+def _nonsense(asked: str, name: str) -> DevicesError:
+    return DevicesError(
+        f"{asked} is not a choice of devices of {name!r}: write a number of devices (2), their indices ([0, 1] or"
+        " '0,1'), or 'auto' or -1 for all"
+    )

@@ -1,0 +1,117 @@
+"""Lightning's four namespaces, and what each is called there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Face:
+    """One namespace of Lightning: a Trainer's or a Fabric's.
+
+    The two distributions carry the same sources under other names, and may differ in version. Strings name modules, so
+    that describing a face imports nothing.
+    """
+
+    name: str
+    """The namespace, and the module of its public names."""
+
+    fabric: str
+    """The namespace of the Fabric that this face is built on, itself for a Fabric."""
+
+    home: str
+    """Our module with the classes of this face."""
+
+    distributions: tuple[str, ...]
+    """What brings it, the likeliest first."""
+
+    @property
+    def is_trainer(self) -> bool:
+        """Whether this face has a Trainer; else it has a Fabric."""
+        return self.name != self.fabric
+
+    @property
+    def host(self) -> str:
+        """What users of this face build: ``Trainer`` or ``Fabric``."""
+        return "Trainer" if self.is_trainer else "Fabric"
+
+    @property
+    def version(self) -> str:
+        """The version of Lightning behind this face; imports it."""
+        package = self.name if self.name.startswith(("pytorch_", "lightning_")) else "lightning"
+        return str(import_module(package).__version__)
+
+    @property
+    def connector(self) -> Any:
+        """The module with the connector, which turns a user's arguments into accelerator, strategy and precision."""
+        inner = "trainer.connectors.accelerator_connector" if self.is_trainer else "connector"
+        return self.module(inner)
+
+    @property
+    def connector_class(self) -> str:
+        """What the connector's class is called."""
+        return "_AcceleratorConnector" if self.is_trainer else "_Connector"
+
+    @property
+    def accelerator_registry(self) -> Any:
+        """The registry behind ``accelerator="name"``."""
+        registry = "AcceleratorRegistry" if self.is_trainer else "ACCELERATOR_REGISTRY"
+        return getattr(self.module("accelerators"), registry)
+
+    @property
+    def strategy_registry(self) -> Any:
+        """The registry behind ``strategy="name"``."""
+        registry = "StrategyRegistry" if self.is_trainer else "STRATEGY_REGISTRY"
+        return getattr(self.module("strategies"), registry)
+
+    @property
+    def precision_flag(self) -> str:
+        """The connector's attribute that holds the user's ``precision=``."""
+        return "_precision_flag" if self.is_trainer else "_precision_input"
+
+    @property
+    def precision_object(self) -> str:
+        """The connector's attribute that holds the user's own precision plugin."""
+        return "_precision_plugin_flag" if self.is_trainer else "_precision_instance"
+
+    def module(self, inner: str) -> Any:
+        """Import a module of this namespace."""
+        return import_module(f"{self.name}.{inner}")
+
+    def fabric_module(self, inner: str) -> Any:
+        """Import a module of the Fabric below this face."""
+        return import_module(f"{self.fabric}.{inner}")
+
+
+FACES = {
+    face.name: face
+    for face in (
+        Face(
+            "lightning.pytorch",
+            "lightning.fabric",
+            "northbridge.lightning.pytorch",
+            ("lightning",),
+        ),
+        Face(
+            "lightning.fabric",
+            "lightning.fabric",
+            "northbridge.lightning.fabric",
+            ("lightning",),
+        ),
+        Face(
+            "pytorch_lightning",
+            "lightning_fabric",
+            "northbridge.lightning.pytorch_lightning",
+            ("pytorch-lightning",),
+        ),
+        Face(
+            "lightning_fabric",
+            "lightning_fabric",
+            "northbridge.lightning.lightning_fabric",
+            ("pytorch-lightning", "lightning-fabric"),
+        ),
+    )
+}
+"""Every face by its name."""

@@ -1,0 +1,15 @@
+"""Northbridge's classes for the Fabric of ``lightning_fabric``."""
+
+from __future__ import annotations
+
+from northbridge.lightning.classes import classes
+from northbridge.lightning.faces import FACES
+
+_ours = classes(FACES["lightning_fabric"])
+
+Accelerator = _ours.accelerator
+SingleDeviceStrategy = _ours.single_device
+DDPStrategy = _ours.ddp
+CheckpointIO = _ours.checkpoint_io
+
+__all__ = ["Accelerator", "CheckpointIO", "DDPStrategy", "SingleDeviceStrategy"]

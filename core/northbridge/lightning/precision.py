@@ -1,0 +1,73 @@
+"""Lightning's precision plugins, re-homed on the chip."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from northbridge.backend import Backend
+    from northbridge.lightning.faces import Face
+
+_NEEDS = {
+    "16-mixed": "float16",
+    "16-true": "float16",
+    "bf16-mixed": "bfloat16",
+    "bf16-true": "bfloat16",
+    "64-true": "float64",
+}
+"""The claim that each of Lightning's precisions stands on; 32-true stands on none."""
+
+_MIXED = ("16-mixed", "bf16-mixed")
+
+
+def refuse_precision(backend: Backend, precision: str) -> None:
+    """Raise :class:`UnsupportedError` where the chip denies ``precision``, or nothing but CUDA has it."""
+    if precision.startswith("transformer-engine"):
+        raise UnsupportedError(
+            f"precision={precision!r} runs on CUDA alone, and {backend.name!r} was asked for; write"
+            " precision='bf16-mixed'",
+            capability="transformer-engine",
+        )
+    claims = backend.capabilities.claims()
+    needed = _NEEDS.get(precision)
+    if needed is None or not claims[needed].denied:
+        return
+    works = [word for word, claim in _NEEDS.items() if not claims[claim].denied]
+    raise UnsupportedError(
+        f"precision={precision!r} was asked for, but {backend.name!r} has no {needed}: {claims[needed].reason}; write"
+        f" precision={works[0] if works else '32-true'!r}",
+        capability=needed,
+    )
+
+
+def refuse_plugin(backend: Backend, plugin: Any) -> None:
+    """Raise :class:`UnsupportedError` for a precision object of the user's that would not reach the chip.
+
+    Lightning's ``MixedPrecision("16-mixed", "cuda")`` turns itself off on another device, and trains in float32.
+    """
+    device = getattr(plugin, "device", None)
+    if isinstance(device, str) and device != backend.device.type:
+        raise UnsupportedError(
+            f"{type(plugin).__name__} was made for {device!r}, and {backend.name!r} was asked for: write"
+            f" precision={plugin.precision!r} instead, or {type(plugin).__name__}({plugin.precision!r},"
+            f" device={backend.device.type!r})",
+            capability="autocast",
+        )
+    if type(plugin).__name__ in ("BitsandbytesPrecision", "TransformerEnginePrecision"):
+        raise UnsupportedError(
+            f"{type(plugin).__name__} runs on CUDA alone, and {backend.name!r} was asked for; write"
+            " precision='bf16-mixed'",
+            capability="quantization",
+        )
+
+
+def mixed_precision(face: Face, backend: Backend, precision: str) -> Any | None:
+    """Return Lightning's plugin for a mixed ``precision``, on the chip's own device type; ``None`` for the others.
+
+    The others name no device, and Lightning's own choice is right. A gradient scaler for float16 comes with the plugin.
+    """
+    if precision not in _MIXED:
+        return None
+    return face.module("plugins").MixedPrecision(precision, backend.device.type)

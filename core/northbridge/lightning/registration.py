@@ -1,0 +1,284 @@
+"""How a face of Lightning learns of the backends, and the one place that corrects Lightning.
+
+:data:`CORRECTIONS` is the whole of it. All rows are compared with a face before the first is applied, so that no face is
+ever half corrected; where one does not match, the face is left alone and one warning says which.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from packaging.version import InvalidVersion, Version
+
+from northbridge.discovery import LIGHTNING_NAMES, installed
+from northbridge.lightning import connector as decide
+from northbridge.lightning.accelerator import is_ours
+from northbridge.lightning.auto import choose_auto
+from northbridge.lightning.classes import classes
+from northbridge.lightning.device_line import device_line
+from northbridge.lightning.faces import FACES, Face
+from northbridge.journal import note
+from northbridge.settings import CoreSettings
+
+OLDEST, BEYOND = Version("2.4"), Version("2.8.dev0")
+NEWEST_TESTED = Version("2.6.6")
+MALICIOUS = frozenset({Version("2.6.2"), Version("2.6.3")})
+"""Uploads of a thief (GHSA-w37p-236h-pfx3); Northbridge does not touch them."""
+
+Replacement = Callable[[Face, Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Correction:
+    """One function of Lightning that is wrapped, and what it has to look like for that."""
+
+    name: str
+    parameters: tuple[str, ...]
+    reason: str
+    replace: Replacement
+    hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
+    module: str | None = None  # a function of this module; else a method of the connector
+    static: bool = False
+    first: str = "2.4.0"
+    last: str = "2.6.6"
+
+
+def _read_arguments(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    def replacement(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bound = signature.bind(self, *args, **kwargs)
+        decide.read_arguments(face, bound.arguments)
+        return original(*bound.args, **bound.kwargs)
+
+    return replacement
+
+
+def _choose_auto(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda: choose_auto(original)
+
+
+def _choose_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self: Any) -> Any:
+        return decide.choose_strategy(self) if is_ours(self.accelerator) else original(self)
+
+    return replacement
+
+
+def _check_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self: Any) -> Any:
+        if is_ours(self.accelerator):
+            decide.refuse_strategy(face, self.accelerator.backend_name, self._strategy_flag)
+        return original(self)
+
+    return replacement
+
+
+def _build_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self: Any) -> None:
+        if is_ours(self.accelerator):
+            self.strategy = decide.build_strategy(face, self)
+            return
+        original(self)
+        decide.refuse_mixture(self)
+
+    return replacement
+
+
+def _build_precision(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self: Any) -> Any:
+        plugin = decide.build_precision(face, self) if is_ours(self.accelerator) else None
+        return original(self) if plugin is None else plugin
+
+    return replacement
+
+
+def _log_devices(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    rank_zero_info: Any = face.fabric_module("utilities.rank_zero").rank_zero_info
+
+    def replacement(trainer: Any) -> None:
+        if is_ours(trainer.accelerator):
+            rank_zero_info(device_line(trainer))
+        else:
+            original(trainer)
+
+    return replacement
+
+
+CORRECTIONS = (
+    Correction(
+        "_check_config_and_set_final_flags",
+        ("self", "strategy", "accelerator", "precision", "plugins", "sync_batchnorm"),
+        "raises its own text for an unknown name and for 'dp', before any other method is asked",
+        _read_arguments,
+        hosts=("Trainer",),
+    ),
+    Correction(
+        "_check_config_and_set_final_flags",
+        ("self", "strategy", "accelerator", "precision", "plugins"),
+        "raises its own text for an unknown name and for 'dp', before any other method is asked",
+        _read_arguments,
+        hosts=("Fabric",),
+    ),
+    Correction(
+        "_choose_auto_accelerator",
+        (),
+        "knows tpu, mps, cuda and cpu alone: Trainer() trains on the CPU of a machine full of other chips",
+        _choose_auto,
+        static=True,
+    ),
+    Correction(
+        "_choose_strategy",
+        ("self",),
+        "gives every accelerator it does not know SingleDeviceStrategy('cpu'), and refuses 'hpu'",
+        _choose_strategy,
+    ),
+    Correction(
+        "_check_strategy_and_fallback",
+        ("self",),
+        "refuses 'fsdp' with a sentence about GPUs",
+        _check_strategy,
+    ),
+    Correction(
+        "_init_strategy",
+        ("self",),
+        "builds stock strategies, which enter a CUDA stream, or train on the CPU",
+        _build_strategy,
+    ),
+    Correction(
+        "_check_and_init_precision",
+        ("self",),
+        "gives every accelerator it does not know MixedPrecision(…, 'cuda'), which turns itself off",
+        _build_precision,
+    ),
+    Correction(
+        "_log_device_info",
+        ("trainer",),
+        "says 'GPU available: False, used: False' about a chip that is in use",
+        _log_devices,
+        hosts=("Trainer",),
+        module="trainer.setup",
+    ),
+)
+"""Every function of Lightning that Northbridge replaces, and nothing else does."""
+
+
+def register(name: str) -> None:
+    """Register every installed backend in the face ``name``, and correct that face; done again, it changes nothing.
+
+    Called by the autoload when the face's connector has been imported. A face outside the versions that Northbridge knows,
+    or with a row of :data:`CORRECTIONS` that does not match, is left alone with one warning.
+    """
+    face = FACES[name]
+    reason = reason_against(face)
+    if reason is not None:
+        note(name, "left alone", reason, problem=True)
+        warnings.warn(
+            f"Northbridge leaves {name} alone, and accelerators of its backends are unknown there: {reason}",
+            stacklevel=2,
+        )
+        return
+    for backend in _names_to_register():
+        _register_backend(face, backend)
+    for correction in _rows(face):
+        _apply(face, correction)
+    note(name, "registered", f"{name} {face.version}{untested(face.version)}")
+
+
+def untested(version: str) -> str:
+    """Return a remark about a Lightning newer than the newest that was tested; else an empty string."""
+    newer = Version(version) > NEWEST_TESTED
+    return f" (newer than {NEWEST_TESTED}, the newest that was tested)" if newer else ""
+
+
+def reason_against(face: Face) -> str | None:
+    """Return why Northbridge cannot serve ``face``, or ``None`` where it can."""
+    try:
+        version = Version(face.version)
+    except InvalidVersion:
+        return f"its version {face.version!r} is not one"
+    if version in MALICIOUS:
+        return f"version {version} was a malicious upload: uninstall it now, and see GHSA-w37p-236h-pfx3"
+    if not OLDEST <= version < BEYOND:
+        return f"its version is {version}, and Northbridge knows {OLDEST} and later, before 2.8; install such a one"
+    wrong = [each for row in _rows(face) if (each := _mismatch(face, row)) is not None]
+    if wrong:
+        return f"version {version} differs from what Northbridge knows: {'; '.join(wrong)}; upgrade northbridge"
+    return None
+
+
+def _rows(face: Face) -> list[Correction]:
+    return [row for row in CORRECTIONS if face.host in row.hosts]
+
+
+def _owner(face: Face, row: Correction) -> Any:
+    return face.module(row.module) if row.module else getattr(face.connector, face.connector_class)
+
+
+def _mismatch(face: Face, row: Correction) -> str | None:
+    function = getattr(_owner(face, row), row.name, None)
+    if function is None:
+        return f"{row.name} is gone"
+    found = tuple(inspect.signature(function).parameters)
+    return None if found == row.parameters else f"{row.name} takes {found}, not {row.parameters}"
+
+
+def _apply(face: Face, row: Correction) -> None:
+    owner = _owner(face, row)
+    original = getattr(owner, row.name)
+    if hasattr(original, "_northbridge_reason"):
+        return
+    replacement = functools.wraps(original)(row.replace(face, original))
+    replacement._northbridge_reason = row.reason  # type: ignore[attr-defined]  # marks it as ours
+    setattr(owner, row.name, staticmethod(replacement) if row.static else replacement)
+
+
+def _names_to_register() -> list[str]:
+    settings = CoreSettings.read()
+    names = sorted({plugin.name for plugin in installed()})
+    for name in names:
+        if settings.disables(name):
+            note(name, "off", "NORTHBRIDGE_DISABLE names it")
+        elif name in LIGHTNING_NAMES:
+            note(name, "refused", "the name is Lightning's own", problem=True)
+    return [name for name in names if name not in LIGHTNING_NAMES and not settings.disables(name)]
+
+
+def _register_backend(face: Face, name: str) -> None:
+    ours = classes(face)
+    registry = face.accelerator_registry
+    if name in registry:
+        owner = registry[name]["accelerator"]
+        if not getattr(owner, "backend_name", ""):
+            note(name, "left alone", f"{owner.__module__}.{owner.__qualname__} has it in {face.name}")
+            return
+    registry.register(
+        name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True
+    )
+    strategies = face.strategy_registry
+    strategies.register(
+        f"single_{name}", ours.single_device, description=f"one {name} device", override=True
+    )
+    for suffix, start_method in _START_METHODS.items():
+        for tail, options in _UNUSED_PARAMETERS.items():
+            strategies.register(
+                f"ddp_{name}{suffix}{tail}",
+                ours.ddp,
+                description=f"DDP on {name}",
+                override=True,
+                start_method=start_method,
+                **options,
+            )
+
+
+_START_METHODS = {"": "popen", "_spawn": "spawn", "_fork": "fork", "_notebook": "fork"}
+_UNUSED_PARAMETERS: dict[str, dict[str, bool]] = {
+    "": {},
+    "_find_unused_parameters_false": {"find_unused_parameters": False},
+    "_find_unused_parameters_true": {"find_unused_parameters": True},
+}

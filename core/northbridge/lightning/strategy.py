@@ -1,0 +1,144 @@
+"""What the single-device and the DDP strategy share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from northbridge.discovery import load
+from northbridge.errors import WrongDeviceError
+from northbridge.lightning.accelerator import announce_simulation, is_ours
+from northbridge.lightning.checkpoint import to_cpu
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.backend import Backend
+    from northbridge.lightning.faces import Face
+
+
+class LoadFirst:
+    """Load a backend when unpickled.
+
+    A spawned rank unpickles its strategy before anything else has named the chip, and ``torch.device("acme", 0)`` is an
+    error in a process that has not loaded acme. The first thing in a strategy's pickled state is therefore one of these.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _load_first, (self.name,)
+
+
+def _load_first(name: str) -> LoadFirst:
+    load(name)
+    return LoadFirst(name)
+
+
+def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
+    """Return a subclass of Lightning's strategy ``stock`` that runs on the accelerator's chip.
+
+    It inherits from ``stock`` alone: only then can a strategy that the user built be given our class in place.
+    """
+
+    class ChipStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        @property
+        def backend(self) -> Backend:
+            """The backend of the accelerator that this strategy was given."""
+            backend: Backend = self.accelerator.backend
+            return backend
+
+        @property
+        def root_device(self) -> torch.device:
+            """The device of this rank, as this process calls it."""
+            device: torch.device = super().root_device
+            if not is_ours(self.accelerator) or device.type != self.backend.device.type:
+                return device
+            return self.backend.device.root(device.index or 0)
+
+        @property
+        def checkpoint_io(self) -> Any:
+            if self._checkpoint_io is None:
+                self._checkpoint_io = checkpoint_io()
+            return super().checkpoint_io
+
+        @checkpoint_io.setter
+        def checkpoint_io(self, io: Any) -> None:
+            self._checkpoint_io = io
+
+        def setup_environment(self) -> None:
+            self.take_device()
+            super().setup_environment()
+
+        def take_device(self) -> None:
+            """Take this rank's device; called again, it does nothing."""
+            self.accelerator.take(
+                super().root_device,
+                local_rank=int(self.local_rank),
+                world_size=int(self.world_size),
+            )
+            # Bound once: a training step looks nothing up.
+            self._after_backward = self.backend.bridge.after_backward
+            self._after_step = self.backend.bridge.after_step
+            if self.is_global_zero:
+                announce_simulation(self.backend)
+
+        def backward(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().backward(*args, **kwargs)
+            self._after_backward()
+            return result
+
+        def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().optimizer_step(*args, **kwargs)
+            self._after_step()
+            return result
+
+        def __getstate__(self) -> dict[str, Any]:
+            state = {key: value for key, value in self.__dict__.items() if key not in _BOUND}
+            return {"_load_first": LoadFirst(self.backend.name), **state}
+
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            self.__dict__.update(state)
+
+        if face.is_trainer:
+
+            def model_to_device(self) -> None:
+                super().model_to_device()
+                assert_on_device(self.model, self.root_device)
+
+            def save_checkpoint(
+                self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None
+            ) -> None:
+                # Here too, and not in our CheckpointIO alone: the user may have brought another.
+                if self.is_global_zero:
+                    super().save_checkpoint(to_cpu(checkpoint), filepath, storage_options)
+
+        else:
+
+            def module_to_device(self, module: torch.nn.Module) -> None:
+                # With one device a Fabric need not be launched, and setup_environment() is then never called.
+                self.take_device()
+                super().module_to_device(module)
+                assert_on_device(module, self.root_device)
+
+            def save_checkpoint(
+                self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
+            ) -> None:
+                state = self._convert_stateful_objects_in_state(state, filter=filter or {})
+                super().save_checkpoint(path, to_cpu(state), storage_options)
+
+    return ChipStrategy
+
+
+_BOUND = ("_after_backward", "_after_step")
+
+
+def assert_on_device(module: Any, device: torch.device) -> None:
+    """Raise :class:`WrongDeviceError` where a parameter or buffer of ``module`` is not on ``device``."""
+    for kind, tensors in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
+        for name, tensor in tensors:
+            if tensor.device != device and tensor.device.type != "meta":
+                raise WrongDeviceError(
+                    f"{kind} {name!r} of {type(module).__name__} is on '{tensor.device}' after the model was moved to"
+                    f" '{device}': let .to(device) move it, and do not pin it elsewhere"
+                )

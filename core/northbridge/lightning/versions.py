@@ -1,0 +1,37 @@
+"""Which releases of Lightning Northbridge knows."""
+
+from __future__ import annotations
+
+from packaging.version import InvalidVersion, Version
+
+OLDEST, BEYOND = Version("2.4"), Version("2.8.dev0")
+NEWEST_TESTED = Version("2.6.6")
+MALICIOUS = frozenset({Version("2.6.2"), Version("2.6.3")})
+"""Uploads of a thief (GHSA-w37p-236h-pfx3); Northbridge does not touch them."""
+
+
+def is_malicious(version: str) -> bool:
+    """Whether ``version`` must not even be imported."""
+    try:
+        return Version(version) in MALICIOUS
+    except InvalidVersion:
+        return False
+
+
+def untested(version: str) -> str:
+    """Return a remark about a Lightning newer than the newest that was tested; else an empty string."""
+    newer = Version(version) > NEWEST_TESTED
+    return f" (newer than {NEWEST_TESTED}, the newest that was tested)" if newer else ""
+
+
+def reason_against_version(version: str) -> str | None:
+    """Return why Northbridge does not serve Lightning ``version``, or ``None`` where it may."""
+    try:
+        found = Version(version)
+    except InvalidVersion:
+        return f"its version {version!r} is not one"
+    if found in MALICIOUS:
+        return f"version {found} was a malicious upload: uninstall it now, and see GHSA-w37p-236h-pfx3"
+    if not OLDEST <= found < BEYOND:
+        return f"its version is {found}, and Northbridge knows {OLDEST} and later, before 2.8; install such a one"
+    return None
