@@ -10,41 +10,55 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from northbridge.backend import API_VERSION, Backend
-    from northbridge.bridge import Bridge
-    from northbridge.capabilities import Capabilities, Claim, no, unknown, yes
-    from northbridge.collective import Collective
-    from northbridge.device import Device
-    from northbridge.discovery import Plugin, available, get, hookimpl, installed, load
-    from northbridge.errors import (
-        AmbiguousAcceleratorError,
-        BackendConflictError,
-        BackendDisabledError,
-        BackendError,
-        BackendNameError,
-        BackendNotFoundError,
-        ClusterError,
-        CollectiveError,
-        DetectionError,
-        DevicesError,
-        DeviceTypeTakenError,
-        FaceError,
-        HardwareMissingError,
-        NorthbridgeError,
-        PluginAPIError,
-        PluginError,
-        PluginHookError,
-        PluginImportError,
-        PluginNameError,
-        SettingsError,
-        SoftwareLoadError,
-        SoftwareMissingError,
-        UnsupportedError,
-        VariableError,
-        WrongDeviceError,
+    from northbridge.backend import API_VERSION as API_VERSION, Backend as Backend
+    from northbridge.bridge import Bridge as Bridge
+    from northbridge.capabilities import (
+        Capabilities as Capabilities,
+        Claim as Claim,
+        no as no,
+        unknown as unknown,
+        yes as yes,
     )
-    from northbridge.journal import Entry, record
-    from northbridge.settings import Settings
+    from northbridge.collective import Collective as Collective
+    from northbridge.device import Device as Device
+    from northbridge.discovery import (
+        Plugin as Plugin,
+        available as available,
+        get as get,
+        hookimpl as hookimpl,
+        installed as installed,
+        load as load,
+    )
+    from northbridge.errors import (
+        AmbiguousAcceleratorError as AmbiguousAcceleratorError,
+        BackendConflictError as BackendConflictError,
+        BackendDisabledError as BackendDisabledError,
+        BackendError as BackendError,
+        BackendNameError as BackendNameError,
+        BackendNotFoundError as BackendNotFoundError,
+        ClusterError as ClusterError,
+        CollectiveError as CollectiveError,
+        DetectionError as DetectionError,
+        DevicesError as DevicesError,
+        DeviceTypeTakenError as DeviceTypeTakenError,
+        FaceError as FaceError,
+        HardwareMissingError as HardwareMissingError,
+        NorthbridgeError as NorthbridgeError,
+        PluginAPIError as PluginAPIError,
+        PluginError as PluginError,
+        PluginHookError as PluginHookError,
+        PluginImportError as PluginImportError,
+        PluginNameError as PluginNameError,
+        SettingsError as SettingsError,
+        SoftwareLoadError as SoftwareLoadError,
+        SoftwareMissingError as SoftwareMissingError,
+        UnsupportedError as UnsupportedError,
+        VariableError as VariableError,
+        WrongDeviceError as WrongDeviceError,
+    )
+    from northbridge.journal import Entry as Entry, record as record
+    from northbridge.settings import Settings as Settings
+
 
 _HOMES = {
     "northbridge.backend": ("API_VERSION", "Backend"),
@@ -85,9 +99,7 @@ _HOMES = {
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [  # noqa: PLE0604 - computed, so that no name can be missing from it; a test compares it with the imports above
-    *sorted(_HOME)
-]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> object:

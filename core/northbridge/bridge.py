@@ -42,7 +42,7 @@ class Bridge(ABC):
         return count_in_child(self.backend)
 
     def prepare(self) -> None:
-        """Set what the vendor's import reads from the environment. Called before :meth:`load`; what the user set wins."""
+        """Set what the vendor's import reads from the environment. What the user set wins. Called before the import."""
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
         """Set what must stand before the first touch of a card: ``index`` is the one that this rank will take."""

@@ -30,21 +30,17 @@ class Collective(ABC):
     def register(self) -> None:
         """Make :attr:`name` known to torch. Called once, after ``Bridge.load()``; most vendors do it on import."""
 
-    def initialize(
-        self, *, rank: int, world_size: int, timeout: timedelta | None, device: torch.device
-    ) -> None:
+    def initialize(self, *, rank: int, world_size: int, timeout: timedelta | None, device: torch.device) -> None:
         """Start the default process group on this library.
 
-        The DDP strategy calls it once a rank, after the device is selected. ``MASTER_ADDR`` and ``MASTER_PORT`` are set.
+        The DDP strategy calls it once a rank, with the device selected, ``MASTER_ADDR`` and ``MASTER_PORT`` set.
         """
         import torch.distributed
 
         options: dict[str, Any] = {"timeout": timeout} if timeout is not None else {}
         if self.takes_device_id:
             options["device_id"] = device
-        torch.distributed.init_process_group(
-            self.name, rank=rank, world_size=world_size, **options
-        )
+        torch.distributed.init_process_group(self.name, rank=rank, world_size=world_size, **options)
 
     def assert_carries(self, device: torch.device, group: ProcessGroup | None = None) -> None:
         """Raise :class:`CollectiveError` unless ``group`` carries tensors of ``device`` over this library.
@@ -68,13 +64,11 @@ class Collective(ABC):
         """Return arguments for ``DistributedDataParallel`` that suit the library. The user's own win."""
         return {}
 
-    def all_reduce(
-        self, tensor: torch.Tensor, op: str = "sum", group: ProcessGroup | None = None
-    ) -> torch.Tensor:
+    def all_reduce(self, tensor: torch.Tensor, op: str = "sum", group: ProcessGroup | None = None) -> torch.Tensor:
         """Reduce ``tensor`` over the ranks, in place, and return it.
 
-        ``op`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or ``"product"``. A mean is the sum, divided; that of whole
-        numbers is rounded towards zero as Lightning rounds it. Raises :class:`CollectiveError` for any other word.
+        ``op`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or ``"product"``. A mean is the sum, divided; that of
+        whole numbers is cut towards zero, as Lightning does it. Raises :class:`CollectiveError` for any other word.
         """
         import torch.distributed
 

@@ -27,7 +27,8 @@ class Device(ABC):
         """The torch module of this chip, ``torch.<type>``."""
         import torch
 
-        return torch.get_device_module(self.type)
+        module: ModuleType = torch.get_device_module(self.type)
+        return module
 
     def count(self) -> int:
         """Return how many devices this process can see. Asked for ``devices="auto"`` and to check ``devices=``."""

@@ -149,9 +149,7 @@ class SettingsError(VariableError):
     """A ``NORTHBRIDGE_…`` variable has a value that is not allowed."""
 
 
-def _rebuild(
-    cls: type[NorthbridgeError], args: tuple[object, ...], state: dict[str, object]
-) -> NorthbridgeError:
+def _rebuild(cls: type[NorthbridgeError], args: tuple[object, ...], state: dict[str, object]) -> NorthbridgeError:
     error = cls.__new__(cls, *args)
     error.__dict__.update(state)
     return error

@@ -91,7 +91,8 @@ def _register(plugin: Plugin, module: ModuleType) -> pluggy.PluginManager:
     except pluggy.PluginValidationError as error:
         raise PluginHookError(
             f"backend {plugin.name!r} ({plugin}) has a hook of the wrong shape: {_HOOK}() takes no arguments and"
-            f" returns a northbridge.Backend ({tell(error)}); upgrade or uninstall {plugin.distribution}",
+            f" returns a northbridge.Backend; found: {str(error).splitlines()[-1]}; upgrade or uninstall"
+            f" {plugin.distribution}",
             backend=plugin.name,
         ) from error
     hooks = [caller.name for caller in manager.get_hookcallers(module) or []]

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery import detect, get, load
 from northbridge.errors import (
-
     HardwareMissingError,
     NorthbridgeError,
     WrongDeviceError,
 )
-from northbridge.lightning.devices import parse_devices
 from northbridge.journal import logger, note
+from northbridge.lightning.devices import parse_devices
 
 if TYPE_CHECKING:
     import torch
@@ -170,9 +169,7 @@ def announce_simulation(backend: Backend) -> None:
     if backend.capabilities.simulated and backend.name not in _announced:
         _announced.add(backend.name)
         logger.warning(
-            "%s is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says nothing"
-            " about a real chip.",
+            "%s is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says"
+            " nothing about a real chip.",
             backend.name,
         )
-
-

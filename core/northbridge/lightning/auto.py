@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 from northbridge.discovery import detect, get, installed
 from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
-from northbridge.lightning.accelerator import bring_up
 from northbridge.journal import note
+from northbridge.lightning.accelerator import bring_up
 from northbridge.settings import CoreSettings
 
 
 def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     """Return the accelerator that ``auto`` means here, brought up if it is ours, and record why.
 
-    A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the CPU.
-    Then the one backend whose real hardware is present; with two, :class:`AmbiguousAcceleratorError` lists both.
+    A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the
+    CPU. Then the one backend whose real hardware is present; with two, :class:`AmbiguousAcceleratorError` lists both.
     """
     simulated = CoreSettings.read().simulate
     if simulated is not None:
@@ -27,8 +27,7 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     present = _backends_with_hardware()
     if len(present) > 1:
         raise AmbiguousAcceleratorError(
-            f"accelerator='auto' found the hardware of {' and '.join(present)}: name one,"
-            f" accelerator={present[0]!r}"
+            f"accelerator='auto' found the hardware of {' and '.join(present)}: name one, accelerator={present[0]!r}"
         )
     if present:
         return _choose(present[0], "its hardware is present, and no other accelerator's")

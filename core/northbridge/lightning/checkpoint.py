@@ -30,11 +30,9 @@ def to_cpu(state: Any) -> Any:
             return tensor.cpu()
         storage = tensor.untyped_storage()
         if storage._cdata not in storages:
-            storages[storage._cdata] = storage.cpu()
+            storages[storage._cdata] = storage.cpu()  # type: ignore[no-untyped-call]  # torch leaves it untyped
         moved = torch.empty(0, dtype=tensor.dtype)
-        moved.set_(
-            storages[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride()
-        )  # type: ignore[call-overload]  # torch's stubs lack this form
+        moved.set_(storages[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride())
         if isinstance(tensor, torch.nn.Parameter):
             return torch.nn.Parameter(moved, requires_grad=tensor.requires_grad)
         return moved.requires_grad_(tensor.requires_grad)
@@ -49,9 +47,7 @@ def make_checkpoint_io(face: Face) -> Any:
     class CheckpointIO(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         """Write a local checkpoint whole or not at all, its tensors on the CPU."""
 
-        def save_checkpoint(
-            self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None
-        ) -> None:
+        def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
             checkpoint = to_cpu(checkpoint)
             if "://" in str(path):
                 super().save_checkpoint(checkpoint, path, storage_options)
@@ -59,9 +55,7 @@ def make_checkpoint_io(face: Face) -> Any:
             target = Path(path)
             target.parent.mkdir(parents=True, exist_ok=True)
             # A file of its own in the same folder, renamed at the end: a killed process leaves the old one untouched.
-            handle, draft = tempfile.mkstemp(
-                prefix=f".{target.name}.", suffix=".part", dir=target.parent
-            )
+            handle, draft = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
             os.close(handle)
             try:
                 super().save_checkpoint(checkpoint, draft, storage_options)

@@ -33,8 +33,8 @@ _REFUSED = {
 def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
     """Correct and check the user's arguments in place, before Lightning reads them.
 
-    An object of ours from another face becomes its twin of this one. A name that nobody has is our error, and a name that
-    is ours is brought up here: hardware found, software loaded, so that whatever is wrong is said first.
+    An object of ours from another face becomes its twin of this one. A name that nobody has is our error, and a name
+    that is ours is brought up here: hardware found, software loaded, so that whatever is wrong is said first.
     """
     exchange(face, arguments)
     accelerator, strategy = arguments["accelerator"], arguments["strategy"]
@@ -65,11 +65,7 @@ def _backend_of_strategy(strategy: str) -> str | None:
     words = strategy.lower()
     names = sorted({plugin.name for plugin in installed()}, key=len, reverse=True)
     return next(
-        (
-            name
-            for name in names
-            if words == f"single_{name}" or f"{words}_".startswith(f"ddp_{name}_")
-        ),
+        (name for name in names if words == f"single_{name}" or f"{words}_".startswith(f"ddp_{name}_")),
         None,
     )
 
@@ -166,8 +162,8 @@ def refuse_mixture(connector: Any) -> None:
     if type(strategy).__module__.startswith("northbridge.lightning"):
         name = connector.accelerator.name()
         raise UnsupportedError(
-            f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and accelerator={name!r} was"
-            " asked for or chosen: name the backend with accelerator=",
+            f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and"
+            f" accelerator={name!r} was asked for or chosen: name the backend with accelerator=",
             capability="strategy",
         )
     first = loaded()

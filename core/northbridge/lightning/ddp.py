@@ -11,8 +11,6 @@ from northbridge.errors import CollectiveError, UnsupportedError, WrongDeviceErr
 from northbridge.lightning.strategy import make_chip_strategy
 
 if TYPE_CHECKING:
-    import torch
-
     from northbridge.cluster import Launcher
     from northbridge.lightning.faces import Face
 
@@ -26,10 +24,7 @@ _LAUNCHERS: dict[str, Launcher] = {
 
 
 def make_ddp_strategy(face: Face, checkpoint_io: Any) -> Any:
-    """Return the DDP strategy class of ``face``.
-
-    Trainer and Fabric call some methods by different names; the class carries both, and each host calls its own.
-    """
+    """Return the DDP strategy class of ``face``."""
     stock: Any = face.module("strategies").DDPStrategy
     chip_strategy: Any = make_chip_strategy(face, stock, checkpoint_io)
     rank_zero_info: Any = face.fabric_module("utilities.rank_zero").rank_zero_info
@@ -37,6 +32,8 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any) -> Any:
 
     class DDPStrategy(chip_strategy):  # type: ignore[misc]  # made at run time
         """Train on several devices of a chip, a process each, over the chip's communication library."""
+
+        _ddp_kwargs: dict[str, Any]
 
         def _configure_launcher(self) -> None:
             if self._start_method in ("fork", "forkserver"):
@@ -137,6 +134,7 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any) -> Any:
                 hook = self._ddp_comm_wrapper(hook)
             self.model.register_comm_hook(state=self._ddp_comm_state, hook=hook)
 
+        # The Trainer's names for the same.
         setup_distributed = _setup_distributed
         determine_ddp_device_ids = _determine_ddp_device_ids
         reduce = all_reduce

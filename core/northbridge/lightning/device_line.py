@@ -10,6 +10,4 @@ def device_line(trainer: Any) -> str:
     backend = trainer.accelerator.backend
     simulated = " (simulated)" if backend.capabilities.simulated else ""
     devices = trainer.num_devices
-    return (
-        f"{backend.name} available: True{simulated}, using: {devices} device{'s' if devices != 1 else ''}"
-    )
+    return f"{backend.name} available: True{simulated}, using: {devices} device{'s' if devices != 1 else ''}"

@@ -8,8 +8,9 @@ from northbridge.errors import DevicesError
 def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
     """Return the device indices that ``devices`` asks for, with Lightning's meaning for each form.
 
-    ``2`` and ``"2"`` are the first two, ``-1``, ``"-1"`` and ``"auto"`` all of them, ``[0, 1]``, ``(0, 1)``, ``"0,1"`` and
-    ``"1,"`` those indices. ``count`` is how many this machine has, ``name`` the backend's. Raises :class:`DevicesError`.
+    ``2`` and ``"2"`` are the first two; ``-1``, ``"-1"`` and ``"auto"`` are all of them; ``[0, 1]``, ``(0, 1)``,
+    ``"0,1"`` and ``"1,"`` are those indices. ``count`` is how many this machine has, ``name`` the backend's name.
+    Raises :class:`DevicesError`.
     """
     asked = f"devices={devices!r}"
     if isinstance(devices, str):

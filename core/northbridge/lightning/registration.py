@@ -1,7 +1,7 @@
 """How a face of Lightning learns of the backends, and the one place that corrects Lightning.
 
-:data:`CORRECTIONS` is the whole of it. All rows are compared with a face before the first is applied, so that no face is
-ever half corrected; where one does not match, the face is left alone and one warning says which.
+:data:`CORRECTIONS` is the whole of it. All rows are compared with a face before the first is applied, so that no face
+is ever half corrected; where one does not match, the face is left alone and one warning says which.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Literal
 from packaging.version import InvalidVersion, Version
 
 from northbridge.discovery import LIGHTNING_NAMES, installed
+from northbridge.journal import note
 from northbridge.lightning import connector as decide
 from northbridge.lightning.accelerator import is_ours
 from northbridge.lightning.auto import choose_auto
 from northbridge.lightning.classes import classes
 from northbridge.lightning.device_line import device_line
 from northbridge.lightning.faces import FACES, Face
-from northbridge.journal import note
 from northbridge.settings import CoreSettings
 
 OLDEST, BEYOND = Version("2.4"), Version("2.8.dev0")
@@ -171,8 +171,8 @@ CORRECTIONS = (
 def register(name: str) -> None:
     """Register every installed backend in the face ``name``, and correct that face; done again, it changes nothing.
 
-    Called by the autoload when the face's connector has been imported. A face outside the versions that Northbridge knows,
-    or with a row of :data:`CORRECTIONS` that does not match, is left alone with one warning.
+    Called by the autoload when the face's connector has been imported. A face outside the versions that Northbridge
+    knows, or with a row of :data:`CORRECTIONS` that does not match, is left alone with one warning.
     """
     face = FACES[name]
     reason = reason_against(face)
@@ -257,13 +257,9 @@ def _register_backend(face: Face, name: str) -> None:
         if not getattr(owner, "backend_name", ""):
             note(name, "left alone", f"{owner.__module__}.{owner.__qualname__} has it in {face.name}")
             return
-    registry.register(
-        name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True
-    )
+    registry.register(name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True)
     strategies = face.strategy_registry
-    strategies.register(
-        f"single_{name}", ours.single_device, description=f"one {name} device", override=True
-    )
+    strategies.register(f"single_{name}", ours.single_device, description=f"one {name} device", override=True)
     for suffix, start_method in _START_METHODS.items():
         for tail, options in _UNUSED_PARAMETERS.items():
             strategies.register(

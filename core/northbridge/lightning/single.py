@@ -20,4 +20,10 @@ def make_single_device_strategy(face: Face, checkpoint_io: Any) -> Any:
 
         strategy_name = "single_device"
 
+        def _configure_launcher(self) -> None:
+            super()._configure_launcher()
+            if not face.is_trainer:
+                # On one device a Fabric need not be launched, and setup_environment() is then never called.
+                self.take_device()
+
     return SingleDeviceStrategy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery import load
@@ -10,6 +11,8 @@ from northbridge.lightning.accelerator import announce_simulation, is_ours
 from northbridge.lightning.checkpoint import to_cpu
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from northbridge.backend import Backend
@@ -19,8 +22,8 @@ if TYPE_CHECKING:
 class LoadFirst:
     """Load a backend when unpickled.
 
-    A spawned rank unpickles its strategy before anything else has named the chip, and ``torch.device("acme", 0)`` is an
-    error in a process that has not loaded acme. The first thing in a strategy's pickled state is therefore one of these.
+    A spawned rank unpickles its strategy before anything else has named the chip, and ``torch.device("acme", 0)`` is
+    an error in a process that has not loaded acme. So the first thing in a strategy's pickled state is one of these.
     """
 
     def __init__(self, name: str) -> None:
@@ -38,10 +41,13 @@ def _load_first(name: str) -> LoadFirst:
 def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
     """Return a subclass of Lightning's strategy ``stock`` that runs on the accelerator's chip.
 
-    It inherits from ``stock`` alone: only then can a strategy that the user built be given our class in place.
+    It inherits from ``stock`` alone: only then can a strategy that the user built be given our class in place. Where
+    Trainer and Fabric call a method by different names, the class carries both, and each host calls its own.
     """
 
     class ChipStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        _checkpoint_io: Any
+
         @property
         def backend(self) -> Backend:
             """The backend of the accelerator that this strategy was given."""
@@ -72,16 +78,27 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def take_device(self) -> None:
             """Take this rank's device; called again, it does nothing."""
-            self.accelerator.take(
-                super().root_device,
-                local_rank=int(self.local_rank),
-                world_size=int(self.world_size),
-            )
-            # Bound once: a training step looks nothing up.
-            self._after_backward = self.backend.bridge.after_backward
-            self._after_step = self.backend.bridge.after_step
+            self.accelerator.take(super().root_device, local_rank=int(self.local_rank), world_size=int(self.world_size))
             if self.is_global_zero:
                 announce_simulation(self.backend)
+
+        def model_to_device(self) -> None:
+            super().model_to_device()
+            assert_on_device(self.model, self.root_device)
+
+        def module_to_device(self, module: torch.nn.Module) -> None:
+            super().module_to_device(module)
+            assert_on_device(module, self.root_device)
+
+        # Bound on first use, and kept: a training step looks nothing up.
+
+        @cached_property
+        def _after_backward(self) -> Callable[[], None]:
+            return self.backend.bridge.after_backward
+
+        @cached_property
+        def _after_step(self) -> Callable[[], None]:
+            return self.backend.bridge.after_step
 
         def backward(self, *args: Any, **kwargs: Any) -> Any:
             result = super().backward(*args, **kwargs)
@@ -93,39 +110,25 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             self._after_step()
             return result
 
+        def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+            if self.is_global_zero:
+                super().save_checkpoint(to_cpu(checkpoint), filepath, storage_options)
+
+        def _save_fabric(
+            self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
+        ) -> None:
+            state = self._convert_stateful_objects_in_state(state, filter=filter or {})
+            super().save_checkpoint(path, to_cpu(state), storage_options)
+
+        # Here, and not in our CheckpointIO alone: the user may have brought another.
+        save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
+
         def __getstate__(self) -> dict[str, Any]:
             state = {key: value for key, value in self.__dict__.items() if key not in _BOUND}
             return {"_load_first": LoadFirst(self.backend.name), **state}
 
         def __setstate__(self, state: dict[str, Any]) -> None:
             self.__dict__.update(state)
-
-        if face.is_trainer:
-
-            def model_to_device(self) -> None:
-                super().model_to_device()
-                assert_on_device(self.model, self.root_device)
-
-            def save_checkpoint(
-                self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None
-            ) -> None:
-                # Here too, and not in our CheckpointIO alone: the user may have brought another.
-                if self.is_global_zero:
-                    super().save_checkpoint(to_cpu(checkpoint), filepath, storage_options)
-
-        else:
-
-            def module_to_device(self, module: torch.nn.Module) -> None:
-                # With one device a Fabric need not be launched, and setup_environment() is then never called.
-                self.take_device()
-                super().module_to_device(module)
-                assert_on_device(module, self.root_device)
-
-            def save_checkpoint(
-                self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
-            ) -> None:
-                state = self._convert_stateful_objects_in_state(state, filter=filter or {})
-                super().save_checkpoint(path, to_cpu(state), storage_options)
 
     return ChipStrategy
 
