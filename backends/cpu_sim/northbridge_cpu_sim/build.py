@@ -1,0 +1,87 @@
+"""The simulated chip as a module: compiled on first use, and loaded from the cache ever after."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from packaging.version import Version
+
+from northbridge_cpu_sim import cache
+from northbridge_cpu_sim.compiler import find_compiler
+from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.settings import SimSettings
+
+NAME = "northbridge_cpu_sim_chip"
+SOURCES = Path(__file__).with_name("csrc")
+FLAGS = ("-O2",)
+
+
+def build(settings: SimSettings | None = None, sources: Path = SOURCES) -> ModuleType:
+    """Return the compiled chip as a module; compile it if no process of this user has yet.
+
+    Called by the bridge's ``load``. The first time takes about a minute, and says so on stderr.
+    Raises :class:`BuildError`.
+    """
+    if NAME not in sys.modules:
+        sys.modules[NAME] = _import(locate(settings or SimSettings.read(), sources))
+    return sys.modules[NAME]
+
+
+def locate(settings: SimSettings, sources: Path = SOURCES) -> Path:
+    """Return the file of the compiled chip, compiled if need be. Raises :class:`BuildError`."""
+    _check_host()
+    compiler = find_compiler()
+    folder = cache.open_folder(settings.cache)
+    key = cache.key(sources, FLAGS, compiler)
+    chip, log = folder / f"{key}.so", folder / f"{key}.log"
+    if cache.is_whole(chip):
+        return chip
+
+    # Only a process that finds nothing pays for these imports.
+    from northbridge_cpu_sim.compile import compile_chip, failure
+    from northbridge_cpu_sim.lock import locked
+
+    before = _last_change(log)
+    with locked(folder):
+        if cache.is_whole(chip):
+            return chip
+        if _last_change(log) not in (None, before):
+            # Another rank failed while this one waited; this one would fail alike, a minute later.
+            raise failure(log)
+        compile_chip(NAME, sources, FLAGS, compiler, chip=chip, log=log)
+    return chip
+
+
+def _check_host() -> None:
+    if platform.system() != "Linux":
+        raise BuildError(
+            f"the simulated chip needs Linux, and this is {platform.system()}: run it in a container or in WSL"
+        )
+    if Version(torch.__version__).release < (2, 13):
+        raise BuildError(
+            f"the simulated chip needs torch 2.13 or later, and this is torch {torch.__version__}: "
+            "pip install 'torch>=2.13'"
+        )
+
+
+def _last_change(file: Path) -> tuple[int, int] | None:
+    if not file.exists():
+        return None
+    found = file.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
+def _import(chip: Path) -> ModuleType:
+    loader = ExtensionFileLoader(NAME, str(chip))
+    try:
+        module = module_from_spec(ModuleSpec(NAME, loader, origin=str(chip)))
+        loader.exec_module(module)
+    except ImportError as error:
+        raise BuildError(f"the compiled chip does not load: {error}; remove {chip}, and it is compiled again") from None
+    return module
