@@ -41,6 +41,10 @@ class Backend:
                 raise TypeError(
                     f"Backend({self.name!r}, …): {part} must be a northbridge.{kind.__name__}, found {value!r}"
                 )
+        for value, attribute in ((self.device, "type"), (self.collective, "name")):
+            if not isinstance(getattr(value, attribute, None), str):
+                owner = type(value).__name__
+                raise TypeError(f'Backend({self.name!r}, …): {owner} has no {attribute}; write {attribute} = "…" in it')
         self.bridge.backend = self.name
 
     def __reduce__(self) -> tuple[object, ...]:

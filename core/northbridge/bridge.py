@@ -37,7 +37,7 @@ class Bridge(ABC):
         """
         from northbridge.probe import count_in_child
 
-        if self.package is not None and find_spec(self.package) is None:
+        if self.package is not None and not _can_be_found(self.package):
             return 0
         return count_in_child(self.backend)
 
@@ -52,3 +52,10 @@ class Bridge(ABC):
 
     def after_step(self) -> None:
         """Mark the end of an optimizer step. A lazy runtime submits its graph here."""
+
+
+def _can_be_found(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # of the parent, for a package such as acme.torch
+        return False

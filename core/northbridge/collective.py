@@ -74,17 +74,16 @@ class Collective(ABC):
 
         names = {"sum": "SUM", "mean": "SUM", "min": "MIN", "max": "MAX", "product": "PRODUCT"}
         if op not in names:
+            raise CollectiveError(f"no reduction is called {op!r}: {', '.join(names)} are")
+        if op == "mean" and tensor.dtype == torch.bool:
             raise CollectiveError(
-                f"no reduction is called {op!r}: {', '.join(names)} are (avg is another word for mean)"
+                "the mean of bool is not a bool: convert it to float, or reduce with 'max' (any) or 'min' (all)"
             )
-        reduction = getattr(torch.distributed.ReduceOp, names[op])
-        torch.distributed.all_reduce(tensor, op=reduction, group=group)
+        torch.distributed.all_reduce(tensor, op=getattr(torch.distributed.ReduceOp, names[op]), group=group)
         if op == "mean":
-            ranks = torch.distributed.get_world_size(group)
-            if tensor.is_floating_point() or tensor.is_complex():
-                tensor.div_(ranks)
-            else:
-                tensor.copy_(_divide_whole(tensor, ranks))
+            fractional = tensor.is_floating_point() or tensor.is_complex()
+            # True division of whole numbers goes through float32, which is exact to 2^24 only.
+            tensor.div_(torch.distributed.get_world_size(group), rounding_mode=None if fractional else "trunc")
         return tensor
 
     def barrier(self, group: ProcessGroup | None = None) -> None:
@@ -92,14 +91,3 @@ class Collective(ABC):
         import torch.distributed
 
         torch.distributed.barrier(group=group)
-
-
-def _divide_whole(tensor: torch.Tensor, ranks: int) -> torch.Tensor:
-    # A true division goes through float32, which is exact to 2^24 only.
-    import torch
-
-    if tensor.dtype == torch.bool:
-        raise CollectiveError(
-            "the mean of bool is not a bool: convert it to float, or reduce with 'max' (any) or 'min' (all)"
-        )
-    return torch.div(tensor, ranks, rounding_mode="trunc")

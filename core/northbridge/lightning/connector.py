@@ -7,7 +7,6 @@ methods; ``registration.py`` puts them in place, and calls the original whenever
 from __future__ import annotations
 
 import difflib
-import sys
 from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery import LIGHTNING_NAMES, find, installed
@@ -80,7 +79,7 @@ def _means_lightnings(name: str) -> bool:
     names = {plugin.name for plugin in installed()}
     if name in names:
         return False
-    near = difflib.get_close_matches(name, [*names, *LIGHTNING_NAMES], n=1)
+    near = difflib.get_close_matches(name.lower(), [*names, *LIGHTNING_NAMES], n=1)
     return bool(near) and near[0] in LIGHTNING_NAMES
 
 
@@ -97,21 +96,11 @@ def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
             )
 
 
-def choose_strategy(connector: Any) -> str:
+def choose_strategy(face: Face, connector: Any) -> str:
     """Return the strategy for ``strategy="auto"``."""
     if len(connector._parallel_devices) > 1 or connector._num_nodes_flag > 1:
-        return "ddp_fork" if hasattr(sys, "ps1") or _in_notebook() else "ddp"
+        return "ddp_fork" if face.connector._IS_INTERACTIVE else "ddp"
     return f"single_{connector.accelerator.backend_name}"
-
-
-def _in_notebook() -> bool:
-    from lightning_utilities.core.imports import module_available
-
-    if not module_available("IPython"):
-        return False
-    from IPython import get_ipython  # type: ignore[import-not-found]  # no dependency of ours
-
-    return get_ipython() is not None
 
 
 def build_strategy(face: Face, connector: Any) -> Any:

@@ -23,6 +23,7 @@ from northbridge.lightning.auto import choose_auto
 from northbridge.lightning.classes import classes
 from northbridge.lightning.device_line import device_line
 from northbridge.lightning.faces import FACES, Face
+from northbridge.lightning.sigterm import agree_to_end, take_note
 from northbridge.settings import CoreSettings
 
 OLDEST, BEYOND = Version("2.4"), Version("2.8.dev0")
@@ -42,7 +43,8 @@ class Correction:
     reason: str
     replace: Replacement
     hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
-    module: str | None = None  # a function of this module; else a method of the connector
+    module: str | None = None  # where it is; else it is a method of the connector
+    owner: str | None = None  # the class in ``module`` that has it; else it is a function
     static: bool = False
     first: str = "2.4.0"
     last: str = "2.6.6"
@@ -65,7 +67,7 @@ def _choose_auto(face: Face, original: Callable[..., Any]) -> Callable[..., Any]
 
 def _choose_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> Any:
-        return decide.choose_strategy(self) if is_ours(self.accelerator) else original(self)
+        return decide.choose_strategy(face, self) if is_ours(self.accelerator) else original(self)
 
     return replacement
 
@@ -106,6 +108,26 @@ def _log_devices(face: Face, original: Callable[..., Any]) -> Callable[..., Any]
             rank_zero_info(device_line(trainer))
         else:
             original(trainer)
+
+    return replacement
+
+
+def _take_note_of_sigterm(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self: Any, signum: int, frame: Any) -> None:
+        if is_ours(self.trainer.accelerator) and self.trainer.world_size > 1:
+            take_note(self.trainer, signum)
+        else:
+            original(self, signum, frame)
+
+    return replacement
+
+
+def _agree_to_end(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self: Any) -> None:
+        if is_ours(self.trainer.accelerator):
+            agree_to_end(face, self.trainer)
+        else:
+            original(self)
 
     return replacement
 
@@ -164,6 +186,26 @@ CORRECTIONS = (
         hosts=("Trainer",),
         module="trainer.setup",
     ),
+    Correction(
+        "_sigterm_notifier_fn",
+        ("self", "signum", "_"),
+        "broadcasts inside the signal handler: ranks that are in a backward pass wait for each other until the timeout",
+        _take_note_of_sigterm,
+        hosts=("Trainer",),
+        module="trainer.connectors.signal_connector",
+        owner="_SignalConnector",
+        first="2.5.2",
+    ),
+    Correction(
+        "_broadcast_sigterm_tensor",
+        ("self",),
+        "listens to rank 0 alone, and takes a rank that died for one that goes on",
+        _agree_to_end,
+        hosts=("Trainer",),
+        module="loops.training_epoch_loop",
+        owner="_TrainingEpochLoop",
+        first="2.5.2",
+    ),
 )
 """Every function of Lightning that Northbridge replaces, and nothing else does."""
 
@@ -213,16 +255,21 @@ def reason_against(face: Face) -> str | None:
 
 
 def _rows(face: Face) -> list[Correction]:
-    return [row for row in CORRECTIONS if face.host in row.hosts]
+    version = Version(face.version)
+    return [row for row in CORRECTIONS if face.host in row.hosts and Version(row.first) <= version]
 
 
 def _owner(face: Face, row: Correction) -> Any:
-    return face.module(row.module) if row.module else getattr(face.connector, face.connector_class)
+    if row.module is None:
+        return getattr(face.connector, face.connector_class)
+    module = face.module(row.module)
+    return getattr(module, row.owner) if row.owner else module
 
 
 def _mismatch(face: Face, row: Correction) -> str | None:
-    function = getattr(_owner(face, row), row.name, None)
-    if function is None:
+    try:
+        function = getattr(_owner(face, row), row.name)
+    except (ImportError, AttributeError):
         return f"{row.name} is gone"
     found = tuple(inspect.signature(function).parameters)
     return None if found == row.parameters else f"{row.name} takes {found}, not {row.parameters}"
