@@ -1,0 +1,108 @@
+"""Vendors' distributions, installed for a test beside what the environment has.
+
+A wheel that is unpacked into a folder on ``sys.path`` is an installed distribution, entry points and all. So each
+folder of ``tests/vendors`` is built by its own build backend and unpacked, once a session, in milliseconds.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hatchling.builders.wheel import WheelBuilder
+
+from northbridge import discovery, journal, probe
+
+VENDORS = Path(__file__).parents[1] / "vendors"
+_OURS = ("NORTHBRIDGE_", "_NORTHBRIDGE_", "PYTHON", "TORCH_DEVICE_BACKEND_AUTOLOAD")
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where some vendors are installed, for Pythons that a test starts."""
+
+    folders: tuple[Path, ...]
+    here: Path
+
+    def python(self, code: str, *flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
+        """Run ``code`` in a child, in an empty folder and an environment that says nothing but ``environ``."""
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
+        return subprocess.run(
+            [sys.executable, *flags, "-c", code],
+            env={**clean, "PYTHONPATH": os.pathsep.join(map(str, self.folders)), **environ},
+            cwd=self.here,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def answer(self, code: str, *flags: str, **environ: str) -> Any:
+        """Return what ``code`` prints, as JSON; it may print nothing else, nor anything to stderr."""
+        child = self.python(code, *flags, **environ)
+        assert (child.returncode, child.stderr) == (0, ""), child.stderr
+        return json.loads(child.stdout)
+
+
+Install = Callable[..., Site]
+
+
+@pytest.fixture(scope="session")
+def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
+    """Install the vendors that are named, or all of them, for Pythons that a test starts."""
+    root = tmp_path_factory.mktemp("vendors")
+
+    def install(*names: str) -> Site:
+        chosen = names or sorted(each.name for each in VENDORS.iterdir())
+        here = root / "here"
+        here.mkdir(exist_ok=True)
+        return Site(tuple(_unpack(VENDORS / name, root / "site" / name) for name in chosen), here)
+
+    return install
+
+
+def _unpack(source: Path, target: Path) -> Path:
+    if not target.exists():
+        (wheel,) = WheelBuilder(str(source)).build(directory=str(target.parents[1] / "wheels"), versions=["standard"])
+        zipfile.ZipFile(wheel).extractall(target)
+    return target
+
+
+@pytest.fixture
+def install_here(install: Install, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Install vendors for this process, until the test is over. For tests that load no software."""
+    before = set(sys.modules)
+
+    def install_here(*names: str) -> Site:
+        site = install(*names)
+        for folder in reversed(site.folders):
+            monkeypatch.syspath_prepend(folder)
+        return site
+
+    yield install_here
+    for name in set(sys.modules) - before:
+        if name.startswith("northbridge_"):
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+@pytest.fixture
+def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process know as little as a new one: nothing declared, recorded, detected, or set."""
+    monkeypatch.setattr(discovery, "_declared", {})
+    monkeypatch.setattr(journal, "_entries", [])
+    monkeypatch.setattr(probe, "_hanging", {})
+    for name in os.environ:
+        if name.startswith(_OURS[:2]):
+            monkeypatch.delenv(name)
+    # A probe leaves its answers in the environment.
+    monkeypatch.setenv(probe._ANSWERS, "{}")

@@ -1,0 +1,47 @@
+"""What a chip claims."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+
+import pytest
+
+from northbridge import Capabilities, Claim, no, unknown, yes
+
+
+def test_a_denial_carries_its_reason() -> None:
+    claim = no("its adders are 16 bits wide")
+
+    assert (claim.denied, claim.reason) == (True, "its adders are 16 bits wide")
+
+
+@pytest.mark.parametrize("claim", [yes, unknown])
+def test_what_is_not_denied_is_tried(claim: Claim) -> None:
+    assert not claim.denied
+
+
+def test_a_denial_without_a_reason_is_refused() -> None:
+    with pytest.raises(ValueError, match="a claim of 'no' needs a reason: the user is shown it"):
+        no("")
+
+
+def test_a_chip_that_claims_nothing_is_real_and_unknown_in_everything() -> None:
+    capabilities = Capabilities()
+
+    assert (capabilities.simulated, capabilities.auto) == (False, True)
+    assert set(capabilities.claims().values()) == {unknown}
+
+
+def test_every_field_but_the_two_facts_is_a_claim() -> None:
+    assert set(Capabilities().claims()) == {each.name for each in fields(Capabilities)} - {"simulated", "auto"}
+
+
+def test_a_claim_is_found_by_its_name() -> None:
+    denial = no("it has no such unit")
+
+    assert Capabilities(float64=denial).claims()["float64"] is denial
+
+
+def test_claims_cannot_be_changed_afterwards() -> None:
+    with pytest.raises(FrozenInstanceError):
+        Capabilities().bfloat16 = yes  # type: ignore[misc]  # the point of the test

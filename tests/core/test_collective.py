@@ -1,0 +1,198 @@
+"""The collective's defaults, on a library that is everywhere: Gloo, between two ranks on the CPU."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed import HashStore  # type: ignore[attr-defined]  # torch's
+
+import northbridge
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.core.conftest import Install
+
+
+class Gloo(northbridge.Collective):
+    name = "gloo"
+
+
+class ACCL(northbridge.Collective):
+    name = "accl"
+
+
+CPU = torch.device("cpu")
+
+# Two ranks in one Python: the second is forked before the first has touched anything.
+RANKS = """
+import json, os, socket
+from datetime import timedelta
+
+import torch
+import northbridge
+
+class Gloo(northbridge.Collective):
+    name = "gloo"
+
+with socket.socket() as free:
+    free.bind(("127.0.0.1", 0))
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
+
+rank = 0 if os.fork() else 1
+collective = Gloo()
+collective.initialize(rank=rank, world_size=2, timeout=timedelta(seconds=60), device=torch.device("cpu"))
+collective.assert_carries(torch.device("cpu"))
+
+def reduce(op, first, second, dtype):
+    tensor = torch.tensor([first, second][rank], dtype=dtype)
+    returned = collective.all_reduce(tensor, op)
+    assert returned is tensor, "not in place"
+    return tensor.tolist()
+
+big = 2**24 + 1  # no float32
+told = {
+    "sum": reduce("sum", [1.5, 2.0], [0.5, 4.0], torch.float32),
+    "mean": reduce("mean", [1.0, 2.0], [2.0, 4.0], torch.float32),
+    "min": reduce("min", [1.0, 4.0], [2.0, 3.0], torch.float32),
+    "max": reduce("max", [1.0, 4.0], [2.0, 3.0], torch.float32),
+    "product": reduce("product", [2.0, 3.0], [5.0, 7.0], torch.float32),
+    "sum of int64": reduce("sum", [big], [big + 2], torch.int64),
+    "mean of int64": reduce("mean", [big, 2**60 + 1], [big + 2, 2**60 + 3], torch.int64),
+    "mean of int64 towards zero": reduce("mean", [3, -3], [4, -4], torch.int64),
+    "mean of int32": reduce("mean", [big], [big + 2], torch.int32),
+    "max of int64": reduce("max", [big], [big + 2], torch.int64),
+    "mean of float64": reduce("mean", [1.0], [2.0], torch.float64),
+}
+alone = torch.distributed.new_group([0])
+if rank == 0:
+    told["in a group of one"] = collective.all_reduce(torch.tensor([6.0]), "mean", alone).tolist()
+collective.barrier()
+torch.distributed.destroy_process_group()
+if rank == 0:
+    _, status = os.wait()
+    told["the other rank's end"] = status
+    print(json.dumps(told))
+"""
+
+
+@pytest.fixture(scope="module")
+def ranks(install: Install) -> Any:
+    """What rank 0 of the two above ended up with."""
+    return install("acme").answer(RANKS)
+
+
+@pytest.mark.parametrize(
+    ("reduction", "result"),
+    [
+        ("sum", [2.0, 6.0]),
+        ("mean", [1.5, 3.0]),
+        ("min", [1.0, 3.0]),
+        ("max", [2.0, 4.0]),
+        ("product", [10.0, 21.0]),
+        ("sum of int64", [2**25 + 4]),
+        ("mean of int64", [2**24 + 2, 2**60 + 2]),
+        ("mean of int64 towards zero", [3, -3]),
+        ("mean of int32", [2**24 + 2]),
+        ("max of int64", [2**24 + 3]),
+        ("mean of float64", [1.5]),
+        ("in a group of one", [6.0]),
+    ],
+)
+def test_all_reduce_leaves_the_reduction_in_the_tensor(reduction: str, result: list[float], ranks: Any) -> None:
+    assert ranks[reduction] == result
+
+
+def test_both_ranks_end_well(ranks: Any) -> None:
+    assert ranks["the other rank's end"] == 0
+
+
+@pytest.fixture
+def group() -> Iterator[None]:
+    """A process group of this process alone."""
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("group")
+class TestAGroup:
+    def test_the_mean_of_bool_is_refused_before_anything_is_reduced(self) -> None:
+        flags = torch.tensor([True, False])
+        with pytest.raises(northbridge.CollectiveError) as caught:
+            Gloo().all_reduce(flags, "mean")
+
+        assert flags.tolist() == [True, False]
+        assert str(caught.value) == (
+            "the mean of bool is not a bool: convert it to float, or reduce with 'max' (any) or 'min' (all)"
+        )
+
+    @pytest.mark.parametrize("word", ["avg", "SUM", "median"])
+    def test_a_word_for_no_reduction_is_refused_with_those_there_are(self, word: str) -> None:
+        with pytest.raises(northbridge.CollectiveError) as caught:
+            Gloo().all_reduce(torch.tensor([1.0]), word)
+
+        assert str(caught.value).startswith(f"no reduction is called {word!r}: sum, mean, min, max, product are")
+
+    def test_the_library_that_carries_the_device_is_accepted(self) -> None:
+        Gloo().assert_carries(CPU)
+        Gloo().assert_carries(CPU, dist.group.WORLD)
+
+    def test_another_library_under_the_device_is_refused(self) -> None:
+        with pytest.raises(northbridge.CollectiveError) as caught:
+            ACCL().assert_carries(CPU)
+
+        config = dist.get_backend_config()
+        assert str(caught.value) == (
+            "tensors on 'cpu' travel over 'accl', but the process group in this process carries them over 'gloo' (it is"
+            f" {config!r}): leave the group to the strategy, or make it with"
+            " torch.distributed.init_process_group('accl')"
+        )
+
+
+def test_a_group_that_serves_other_devices_only_is_refused() -> None:
+    dist.init_process_group("cpu:gloo", store=HashStore(), rank=0, world_size=1)
+    try:
+        with pytest.raises(northbridge.CollectiveError, match="carries them over 'nothing' \\(it is 'cpu:gloo'\\)"):
+            Gloo().assert_carries(torch.device("cuda", 0))
+    finally:
+        dist.destroy_process_group()
+
+
+class TestInitialize:
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+        """What torch was asked for."""
+        asked: dict[str, Any] = {}
+        monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: asked.update(kwargs, name=args[0]))
+        return asked
+
+    def test_the_library_is_named_explicitly(self, asked: dict[str, Any]) -> None:
+        ACCL().initialize(rank=1, world_size=2, timeout=timedelta(minutes=3), device=CPU)
+
+        assert asked == {"name": "accl", "rank": 1, "world_size": 2, "timeout": timedelta(minutes=3)}
+
+    def test_without_a_timeout_torchs_own_stands(self, asked: dict[str, Any]) -> None:
+        ACCL().initialize(rank=0, world_size=1, timeout=None, device=CPU)
+
+        assert "timeout" not in asked
+
+    def test_a_library_that_takes_the_device_is_given_it(self, asked: dict[str, Any]) -> None:
+        class Eager(ACCL):
+            takes_device_id = True
+
+        Eager().initialize(rank=0, world_size=1, timeout=None, device=CPU)
+
+        assert asked["device_id"] == CPU
+
+
+def test_ddp_and_registration_need_nothing_by_default() -> None:
+    collective = ACCL()
+
+    collective.register()
+
+    assert collective.ddp_options() == {}

@@ -1,0 +1,92 @@
+"""The device's defaults speak to torch's module of that name as one speaks to torch.cuda."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+import torch
+
+import northbridge
+
+
+class Card(northbridge.Device):
+    type = "cpu"  # stands for itself where only the name counts
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """The vendor's torch module."""
+    module = Mock(
+        spec_set=[
+            "device_count",
+            "set_device",
+            "synchronize",
+            "get_device_name",
+            "memory_stats",
+            "empty_cache",
+            "manual_seed_all",
+            "get_amp_supported_dtype",
+        ]
+    )
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: module if kind == "cpu" else None)
+    return module
+
+
+def test_its_module_is_torchs_module_of_that_type() -> None:
+    assert Card().module is torch.cpu
+
+
+@pytest.mark.parametrize(
+    ("ask", "method", "arguments", "reply", "answer"),
+    [
+        (lambda card: card.count(), "device_count", (), 4, 4),
+        (lambda card: card.select(2), "set_device", (2,), None, None),
+        (lambda card: card.synchronize(), "synchronize", (), None, None),
+        (lambda card: card.label(1), "get_device_name", (1,), "Anvil", "Anvil"),
+        (lambda card: card.memory_stats(1), "memory_stats", (1,), {"peak": 7}, {"peak": 7}),
+        (lambda card: card.empty_cache(), "empty_cache", (), None, None),
+        (lambda card: card.seed(42), "manual_seed_all", (42,), None, None),
+        (
+            lambda card: card.autocast_dtypes(),
+            "get_amp_supported_dtype",
+            (),
+            [torch.bfloat16, torch.float16],
+            (torch.bfloat16, torch.float16),
+        ),
+    ],
+    ids=["count", "select", "synchronize", "label", "memory_stats", "empty_cache", "seed", "autocast_dtypes"],
+)
+def test_each_default_asks_one_thing_of_the_module(
+    ask: Any, method: str, arguments: tuple[object, ...], reply: object, answer: object, module: Mock
+) -> None:
+    getattr(module, method).return_value = reply
+
+    assert ask(Card()) == answer
+    getattr(module, method).assert_called_once_with(*arguments)
+    assert len(module.method_calls) == 1
+
+
+def test_statistics_are_the_readers_own(module: Mock) -> None:
+    kept = {"peak": 7.0}
+    module.memory_stats.return_value = kept
+
+    Card().memory_stats(0)["peak"] = 0.0
+
+    assert kept == {"peak": 7.0}
+
+
+def test_the_root_device_has_the_index_that_was_asked_for() -> None:
+    assert Card().root(1) == torch.device("cpu", 1)
+
+
+def test_what_the_vendors_module_raises_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> int:
+        raise OSError("the card fell off the bus")
+
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: SimpleNamespace(device_count=fail))
+
+    with pytest.raises(OSError, match="fell off the bus"):
+        Card().count()

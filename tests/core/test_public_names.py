@@ -1,0 +1,92 @@
+"""The public names: all of them there, for readers and for type checkers alike, and cheap to have."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import northbridge
+from northbridge import errors
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
+
+HEAVY = ["torch", "pydantic", "lightning", "pytorch_lightning", "lightning_fabric"]
+TELL = f"import json, sys; print(json.dumps([each for each in {HEAVY} if each in sys.modules]))"
+
+
+def seen_by_type_checkers() -> set[str]:
+    source = ast.parse(Path(northbridge.__file__).read_text())
+    (block,) = [each for each in source.body if isinstance(each, ast.If)]
+    return {
+        alias.asname or alias.name for each in block.body if isinstance(each, ast.ImportFrom) for alias in each.names
+    }
+
+
+def test_type_checkers_see_the_names_that_are_public() -> None:
+    assert seen_by_type_checkers() == set(northbridge.__all__)
+
+
+def test_no_name_is_public_twice() -> None:
+    assert len(northbridge.__all__) == len(set(northbridge.__all__))
+
+
+@pytest.mark.parametrize("name", northbridge.__all__)
+def test_a_public_name_resolves_to_what_is_called_so(name: str) -> None:
+    value = getattr(northbridge, name)
+
+    assert getattr(value, "__name__", name) == name
+
+
+def test_every_error_is_public() -> None:
+    assert {name for name in vars(errors) if name.endswith("Error")} <= set(northbridge.__all__)
+
+
+def test_completion_offers_the_public_names() -> None:
+    assert set(northbridge.__all__) <= set(dir(northbridge))
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'northbridge' has no attribute 'hal9000'"):
+        getattr(northbridge, "hal9000")  # noqa: B009 - type checkers know that it is not there
+
+
+def test_a_star_import_brings_them_all(install: Install) -> None:
+    names = install("acme").answer(
+        "from northbridge import *; import json; print(json.dumps([each for each in dir() if each[0] != '_']))"
+    )
+
+    assert set(northbridge.__all__) == set(names) - {"json"}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("import northbridge", id="the package"),
+        pytest.param("import northbridge.autoload", id="what torch runs"),
+        pytest.param("import northbridge_acme", id="a plugin"),
+        pytest.param("import northbridge; northbridge_acme = northbridge.installed()", id="the list"),
+        pytest.param("import northbridge; northbridge.record()", id="the record"),
+    ],
+)
+def test_it_imports_neither_torch_nor_pydantic_nor_lightning(code: str, install: Install) -> None:
+    assert install("acme").answer(f"{code}; {TELL}") == []
+
+
+def test_getting_a_backend_imports_neither_torch_nor_lightning(install: Install) -> None:
+    code = "import northbridge; northbridge.get('acme'); northbridge.get('cpu_sim')"
+
+    assert set(install("acme").answer(f"{code}; {TELL}")) <= {"pydantic"}
+
+
+def test_the_errors_and_the_autoload_import_the_standard_library_alone(install: Install) -> None:
+    code = (
+        "import json, sys; before = set(sys.modules); import northbridge.autoload, northbridge.errors;"
+        " print(json.dumps(sorted({each.partition('.')[0] for each in set(sys.modules) - before})))"
+    )
+
+    assert set(install("acme").answer(code)) - sys.stdlib_module_names == {"northbridge"}
