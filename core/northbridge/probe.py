@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import NotRequired, TypedDict
 
 from northbridge.discovery import describe, load
+from northbridge.ending import describe_exit
 from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
 from northbridge.plugin import tell
 from northbridge.settings import CoreSettings
@@ -24,7 +24,8 @@ from northbridge.settings import CoreSettings
 if TYPE_CHECKING:
     from northbridge.backend import Backend
 
-_ANSWERS = "_NORTHBRIDGE_DETECTED"  # {"acme": {"devices": 8}}, for this process and those below it
+ANSWERS = "_NORTHBRIDGE_DETECTED"
+"""The variable that holds what children answered, for this process and those below it: {"acme": {"devices": 8}}."""
 _QUESTION = "import sys; sys.path[:] = {path}; from northbridge.probe import answer; answer({name!r})"
 _MARK = "northbridge found "  # what the vendor's software prints comes before it
 _SILENCE = (
@@ -83,11 +84,11 @@ def count_in_child(name: str) -> int:
     when asked again, unless the limit has been raised.
     """
     limit = CoreSettings.read().detect_timeout
-    known: dict[str, _Reply] = json.loads(os.environ.get(_ANSWERS, "{}"))
+    known: dict[str, _Reply] = json.loads(os.environ.get(ANSWERS, "{}"))
     reply = known.get(name)
     if reply is None or reply.get("limit", limit) < limit:
         reply = known[name] = _ask_child(name, limit)
-        os.environ[_ANSWERS] = json.dumps(known)
+        os.environ[ANSWERS] = json.dumps(known)
     if "error" in reply:
         raise DetectionError(reply["error"], backend=name)
     return reply["devices"]
@@ -115,7 +116,7 @@ def _ask_child(name: str, limit: float) -> _Reply:
     last = (child.stderr.strip().splitlines() or ["it said nothing"])[-1]
     return {
         "devices": 0,
-        "error": f"{asker} {_tell_end(child.returncode)}: {last}; does the driver fit this torch?"
+        "error": f"{asker} {describe_exit(child.returncode)}: {last}; does the driver fit this torch?"
         f" NORTHBRIDGE_DISABLE={name} switches the backend off",
     }
 
@@ -126,10 +127,6 @@ def _read(stdout: str) -> _Reply | None:
         return None
     reply: _Reply = json.loads(last.removeprefix(_MARK))
     return reply
-
-
-def _tell_end(code: int) -> str:
-    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
 
 
 def answer(name: str) -> None:

@@ -105,4 +105,4 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith(_OURS[:2]):
             monkeypatch.delenv(name)
     # A probe leaves its answers in the environment.
-    monkeypatch.setenv(probe._ANSWERS, "{}")
+    monkeypatch.setenv(probe.ANSWERS, "{}")

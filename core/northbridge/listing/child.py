@@ -1,0 +1,88 @@
+"""A child process that can neither crash, hang nor garble the process that asks it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+from northbridge.ending import describe_exit
+from northbridge.listing.report import DONE, Reply, Stage, parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import BinaryIO
+
+_START = Stage("starting Python", 60.0, "is this machine very busy?")
+_GRACE = 3.0  # seconds for a child that notices the limit itself, and tells it better
+_LONGEST_LINE = 2**22
+
+
+async def ask(question: str, stages: Mapping[str, Stage], tell: Callable[[str], None]) -> Reply:
+    """Run the Python code ``question`` in a child process, and return what it says through a :class:`Reporter`.
+
+    ``tell`` is called with each stage's ``doing``. When the limit of a stage is over, and when the caller is cancelled,
+    the child and its process group are killed.
+    """
+    # The child of `python -c` would look into the current folder first, where the user's own modules may hide ours.
+    code = f"import sys; sys.path[:] = {[str(each) for each in sys.path]}; {question}"
+    with TemporaryFile() as stderr:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            code,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+            limit=_LONGEST_LINE,
+        )
+        facts: dict[str, Any] = {}
+        stage = _START
+        try:
+            while True:
+                tell(stage.doing)
+                report = await asyncio.wait_for(_next_report(child), stage.limit + _GRACE)
+                if report is None:
+                    await asyncio.wait_for(child.wait(), _GRACE)
+                    break
+                name, found = report
+                facts |= found
+                if name == DONE:
+                    return Reply(facts)
+                stage = stages[name]
+        except asyncio.TimeoutError:
+            pass  # it hangs, or it is gone and a process that it has left behind holds the pipe: the exit code tells
+        finally:
+            exit_code = child.returncode
+            await _kill(child)
+        where = f"while {stage.doing}{_last_words(stderr)}"
+        if exit_code is None:
+            return Reply(facts, f"did not answer within {stage.limit:g} s {where}; {stage.patience}")
+        return Reply(facts, f"{describe_exit(exit_code)} {where}; does it fit this torch and this driver?")
+
+
+async def _next_report(child: asyncio.subprocess.Process) -> tuple[str, dict[str, Any]] | None:
+    assert child.stdout is not None
+    while line := await child.stdout.readline():
+        report = parse(line)
+        if report is not None:
+            return report
+    return None
+
+
+async def _kill(child: asyncio.subprocess.Process) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(child.wait(), _GRACE)
+
+
+def _last_words(stderr: BinaryIO) -> str:
+    stderr.seek(0)
+    lines = [line for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
+    return f" ({lines[-1].strip()})" if lines else ""

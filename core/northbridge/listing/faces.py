@@ -1,0 +1,139 @@
+"""One face of Lightning in the list: what is installed, and what Northbridge did when a child process imported it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Literal
+
+from northbridge.journal import Entry, record
+from northbridge.listing.report import Reporter, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from northbridge.lightning.faces import Face
+    from northbridge.listing.report import Reply
+
+Status = Literal[
+    "registered", "left alone", "not registered", "off", "malicious", "broken", "not installed", "not asked"
+]
+
+_IMPORT_SECONDS = 300.0
+_BY_HAND = "write `import northbridge.lightning` at the top of your script"
+
+
+@dataclass(frozen=True)
+class FaceRow:
+    """What is known about one of Lightning's namespaces."""
+
+    name: str
+    version: str
+    distribution: str
+    status: Status
+    reason: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is installed, and cannot be served or must not be used."""
+        return self.status in ("left alone", "malicious", "broken")
+
+
+def question(names: Sequence[str]) -> str:
+    """Return the code that the faces' child runs."""
+    return f"from {__name__} import answer; answer({list(names)!r})"
+
+
+def stages(names: Sequence[str]) -> dict[str, Stage]:
+    """Return what the faces' child does."""
+    return {name: Stage(f"importing {name}", _IMPORT_SECONDS, "is the disk very slow?") for name in ["torch", *names]}
+
+
+def answer(names: Sequence[str]) -> None:
+    """Import torch and the faces in this process, the child, as a user's script would; report what was recorded."""
+    report = Reporter()
+    report.begin("torch")
+    failed = _import("torch")
+    failures, versions = dict.fromkeys(names, failed), {}
+    for name in names if not failed else ():
+        report.begin(name)
+        failures[name] = _import(name)
+        package = sys.modules.get(name.partition(".")[0])
+        versions[name] = str(getattr(package, "__version__", ""))
+    report.end(failures=failures, versions=versions, record=[entry.as_dict() for entry in record()])
+
+
+def _import(name: str) -> str:
+    try:
+        import_module(name)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported: whatever is wrong with Lightning is worth a row
+        from northbridge.plugin import tell
+
+        return f"import {name} raised {tell(error)}; reinstall it"
+    return ""
+
+
+def face_rows(reply: Reply | None = None) -> list[FaceRow]:
+    """Return the row of each face, from the metadata and, where a child was asked, from its reply."""
+    from northbridge.lightning.faces import FACES
+
+    rows = [_installed(face) for face in FACES.values()]
+    if reply is None:
+        return rows
+    return [_asked(row, reply) if row.status == "not asked" else row for row in rows]
+
+
+def record_of_faces(reply: Reply) -> tuple[Entry, ...]:
+    """Return what Northbridge recorded in the child."""
+    return tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
+
+
+def _installed(face: Face) -> FaceRow:
+    for distribution in face.distributions:
+        try:
+            found = version(distribution)
+        except PackageNotFoundError:
+            continue
+        from northbridge.lightning.versions import is_malicious, reason_against_version
+
+        if is_malicious(found):
+            return FaceRow(face.name, found, distribution, "malicious", reason_against_version(found) or "")
+        return FaceRow(face.name, found, distribution, "not asked")
+    return FaceRow(face.name, "", "", "not installed")
+
+
+def _asked(row: FaceRow, reply: Reply) -> FaceRow:
+    if reply.ending:
+        return replace(row, status="broken", reason=f"the process that imported it {reply.ending}")
+    failure = reply.facts["failures"][row.name]
+    if failure:
+        return replace(row, status="broken", reason=failure)
+    row = replace(row, version=reply.facts["versions"][row.name] or row.version)
+    status, reason = _outcome(row, record_of_faces(reply))
+    return replace(row, status=status, reason=reason)
+
+
+def _outcome(row: FaceRow, entries: Sequence[Entry]) -> tuple[Status, str]:
+    from northbridge.lightning.versions import untested
+
+    said = {entry.subject: entry for entry in entries if entry.subject in (row.name, "northbridge")}
+    entry = said.get(row.name) or said.get("northbridge")
+    if entry is None:
+        return "not registered", _why_nothing_ran()
+    if entry.outcome == "registered":
+        return "registered", f"untested: {entry.reason}" if untested(row.version) else ""
+    if entry.outcome == "off":
+        return "off", entry.reason
+    return "left alone", entry.reason
+
+
+def _why_nothing_ran() -> str:
+    variable = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+    if (value := os.environ.get(variable, "1")) != "1":
+        return f"{variable}={value} keeps torch from starting Northbridge: {_BY_HAND}, or unset the variable"
+    if tuple(map(int, version("torch").split(".")[:2])) < (2, 5):
+        return f"torch {version('torch')} starts nothing by itself: {_BY_HAND}, or upgrade to torch 2.5 or later"
+    return f"torch did not start Northbridge: {_BY_HAND}, or reinstall northbridge"

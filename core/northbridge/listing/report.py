@@ -1,0 +1,78 @@
+"""What a child process and the process that asks it say to each other.
+
+A child answers in stages, each with a time limit of its own: what a driver must answer at once and what may compile for
+minutes are told apart.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import threading
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+DONE = "done"
+"""The stage in which a child has told everything."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thing a child does."""
+
+    doing: str
+    """What completes "was killed while …"."""
+
+    limit: float
+    """Seconds."""
+
+    patience: str
+    """What to do when the limit is over."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a child told; ``ending`` is empty, or says how it ended before it had told everything."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    ending: str = ""
+
+
+class Reporter:
+    """The child's side: facts go to the parent, and whatever else this process prints does not.
+
+    The parent holds the other end of stdin: where even the parent is killed, this process and what it started end too.
+    """
+
+    def __init__(self) -> None:
+        self._pipe, self._parent = os.dup(1), os.dup(0)
+        os.dup2(2, 1)
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        threading.Thread(target=self._end_with_parent, daemon=True).start()
+
+    def _end_with_parent(self) -> None:
+        os.read(self._parent, 1)
+        os.killpg(0, signal.SIGKILL)
+
+    def begin(self, stage: str, **facts: object) -> None:
+        """Say which stage begins, and what the one before has found."""
+        os.write(self._pipe, (json.dumps({"stage": stage, "facts": facts}) + "\n").encode())
+
+    def end(self, **facts: object) -> NoReturn:
+        """Say the last facts, and end this process at once: a vendor's threads may keep it alive for ever."""
+        self.begin(DONE, **facts)
+        os._exit(0)
+
+
+def parse(line: bytes) -> tuple[str, dict[str, Any]] | None:
+    """Return the stage and the facts of a report, or ``None`` for a line that is none.
+
+    Python may print before the child's code runs: a site hook's greeting.
+    """
+    try:
+        report = json.loads(line)
+        return str(report["stage"]), dict(report["facts"])
+    except (ValueError, KeyError, TypeError):
+        return None

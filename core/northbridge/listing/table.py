@@ -1,0 +1,120 @@
+"""The list as a person reads it."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from northbridge.listing import Listing
+    from northbridge.listing.backends import BackendRow
+    from northbridge.listing.faces import FaceRow
+
+_STYLES = {
+    "ready": "green",
+    "registered": "green",
+    "broken": "red",
+    "malicious": "bold red",
+    "left alone": "red",
+    "not registered": "yellow",
+    "off": "dim",
+    "not installed": "dim",
+}
+_OTHER_COLUMNS = 68  # what the backends' table takes without its distributions, where a name has 14 characters
+_NO_BACKEND = "No backend is installed."
+_NO_LIGHTNING = (
+    "Lightning is not installed. Install it with pip install 'northbridge[lightning]' (lightning.pytorch and"
+    " lightning.fabric) or pip install 'northbridge[pytorch-lightning]' (pytorch_lightning and lightning_fabric)."
+)
+
+
+def show(listing: Listing) -> None:
+    """Print the whole list to stdout."""
+    console = Console(highlight=False)
+    if listing.backends:
+        console.print(_backends(listing.backends, max(12, console.width - _OTHER_COLUMNS)))
+        _print_reasons(console, listing.backends)
+    else:
+        console.print(_NO_BACKEND)
+    console.print()
+    if any(row.status != "not installed" for row in listing.faces):
+        console.print(_faces(listing.faces))
+        _print_reasons(console, listing.faces)
+    else:
+        console.print(Text(_NO_LIGHTNING, style="yellow"))
+    _print_pairs(console, _remarks(listing))
+
+
+def _backends(rows: Sequence[BackendRow], width: int) -> Table:
+    table = _table("backend", "version", "distribution", "status", "loadable", "devices", "simulated")
+    for row in rows:
+        unknown = "not asked" if row.status == "not asked" else "-"
+        answers = [_word(answer, unknown) for answer in (row.loadable, row.devices, row.simulated)]
+        # Of two distributions that claim one name, each stands on a line of its own.
+        claims = zip(row.version.split(", "), row.distribution.split(", "), strict=True)
+        first, *more = ((version, textwrap.fill(distribution, width)) for version, distribution in claims)
+        _add(table, row.status, row.name, *first, row.status, *answers)
+        for each in more:
+            _add(table, row.status, "", *each)
+    return table
+
+
+def _faces(rows: Sequence[FaceRow]) -> Table:
+    table = _table("Lightning", "version", "distribution", "status")
+    for row in rows:
+        _add(table, row.status, row.name, row.version, row.distribution, row.status)
+    return table
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column not in ("backend", "distribution"))
+    return table
+
+
+def _add(table: Table, status: str, *cells: str) -> None:
+    # Text, because a cell that is a string is read as markup, and eats what stands in brackets.
+    table.add_row(*(Text(cell) for cell in cells), style=_STYLES.get(status, ""))
+
+
+def _word(answer: bool | int | None, unknown: str) -> str:
+    if answer is None:
+        return unknown
+    if isinstance(answer, bool):
+        return "yes" if answer else "no"
+    return str(answer)
+
+
+def _print_reasons(console: Console, rows: Sequence[BackendRow | FaceRow]) -> None:
+    _print_pairs(console, [(row.name, row.reason, _STYLES.get(row.status, "")) for row in rows if row.reason])
+
+
+def _remarks(listing: Listing) -> list[tuple[str, str, str]]:
+    """Return what the record says beyond the rows: that a name is somebody else's in a face, for one."""
+    told = {face.name for face in listing.faces} | {row.name for row in listing.backends if row.reason}
+    return [
+        (entry.subject, f"{entry.outcome}: {entry.reason}", "yellow")
+        for entry in listing.record
+        if entry.subject not in told
+    ]
+
+
+def _print_pairs(console: Console, pairs: Sequence[tuple[str, str, str]]) -> None:
+    if not pairs:
+        return
+    # Reasons have the whole width to themselves: in a column of the table they would be ten characters wide.
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
+    for who, what, style in pairs:
+        grid.add_row(Text(who), Text(what), style=style)
+    console.print()
+    console.print(grid)

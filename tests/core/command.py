@@ -1,0 +1,45 @@
+"""The command `northbridge`, as tests run it and read it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Site
+
+Completed = subprocess.CompletedProcess[str]
+
+NO_CHIP = {"NORTHBRIDGE_DISABLE": "cpu_sim"}  # compiling the chip would take a minute
+
+
+def command(*arguments: str) -> str:
+    return f"import sys; sys.argv = ['northbridge', *{list(arguments)}]; from northbridge.cli import main; main()"
+
+
+def northbridge(site: Site, *arguments: str, **environ: str) -> Completed:
+    return site.python(command(*arguments), **{**NO_CHIP, **environ})
+
+
+def beside(site: Site, *folders: Path) -> Site:
+    return replace(site, folders=(*site.folders, *folders))
+
+
+def row(output: str, name: str) -> list[str]:
+    """Return the cells of one row of a table; its reason, which begins with the same name, stands below."""
+    line = next(line for line in output.splitlines() if line.split("  ")[0] == name)
+    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+
+
+def flowing(output: str) -> str:
+    """Return the text as it was before it was wrapped."""
+    return " ".join(output.split())
+
+
+def backend(name: str, run: Completed) -> dict[str, Any]:
+    """Return what ``--json`` says about one backend."""
+    (found,) = (each for each in json.loads(run.stdout)["backends"] if each["name"] == name)
+    return dict(found)

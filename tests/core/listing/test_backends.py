@@ -1,0 +1,68 @@
+"""Backends in the list: one row for whatever a plugin may be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.core.command import Completed, backend, beside, flowing, northbridge, row
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install, Site
+
+
+@pytest.fixture(scope="module")
+def run(install: Install, without_lightning: Site) -> Completed:
+    """List an environment with a plugin for each thing that can be said about one."""
+    site = install("acme", "hook_raises", "import_exits", "probe_crashes", "takes_cuda", "twin_one", "twin_two")
+    return northbridge(beside(without_lightning, *site.folders), "list", NORTHBRIDGE_DISABLE="cpu_sim,hook_raises")
+
+
+class TestAnEnvironmentWithOneOfEach:
+    @pytest.mark.parametrize(
+        ("name", "cells"),
+        [
+            ("acme", ["0.1.0", "northbridge-", "ready", "yes", "2", "no"]),
+            ("hook_raises", ["1.2.3", "northbridge-", "off", "-", "-", "-"]),
+            ("import_exits", ["1.2.3", "northbridge-", "broken", "no", "-", "-"]),
+            ("probe_crashes", ["1.2.3", "northbridge-", "broken", "no", "-", "no"]),
+            ("cuda", ["1.2.3", "northbridge-", "broken", "-", "-", "-"]),
+            ("twin", ["1.0", "northbridge-", "broken", "-", "-", "-"]),
+        ],
+    )
+    def test_each_has_its_row(self, run: Completed, name: str, cells: list[str]) -> None:
+        assert row(run.stdout, name) == [name, *cells]
+
+    @pytest.mark.parametrize(
+        "reason",
+        [
+            "hook_raises switched off by NORTHBRIDGE_DISABLE=cpu_sim,hook_raises",
+            "(northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence for this machine; upgrade",
+            "(northbridge-probe-crashes 1.2.3): the process that asked for its devices was killed by SIGSEGV",
+            "cuda northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is one of Lightning's own words",
+            "twin backend 'twin' is claimed by northbridge-twin-one 1.0 and northbridge-twin-two 2.0; uninstall",
+        ],
+    )
+    def test_each_reason_is_told_in_full(self, run: Completed, reason: str) -> None:
+        assert reason in flowing(run.stdout)
+
+    def test_it_fits_an_ordinary_terminal(self, run: Completed) -> None:
+        assert max(len(line) for line in run.stdout.splitlines()) <= 80
+        assert "…" not in run.stdout
+
+    def test_it_ends_with_the_exit_code_for_a_broken_backend(self, run: Completed) -> None:
+        assert (run.returncode, run.stderr) == (1, "")
+
+
+def test_what_is_simply_not_there_is_no_error(install: Install, without_lightning: Site) -> None:
+    site = beside(without_lightning, *install("load_needs_software", "no_hardware").folders)
+
+    run = northbridge(site, "list", "--json", _NORTHBRIDGE_DETECTED='{"no_hardware": {"devices": 8}}')
+
+    software, hardware = backend("load_needs_software", run), backend("no_hardware", run)
+    assert (software["status"], software["loadable"], software["devices"]) == ("no software", False, 0)
+    assert "No module named 'torch_load_needs_software'; install the vendor's package" in software["reason"]
+    # What another process of this tree was told, in the variable above, is asked anew.
+    assert (hardware["status"], hardware["loadable"], hardware["devices"]) == ("no hardware", True, 0)
+    assert hardware["reason"] == "this machine has no such device"
+    assert run.returncode == 0

@@ -1,0 +1,155 @@
+"""Plugins that misbehave in the process that asks them."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.core.command import NO_CHIP, backend, beside, command, flowing, northbridge, row
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install, Site
+
+_PLUGIN = """
+import os, signal, subprocess, sys, threading
+import northbridge
+
+class Card(northbridge.Device):
+    type = {name!r}
+
+class CCL(northbridge.Collective):
+    name = "ccl"
+
+class Software(northbridge.Bridge):
+    def detect(self):
+        return 2
+
+    def load(self):
+        import torch
+        torch.utils.rename_privateuse1_backend({name!r})
+        torch._register_device_module({name!r}, sys.modules[__name__])
+
+{body}
+
+@northbridge.hookimpl
+def northbridge_backend():
+    return northbridge.Backend({name!r}, Card(), CCL(), Software())
+"""
+_HANG_IN_LOAD = "Software.load = lambda self: threading.Event().wait()"
+
+
+@pytest.fixture
+def write_plugin(without_lightning: Site, tmp_path: Path) -> Callable[[str, str], Site]:
+    """Install a plugin of one module, whose detect() finds two devices, unless ``body`` says otherwise."""
+
+    def write_plugin(name: str, body: str) -> Site:
+        folder = tmp_path / "site"
+        info = folder / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[northbridge.backends]\n{name} = northbridge_{name}\n")
+        (folder / f"northbridge_{name}.py").write_text(_PLUGIN.format(name=name, body=body))
+        return beside(without_lightning, folder)
+
+    return write_plugin
+
+
+def test_one_that_hangs_while_it_counts_is_given_up(install: Install, without_lightning: Site) -> None:
+    site = beside(without_lightning, *install("detect_hangs").folders)
+
+    run = northbridge(site, "list", NORTHBRIDGE_DETECT_TIMEOUT="1")
+
+    assert row(run.stdout, "detect_hangs")[3:] == ["broken", "no", "-", "no"]
+    assert (
+        "backend 'detect_hangs' (northbridge-detect-hangs 1.2.3): its detect() did not answer within 1 s;"
+        " is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more"
+    ) in flowing(run.stdout)
+    assert run.returncode == 1
+
+
+def test_one_that_hangs_at_its_import_is_given_up(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("sleepy", "threading.Event().wait()")
+
+    run = northbridge(site, "list", NORTHBRIDGE_DETECT_TIMEOUT="1")
+
+    assert row(run.stdout, "sleepy") == ["sleepy", "1.0", "sleepy", "broken", "no", "-", "-"]
+    assert (
+        "backend 'sleepy' (sleepy 1.0): its process did not answer within 1 s while importing its plugin; is the"
+        " driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more, NORTHBRIDGE_DISABLE=sleepy switches the"
+        " backend off"
+    ) in flowing(run.stdout)
+
+
+def test_one_that_hangs_in_load_has_longer_and_is_given_up(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("stuck", _HANG_IN_LOAD)
+
+    run = northbridge(site, "list", "--load-timeout", "2", NORTHBRIDGE_DETECT_TIMEOUT="1")
+
+    assert row(run.stdout, "stuck")[3:] == ["broken", "no", "2", "no"]
+    assert (
+        "its process did not answer within 2 s while loading its software; is the driver healthy?"
+        " --load-timeout=seconds allows more, NORTHBRIDGE_DISABLE=stuck switches the backend off"
+    ) in flowing(run.stdout)
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "was killed by SIGSEGV while importing its plugin; does it fit"),
+        ("os._exit(3)", "ended with exit code 3 while importing its plugin; does it fit this torch"),
+        ("print('out of licences', file=sys.stderr, flush=True); os._exit(0)", "exit code 0 while importing its"),
+    ],
+)
+def test_one_that_ends_its_process_is_told_with_the_stage(
+    write_plugin: Callable[[str, str], Site], deed: str, told: str
+) -> None:
+    found = backend("rude", northbridge(write_plugin("rude", deed), "list", "--json"))
+
+    assert (found["status"], found["loadable"]) == ("broken", False)
+    assert told in found["reason"]
+    assert ("(out of licences)" in found["reason"]) == ("licences" in deed)
+
+
+def test_a_crash_is_told_while_what_it_started_lives_on(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("parent", "if not os.fork(): threading.Event().wait()\nos.kill(os.getpid(), signal.SIGBUS)")
+
+    found = backend("parent", northbridge(site, "list", "--json", NORTHBRIDGE_DETECT_TIMEOUT="1"))
+
+    assert "was killed by SIGBUS while importing its plugin" in found["reason"]
+
+
+def test_one_that_prints_does_not_garble_the_json(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("noisy", "print('hello'); os.system('echo hello'); os.write(1, b'{}')")
+
+    run = northbridge(site, "list", "--json")
+
+    found = backend("noisy", run)
+    assert (found["status"], found["devices"], found["reason"]) == ("ready", 2, "")
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_the_end_of_the_command_is_the_end_of_what_it_asked(
+    write_plugin: Callable[[str, str], Site], tmp_path: Path, number: int, code: int
+) -> None:
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    site = write_plugin("endless", f"pipe = open({str(alive)!r}, 'w'); threading.Event().wait()")
+    environ = {**os.environ, **NO_CHIP, "PYTHONPATH": os.pathsep.join(map(str, site.folders))}
+
+    with subprocess.Popen([sys.executable, "-c", command("list")], env=environ, stderr=subprocess.PIPE) as run:
+        with alive.open("rb", buffering=0) as end:  # waits for the plugin to open it
+            run.send_signal(number)
+            assert run.wait(timeout=30) == code
+            ended, _, _ = select.select([end], [], [], 30)
+            assert ended  # every process that could have written is gone
+            assert end.read() == b""
+        assert run.stderr is not None
+        assert b"Traceback" not in run.stderr.read()

@@ -1,0 +1,114 @@
+"""Lightning in the list."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from tests.core.command import beside, flowing, northbridge, row
+from tests.core.conftest import Site
+
+
+def test_each_face_is_registered(tmp_path: Path) -> None:
+    run = northbridge(Site((), tmp_path), "list", "--json")
+
+    found = {
+        face["name"]: (face["version"], face["distribution"], face["status"], face["reason"])
+        for face in json.loads(run.stdout)["faces"]
+    }
+    both, alone = (version("lightning"), "lightning"), (version("pytorch-lightning"), "pytorch-lightning")
+    assert found == {
+        "lightning.pytorch": (*both, "registered", ""),
+        "lightning.fabric": (*both, "registered", ""),
+        "pytorch_lightning": (*alone, "registered", ""),
+        "lightning_fabric": (*alone, "registered", ""),
+    }
+
+
+def test_where_torch_starts_nothing_it_says_what_to_write(tmp_path: Path) -> None:
+    run = northbridge(Site((), tmp_path), "list", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+    assert row(run.stdout, "lightning.fabric")[-1] == "not registered"
+    assert (
+        "TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps torch from starting Northbridge: write `import"
+        " northbridge.lightning` at the top of your script, or unset the variable"
+    ) in flowing(run.stdout)
+    assert run.returncode == 0
+
+
+def test_where_northbridge_is_off_it_says_so(tmp_path: Path) -> None:
+    run = northbridge(Site((), tmp_path), "list", "--json", NORTHBRIDGE_DISABLE="1")
+
+    found = json.loads(run.stdout)
+    assert {(face["status"], face["reason"]) for face in found["faces"]} == {("off", "NORTHBRIDGE_DISABLE=1")}
+    assert run.returncode == 0
+
+
+def test_where_there_is_none_it_says_what_to_install(without_lightning: Site) -> None:
+    run = northbridge(without_lightning, "list")
+
+    assert "pip install 'northbridge[lightning]'" in flowing(run.stdout)
+    assert "pip install 'northbridge[pytorch-lightning]'" in flowing(run.stdout)
+    assert run.returncode == 0
+
+
+def test_a_malicious_upload_is_named_and_not_imported(without_lightning: Site, tmp_path: Path) -> None:
+    stolen = tmp_path / "stolen"
+    site = _install_lightning(without_lightning, "2.6.3", tmp_path, f"open({str(stolen)!r}, 'w')")
+
+    run = northbridge(site, "list")
+
+    assert row(run.stdout, "lightning.pytorch") == ["lightning.pytorch", "2.6.3", "lightning", "malicious"]
+    assert "version 2.6.3 was a malicious upload: uninstall it now" in flowing(run.stdout)
+    assert (run.returncode, stolen.exists()) == (1, False)
+
+
+def test_one_that_cannot_be_imported_is_broken(without_lightning: Site, tmp_path: Path) -> None:
+    site = _install_lightning(without_lightning, "2.6.6", tmp_path, "raise ImportError('half of it is missing')")
+
+    run = northbridge(site, "list")
+
+    assert row(run.stdout, "lightning.pytorch")[-1] == "broken"
+    assert "import lightning.pytorch raised ImportError: half of it is missing; reinstall it" in flowing(run.stdout)
+    assert run.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "reason", "code"),
+    [
+        ("2.7.9", "registered", "untested: lightning.fabric 2.7.9 (newer than 2.6.6, the newest that was", 0),
+        ("2.8.0", "left alone", "its version is 2.8.0, and Northbridge knows 2.4 and later, before 2.8;", 1),
+    ],
+)
+def test_a_release_that_was_not_tested(
+    without_lightning: Site, tmp_path: Path, version: str, status: str, reason: str, code: int
+) -> None:
+    site = _install_lightning(without_lightning, version, tmp_path, "")
+    _fill_with_the_real_one(tmp_path / "lightning", version)
+
+    run = northbridge(site, "list")
+
+    assert row(run.stdout, "lightning.fabric") == ["lightning.fabric", version, "lightning", status]
+    assert reason in flowing(run.stdout)
+    assert run.returncode == code
+
+
+def _install_lightning(site: Site, version: str, folder: Path, body: str) -> Site:
+    info, package = folder / f"lightning-{version}.dist-info", folder / "lightning"
+    info.mkdir()
+    package.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: lightning\nVersion: {version}\n")
+    (package / "__init__.py").write_text(body)
+    return beside(site, folder)
+
+
+def _fill_with_the_real_one(package: Path, version: str) -> None:
+    (real,) = (Path(each) / "lightning" for each in sys.path if (Path(each) / "lightning").is_dir())
+    (package / "__init__.py").unlink()
+    for each in real.iterdir():
+        (package / each.name).symlink_to(each)
+    (package / "version.info").unlink()
+    (package / "version.info").write_text(version)

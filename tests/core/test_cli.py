@@ -1,0 +1,115 @@
+"""The command `northbridge`: what a user reads, and what a script is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.core.command import NO_CHIP, backend, command, flowing, northbridge, row
+from tests.core.conftest import Site
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
+
+
+class TestTheCommand:
+    def test_without_arguments_it_prints_help(self, tmp_path: Path) -> None:
+        run = northbridge(Site((), tmp_path))
+
+        assert run.returncode == 0
+        assert "Usage: northbridge [OPTIONS] COMMAND [ARGS]..." in run.stdout
+        assert "1  a backend is broken" in run.stdout
+
+    def test_it_says_its_version(self, tmp_path: Path) -> None:
+        run = northbridge(Site((), tmp_path), "--version")
+
+        assert (run.returncode, run.stdout) == (0, f"northbridge {version('northbridge')}\n")
+
+    def test_an_option_that_is_not_there_is_wrong_usage(self, tmp_path: Path) -> None:
+        run = northbridge(Site((), tmp_path), "list", "--jsom")
+
+        assert run.returncode == 2
+        assert "No such option: --jsom" in run.stderr
+
+    @pytest.mark.parametrize("arguments", [["list"], ["list", "--no-probe"], ["list", "--json"]], ids=" ".join)
+    def test_a_wrong_variable_is_one_line_and_wrong_usage(self, tmp_path: Path, arguments: list[str]) -> None:
+        run = northbridge(Site((), tmp_path), *arguments, NORTHBRIDGE_DISABLE="cpu-sim")
+
+        assert (run.returncode, run.stdout) == (2, "")
+        assert run.stderr == (
+            "northbridge: NORTHBRIDGE_DISABLE='cpu-sim' is not allowed: either 1, for all of them, or names of backends"
+            " with commas between is; unset it for the default\n"
+        )
+
+
+class TestMetadataAlone:
+    def test_it_imports_neither_torch_nor_a_plugin(self, install: Install) -> None:
+        heavy = {"torch", "northbridge.settings", "northbridge_import_raises", "northbridge_cpu_sim"}
+        tell = f"import sys, atexit; atexit.register(lambda: print({heavy} & set(sys.modules), file=sys.stderr)); "
+
+        run = install("import_raises").python(tell + command("list", "--no-probe"))
+
+        assert row(run.stdout, "import_raises")[-4:] == ["not asked"] * 4
+        assert row(run.stdout, "lightning.pytorch")[-1] == "not asked"
+        assert (run.returncode, run.stderr) == (0, "set()\n")
+
+    def test_two_claims_of_one_name_are_one_row_that_names_both(self, install: Install) -> None:
+        run = northbridge(install("twin_one", "twin_two"), "list", "--json", "--no-probe")
+
+        (twin,) = (each for each in json.loads(run.stdout)["backends"] if each["name"] == "twin")
+        assert (twin["status"], run.returncode) == ("broken", 1)
+        assert twin["distribution"] == "northbridge-twin-one, northbridge-twin-two"
+        assert twin["reason"] == (
+            "backend 'twin' is claimed by northbridge-twin-one 1.0 and northbridge-twin-two 2.0; uninstall all but one"
+        )
+
+    def test_a_broken_row_is_red_on_a_terminal_and_plain_in_a_pipe(self, install: Install) -> None:
+        site = install("takes_cuda")
+        ours, theirs = pty.openpty()
+        environ = {**os.environ, **NO_CHIP, "PYTHONPATH": str(site.folders[0]), "TERM": "xterm", "COLUMNS": "80"}
+        environ.pop("NO_COLOR", None)
+
+        subprocess.run([sys.executable, "-c", command("list", "--no-probe")], env=environ, stdout=theirs, check=False)
+        os.close(theirs)
+        on_terminal = _read_all(ours)
+
+        assert "\x1b[31mcuda" in on_terminal
+        assert "\x1b" not in northbridge(site, "list", "--no-probe").stdout
+
+    def test_everything_can_be_switched_off(self, install: Install) -> None:
+        run = northbridge(install("acme", "takes_cuda"), "list", "--no-probe", NORTHBRIDGE_DISABLE="1")
+
+        assert [row(run.stdout, name)[3] for name in ("acme", "cpu_sim", "cuda")] == ["off"] * 3
+        assert "acme switched off by NORTHBRIDGE_DISABLE=1" in flowing(run.stdout)
+        assert run.returncode == 0
+
+
+def _read_all(terminal: int) -> str:
+    text = b""
+    try:
+        while part := os.read(terminal, 65536):
+            text += part
+    except OSError:  # what Linux says when the other end is closed
+        pass
+    os.close(terminal)
+    return text.decode()
+
+
+def test_the_simulated_chip_is_ready_with_its_devices(tmp_path: Path) -> None:
+    code, environ = command("list", "--json"), {**os.environ, "NORTHBRIDGE_CPU_SIM_DEVICES": "3"}
+
+    # No limit but the test's own: it may be the first to compile the chip.
+    run = subprocess.run(
+        [sys.executable, "-c", code], env=environ, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False
+    )
+
+    chip = backend("cpu_sim", run)
+    assert (chip["status"], chip["loadable"], chip["devices"], chip["simulated"]) == ("ready", True, 3, True)
+    assert run.returncode == 0
