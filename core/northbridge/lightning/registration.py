@@ -13,23 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from packaging.version import InvalidVersion, Version
+from packaging.version import Version
 
-from northbridge.discovery import LIGHTNING_NAMES, installed
 from northbridge.journal import note
 from northbridge.lightning import connector as decide
 from northbridge.lightning.accelerator import is_ours
 from northbridge.lightning.auto import choose_auto
-from northbridge.lightning.classes import classes
 from northbridge.lightning.device_line import device_line
 from northbridge.lightning.faces import FACES, Face
+from northbridge.lightning.names import register_names
 from northbridge.lightning.sigterm import agree_to_end, take_note
-from northbridge.settings import CoreSettings
-
-OLDEST, BEYOND = Version("2.4"), Version("2.8.dev0")
-NEWEST_TESTED = Version("2.6.6")
-MALICIOUS = frozenset({Version("2.6.2"), Version("2.6.3")})
-"""Uploads of a thief (GHSA-w37p-236h-pfx3); Northbridge does not touch them."""
+from northbridge.lightning.versions import reason_against_version, untested
 
 Replacement = Callable[[Face, Callable[..., Any]], Callable[..., Any]]
 
@@ -225,32 +219,20 @@ def register(name: str) -> None:
             stacklevel=2,
         )
         return
-    for backend in _names_to_register():
-        _register_backend(face, backend)
+    register_names(face)
     for correction in _rows(face):
         _apply(face, correction)
     note(name, "registered", f"{name} {face.version}{untested(face.version)}")
 
 
-def untested(version: str) -> str:
-    """Return a remark about a Lightning newer than the newest that was tested; else an empty string."""
-    newer = Version(version) > NEWEST_TESTED
-    return f" (newer than {NEWEST_TESTED}, the newest that was tested)" if newer else ""
-
-
 def reason_against(face: Face) -> str | None:
     """Return why Northbridge cannot serve ``face``, or ``None`` where it can."""
-    try:
-        version = Version(face.version)
-    except InvalidVersion:
-        return f"its version {face.version!r} is not one"
-    if version in MALICIOUS:
-        return f"version {version} was a malicious upload: uninstall it now, and see GHSA-w37p-236h-pfx3"
-    if not OLDEST <= version < BEYOND:
-        return f"its version is {version}, and Northbridge knows {OLDEST} and later, before 2.8; install such a one"
+    reason = reason_against_version(face.version)
+    if reason is not None:
+        return reason
     wrong = [each for row in _rows(face) if (each := _mismatch(face, row)) is not None]
     if wrong:
-        return f"version {version} differs from what Northbridge knows: {'; '.join(wrong)}; upgrade northbridge"
+        return f"version {face.version} differs from what Northbridge knows: {'; '.join(wrong)}; upgrade northbridge"
     return None
 
 
@@ -283,45 +265,3 @@ def _apply(face: Face, row: Correction) -> None:
     replacement = functools.wraps(original)(row.replace(face, original))
     replacement._northbridge_reason = row.reason  # type: ignore[attr-defined]  # marks it as ours
     setattr(owner, row.name, staticmethod(replacement) if row.static else replacement)
-
-
-def _names_to_register() -> list[str]:
-    settings = CoreSettings.read()
-    names = sorted({plugin.name for plugin in installed()})
-    for name in names:
-        if settings.disables(name):
-            note(name, "off", "NORTHBRIDGE_DISABLE names it")
-        elif name in LIGHTNING_NAMES:
-            note(name, "refused", "the name is Lightning's own", problem=True)
-    return [name for name in names if name not in LIGHTNING_NAMES and not settings.disables(name)]
-
-
-def _register_backend(face: Face, name: str) -> None:
-    ours = classes(face)
-    registry = face.accelerator_registry
-    if name in registry:
-        owner = registry[name]["accelerator"]
-        if not getattr(owner, "backend_name", ""):
-            note(name, "left alone", f"{owner.__module__}.{owner.__qualname__} has it in {face.name}")
-            return
-    registry.register(name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True)
-    strategies = face.strategy_registry
-    strategies.register(f"single_{name}", ours.single_device, description=f"one {name} device", override=True)
-    for suffix, start_method in _START_METHODS.items():
-        for tail, options in _UNUSED_PARAMETERS.items():
-            strategies.register(
-                f"ddp_{name}{suffix}{tail}",
-                ours.ddp,
-                description=f"DDP on {name}",
-                override=True,
-                start_method=start_method,
-                **options,
-            )
-
-
-_START_METHODS = {"": "popen", "_spawn": "spawn", "_fork": "fork", "_notebook": "fork"}
-_UNUSED_PARAMETERS: dict[str, dict[str, bool]] = {
-    "": {},
-    "_find_unused_parameters_false": {"find_unused_parameters": False},
-    "_find_unused_parameters_true": {"find_unused_parameters": True},
-}
