@@ -1,0 +1,67 @@
+"""Which releases of Lightning the matrix trains on, and how one of them is put in front of the installed one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+CACHE = Path(__file__).parents[2] / ".cache" / "matrix"
+
+PUBLISHED = (
+    "2.4.0",
+    "2.5.0",
+    "2.5.0.post0",
+    "2.5.1",
+    "2.5.1.post0",
+    "2.5.2",
+    "2.5.3",
+    "2.5.4",
+    "2.5.5",
+    "2.5.6",
+    "2.6.0",
+    "2.6.1",
+    "2.6.4",
+    "2.6.5",
+    "2.6.6",
+)
+"""Every published release from 2.4.0 to 2.6.6 but 2.6.2 and 2.6.3, which were malicious uploads."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What one environment holds: the two distributions, which may differ in version."""
+
+    lightning: str
+    pytorch_lightning: str
+
+    def __str__(self) -> str:
+        if self.lightning == self.pytorch_lightning:
+            return self.lightning
+        return f"lightning {self.lightning}, pytorch-lightning {self.pytorch_lightning}"
+
+
+OLDEST, NEWEST = Pair(PUBLISHED[0], PUBLISHED[0]), Pair(PUBLISHED[-1], PUBLISHED[-1])
+
+PAIRS = (
+    *(Pair(version, version) for version in PUBLISHED),
+    Pair(PUBLISHED[0], PUBLISHED[-1]),
+    Pair(PUBLISHED[-1], PUBLISHED[0]),
+)
+"""Every row of the matrix."""
+
+
+def lay_over(pair: Pair) -> Path:
+    """Return a folder that holds the two distributions and nothing else; put it on ``PYTHONPATH``.
+
+    They are pure Python, so a few MB suffice, and what they depend on stays what ``constraints.txt`` pins.
+    """
+    folder = CACHE / f"{pair.lightning}+{pair.pytorch_lightning}"
+    done = folder / ".complete"
+    if not done.exists():
+        wanted = [f"lightning=={pair.lightning}", f"pytorch-lightning=={pair.pytorch_lightning}"]
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(folder)]
+        subprocess.run([*pip, *wanted], check=True)
+        done.touch()
+    return folder

@@ -1,0 +1,23 @@
+"""The oldest and the newest release of Lightning, in every test run; ``make matrix`` does the others."""
+
+from __future__ import annotations
+
+import pytest
+from tests.matrix.__main__ import page
+from tests.matrix.releases import NEWEST, OLDEST, PAIRS, Pair
+from tests.matrix.trials import TRIALS, Trial, differences
+
+
+@pytest.mark.parametrize("trial", TRIALS, ids=lambda trial: trial.title)
+@pytest.mark.parametrize("pair", [OLDEST, NEWEST], ids=str)
+def test_training_equals_the_cpus_on(pair: Pair, trial: Trial) -> None:
+    assert differences(pair, trial) == []
+
+
+def test_the_page_has_a_row_for_each_release_and_says_what_failed() -> None:
+    results = {pair: [[], ["lightning.pytorch: the weights of rank 1 differ from the CPU's"], [], []] for pair in PAIRS}
+
+    text = page(results)
+
+    assert text.count("| passed | failed: lightning.pytorch: the weights of rank 1 differ") == len(PAIRS)
+    assert "| lightning 2.4.0, pytorch-lightning 2.6.6 |" in text

@@ -1,0 +1,85 @@
+"""What the matrix does on each release, and when it counts as passed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tests.matrix.releases import Pair, lay_over
+
+from northbridge.conformance.scenario import Scenario, run
+
+CHIP = "cpu_sim"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One training on the chip.
+
+    In float32 its weights have to equal, to the bit, those of the same training on Lightning's CPU accelerator. In
+    mixed precision they need not: the chip autocasts torch's list of operators for CUDA, the CPU another. There the
+    ranks have to agree, and the model to have computed in bfloat16.
+    """
+
+    title: str
+    duty: str
+    topic: str
+    faces: tuple[str, ...]
+    devices: int
+    strategy: str = "auto"
+    mixed: bool = False
+    by_auto: bool = False
+    """Whether the user writes ``accelerator="auto"``, and ``NORTHBRIDGE_SIMULATE`` names the chip."""
+
+
+TRAINERS, FABRICS = ("lightning.pytorch", "pytorch_lightning"), ("lightning.fabric", "lightning_fabric")
+
+TRIALS = (
+    Trial("auto", "training", "training", TRAINERS, devices=1, by_auto=True),
+    Trial("2 ranks, bf16-mixed", "autocasting", "autocasting", TRAINERS, devices=2, mixed=True),
+    Trial("2 ranks, ddp_spawn", "training", "training", TRAINERS, devices=2, strategy="ddp_spawn"),
+    Trial("Fabric, 2 ranks", "looping", "training", FABRICS, devices=2),
+)
+
+
+def differences(pair: Pair, trial: Trial) -> list[str]:
+    """Return what went wrong in ``trial`` on ``pair``, a sentence each; an empty list is a pass."""
+    wrong = []
+    for face in trial.faces:
+        try:
+            ours = _train(pair, trial, face, on_chip=True)
+            expected = ours[0]["weights"] if trial.mixed else _train(pair, trial, face, on_chip=False)[0]["weights"]
+        except RuntimeError as error:
+            wrong.append(f"{face}: {str(error).splitlines()[-1]}")
+            continue
+        for rank, found in enumerate(ours):
+            if found["weights"] != expected:
+                wrong.append(
+                    f"{face}: the weights of rank {rank} differ from {'rank 0' if trial.mixed else 'the CPU'}'s"
+                )
+            if not found["root device"].startswith(f"{CHIP}:"):
+                wrong.append(f"{face}: rank {rank} trained on {found['root device']}")
+            if trial.mixed and found["scores"] != "torch.bfloat16":
+                wrong.append(f"{face}: the model of rank {rank} computed in {found['scores']}")
+        if len(ours) != trial.devices:
+            wrong.append(f"{face}: {len(ours)} ranks trained")
+    return wrong
+
+
+def _train(pair: Pair, trial: Trial, face: str, *, on_chip: bool) -> list[dict[str, Any]]:
+    environ = {"PYTHONPATH": str(lay_over(pair))}
+    accelerator = CHIP if on_chip else "cpu"
+    if on_chip and trial.by_auto:
+        accelerator = "auto"
+        environ["NORTHBRIDGE_SIMULATE"] = CHIP
+    scenario = Scenario(
+        accelerator=accelerator,
+        face=face,
+        duties=(trial.duty,),
+        devices=trial.devices,
+        strategy=trial.strategy,
+        models=("mlp",),
+    )
+    findings = run(scenario, environ).findings
+    (topic,) = (each for each in findings if each.startswith(f"{trial.topic} "))
+    return findings[topic]
