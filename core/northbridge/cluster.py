@@ -6,7 +6,6 @@ hour by default. What the launcher's variables must say follows from what the Tr
 
 from __future__ import annotations
 
-import dataclasses
 import ipaddress
 import os
 import re
@@ -15,65 +14,18 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping
-from functools import cached_property
-from typing import Annotated, Literal
-
-import pydantic
 
 from northbridge.errors import ClusterError
+from northbridge.launch_environment import CURES, RANK_FIELDS, START_COMMANDS, VARIABLES, LaunchEnvironment, Run
 
 RESOLVE_SECONDS = 20.0
 """How long the master's name may take to resolve: getaddrinfo itself has no limit."""
 
-Launcher = Literal["lightning", "torchrun", "slurm", "lsf", "mpi", "user"]
-
-_FIELDS = ("node_rank", "local_rank", "rank", "world_size")
-# Where Lightning's cluster environments read these. MPI needs none, a user's own may read anything.
-_VARIABLES: dict[Launcher, tuple[str, ...]] = {
-    "lightning": ("NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"),
-    "torchrun": ("GROUP_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"),
-    "slurm": ("SLURM_NODEID", "SLURM_LOCALID", "SLURM_PROCID", "SLURM_NTASKS"),
-    "lsf": ("", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
-    "mpi": (),
-    "user": (),
-}
-# What Lightning's own reads where the first is not set.
-_SECOND_CHOICES = {"MASTER_PORT": "STANDALONE_PORT", "NODE_RANK": "GROUP_RANK"}
-
-_START: dict[Launcher, str] = {
-    "torchrun": "torchrun --nnodes={nodes} --nproc-per-node={devices}",
-    "slurm": "srun --nodes={nodes} --ntasks-per-node={devices}",
-    "lsf": "jsrun --nrs={nodes} --tasks_per_rs={devices}",
-}
-_CURES = {
-    "port": "export one free port, the same on every node: MASTER_PORT=29500",
-    "address": "export MASTER_ADDR=<the address of node 0 that the other nodes reach>",
-    "node_rank": "export NODE_RANK, 0 on the first node, 1 on the next; with one node unset it",
-    "local_rank": "unset LOCAL_RANK, or count it from 0 if you start each process yourself",
-    "rank": "unset RANK, which Lightning works out",
-    "world_size": "unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices=",
-}
 _CONNECTION = re.compile("timed? ?out|connect|refused|unreachable|clients joined|listen", re.I)
 
 
 class ClusterWarning(RuntimeWarning):
     """The multi-node environment is odd, and may be meant."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """Say what the Trainer or Fabric was asked for, and how far this process has come.
-
-    ``stage`` is "launch" before the launcher is called, which itself writes variables, and "rank"
-    right before the process group is made. ``rank`` is the global rank, for the launchers that hold
-    it in no variable: "mpi" and "user".
-    """
-
-    nodes: int
-    devices: int  # per node
-    launcher: Launcher
-    stage: Literal["launch", "rank"]
-    rank: int | None = None
 
 
 def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> None:
@@ -91,9 +43,9 @@ def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> Non
     torch_distributed = sys.modules.get("torch.distributed")
     if torch_distributed and torch_distributed.is_available() and torch_distributed.is_initialized():
         return
-    if run.stage == "launch" and not _VARIABLES[run.launcher]:
+    if run.stage == "launch" and not VARIABLES[run.launcher]:
         return
-    found = _Environment(run, os.environ if environ is None else environ)
+    found = LaunchEnvironment(run, os.environ if environ is None else environ)
     _refuse_out_of_range(found)
     _refuse_missing(found)
     _refuse_contradiction(found)
@@ -115,7 +67,7 @@ def explain_connection_failure(
     said = str(error).partition("\n")[0] or type(error).__name__
     if not isinstance(error, (ConnectionError, TimeoutError)) and not _CONNECTION.search(said):
         return None
-    found = _Environment(run, os.environ if environ is None else environ)
+    found = LaunchEnvironment(run, os.environ if environ is None else environ)
     address = found.get("address")
     if "address already in use" in said.lower():
         return found.error("port", f"it is already taken ({said})")
@@ -131,74 +83,7 @@ def explain_connection_failure(
     )
 
 
-class _Values(pydantic.BaseModel):
-    # int() is what Lightning reads them with; pydantic's own would take "1.0".
-    port: Annotated[int | None, pydantic.BeforeValidator(int)] = None
-    node_rank: Annotated[int | None, pydantic.BeforeValidator(int)] = None
-    local_rank: Annotated[int | None, pydantic.BeforeValidator(int)] = None
-    rank: Annotated[int | None, pydantic.BeforeValidator(int)] = None
-    world_size: Annotated[int | None, pydantic.BeforeValidator(int)] = None
-
-
-@dataclasses.dataclass(frozen=True)
-class _Environment:
-    """What one process finds, and the words for it."""
-
-    run: Run
-    environ: Mapping[str, str]
-
-    @cached_property
-    def names(self) -> dict[str, str]:
-        """The variable that each field is read from."""
-        names = {"port": "MASTER_PORT", "address": "MASTER_ADDR"}
-        names.update(zip(_FIELDS, _VARIABLES[self.run.launcher], strict=False))
-        if self.run.launcher == "lightning":
-            for field, name in names.items():
-                second = _SECOND_CHOICES.get(name, "")
-                if name not in self.environ and second in self.environ:
-                    names[field] = second
-        return names
-
-    @cached_property
-    def values(self) -> _Values:
-        """The numbers. Raises :class:`ClusterError` for what is none."""
-        texts = {field: self.get(field) for field in self.names if self.get(field) is not None}
-        try:
-            return _Values.model_validate(texts)
-        except pydantic.ValidationError as error:
-            raise self.error(str(error.errors()[0]["loc"][0]), "it is not a number") from None
-
-    @property
-    def rank(self) -> int | None:
-        """The global rank that this process has, or takes when the launcher is called."""
-        values, run = self.values, self.run
-        if run.launcher != "lightning":
-            return values.rank if run.rank is None else run.rank
-        local_rank = 0 if run.stage == "launch" and values.local_rank is None else values.local_rank
-        return None if local_rank is None else (values.node_rank or 0) * run.devices + local_rank
-
-    def get(self, field: str) -> str | None:
-        return self.environ.get(self.names.get(field, ""))
-
-    def quote(self, field: str) -> str:
-        text = self.get(field)
-        return f"{self.names[field]} is not set" if text is None else f"{self.names[field]}={text!r}"
-
-    def place(self) -> str:
-        node = self.get("node_rank") or ""
-        host = f"host {socket.gethostname()}"
-        return f"node {node} ({host})" if node.isdecimal() else host
-
-    def error(self, field: str, found: str, cure: str | None = None) -> ClusterError:
-        run = self.run
-        if cure is None and field in _FIELDS and run.launcher in _START:
-            start = _START[run.launcher].format(nodes=run.nodes, devices=run.devices)
-            cure = f"start with `{start}`, or change num_nodes= or devices="
-        message = f"{self.quote(field)} on {self.place()}: {found}; {cure or _CURES[field]}"
-        return ClusterError(message, variable=self.names[field])
-
-
-def _refuse_out_of_range(found: _Environment) -> None:
+def _refuse_out_of_range(found: LaunchEnvironment) -> None:
     run, processes = found.run, found.run.nodes * found.run.devices
     if found.values.port is not None and not 1 <= found.values.port <= 65535:
         raise found.error("port", "a port is from 1 to 65535")
@@ -215,11 +100,11 @@ def _refuse_out_of_range(found: _Environment) -> None:
         raise found.error("world_size", f"{asked} there are {processes} processes")
 
 
-def _refuse_missing(found: _Environment) -> None:
+def _refuse_missing(found: LaunchEnvironment) -> None:
     launcher, nodes = found.run.launcher, found.run.nodes
     missing: list[tuple[str, str]] = []
-    if launcher in _START:
-        missing += [(field, f"{launcher} sets it in every process") for field in _FIELDS[1:]]
+    if launcher in START_COMMANDS:
+        missing += [(field, f"{launcher} sets it in every process") for field in RANK_FIELDS[1:]]
     if launcher == "lightning" and nodes > 1:
         missing += [
             (
@@ -235,7 +120,7 @@ def _refuse_missing(found: _Environment) -> None:
             raise found.error(field, reason)
 
 
-def _refuse_contradiction(found: _Environment) -> None:
+def _refuse_contradiction(found: LaunchEnvironment) -> None:
     # Not elsewhere: SLURM may deal ranks out in turn, and some clusters count nodes in RANK.
     values, run = found.values, found.run
     if run.launcher != "torchrun" or values.node_rank is None or values.local_rank is None:
@@ -246,7 +131,7 @@ def _refuse_contradiction(found: _Environment) -> None:
         raise found.error("rank", f"{parts} make it {expected}")
 
 
-def _refuse_unresolvable(found: _Environment) -> None:
+def _refuse_unresolvable(found: LaunchEnvironment) -> None:
     host = found.get("address")
     if host is None or _as_ip(host):
         return
@@ -267,7 +152,7 @@ def _refuse_unresolvable(found: _Environment) -> None:
         raise found.error("address", f"it does not resolve ({reason})")
 
 
-def _refuse_taken_port(found: _Environment) -> None:
+def _refuse_taken_port(found: LaunchEnvironment) -> None:
     agent_listens = found.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if found.values.port is None or found.rank != 0 or agent_listens:
         return
@@ -287,7 +172,7 @@ def _refuse_taken_port(found: _Environment) -> None:
     raise found.error("port", f"rank 0 cannot listen there, it is taken or reserved ({reason})") from reason
 
 
-def _warn_of_loopback(found: _Environment) -> None:
+def _warn_of_loopback(found: LaunchEnvironment) -> None:
     run, rank = found.run, found.rank
     # Lightning's launcher writes its default, 127.0.0.1, into node 0, where it does no harm.
     stage = "launch" if run.launcher == "lightning" else "rank"
@@ -297,7 +182,7 @@ def _warn_of_loopback(found: _Environment) -> None:
         warnings.warn(
             f"{found.quote('address')} on {found.place()}: a loopback address is on each node the"
             f" node itself, which is right only if all {run.nodes} nodes share a machine; else"
-            f" {_CURES['address']}",
+            f" {CURES['address']}",
             ClusterWarning,
             stacklevel=3,
         )

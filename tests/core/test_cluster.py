@@ -15,14 +15,9 @@ import torch.distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from northbridge import cluster
-from northbridge.cluster import (
-    ClusterWarning,
-    Launcher,
-    Run,
-    check_environment,
-    explain_connection_failure,
-)
+from northbridge.cluster import ClusterWarning, check_environment, explain_connection_failure
 from northbridge.errors import ClusterError
+from northbridge.launch_environment import Launcher, Run
 
 HOST = f"(host {socket.gethostname()})"
 NODE_0 = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500", "NODE_RANK": "0"}
