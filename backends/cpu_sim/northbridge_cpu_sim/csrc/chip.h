@@ -1,0 +1,22 @@
+// Which of torch's devices the simulated chip is. A personality that poses as a device with a
+// dispatch key of its own compiles these sources with another CHIP_KEY.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/DispatchKeySet.h>
+#include <c10/macros/Macros.h>
+
+#ifndef CHIP_KEY
+#define CHIP_KEY PrivateUse1
+#endif
+#define CHIP_SPARSE_KEY C10_CONCATENATE(Sparse, CHIP_KEY)
+#define CHIP_AUTOGRAD_KEY C10_CONCATENATE(Autograd, CHIP_KEY)
+#define CHIP_AUTOCAST_KEY C10_CONCATENATE(Autocast, CHIP_KEY)
+
+namespace chip {
+
+constexpr c10::DeviceType kDeviceType = c10::DeviceType::CHIP_KEY;
+constexpr c10::DispatchKey kKey = c10::DispatchKey::CHIP_KEY;
+constexpr c10::DispatchKey kSparseKey = c10::DispatchKey::CHIP_SPARSE_KEY;
+
+} // namespace chip

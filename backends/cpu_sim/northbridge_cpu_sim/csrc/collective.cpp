@@ -1,0 +1,254 @@
+#include "collective.h"
+
+#include "alias.h"
+#include "work.h"
+
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+namespace chip {
+namespace {
+
+using at::Tensor;
+using c10d::Work;
+using Tensors = std::vector<Tensor>;
+using TensorLists = std::vector<Tensors>;
+using WorkPtr = c10::intrusive_ptr<Work>;
+
+Tensor host(const Tensor& tensor) {
+  return owning_host_alias(tensor);
+}
+
+Tensors host(const Tensors& tensors) {
+  Tensors aliases;
+  aliases.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    aliases.push_back(host(tensor));
+  }
+  return aliases;
+}
+
+TensorLists host(const TensorLists& lists) {
+  TensorLists aliases;
+  aliases.reserve(lists.size());
+  for (const auto& list : lists) {
+    aliases.push_back(host(list));
+  }
+  return aliases;
+}
+
+// As torch's own backends: one list of outputs is flat in the future.
+c10::IValue outputs(const TensorLists& lists) {
+  return lists.size() == 1 ? c10::IValue(lists[0]) : c10::IValue(lists);
+}
+
+class Collective final : public c10d::Backend {
+ public:
+  Collective(c10::intrusive_ptr<c10d::Backend> gloo, std::string name)
+      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)), name_(std::move(name)) {}
+
+  const std::string getBackendName() const override {
+    return name_;
+  }
+  c10::intrusive_ptr<Options> getBackendOptions() override {
+    return gloo_->getBackendOptions();
+  }
+  void setTimeout(std::chrono::milliseconds timeout) override {
+    gloo_->setTimeout(timeout);
+  }
+  void setSequenceNumberForGroup() override {
+    gloo_->setSequenceNumberForGroup();
+  }
+  uint64_t getSequenceNumberForGroup() override {
+    return gloo_->getSequenceNumberForGroup();
+  }
+  void abort() override {
+    gloo_->abort();
+  }
+  void shutdown() override {
+    gloo_->shutdown();
+  }
+
+  WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    auto aliases = host(tensors);
+    return under_way(gloo_->broadcast(aliases, options), "broadcast", tensors);
+  }
+
+  WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    check_reduction(options.reduceOp, "all_reduce");
+    auto aliases = host(tensors);
+    return under_way(gloo_->allreduce(aliases, options), "all_reduce", tensors);
+  }
+
+  WorkPtr allreduce_coalesced(
+      Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
+    check_reduction(options.reduceOp, "all_reduce_coalesced");
+    auto aliases = host(tensors);
+    return under_way(gloo_->allreduce_coalesced(aliases, options), "all_reduce_coalesced", tensors);
+  }
+
+  WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    check_reduction(options.reduceOp, "reduce");
+    auto aliases = host(tensors);
+    return under_way(gloo_->reduce(aliases, options), "reduce", tensors);
+  }
+
+  WorkPtr allgather(
+      TensorLists& to, Tensors& from, const c10d::AllgatherOptions& options) override {
+    auto to_aliases = host(to);
+    auto from_aliases = host(from);
+    return under_way(
+        gloo_->allgather(to_aliases, from_aliases, options), "all_gather", outputs(to));
+  }
+
+  WorkPtr allgather_coalesced(
+      TensorLists& to, Tensors& from, const c10d::AllgatherOptions& options) override {
+    auto to_aliases = host(to);
+    auto from_aliases = host(from);
+    return under_way(
+        gloo_->allgather_coalesced(to_aliases, from_aliases, options),
+        "all_gather_coalesced",
+        outputs(to));
+  }
+
+  WorkPtr _allgather_base(
+      Tensor& to, Tensor& from, const c10d::AllgatherOptions& options) override {
+    auto to_alias = host(to);
+    auto from_alias = host(from);
+    return under_way(
+        gloo_->_allgather_base(to_alias, from_alias, options),
+        "all_gather_into_tensor",
+        Tensors{to});
+  }
+
+  WorkPtr allgather_into_tensor_coalesced(
+      Tensors& to, Tensors& from, const c10d::AllgatherOptions& options) override {
+    auto to_aliases = host(to);
+    auto from_aliases = host(from);
+    return under_way(
+        gloo_->allgather_into_tensor_coalesced(to_aliases, from_aliases, options),
+        "all_gather_into_tensor_coalesced",
+        to);
+  }
+
+  WorkPtr gather(TensorLists& to, Tensors& from, const c10d::GatherOptions& options) override {
+    auto to_aliases = host(to);
+    auto from_aliases = host(from);
+    return under_way(gloo_->gather(to_aliases, from_aliases, options), "gather", outputs(to));
+  }
+
+  WorkPtr scatter(Tensors& to, TensorLists& from, const c10d::ScatterOptions& options) override {
+    auto to_aliases = host(to);
+    auto from_aliases = host(from);
+    return under_way(gloo_->scatter(to_aliases, from_aliases, options), "scatter", to);
+  }
+
+  WorkPtr reduce_scatter(
+      Tensors& to, TensorLists& from, const c10d::ReduceScatterOptions& options) override {
+    check_reduction(options.reduceOp, "reduce_scatter");
+    auto to_aliases = host(to);
+    auto from_aliases = host(from);
+    return under_way(
+        gloo_->reduce_scatter(to_aliases, from_aliases, options), "reduce_scatter", to);
+  }
+
+  WorkPtr _reduce_scatter_base(
+      Tensor& to, Tensor& from, const c10d::ReduceScatterOptions& options) override {
+    check_reduction(options.reduceOp, "reduce_scatter_tensor");
+    auto to_alias = host(to);
+    auto from_alias = host(from);
+    return under_way(
+        gloo_->_reduce_scatter_base(to_alias, from_alias, options),
+        "reduce_scatter_tensor",
+        Tensors{to});
+  }
+
+  WorkPtr reduce_scatter_tensor_coalesced(
+      Tensors& to, Tensors& from, const c10d::ReduceScatterOptions& options) override {
+    check_reduction(options.reduceOp, "reduce_scatter_tensor_coalesced");
+    auto to_aliases = host(to);
+    auto from_aliases = host(from);
+    return under_way(
+        gloo_->reduce_scatter_tensor_coalesced(to_aliases, from_aliases, options),
+        "reduce_scatter_tensor_coalesced",
+        to);
+  }
+
+  WorkPtr alltoall_base(
+      Tensor& to,
+      Tensor& from,
+      std::vector<int64_t>& to_sizes,
+      std::vector<int64_t>& from_sizes,
+      const c10d::AllToAllOptions& options) override {
+    auto to_alias = host(to);
+    auto from_alias = host(from);
+    return under_way(
+        gloo_->alltoall_base(to_alias, from_alias, to_sizes, from_sizes, options),
+        "all_to_all_single",
+        Tensors{to});
+  }
+
+  WorkPtr alltoall(Tensors& to, Tensors& from, const c10d::AllToAllOptions& options) override {
+    auto to_aliases = host(to);
+    auto from_aliases = host(from);
+    return under_way(gloo_->alltoall(to_aliases, from_aliases, options), "all_to_all", to);
+  }
+
+  WorkPtr send(Tensors& tensors, int to, int tag) override {
+    auto aliases = host(tensors);
+    return under_way(gloo_->send(aliases, to, tag), "send", tensors);
+  }
+
+  WorkPtr recv(Tensors& tensors, int from, int tag) override {
+    auto aliases = host(tensors);
+    return under_way(gloo_->recv(aliases, from, tag), "recv", tensors);
+  }
+
+  WorkPtr recvAnysource(Tensors& tensors, int tag) override {
+    auto aliases = host(tensors);
+    return under_way(gloo_->recvAnysource(aliases, tag), "recv", tensors);
+  }
+
+  WorkPtr barrier(const c10d::BarrierOptions& options) override {
+    auto on_host = options;
+    on_host.device_ids.clear();
+    on_host.device.reset();
+    return under_way(gloo_->barrier(on_host), "barrier", Tensors{});
+  }
+
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
+    gloo_->monitoredBarrier(options, wait_all_ranks);
+  }
+
+ private:
+  WorkPtr under_way(WorkPtr work, const char* call, c10::IValue outputs) {
+    return c10::make_intrusive<ChipWork>(
+        std::move(work),
+        c10::str(name_, "'s ", call, " on rank ", rank_, " of ", size_),
+        rank_,
+        std::move(outputs));
+  }
+
+  void check_reduction(const c10d::ReduceOp& reduction, const char* call) const {
+    TORCH_CHECK(
+        reduction != c10d::ReduceOp::AVG,
+        name_,
+        "'s ",
+        call,
+        " was asked for the average (ReduceOp.AVG), which it does not have; ask for the sum "
+        "(ReduceOp.SUM) and divide it by the ",
+        size_,
+        " ranks");
+  }
+
+  const c10::intrusive_ptr<c10d::Backend> gloo_;
+  const std::string name_;
+};
+
+} // namespace
+
+c10::intrusive_ptr<c10d::Backend> make_collective(
+    c10::intrusive_ptr<c10d::Backend> gloo, std::string name) {
+  return c10::make_intrusive<Collective>(std::move(gloo), std::move(name));
+}
+
+} // namespace chip

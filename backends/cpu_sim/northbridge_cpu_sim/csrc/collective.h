@@ -1,0 +1,13 @@
+// The collective library of the simulated chip: Gloo, on CPU aliases of device tensors.
+#pragma once
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <string>
+
+namespace chip {
+
+c10::intrusive_ptr<c10d::Backend> make_collective(
+    c10::intrusive_ptr<c10d::Backend> gloo, std::string name);
+
+} // namespace chip

@@ -1,0 +1,61 @@
+// How many devices there are, which one is current, and whether this process may use them.
+#pragma once
+
+#include "chip.h"
+
+#include <cstdint>
+#include <string>
+
+namespace chip {
+
+constexpr int kMaxDevices = 64;
+
+struct Settings {
+  c10::DeviceIndex devices = 0;
+  int64_t memory = 0; // bytes on each device
+  std::string label; // what get_device_name answers
+};
+
+const Settings& settings() noexcept;
+void configure(int64_t devices, int64_t memory, std::string label);
+
+inline c10::DeviceIndex device_count() noexcept {
+  return settings().devices;
+}
+
+// The name the user knows the device type by, for messages.
+std::string type_name();
+
+// The given index, or the current device's where it is negative; raises on one that is not there.
+c10::DeviceIndex checked_index(int64_t index);
+
+// Some chips give a process one card, which the process calls 0 wherever the card is. After this
+// the chip is such a one: raises where the process has another card, or has touched one, already.
+void hold(int64_t card);
+// The card behind an index: the index, unless the process holds one card.
+int64_t card(c10::DeviceIndex index) noexcept;
+
+c10::DeviceIndex current_device() noexcept;
+// Makes an index current that is known to be there, and gives the one before.
+c10::DeviceIndex exchange_device(c10::DeviceIndex index) noexcept;
+
+class CurrentDevice {
+ public:
+  explicit CurrentDevice(c10::DeviceIndex index) : before_(exchange_device(index)) {}
+  ~CurrentDevice() {
+    exchange_device(before_);
+  }
+  CurrentDevice(const CurrentDevice&) = delete;
+  CurrentDevice& operator=(const CurrentDevice&) = delete;
+
+ private:
+  c10::DeviceIndex before_;
+};
+
+// Everything that touches a device calls this first: it marks the chip as used by the process,
+// prepares the calling thread, and raises in a child that was forked after the chip was used.
+void use();
+bool in_use() noexcept;
+bool in_bad_fork() noexcept;
+
+} // namespace chip

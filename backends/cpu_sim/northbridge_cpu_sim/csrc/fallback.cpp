@@ -1,0 +1,148 @@
+#include "fallback.h"
+
+#include "call_translation.h"
+#include "device.h"
+#include "operator_facts.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <memory>
+#include <string_view>
+
+namespace chip {
+namespace {
+
+using c10::OperatorHandle;
+using torch::jit::Stack;
+
+const c10::DispatchKeySet kAboveKernels = c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+    c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
+constexpr c10::DispatchKeySet kCPU(c10::DispatchKey::CPU);
+
+void run_on_cpu(
+    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse = false) {
+  use();
+  CallTranslation call(op, facts);
+  call.arguments_to_host(*stack);
+  {
+    c10::impl::ExcludeDispatchKeyGuard guard(kAboveKernels);
+    if (sparse) {
+      op.callBoxed(stack);
+    } else {
+      op.redispatchBoxed(kCPU, stack);
+    }
+  }
+  call.results_to_device(*stack);
+}
+
+// The fallback of one operator, with that operator's facts read once.
+template <bool sparse>
+struct OperatorFallback final : c10::OperatorKernel {
+  explicit OperatorFallback(const c10::FunctionSchema& schema) : facts(schema) {}
+  void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    run_on_cpu(op, facts, stack, sparse);
+  }
+  OperatorFacts facts;
+};
+
+// Lists of tensors may spread over devices, as in _foreach_copy_; then the CPU's composition of
+// single operations runs on the device tensors themselves, and each finds its own device.
+bool on_one_device(const OperatorFacts& facts, const Stack& stack) {
+  const auto* arguments = stack.data() + stack.size() - facts.argument_count;
+  std::optional<c10::Device> one;
+  for (const auto& argument : facts.arguments) {
+    const auto& value = arguments[argument.position];
+    if (argument.kind != Kind::tensors || !value.isTensorList()) {
+      continue;
+    }
+    for (const auto& element : value.toListRef()) {
+      const auto device = element.toTensor().device();
+      if (one && *one != device) {
+        return false;
+      }
+      one = device;
+    }
+  }
+  return true;
+}
+
+struct ForeachFallback final : c10::OperatorKernel {
+  explicit ForeachFallback(const c10::FunctionSchema& schema) : facts(schema) {}
+  void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (on_one_device(facts, *stack)) {
+      run_on_cpu(op, facts, stack);
+    } else {
+      op.redispatchBoxed(kCPU, stack);
+    }
+  }
+  OperatorFacts facts;
+};
+
+void unregistered(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU),
+      op.operator_name(),
+      " was called on ",
+      type_name(),
+      ", which runs what the CPU can run, but the CPU has no kernel for it");
+  run_on_cpu(op, OperatorFacts(op.schema()), stack);
+}
+
+void unregistered_sparse(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  run_on_cpu(op, OperatorFacts(op.schema()), stack, /*sparse=*/true);
+}
+
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+
+// Torch composes these, but chooses oneDNN's algorithms for tensors of the CPU alone.
+bool chooses_for_cpu(std::string_view name) {
+  return name == "convolution" || name == "convolution_backward";
+}
+
+template <typename Kernel>
+void give(torch::Library& library, const OperatorHandle& op) {
+  library.impl(
+      c10::toString(op.operator_name()).c_str(),
+      torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(op.schema())));
+}
+
+} // namespace
+
+void register_fallbacks() {
+  static torch::Library dense(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  static torch::Library sparse(torch::Library::IMPL, "aten", kSparseKey, __FILE__, __LINE__);
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& full_name : dispatcher.getAllOpNames()) {
+    constexpr std::string_view aten = "aten::";
+    const auto op = dispatcher.findSchema(full_name);
+    if (!op || !starts_with(full_name.name, aten)) {
+      continue;
+    }
+    if (!op->hasKernelForDispatchKey(kKey)) {
+      const auto name = std::string_view(full_name.name).substr(aten.size());
+      if (starts_with(name, "_foreach_")) {
+        give<ForeachFallback>(dense, *op); // cheaper once than for each tensor
+      } else if (op->hasKernelForDispatchKey(c10::DispatchKey::CPU) || chooses_for_cpu(name)) {
+        give<OperatorFallback<false>>(dense, *op);
+      }
+    }
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::SparseCPU)) {
+      give<OperatorFallback<true>>(sparse, *op);
+    }
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, CHIP_KEY, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&unregistered>());
+}
+
+TORCH_LIBRARY_IMPL(_, CHIP_SPARSE_KEY, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&unregistered_sparse>());
+}
+
+} // namespace chip

@@ -1,0 +1,155 @@
+// The kernels that cannot be the CPU's: those that make, copy, read or re-point device memory.
+#include "alias.h"
+#include "memory.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_has_compatible_shallow_copy_type_native.h>
+#include <ATen/ops/_local_scalar_dense_native.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/copy_native.h>
+#include <ATen/ops/native_dropout_native.h>
+#include <ATen/ops/resize_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+namespace chip {
+namespace {
+
+using at::IntArrayRef;
+using at::Tensor;
+using std::optional;
+
+constexpr c10::DispatchKeySet kKeys(kKey);
+
+c10::DeviceIndex target(optional<c10::Device> device, optional<bool> pin_memory) {
+  TORCH_CHECK(
+      !pin_memory.value_or(false),
+      "pinned memory was asked for on ",
+      type_name(),
+      ", but only memory of the CPU can be pinned; leave pin_memory out");
+  use();
+  return device ? checked_index(device->index()) : current_device();
+}
+
+Tensor empty(
+    IntArrayRef size,
+    optional<c10::ScalarType> dtype,
+    optional<c10::Layout>,
+    optional<c10::Device> device,
+    optional<bool> pin_memory,
+    optional<c10::MemoryFormat> memory_format) {
+  CurrentDevice on(target(device, pin_memory));
+  return at::detail::empty_generic(
+      size, allocator(), kKeys, c10::dtype_or_default(dtype), memory_format);
+}
+
+Tensor empty_strided(
+    IntArrayRef size,
+    IntArrayRef stride,
+    optional<c10::ScalarType> dtype,
+    optional<c10::Layout>,
+    optional<c10::Device> device,
+    optional<bool> pin_memory) {
+  CurrentDevice on(target(device, pin_memory));
+  return at::detail::empty_strided_generic(
+      size, stride, allocator(), kKeys, c10::dtype_or_default(dtype));
+}
+
+// Zero tensors that torch would not even allocate are allocated here: no kernel knows the others.
+Tensor efficient_zero_tensor(
+    IntArrayRef size,
+    optional<c10::ScalarType> dtype,
+    optional<c10::Layout> layout,
+    optional<c10::Device> device,
+    optional<bool> pin_memory) {
+  return at::zeros(size, dtype, layout, device, pin_memory);
+}
+
+Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
+  use();
+  auto to = alias_if_on_chip(self);
+  const auto from = alias_if_on_chip(source);
+  c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  at::native::copy_(to, from, non_blocking);
+  return self;
+}
+
+at::Scalar read(const Tensor& self) {
+  use();
+  return at::native::_local_scalar_dense_cpu(host_alias(self));
+}
+
+const Tensor& resize(
+    const Tensor& self, IntArrayRef size, optional<c10::MemoryFormat> memory_format) {
+  CurrentDevice on(self.device().index());
+  return at::native::resize_(self, size, memory_format);
+}
+
+Tensor& set_storage_at(
+    Tensor& self, at::Storage source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
+  CurrentDevice on(self.device().index());
+  return at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
+}
+
+Tensor& set_storage(Tensor& self, at::Storage source) {
+  CurrentDevice on(self.device().index());
+  return at::native::set_(self, std::move(source));
+}
+
+Tensor& set_nothing(Tensor& self) {
+  CurrentDevice on(self.device().index());
+  at::Storage nothing(
+      at::Storage::use_byte_size_t(), 0, allocator()->allocate(0), allocator(), /*resizable=*/true);
+  return at::native::set_storage_cpu_(self, std::move(nothing), 0, {0}, {});
+}
+
+// Every kernel has ended when it returns: no other stream can still be using the memory.
+void record_stream(Tensor&, c10::Stream) {}
+
+// Without it, Module.to() makes new parameters: tied weights come apart, and an optimizer made
+// before keeps the old ones.
+bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
+  const auto is_dense = [](const Tensor& tensor) {
+    return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
+        (tensor.device().is_cpu() || on_chip(tensor));
+  };
+  return (is_dense(self) && is_dense(from)) || self.key_set() == from.key_set();
+}
+
+} // namespace
+
+TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
+  m.impl("empty.memory_format", empty);
+  m.impl("empty_strided", empty_strided);
+  m.impl("_efficientzerotensor", efficient_zero_tensor);
+  m.impl("copy_", copy);
+  m.impl("_local_scalar_dense", read);
+  m.impl("resize_", resize);
+  m.impl("set_", set_nothing);
+  m.impl("set_.source_Tensor", at::native::set_tensor_);
+  m.impl("set_.source_Storage", set_storage);
+  m.impl("set_.source_Storage_storage_offset", set_storage_at);
+  m.impl("record_stream", record_stream);
+  m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+
+  // Torch's own views are right for any device that has strides.
+  m.impl("as_strided", at::native::as_strided_tensorimpl);
+  m.impl("view", at::native::view);
+  m.impl("_reshape_alias", at::native::_reshape_alias);
+  m.impl("unfold", at::native::unfold);
+
+  // It has no generator argument; taken apart, its random numbers come from the device's generator.
+  m.impl("native_dropout", at::native::native_dropout_cpu);
+}
+
+TORCH_LIBRARY_IMPL(aten, CHIP_AUTOGRAD_KEY, m) {
+  m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
+}
+
+} // namespace chip

@@ -1,0 +1,34 @@
+// What the fallback needs to know of an operator, read from its schema once.
+#pragma once
+
+#include <ATen/core/function_schema.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+
+namespace chip {
+
+enum class Kind : uint8_t { tensor, tensors, indices, device, generator };
+
+struct Argument {
+  uint16_t position;
+  Kind kind;
+  bool written; // in place, or out=
+};
+
+struct Result {
+  uint16_t position;
+  Kind kind;
+  int16_t same_as; // the position of the argument that is also this result, or -1
+};
+
+struct OperatorFacts {
+  explicit OperatorFacts(const c10::FunctionSchema& schema);
+
+  size_t argument_count;
+  size_t result_count;
+  c10::SmallVector<Argument, 8> arguments; // those that the fallback has to translate
+  c10::SmallVector<Result, 4> results;
+};
+
+} // namespace chip

@@ -1,0 +1,18 @@
+// Sparse COO tensors of the device as sparse CPU tensors over the same memory, and back.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/FunctionRef.h>
+
+namespace chip {
+
+// How a dense part crosses over.
+using Crossing = c10::function_ref<at::Tensor(const at::Tensor&)>;
+
+at::Tensor sparse_alias(const at::Tensor& device, Crossing to_host);
+at::Tensor sparse_from_host(const at::Tensor& host, c10::DeviceIndex index, Crossing to_device);
+
+// Makes a device tensor what a CPU kernel has made of its alias.
+void follow_sparse(const at::Tensor& device, const at::Tensor& host, Crossing to_device);
+
+} // namespace chip
