@@ -1,0 +1,76 @@
+"""simccl, the chip's collective library: two ranks in processes of their own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+
+Ranks = Callable[..., list[str]]
+
+
+def refused(said: str) -> list[str]:
+    prefix = "refused: "
+    return [line[len(prefix) :] for line in said.splitlines() if line.startswith(prefix)]
+
+
+def test_every_collective_gives_the_right_numbers_on_the_device(on_ranks: Ranks) -> None:
+    on_ranks("every_collective")
+
+
+def test_objects_travel_and_gradients_flow_through_collectives(on_ranks: Ranks) -> None:
+    on_ranks("objects_and_gradients")
+
+
+def test_200_collectives_on_temporaries_own_their_memory_until_they_are_done(
+    on_ranks: Ranks,
+) -> None:
+    for said in on_ranks("temporaries"):
+        assert said.splitlines()[-1] == "held True left 0"
+
+
+def test_works_and_futures_hold_device_tensors(on_ranks: Ranks) -> None:
+    on_ranks("work_results")
+
+
+def test_what_simccl_lacks_is_refused_with_what_to_do(on_ranks: Ranks) -> None:
+    for said in on_ranks("refusals"):
+        average, scattered, on_cpu, options = refused(said)
+        assert average == (
+            "RuntimeError: simccl's all_reduce was asked for the average (ReduceOp.AVG), which it "
+            "does not have; ask for the sum (ReduceOp.SUM) and divide it by the 2 ranks"
+        )
+        assert "simccl's reduce_scatter_tensor was asked for the average" in scattered
+        assert "No backend type associated with device type cpu" in on_cpu
+        assert "simccl takes no pg_options" in options
+
+
+def test_simccl_works_beside_gloo_and_takes_a_device_id(on_ranks: Ranks) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    on_ranks("beside_gloo", environ={"SECOND_PORT": str(port)})
+
+
+def test_a_rank_that_never_comes_ends_the_others_within_the_timeout(on_ranks: Ranks) -> None:
+    said, _ = on_ranks("missing_rank")
+
+    refusals = refused(said)
+    assert len(refusals) == 3
+    assert "Timed out waiting 2000ms" in refusals[0]
+    for refusal in refusals:
+        assert "simccl's all_reduce on rank 0 of 2 failed: " in refusal
+
+
+def test_parallel_training_is_gloos_on_the_cpu_to_the_bit(on_ranks: Ranks) -> None:
+    for said in on_ranks("parallel_training"):
+        assert "Time stats are currently only collected" not in said
+
+
+def test_a_hook_that_compresses_gradients_to_fp16_averages_them(on_ranks: Ranks) -> None:
+    for said in on_ranks("compressed_gradients"):
+        assert said.splitlines()[-1] == "halved torch.float32"
+
+
+def test_ranks_with_uneven_inputs_join(on_ranks: Ranks) -> None:
+    assert [said.splitlines()[-1] for said in on_ranks("uneven_inputs")] == ["3", "7"]

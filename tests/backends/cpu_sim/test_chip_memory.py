@@ -1,0 +1,212 @@
+"""Memory of the chip: what is charged to a device, and what happens when none is left."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+
+SMALL = {"NORTHBRIDGE_CPU_SIM_MEMORY": "64MiB", "NORTHBRIDGE_CPU_SIM_DEVICES": "2"}
+
+
+def test_a_tensor_is_charged_its_bytes_until_it_dies(chip: ModuleType) -> None:
+    before = chip.memory_allocated(3)
+
+    tensor = torch.empty(256, device="cpu_sim:3")
+    during = chip.memory_allocated(3)
+    del tensor
+
+    assert during - before == 256 * 4
+    assert chip.memory_allocated(3) == before
+
+
+def test_a_view_costs_nothing_and_keeps_its_base(chip: ModuleType) -> None:
+    before = chip.memory_allocated(3)
+
+    view = torch.empty(256, device="cpu_sim:3")[10:20]
+
+    assert chip.memory_allocated(3) - before == 256 * 4
+    del view
+    assert chip.memory_allocated(3) == before
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x + 1,
+        lambda x: torch.nn.functional.softmax(x, 0),
+        lambda x: torch.sort(x)[0],
+        lambda x: torch.cumsum(x, 0),
+        lambda x: torch.ops.aten._foreach_exp([x])[0],
+        lambda x: torch.nn.functional.conv1d(x.view(1, 1, -1), torch.ones(1, 1, 1, device=x.device)),
+    ],
+    ids=["elementwise", "softmax", "sort", "cumsum", "foreach", "convolution"],
+)
+def test_what_a_cpu_kernel_returns_is_charged_to_the_device(
+    chip: ModuleType, compute: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    tensor = torch.ones(1024, device="cpu_sim:3")
+    before = chip.memory_allocated(3)
+
+    result = compute(tensor)
+
+    assert chip.memory_allocated(3) - before == result.untyped_storage().nbytes() == 4096
+    del result
+    assert chip.memory_allocated(3) == before
+
+
+def test_an_out_argument_that_grows_is_charged_its_new_size(chip: ModuleType) -> None:
+    tensor = torch.ones(1024, device="cpu_sim:3")
+    out = torch.empty(0, device="cpu_sim:3")
+    before = chip.memory_allocated(3)
+
+    torch.add(tensor, 1, out=out)
+
+    assert chip.memory_allocated(3) - before == 4096
+    assert torch.equal(out.cpu(), torch.full((1024,), 2.0))
+    del out
+    assert chip.memory_allocated(3) == before
+
+
+def test_resizing_a_storage_moves_its_charge_and_its_contents(chip: ModuleType) -> None:
+    before = chip.memory_allocated(3)
+    tensor = torch.arange(4.0, device="cpu_sim:3")
+
+    tensor.resize_(1024)
+    assert chip.memory_allocated(3) - before == 4096
+    assert tensor[:4].tolist() == [0.0, 1.0, 2.0, 3.0]
+
+    tensor.untyped_storage().resize_(0)
+    assert chip.memory_allocated(3) == before
+
+
+def test_the_peak_is_the_most_since_it_was_reset(chip: ModuleType) -> None:
+    keep = torch.empty(256, device="cpu_sim:4")
+    del keep
+    chip.reset_peak_memory_stats(4)
+    start = chip.memory_allocated(4)
+
+    tensor = torch.empty(512, device="cpu_sim:4")
+    del tensor
+
+    assert chip.memory_allocated(4) == start
+    assert chip.max_memory_allocated(4) == start + 512 * 4
+    chip.reset_peak_memory_stats(4)
+    assert chip.max_memory_allocated(4) == start
+
+
+def test_each_device_has_an_account_of_its_own(chip: ModuleType) -> None:
+    others = [chip.memory_allocated(index) for index in (0, 1, 2)]
+
+    tensor = torch.ones(1024, device="cpu_sim:5").exp()
+
+    assert [chip.memory_allocated(index) for index in (0, 1, 2)] == others
+    assert chip.memory_allocated(tensor.device) >= 4096
+
+
+def test_free_and_used_memory_are_the_total(chip: ModuleType) -> None:
+    tensor = torch.ones(1024, device="cpu_sim:5")
+
+    free, total = chip.mem_get_info(5)
+
+    assert total == 16 * 2**30
+    assert total - free == chip.memory_allocated(tensor.device)
+
+
+def test_statistics_are_named_as_on_cuda_and_torch_accelerator_gives_them_too(
+    chip: ModuleType,
+) -> None:
+    tensor = torch.ones(1024, device="cpu_sim:5")
+
+    stats = chip.memory_stats(5)
+
+    assert stats["allocated_bytes.all.current"] == chip.memory_allocated(tensor.device)
+    assert stats["reserved_bytes.all.current"] == chip.memory_reserved(5)
+    assert stats == torch.accelerator.memory_stats(5)
+    chip.empty_cache()
+    assert chip.memory_stats(5) == stats
+
+
+def test_a_tensor_too_large_is_refused_with_what_was_asked_in_use_and_there(
+    chip: ModuleType,
+) -> None:
+    keep = torch.empty(2**20, dtype=torch.uint8, device="cpu_sim:6")
+    before = chip.memory_allocated(6)
+    refused = chip.memory_stats(6)["num_ooms"]
+
+    with pytest.raises(torch.OutOfMemoryError) as caught:
+        torch.empty(17 * 2**30, dtype=torch.uint8, device=keep.device)
+
+    assert re.search(
+        r"cpu_sim:6 is out of memory: 17\.00 GiB were asked for, 1\.00 MiB of its 16\.00 GiB are in use",
+        str(caught.value),
+    )
+    assert chip.memory_allocated(6) == before
+    assert chip.memory_stats(6)["num_ooms"] == refused + 1
+
+
+def test_a_cpu_kernels_result_too_large_is_refused_and_training_can_go_on(
+    in_fresh_process: Callable[..., str],
+) -> None:
+    said = in_fresh_process(
+        """
+        x = torch.ones(40 * 2**18, device="cpu_sim")  # 40 MiB of 64
+        before = torch.cpu_sim.memory_allocated()
+        for compute in (lambda: x + 1, lambda: torch.cumsum(x, 0), lambda: torch.ops.aten._foreach_neg([x])):
+            try:
+                compute()
+            except torch.OutOfMemoryError as error:
+                print(error)
+            assert torch.cpu_sim.memory_allocated() == before
+        print((x[:4] + 1).tolist(), torch.ones(40 * 2**18, device="cpu_sim:1").sum().item())
+        """,
+        **SMALL,
+    )
+
+    *refusals, after = said.splitlines()
+    assert len(refusals) == 3
+    assert all("40.00 MiB were asked for, 40.00 MiB of its 64.00 MiB are in use" in r for r in refusals)
+    assert after == "[2.0, 2.0, 2.0, 2.0] 10485760.0"
+
+
+def test_an_out_argument_that_cannot_grow_stays_as_it_was(
+    in_fresh_process: Callable[..., str],
+) -> None:
+    said = in_fresh_process(
+        """
+        x = torch.ones(40 * 2**18, device="cpu_sim")
+        out = torch.arange(4.0, device="cpu_sim")
+        before = torch.cpu_sim.memory_allocated()
+        try:
+            torch.add(x, 1, out=out.resize_(0).resize_(4)[:0])
+        except torch.OutOfMemoryError as error:
+            print("refused")
+        assert torch.cpu_sim.memory_allocated() == before, torch.cpu_sim.memory_allocated()
+        del x
+        print(torch.cpu_sim.memory_allocated(), out.add_(1).shape)
+        """,
+        **SMALL,
+    )
+
+    assert said.splitlines() == ["refused", "16 torch.Size([4])"]
+
+
+def test_pinned_memory_is_the_cpus_and_known_as_pinned(chip: ModuleType) -> None:
+    plain = torch.arange(8.0)
+
+    pinned = plain.pin_memory()
+
+    assert not plain.is_pinned()
+    assert pinned.is_pinned()
+    assert pinned[2:].is_pinned()
+    assert pinned.device.type == "cpu"
+    assert torch.equal(pinned.to("cpu_sim", non_blocking=True).cpu(), plain)
+    assert torch.empty(3, pin_memory=True).is_pinned()
+
+
+def test_memory_of_the_device_cannot_be_pinned(chip: ModuleType) -> None:
+    with pytest.raises(RuntimeError, match="only memory of the CPU can be pinned"):
+        torch.empty(3, device="cpu_sim", pin_memory=True)

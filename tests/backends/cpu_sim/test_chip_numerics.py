@@ -1,0 +1,296 @@
+"""Numbers of the chip: they are the CPU's, to the bit, wherever the same kernels run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+Optimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+MODELS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
+    "mlp": lambda: (
+        nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 10)),
+        torch.randn(16, 32),
+    ),
+    "convnet": lambda: (
+        nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.ConvTranspose2d(8, 4, 2, stride=2),
+            nn.AdaptiveAvgPool2d(4),
+            nn.Flatten(),
+            nn.Linear(64, 10),
+        ),
+        torch.randn(8, 1, 14, 14),
+    ),
+    "transformer": lambda: (
+        nn.Sequential(
+            nn.TransformerEncoder(
+                nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True),
+                2,
+                enable_nested_tensor=False,
+            ),
+            nn.Flatten(),
+            nn.Linear(32 * 6, 10),
+        ),
+        torch.randn(8, 6, 32),
+    ),
+}
+
+OPTIMIZERS: dict[str, Optimizer] = {
+    "sgd": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, weight_decay=1e-3),
+    "sgd fused": lambda p: torch.optim.SGD(p, 0.05, momentum=0.9, fused=True),
+    "adamw": lambda p: torch.optim.AdamW(p, 1e-2),
+    "adamw one by one": lambda p: torch.optim.AdamW(p, 1e-2, foreach=False),
+    "adamw fused": lambda p: torch.optim.AdamW(p, 1e-2, fused=True),
+}
+
+
+def train(model: str, optimizer: Optimizer, device: str, steps: int = 6) -> list[Tensor]:
+    torch.manual_seed(0)
+    net, inputs = MODELS[model]()
+    labels = torch.arange(len(inputs), device=device) % 10
+    net.to(device)
+    inputs = inputs.to(device)
+    stepper = optimizer(net.parameters())
+    for _ in range(steps):
+        stepper.zero_grad()
+        torch.autograd.backward(functional.cross_entropy(net(inputs), labels))
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        stepper.step()
+    return [value.cpu() for value in net.state_dict().values()]
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "sgd fused", "adamw", "adamw one by one", "adamw fused"])
+@pytest.mark.parametrize("model", MODELS)
+def test_training_gives_the_cpus_weights_to_the_bit(chip: ModuleType, model: str, optimizer: str) -> None:
+    on_cpu = train(model, OPTIMIZERS[optimizer], "cpu")
+    on_chip = train(model, OPTIMIZERS[optimizer], "cpu_sim:1")
+
+    assert all(torch.equal(x, y) for x, y in zip(on_cpu, on_chip, strict=True))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_recurrent_layers_give_the_cpus_outputs_and_gradients(
+    chip: ModuleType, kind: Callable[..., nn.Module], bidirectional: bool
+) -> None:
+    torch.manual_seed(0)
+    on_cpu = kind(5, 7, num_layers=2, batch_first=True, bidirectional=bidirectional)
+    on_chip = kind(5, 7, num_layers=2, batch_first=True, bidirectional=bidirectional)
+    on_chip.load_state_dict(on_cpu.state_dict())
+    on_chip.to("cpu_sim")
+    inputs = torch.randn(3, 4, 5)
+
+    expected, _ = on_cpu(inputs)
+    output, _ = on_chip(inputs.to("cpu_sim"))
+    torch.autograd.backward(expected.square().sum())
+    torch.autograd.backward(output.square().sum())
+
+    torch.testing.assert_close(output.cpu(), expected)
+    for x, y in zip(on_cpu.parameters(), on_chip.parameters(), strict=True):
+        assert x.grad is not None
+        assert y.grad is not None
+        torch.testing.assert_close(y.grad.cpu(), x.grad)
+
+
+@pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
+@pytest.mark.parametrize("bias", [True, False])
+def test_recurrent_cells_work_with_and_without_a_gradient(
+    chip: ModuleType, cell: type[nn.LSTMCell] | type[nn.GRUCell], bias: bool
+) -> None:
+    torch.manual_seed(0)
+    module = cell(5, 7, bias=bias)
+    inputs = torch.randn(3, 5)
+    expected = module(inputs)
+
+    module.to("cpu_sim")
+    output = module(inputs.to("cpu_sim"))
+    with torch.inference_mode():
+        again = module(inputs.to("cpu_sim"))
+
+    for x, y, z in zip(*(t if isinstance(t, tuple) else (t,) for t in (expected, output, again)), strict=True):
+        torch.testing.assert_close(y.cpu(), x)
+        torch.testing.assert_close(z.cpu(), x)
+
+
+def test_packed_sequences_of_unequal_length_work(chip: ModuleType) -> None:
+    torch.manual_seed(0)
+    module = nn.GRU(5, 7, batch_first=True)
+    inputs = torch.randn(3, 4, 5)
+
+    def run(device: str) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(inputs.to(device), torch.tensor([4, 2, 1]), batch_first=True)
+        output, _ = module.to(device)(packed)
+        unpacked, _ = nn.utils.rnn.pad_packed_sequence(output, batch_first=True)
+        return unpacked.detach().cpu()
+
+    torch.testing.assert_close(run("cpu_sim"), run("cpu"))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
+@pytest.mark.parametrize("optimizer", [torch.optim.SparseAdam, torch.optim.SGD, torch.optim.Adagrad])
+def test_sparse_gradients_of_an_embedding_train_it_as_on_the_cpu(
+    chip: ModuleType, optimizer: Callable[..., torch.optim.Optimizer]
+) -> None:
+    def run(device: str) -> Tensor:
+        torch.manual_seed(0)
+        embedding = nn.Embedding(10, 4, sparse=True).to(device)
+        stepper = optimizer(embedding.parameters(), lr=0.1)
+        for _ in range(3):
+            stepper.zero_grad()
+            torch.autograd.backward(embedding(torch.tensor([1, 5, 5, 9], device=device)).square().sum())
+            assert embedding.weight.grad is not None
+            assert embedding.weight.grad.is_sparse
+            assert embedding.weight.grad.device == embedding.weight.device
+            stepper.step()
+        return embedding.weight.detach().cpu()
+
+    assert torch.equal(run("cpu_sim:1"), run("cpu"))
+
+
+def test_sparse_tensors_cross_over_and_keep_their_device(chip: ModuleType) -> None:
+    dense = torch.tensor([[0.0, 2.0], [3.0, 0.0]])
+
+    sparse = dense.to("cpu_sim:2").to_sparse()
+    double = (sparse + sparse).coalesce()
+
+    assert double.device == double.values().device == torch.device("cpu_sim:2")
+    assert torch.equal(double.to_dense().cpu(), 2 * dense)
+    assert torch.equal((sparse @ dense.to("cpu_sim:2")).cpu(), dense @ dense)
+    assert torch.equal(sparse.cpu().to_dense(), dense)
+    assert torch.equal(dense.to_sparse().to("cpu_sim").to_dense().cpu(), dense)
+
+
+COMPLEX = torch.tensor([1 + 2j, 3 - 4j])
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: x.conj(),
+        lambda x: x.conj().resolve_conj(),
+        lambda x: x.conj().clone(),
+        lambda x: x.conj() * x,
+        lambda x: x.conj().imag,
+        lambda x: torch.view_as_real(x.conj().resolve_conj()),
+        lambda x: x.conj().abs(),
+        lambda x: x.conj()[1:].sum(),
+        lambda x: torch.vdot(x, x.conj()),
+        lambda x: x.reshape(2, 1).mH @ x.reshape(2, 1),
+        lambda x: torch.empty_like(x).copy_(x.conj()),
+        lambda x: x.clone().copy_(x.conj()).add_(x.conj()),
+        lambda x: torch.ops.aten._neg_view(x.real),
+        lambda x: torch.fft.fft(x),
+    ],
+)
+def test_conjugate_and_negative_views_are_the_cpus(chip: ModuleType, compute: Callable[[Tensor], Tensor]) -> None:
+    assert torch.equal(compute(COMPLEX.to("cpu_sim")).cpu(), compute(COMPLEX))
+
+
+def test_complex_numbers_have_gradients(chip: ModuleType) -> None:
+    def run(device: str) -> Tensor:
+        x = COMPLEX.to(device).requires_grad_()
+        torch.autograd.backward((x.conj() * x * 2j).abs().sum())
+        assert x.grad is not None
+        return x.grad.cpu()
+
+    assert torch.equal(run("cpu_sim"), run("cpu"))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.view(6).add_(1),
+        lambda x: x.t()[0].zero_(),
+        lambda x: x[1].fill_(7),
+        lambda x: x.unfold(1, 2, 1).mul_(2),
+        lambda x: x.diagonal().copy_(torch.tensor([8.0, 9.0])),
+        lambda x: torch.add(x, 1, out=x),
+        lambda x: x.masked_fill_(x > 2, -1),
+        lambda x: x.index_add_(0, torch.tensor([0], device=x.device), torch.ones(1, 3, device=x.device)),
+        lambda x: torch.ops.aten._foreach_add_([x, x[0]], 1.0),
+        lambda x: x.view(torch.int32).zero_(),
+        lambda x: x.set_(torch.ones(2, 3, device=x.device)),
+        lambda x: x.transpose_(0, 1).add_(x.new_ones(2)),
+        lambda x: x.add_(x),
+        lambda x: x.resize_(1, 2),
+        lambda x: torch.cumsum(x, 1, out=x),
+    ],
+)
+def test_a_write_through_a_view_reaches_the_memory_as_on_the_cpu(
+    chip: ModuleType, write: Callable[[Tensor], object]
+) -> None:
+    on_cpu = torch.arange(6.0).view(2, 3)
+    on_chip = on_cpu.to("cpu_sim:1")
+
+    write(on_cpu)
+    write(on_chip)
+
+    assert on_chip.device == torch.device("cpu_sim:1")
+    assert on_chip.stride() == on_cpu.stride()
+    assert torch.equal(on_chip.cpu(), on_cpu)
+
+
+def test_an_in_place_operation_returns_its_own_tensor(chip: ModuleType) -> None:
+    x = torch.zeros(3, device="cpu_sim")
+    out = torch.empty(0, device="cpu_sim")
+
+    assert x.add_(1) is x
+    assert torch.add(x, 1, out=out) is out
+    assert torch.sort(x, out=(out, y := torch.empty(0, dtype=torch.long, device="cpu_sim")))[1] is y
+    assert x.data_ptr() == x.relu_().data_ptr()
+
+
+def test_an_operation_that_gives_its_argument_back_gives_a_view_of_it(chip: ModuleType) -> None:
+    x = torch.zeros(2, 3, device="cpu_sim")
+
+    view = x.view(torch.int32).select(0, 1)
+    view.fill_(1)
+
+    assert x[1].view(torch.int32).tolist() == [1, 1, 1]
+    assert x.contiguous() is x
+    assert view.untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+
+
+def test_results_that_share_memory_share_it_on_the_chip(chip: ModuleType) -> None:
+    x = torch.arange(6.0, device="cpu_sim")
+
+    first, second = torch.ops.aten.unsafe_split(x, 3)
+    q, r = torch.linalg.qr(torch.eye(3, device="cpu_sim"))
+
+    assert first.tolist() + second.tolist() == x.tolist()
+    assert torch.equal((q @ r).cpu(), torch.eye(3))
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x: functional.scaled_dot_product_attention(x, x, x),
+        lambda x: functional.scaled_dot_product_attention(x, x, x, is_causal=True),
+        lambda x: functional.scaled_dot_product_attention(
+            x, x, x, attn_mask=torch.ones(8, 8, dtype=torch.bool, device=x.device).tril()
+        ),
+    ],
+    ids=["full", "causal", "masked"],
+)
+def test_attention_is_the_cpus_to_the_bit_both_ways(chip: ModuleType, compute: Callable[[Tensor], Tensor]) -> None:
+    torch.manual_seed(0)
+    start = torch.randn(2, 4, 8, 16)
+
+    def run(device: str) -> tuple[Tensor, Tensor]:
+        x = start.to(device).requires_grad_()
+        y = compute(x)
+        torch.autograd.backward(y.square().sum())
+        assert x.grad is not None
+        return y.detach().cpu(), x.grad.cpu()
+
+    for x, y in zip(run("cpu_sim"), run("cpu"), strict=True):
+        assert torch.equal(x, y)

@@ -1,0 +1,161 @@
+"""Random numbers of the chip: a generator for each device, apart from the CPU's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+from torch.nn import functional
+
+DRAWS: dict[str, Callable[[str], torch.Tensor]] = {
+    "randn": lambda device: torch.randn(64, device=device),
+    "rand_like": lambda device: torch.rand_like(torch.empty(64, device=device)),
+    "randint": lambda device: torch.randint(0, 1000, (64,), device=device),
+    "randperm": lambda device: torch.randperm(64, device=device),
+    "normal": lambda device: torch.normal(torch.zeros(64, device=device), 1.0),
+    "normal_": lambda device: torch.empty(64, device=device).normal_(),
+    "uniform_": lambda device: torch.empty(64, device=device).uniform_(),
+    "bernoulli_": lambda device: torch.empty(64, device=device).bernoulli_(0.5),
+    "bernoulli": lambda device: torch.bernoulli(torch.full((64,), 0.5, device=device)),
+    "exponential_": lambda device: torch.empty(64, device=device).exponential_(),
+    "multinomial": lambda device: torch.multinomial(torch.ones(64, device=device), 32),
+    "poisson": lambda device: torch.poisson(torch.full((64,), 5.0, device=device)),
+    "dropout": lambda device: functional.dropout(torch.ones(64, device=device), 0.5),
+    "native_dropout": lambda device: torch.native_dropout(torch.ones(64, device=device), 0.5, True)[0],
+    "alpha_dropout": lambda device: functional.alpha_dropout(torch.ones(64, device=device), 0.5, True),
+    "feature_dropout": lambda device: functional.dropout2d(torch.ones(8, 8, 2, 2, device=device)),
+    "rrelu": lambda device: functional.rrelu(-torch.ones(64, device=device), training=True),
+    "gumbel_softmax": lambda device: functional.gumbel_softmax(torch.ones(8, 8, device=device)),
+    "kaiming": lambda device: torch.nn.Linear(8, 8, device=device).weight.detach(),
+    "attention": lambda device: functional.scaled_dot_product_attention(
+        torch.ones(1, 2, 8, 4, device=device),
+        torch.ones(1, 2, 8, 4, device=device),
+        torch.ones(1, 2, 8, 4, device=device),
+        dropout_p=0.5,
+    ),
+    "gamma": lambda device: torch.distributions.Gamma(
+        torch.ones(64, device=device), torch.ones(64, device=device)
+    ).sample(),
+}
+
+
+@pytest.fixture(params=DRAWS)
+def draw(request: pytest.FixtureRequest) -> Callable[[str], torch.Tensor]:
+    return DRAWS[request.param]
+
+
+def test_a_draw_leaves_the_cpus_generator_and_the_other_devices_alone(
+    chip: ModuleType, draw: Callable[[str], torch.Tensor]
+) -> None:
+    torch.manual_seed(5)
+    cpu, before = torch.get_rng_state(), chip.get_rng_state_all()
+
+    draw("cpu_sim:1")
+
+    assert torch.equal(torch.get_rng_state(), cpu)
+    after = chip.get_rng_state_all()
+    assert [torch.equal(x, y) for x, y in zip(before, after, strict=True)] == [index != 1 for index in range(8)]
+
+
+def test_a_seed_gives_one_sequence_on_every_device(chip: ModuleType, draw: Callable[[str], torch.Tensor]) -> None:
+    torch.manual_seed(5)
+    first, second = draw("cpu_sim:1"), draw("cpu_sim:1")
+    elsewhere = draw("cpu_sim:2")
+
+    assert not torch.equal(first, second)
+    assert torch.equal(first.cpu(), elsewhere.cpu())
+
+
+def test_a_draw_on_the_cpu_leaves_the_chip_alone(chip: ModuleType) -> None:
+    before = chip.get_rng_state()
+
+    torch.randn(4)
+
+    assert torch.equal(chip.get_rng_state(), before)
+
+
+def test_a_state_that_is_put_back_repeats_the_sequence(chip: ModuleType) -> None:
+    state = chip.get_rng_state(2)
+    first = torch.randn(4, device="cpu_sim:2")
+
+    chip.set_rng_state(state, "cpu_sim:2")
+
+    assert torch.equal(torch.randn(4, device="cpu_sim:2"), first)
+
+
+def test_all_states_can_be_put_back_at_once(chip: ModuleType) -> None:
+    states = chip.get_rng_state_all()
+    first = [torch.randn(4, device=f"cpu_sim:{index}") for index in range(8)]
+
+    chip.set_rng_state_all(states)
+
+    again = [torch.randn(4, device=f"cpu_sim:{index}") for index in range(8)]
+    assert all(torch.equal(x, y) for x, y in zip(first, again, strict=True))
+
+
+def test_seeds_are_per_device_or_for_all(chip: ModuleType) -> None:
+    chip.manual_seed_all(1)
+    with chip.device(3):
+        chip.manual_seed(2)
+        assert chip.initial_seed() == 2
+    assert chip.initial_seed() == 1
+
+    with chip.device(3):
+        chip.seed()
+        assert chip.initial_seed() != 2
+    chip.seed_all()
+    assert chip.initial_seed() != 1
+
+
+def test_a_generator_of_the_users_own_is_drawn_from(chip: ModuleType) -> None:
+    default = chip.get_rng_state(1)
+    generator = torch.Generator(device="cpu_sim:1").manual_seed(3)
+
+    first = torch.randn(8, device="cpu_sim:1", generator=generator)
+    permutation = torch.randperm(8, device="cpu_sim:1", generator=generator)
+    generator.manual_seed(3)
+
+    assert torch.equal(torch.randn(8, device="cpu_sim:1", generator=generator), first)
+    assert torch.equal(torch.randperm(8, device="cpu_sim:1", generator=generator), permutation)
+    assert torch.equal(chip.get_rng_state(1), default)
+    assert generator.device == torch.device("cpu_sim:1")
+
+
+def test_a_generator_of_the_users_own_can_be_copied_by_its_state(chip: ModuleType) -> None:
+    generator = torch.Generator(device="cpu_sim").manual_seed(3)
+    twin = torch.Generator(device="cpu_sim")
+    twin.set_state(generator.get_state())
+
+    assert torch.equal(
+        torch.rand(4, device="cpu_sim", generator=twin),
+        torch.rand(4, device="cpu_sim", generator=generator),
+    )
+
+
+def test_a_generator_of_the_cpu_is_refused_as_on_cuda(chip: ModuleType) -> None:
+    with pytest.raises(RuntimeError, match="Expected a 'cpu_sim' device type for generator but found 'cpu'"):
+        torch.empty(3, device="cpu_sim").normal_(generator=torch.Generator())
+
+
+def test_fork_rng_puts_the_chips_state_back(chip: ModuleType) -> None:
+    before = chip.get_rng_state(1)
+
+    with torch.random.fork_rng(devices=[1], device_type="cpu_sim"):
+        torch.randn(4, device="cpu_sim:1")
+        assert not torch.equal(chip.get_rng_state(1), before)
+
+    assert torch.equal(chip.get_rng_state(1), before)
+
+
+def test_checkpointed_dropout_draws_the_same_mask_twice(chip: ModuleType) -> None:
+    from torch.utils.checkpoint import checkpoint
+
+    x = torch.ones(1000, device="cpu_sim", requires_grad=True)
+
+    y = checkpoint(lambda t: functional.dropout(t, 0.5), x, use_reentrant=False)
+    y.sum().backward()
+
+    assert x.grad is not None
+    assert torch.equal(x.grad, y.detach())
