@@ -200,6 +200,10 @@ def hold(card: int) -> None:
     _chip.hold(card)
 
 
+def _within_reach() -> list[int]:
+    return [index for index in range(device_count()) if _chip.within_reach(index)]
+
+
 class device(contextlib.AbstractContextManager[None]):
     """Make a device the current one inside the `with`."""
 
@@ -252,7 +256,7 @@ def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
 
 def get_rng_state_all() -> list[torch.Tensor]:
     """Give the states of all devices' generators."""
-    return [get_rng_state(index) for index in range(device_count())]
+    return [get_rng_state(index) for index in _within_reach()]
 
 
 def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
@@ -273,7 +277,7 @@ def manual_seed(seed: int) -> None:
 
 def manual_seed_all(seed: int) -> None:
     """Seed all devices' generators alike."""
-    for index in range(device_count()):
+    for index in _within_reach():
         _generator(index).manual_seed(int(seed))
 
 

@@ -389,3 +389,18 @@ def test_a_process_that_has_touched_a_card_holds_card_0(
     )
 
     assert "this process already holds card 0" in said
+
+
+def test_a_process_that_holds_one_card_seeds_it_and_trains_on_it(in_fresh_process: Callable[..., str]) -> None:
+    said = in_fresh_process(
+        """
+        torch.cpu_sim.hold(3)
+        torch.manual_seed(5)
+        print(torch.cpu_sim.initial_seed(), len(torch.cpu_sim.get_rng_state_all()))
+        weight = torch.ones(2, device="cpu_sim", requires_grad=True)
+        weight.square().sum().backward()
+        print(weight.grad.tolist())
+        """
+    )
+
+    assert said.splitlines() == ["5 1", "[2.0, 2.0]"]

@@ -27,6 +27,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def(
       "checked_index", [](int64_t index) { return static_cast<int>(chip::checked_index(index)); });
   m.def("hold", chip::hold);
+  m.def("within_reach", chip::within_reach);
   m.def("card", [](int64_t index) { return chip::card(chip::checked_index(index)); });
   m.def("exchange_device", [](int64_t index) {
     chip::use();

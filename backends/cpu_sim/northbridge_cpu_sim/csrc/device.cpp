@@ -105,6 +105,10 @@ void hold(int64_t card) {
   held = card;
 }
 
+bool within_reach(int64_t index) noexcept {
+  return index >= 0 && index < (held < 0 ? chip_settings.devices : 1);
+}
+
 int64_t card(c10::DeviceIndex index) noexcept {
   return held < 0 ? index : held.load();
 }

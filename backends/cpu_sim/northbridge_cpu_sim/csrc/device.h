@@ -32,6 +32,8 @@ c10::DeviceIndex checked_index(int64_t index);
 // Some chips give a process one card, which the process calls 0 wherever the card is. After this
 // the chip is such a one: raises where the process has another card, or has touched one, already.
 void hold(int64_t card);
+// Whether an index is there and not out of this process's reach because it holds one card.
+bool within_reach(int64_t index) noexcept;
 // The card behind an index: the index, unless the process holds one card.
 int64_t card(c10::DeviceIndex index) noexcept;
 
