@@ -28,7 +28,7 @@ bench: setup ## measure against Lightning's CPU accelerator; writes bench/report
 
 docs: setup ## build the site into site/
 	@echo "make docs: building the site into site/"
-	@$(RUN)/mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
 
 matrix: setup ## train on every Lightning release that is supported; writes docs/matrix.md
 	@echo "make matrix: 17 rows of 16 trainings each, about 40 minutes on 2 cores; a few MB a row"

@@ -1,0 +1,46 @@
+"""The pages that people read, and the samples in them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = {str(path.relative_to(ROOT)): path for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))}
+
+_FENCE = re.compile(r"^```(?P<kind>\w*)[^\n]*\n(?P<body>.*?)^```$", flags=re.M | re.S)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One fenced block of code, and the block of text right below it, which shows what it prints or raises."""
+
+    kind: str
+    line: int
+    code: str
+    shown: str = ""
+
+
+def samples(page: str, kind: str) -> list[Sample]:
+    """Return the samples of ``page`` whose fence says ``kind``, in order."""
+    text = PAGES[page].read_text()
+    fences = list(_FENCE.finditer(text))
+    assert text.count("```") == 2 * len(fences), f"{page} has a fence that is not closed, or indented"
+    found = []
+    for fence, after in zip(fences, [*fences[1:], None], strict=True):
+        right_below = after is not None and after["kind"] == "text" and not text[fence.end() : after.start()].strip()
+        shown = after["body"] if after is not None and right_below else ""
+        line = text.count("\n", 0, fence.start()) + 2
+        found.append(Sample(fence["kind"], line, fence["body"], shown))
+    return [each for each in found if each.kind == kind]
+
+
+def shows(output: str, shown: str) -> bool:
+    """Whether ``output`` is what ``shown`` says: line breaks are free there, and ``…`` stands for what was left out."""
+    rest = " ".join(output.split())
+    for part in (" ".join(each.split()) for each in shown.split("…")):
+        if part not in rest:
+            return False
+        rest = rest[rest.index(part) + len(part) :]
+    return True

@@ -1,0 +1,37 @@
+"""Run the samples of one page, in order, in one process: ``python run_page.py samples.json``.
+
+A rank that Lightning starts runs this file again, as it runs a user's script. Around each sample the first process
+prints a line for the test that reads along.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+
+RANK_ZERO = "LOCAL_RANK" not in os.environ
+
+
+def main() -> None:
+    with open(sys.argv[1]) as file:
+        samples = json.load(file)
+    for number, (place, line, code) in enumerate(samples):
+        _tell(f"sample {number}")
+        try:
+            # Blank lines in front, so that a traceback names the line of the page.
+            exec(compile("\n" * (line - 1) + code, place, "exec"), sys.modules["__main__"].__dict__)
+        except Exception as error:  # noqa: BLE001 - the page may be about it; the test decides
+            traceback.print_exc()
+            _tell(f"raised {''.join(traceback.format_exception_only(error))}")
+
+
+def _tell(what: str) -> None:
+    if RANK_ZERO:
+        sys.stderr.flush()
+        print(f"\n@@ {what}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

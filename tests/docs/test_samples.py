@@ -1,0 +1,84 @@
+"""Every sample in README and docs runs, and does what the page says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.core.conftest import Install
+from tests.docs.page import PAGES, ROOT, Sample, samples, shows
+from tests.scripts import run_script
+
+VENDORS = {"docs/write-a-backend.md": ("acme",)}
+"""The vendors' distributions that must be installed for a page's samples."""
+
+COMMANDS = [
+    (page, command, shown)
+    for page in PAGES
+    for sample in samples(page, "console")
+    for command, shown in re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", sample.code, flags=re.M)
+    if re.match(r"(\w+=\S+ )*northbridge\b", command)
+]
+"""The commands of ours in fences that show a terminal, each with what it prints."""
+
+
+def _environ(page: str, install: Install) -> dict[str, str]:
+    if page not in VENDORS:
+        return dict(os.environ)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, install(*VENDORS[page]).folders))}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if samples(page, "python")])
+def test_the_samples_of_a_page_do_what_it_says(page: str, tmp_path: Path, install: Install) -> None:
+    code = samples(page, "python")
+    todo = tmp_path / "samples.json"
+    todo.write_text(json.dumps([(page, each.line, each.code) for each in code]))
+
+    ran = run_script(
+        Path(__file__).with_name("run_page.py"), str(todo), folder=tmp_path, environ=_environ(page, install)
+    )
+
+    outputs = re.split(r"^@@ sample \d+\n", ran.said, flags=re.M)[1:]
+    assert (ran.status, len(outputs)) == (0, len(code)), ran.said
+    wrong = [f"{page}:{each.line}\n{out}" for each, out in zip(code, outputs, strict=True) if not _right(each, out)]
+    assert not wrong, "\n".join(wrong)
+
+
+def _right(sample: Sample, output: str) -> bool:
+    raised = re.search(r"^@@ raised ([\w.]+)", output, flags=re.M)
+    return shows(output, sample.shown) and (raised is None or sample.shown.startswith(f"{raised[1]}: "))
+
+
+@pytest.mark.parametrize(("page", "command", "shown"), COMMANDS)
+def test_a_command_prints_what_the_page_shows(page: str, command: str, shown: str, install: Install) -> None:
+    variables, _, arguments = command.partition("northbridge ")
+
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("northbridge")), *shlex.split(arguments)],
+        env={**_environ(page, install), "COLUMNS": "100", **dict(each.split("=", 1) for each in variables.split())},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert shows(done.stdout, shown), done.stdout
+
+
+def test_the_fifteen_lines_are_those_of_a_distribution_that_works() -> None:
+    page, vendor = "docs/write-a-backend.md", ROOT / "tests" / "vendors" / "acme"
+
+    plugin, *_ = samples(page, "python")
+    (metadata,) = samples(page, "toml")
+
+    assert plugin.code == (vendor / "northbridge_acme" / "__init__.py").read_text()
+    shipped = [line.partition(" #")[0] for line in (vendor / "pyproject.toml").read_text().splitlines()]
+    assert not set(metadata.code.splitlines()) - set(shipped)

@@ -1,0 +1,67 @@
+"""The examples run as they are, on two ranks, and learn."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from tests.scripts import run_script
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def accuracy(printed: str) -> float:
+    """Return the percentage that stands beside "accuracy on held-out digits"."""
+    found = re.findall(r"accuracy on held-out digits\W+([\d.]+)%", printed)
+    assert len(found) == 1, printed  # said once, and not by each rank
+    return float(found[0])
+
+
+def test_the_demo_reads_held_out_digits_and_tells_on_what(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "digits.py", folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert accuracy(ran.said) > 95
+    table = dict(re.findall(r"^│ (.+?) +│ (.+?) +│$", ran.said, flags=re.M))
+    assert table["device"] == "cpu_sim:0"
+    assert table["ranks"] == "2"
+    assert 0 < float(table["seconds of training"]) < 120
+    assert table["simulated"].startswith("yes")
+    assert torch.load(tmp_path / table["best checkpoint"], weights_only=True)["state_dict"]
+
+
+def test_the_fabric_loop_reads_held_out_digits(tmp_path: Path) -> None:
+    ran = run_script(EXAMPLES / "fabric_digits.py", folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert accuracy(ran.said) > 95
+    assert "2 ranks, this one on cpu_sim:0" in ran.said
+
+
+def test_the_command_line_trains_on_what_it_names(tmp_path: Path) -> None:
+    flags = ("--trainer.accelerator=cpu_sim", "--trainer.devices=2", "--trainer.max_epochs=2")
+
+    ran = run_script(EXAMPLES / "cli_digits.py", "fit", *flags, folder=tmp_path)
+
+    assert ran.status == 0, ran.said
+    assert "cpu_sim available: True (simulated), using: 2 devices" in ran.said
+    assert [*tmp_path.rglob("*.ckpt")]
+
+
+@pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
+def test_an_example_imports_nothing_of_northbridge(example: Path) -> None:
+    statements = [
+        each for each in ast.walk(ast.parse(example.read_text())) if isinstance(each, ast.Import | ast.ImportFrom)
+    ]
+
+    names = [
+        each.module or "" if isinstance(each, ast.ImportFrom) else alias.name
+        for each in statements
+        for alias in each.names
+    ]
+
+    assert names
+    assert not [name for name in names if name.startswith("northbridge")]
