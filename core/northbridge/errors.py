@@ -18,6 +18,7 @@ NorthbridgeError
 │   └── DeviceTypeTakenError       torch already serves another accelerator in this process
 ├── DevicesError                 ``devices=`` asks for what is not there; also a ValueError
 ├── WrongDeviceError             a tensor, model or strategy sits on another device than the chip
+├── CheckpointError              a checkpoint could not be written; also an OSError
 ├── CollectiveError              a collective did not, or cannot, run on the chip's library
 ├── UnsupportedError             the chip denies what was asked; carries ``.capability``
 ├── FaceError                    an object of one Lightning namespace was handed to another
@@ -111,6 +112,10 @@ class DevicesError(NorthbridgeError, ValueError):
 
 class WrongDeviceError(NorthbridgeError):
     """A tensor, model or strategy sits on another device than the chip."""
+
+
+class CheckpointError(NorthbridgeError, OSError):
+    """A checkpoint could not be written; what stood in its place is untouched."""
 
 
 class CollectiveError(NorthbridgeError):

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from northbridge.errors import CheckpointError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import torch
 
     from northbridge.lightning.faces import Face
@@ -53,23 +58,31 @@ def make_checkpoint_io(face: Face) -> Any:
                 super().save_checkpoint(checkpoint, path, storage_options)
                 return
             target = Path(path)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # A file of its own in the same folder, renamed at the end: a killed process leaves the old one untouched.
-            handle, draft = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
-            os.close(handle)
             try:
-                super().save_checkpoint(checkpoint, draft, storage_options)
-                os.chmod(draft, 0o666 & ~_umask())
-                os.replace(draft, target)
-            except BaseException:
-                Path(draft).unlink(missing_ok=True)
-                raise
+                with _draft(target) as draft:
+                    super().save_checkpoint(checkpoint, draft, storage_options)
+            except OSError as error:
+                raise CheckpointError(
+                    f"the checkpoint {target} could not be written: {error.strerror or error}; what stood there before"
+                    f" is untouched. Make room in {target.parent} and in {tempfile.gettempdir()}, where Lightning"
+                    " writes first, or choose another folder, with ModelCheckpoint(dirpath=…) or"
+                    " Trainer(default_root_dir=…)"
+                ) from error
 
     return CheckpointIO
 
 
-def _umask() -> int:
-    # mkstemp makes files for their owner alone; a checkpoint has the permissions of any new file.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """Yield a new file beside ``target`` that takes its place at the end, or is gone where that is not reached."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{uuid4().hex}.part")
+    draft.touch(exist_ok=False)
+    try:
+        permissions = draft.stat().st_mode
+        yield draft
+        draft.chmod(permissions)  # Lightning moved a file of its own there, which may be its owner's alone
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -37,8 +37,9 @@ def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
     """
     exchange(face, arguments)
     accelerator, strategy = arguments["accelerator"], arguments["strategy"]
-    if accelerator == "auto" and isinstance(strategy, str):
-        accelerator = arguments["accelerator"] = _backend_of_strategy(strategy) or "auto"
+    if isinstance(strategy, str) and accelerator == "auto":
+        arguments.update(accelerator=_backend_of_strategy(strategy) or "auto")
+        accelerator = arguments["accelerator"]
     if is_ours(accelerator):
         name = accelerator.backend_name
     elif isinstance(accelerator, str):

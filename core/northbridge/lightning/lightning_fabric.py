@@ -11,5 +11,6 @@ Accelerator = _ours.accelerator
 SingleDeviceStrategy = _ours.single_device
 DDPStrategy = _ours.ddp
 CheckpointIO = _ours.checkpoint_io
+MultiProcessingLauncher = _ours.launcher
 
-__all__ = ["Accelerator", "CheckpointIO", "DDPStrategy", "SingleDeviceStrategy"]
+__all__ = ["Accelerator", "CheckpointIO", "DDPStrategy", "MultiProcessingLauncher", "SingleDeviceStrategy"]

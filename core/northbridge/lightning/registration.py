@@ -151,7 +151,7 @@ CORRECTIONS = (
     Correction(
         "_choose_strategy",
         ("self",),
-        "gives every accelerator it does not know SingleDeviceStrategy('cpu'), and refuses 'hpu'",
+        "gives every accelerator it does not know SingleDeviceStrategy('cpu'), or refuses it",
         _choose_strategy,
     ),
     Correction(

@@ -1,0 +1,55 @@
+"""The launcher of ranks that are spawned or forked."""
+
+from __future__ import annotations
+
+import time
+from multiprocessing import active_children
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from northbridge.lightning.faces import Face
+
+GRACE_SECONDS = 10.0
+"""How long a rank may take to end once it is told to, before it is killed."""
+
+
+def make_launcher(face: Face) -> Any:
+    """Return the launcher class of ``face``, which leaves no rank behind and waits for none that has left."""
+    stock: Any = face.module("strategies.launchers.multiprocessing")._MultiProcessingLauncher
+
+    class MultiProcessingLauncher(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        """Start the ranks as processes of this one, and end them with it."""
+
+        def launch(self, *args: Any, **kwargs: Any) -> Any:
+            others = set(active_children())
+            try:
+                return super().launch(*args, **kwargs)
+            except BaseException:
+                # Ctrl-C in this process alone would leave the ranks training, and this process waiting for them.
+                _end([child for child in active_children() if child not in others])
+                raise
+
+        def _wrapping_function(self, *args: Any, **kwargs: Any) -> None:
+            try:
+                super()._wrapping_function(*args, **kwargs)
+            except KeyboardInterrupt:
+                # torch makes a success of it, and the first process would wait for results that never come.
+                raise SystemExit(130) from None
+            except SystemExit as end:
+                # SIGTERM, or the user's own exit(): the same.
+                raise SystemExit(end.code or 1) from end
+
+    return MultiProcessingLauncher
+
+
+def _end(ranks: list[Any]) -> None:
+    for rank in ranks:
+        rank.terminate()
+    deadline = time.monotonic() + GRACE_SECONDS
+    try:
+        for rank in ranks:
+            rank.join(max(0.0, deadline - time.monotonic()))
+    finally:  # also where a second Ctrl-C cuts the grace short
+        for rank in ranks:
+            rank.kill()
+            rank.join()

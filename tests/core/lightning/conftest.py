@@ -1,0 +1,48 @@
+"""The four faces, and how a user builds a Trainer or a Fabric in each of them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from northbridge.lightning.faces import FACES, Face
+
+LAUNCHERS_VARIABLES = (
+    "GROUP_RANK",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NODE_RANK",
+    "NORTHBRIDGE_DISABLE",
+    "NORTHBRIDGE_SIMULATE",
+    "PL_GLOBAL_SEED",
+    "RANK",
+    "WORLD_SIZE",
+)
+
+
+@pytest.fixture(autouse=True)
+def no_variable_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in LAUNCHERS_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+
+
+@pytest.fixture(params=list(FACES.values()), ids=list(FACES))
+def face(request: pytest.FixtureRequest) -> Face:
+    """Each of Lightning's namespaces in turn, imported as a user imports it."""
+    each: Face = request.param
+    importlib.import_module(each.name)
+    return each
+
+
+@pytest.fixture
+def build(face: Face) -> Callable[..., Any]:
+    """Build what users of the face build, a Trainer that writes and shows nothing or a Fabric."""
+    host: Any = getattr(importlib.import_module(face.name), face.host)
+    quiet: dict[str, bool] = {}
+    if face.is_trainer:
+        quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    return lambda **arguments: host(**{**quiet, **arguments})

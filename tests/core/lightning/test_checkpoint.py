@@ -1,0 +1,238 @@
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+
+from northbridge.discovery import load
+from northbridge.errors import CheckpointError
+from northbridge.lightning.checkpoint import to_cpu
+from northbridge.lightning.faces import Face
+
+Build = Callable[..., Any]
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+@pytest.fixture(autouse=True, scope="module")
+def chip() -> None:
+    load("cpu_sim")
+
+
+@pytest.fixture
+def checkpoint_io(face: Face) -> Any:
+    return importlib.import_module(face.home).CheckpointIO()
+
+
+# --- What leaves the chip
+
+
+def test_tensors_leave_the_chip_with_their_values_and_their_layout() -> None:
+    on_chip = torch.arange(12.0, device="cpu_sim").reshape(3, 4).t()[1:]
+
+    moved = to_cpu({"weight": on_chip})["weight"]
+
+    assert moved.device.type == "cpu"
+    assert moved.stride() == on_chip.stride()
+    assert torch.equal(moved, torch.arange(12.0).reshape(3, 4).t()[1:])
+
+
+def test_tensors_that_share_memory_still_do() -> None:
+    whole = torch.zeros(8, device="cpu_sim")
+
+    state = to_cpu({"whole": whole, "tail": whole[4:], "again": whole})
+    state["whole"].fill_(7.0)
+
+    assert torch.equal(state["tail"], torch.full((4,), 7.0))
+    assert torch.equal(state["again"], torch.full((8,), 7.0))
+
+
+def test_tied_weights_are_written_once(tmp_path: Path, checkpoint_io: Any) -> None:
+    weight = torch.zeros(100_000, device="cpu_sim")
+
+    checkpoint_io.save_checkpoint({"first": weight, "second": weight.view(1000, 100)}, tmp_path / "tied.ckpt")
+
+    assert 400_000 < (tmp_path / "tied.ckpt").stat().st_size < 410_000
+
+
+def test_a_parameter_stays_a_parameter_with_its_wish_for_a_gradient() -> None:
+    frozen = torch.nn.Parameter(torch.ones(2, device="cpu_sim"), requires_grad=False)
+    trained = torch.nn.Parameter(torch.ones(2, device="cpu_sim"))
+
+    state = to_cpu([frozen, trained, trained.detach()])
+
+    assert [type(each) for each in state] == [torch.nn.Parameter, torch.nn.Parameter, torch.Tensor]
+    assert [each.requires_grad for each in state] == [False, True, False]
+
+
+def test_containers_within_containers_keep_their_types_and_what_is_no_tensor() -> None:
+    tensor = torch.ones(1, device="cpu_sim")
+    state = {"optimizer": [OrderedDict(step=tensor, betas=(0.9, 0.99))], "pair": Pair(tensor, tensor), "epoch": 3}
+
+    moved = to_cpu(state)
+
+    assert type(moved["optimizer"][0]) is OrderedDict
+    assert moved["optimizer"][0]["betas"] == (0.9, 0.99)
+    assert type(moved["pair"]) is Pair
+    assert moved["epoch"] == 3
+    assert {each.device.type for each in (moved["optimizer"][0]["step"], *moved["pair"])} == {"cpu"}
+
+
+def test_what_the_trainer_holds_is_not_changed() -> None:
+    state = {"weight": torch.ones(1, device="cpu_sim")}
+
+    to_cpu(state)
+
+    assert state["weight"].device.type == "cpu_sim"
+
+
+def test_a_tensor_that_is_on_the_cpu_already_is_itself() -> None:
+    tensor = torch.ones(1)
+
+    assert to_cpu([tensor])[0] is tensor
+
+
+def test_the_file_opens_where_only_plain_tensors_are_allowed(tmp_path: Path, checkpoint_io: Any) -> None:
+    checkpoint_io.save_checkpoint({"weight": torch.ones(2, device="cpu_sim:1")}, tmp_path / "last.ckpt")
+
+    opened = torch.load(tmp_path / "last.ckpt", weights_only=True)
+
+    assert opened["weight"].device.type == "cpu"
+
+
+def test_a_checkpoint_io_of_the_users_own_gets_cpu_tensors_too(face: Face, build: Build, tmp_path: Path) -> None:
+    stock = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO()
+    strategy = build(accelerator="cpu_sim", devices=1, plugins=[stock]).strategy
+    state = {"weight": torch.ones(2, device="cpu_sim")}
+
+    if face.is_trainer:
+        strategy.save_checkpoint(state, tmp_path / "last.ckpt")
+    else:
+        strategy.save_checkpoint(tmp_path / "last.ckpt", state)
+
+    assert strategy.checkpoint_io is stock
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["weight"].device.type == "cpu"
+
+
+# --- Whole or not at all
+
+
+class Unpicklable:
+    def __reduce__(self) -> tuple[object, ...]:
+        raise RuntimeError("this object does not pickle")
+
+
+def test_an_exception_while_saving_leaves_the_old_file_and_nothing_else(tmp_path: Path, checkpoint_io: Any) -> None:
+    target = tmp_path / "last.ckpt"
+    checkpoint_io.save_checkpoint({"epoch": 1}, target)
+
+    with pytest.raises(RuntimeError, match="this object does not pickle"):
+        checkpoint_io.save_checkpoint({"epoch": Unpicklable()}, target)
+
+    assert torch.load(target, weights_only=True) == {"epoch": 1}
+    assert list(tmp_path.iterdir()) == [target]
+
+
+KILLED = """
+import os, signal, sys
+import lightning.fabric, torch
+from northbridge.lightning.fabric import CheckpointIO
+
+class Deadly:
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+CheckpointIO().save_checkpoint({"epoch": 2, "more": Deadly()}, sys.argv[1])
+"""
+
+
+def test_a_process_that_is_killed_while_saving_leaves_the_old_file(tmp_path: Path) -> None:
+    target = tmp_path / "last.ckpt"
+    torch.save({"epoch": 1}, target)
+
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(target)], timeout=120, check=False)
+
+    assert killed.returncode == -signal.SIGKILL
+    assert torch.load(target, weights_only=True) == {"epoch": 1}
+    assert list(tmp_path.glob("*.ckpt")) == [target]
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Have the system refuse every file that grows beyond ``size`` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_a_file_that_does_not_fit_is_an_error_with_the_place_and_the_cure(
+    tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    target = tmp_path / "run" / "last.ckpt"
+    checkpoint_io.save_checkpoint({"epoch": 1}, target)
+
+    with room_for(10_000), pytest.raises(CheckpointError) as refusal:
+        checkpoint_io.save_checkpoint({"weight": torch.ones(100_000)}, target)
+
+    assert str(refusal.value) == (
+        f"the checkpoint {target} could not be written: File too large; what stood there before is untouched. Make"
+        f" room in {target.parent} and in {tmp_path / 'scratch'}, where Lightning writes first, or choose another"
+        " folder, with ModelCheckpoint(dirpath=…) or Trainer(default_root_dir=…)"
+    )
+    assert torch.load(target, weights_only=True) == {"epoch": 1}
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_folder_that_cannot_be_made_is_the_same_error(tmp_path: Path, checkpoint_io: Any) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(OSError, match=r"the checkpoint .*/file/last\.ckpt could not be written: File exists; what"):
+        checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "file" / "last.ckpt")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_checkpoint_has_the_permissions_of_any_new_file(tmp_path: Path, checkpoint_io: Any, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE((tmp_path / "last.ckpt").stat().st_mode) == 0o666 & ~mask
+
+
+def test_storage_options_are_refused_as_lightning_refuses_them(tmp_path: Path, checkpoint_io: Any) -> None:
+    with pytest.raises(TypeError, match="storage_options"):
+        checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt", storage_options={"key": "value"})
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_on_another_file_system_is_lightnings_affair(checkpoint_io: Any) -> None:
+    checkpoint_io.save_checkpoint({"weight": torch.ones(2, device="cpu_sim")}, "memory://northbridge/last.ckpt")
+
+    opened = checkpoint_io.load_checkpoint("memory://northbridge/last.ckpt")
+
+    assert opened["weight"].device.type == "cpu"

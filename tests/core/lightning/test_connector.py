@@ -1,0 +1,348 @@
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from northbridge.errors import (
+    BackendNotFoundError,
+    ClusterError,
+    CollectiveError,
+    DevicesError,
+    UnsupportedError,
+    WrongDeviceError,
+)
+from northbridge.lightning.classes import classes
+from northbridge.lightning.faces import FACES, Face
+
+Build = Callable[..., Any]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
+
+
+def strategies(face: Face) -> Any:
+    return face.module("strategies")
+
+
+# --- Which strategy an argument gives
+
+
+@pytest.mark.parametrize("asked", ["auto", "single_device", "single_cpu_sim"])
+@pytest.mark.parametrize(("devices", "index"), [(1, 0), ([1], 1), ("1,", 1)])
+def test_one_device_trains_on_our_single_device_strategy(
+    face: Face, build: Build, asked: str, devices: Any, index: int
+) -> None:
+    strategy = build(accelerator="cpu_sim", devices=devices, strategy=asked).strategy
+
+    assert type(strategy) is classes(face).single_device
+    assert str(strategy.root_device) == f"cpu_sim:{index}"
+
+
+IN_EVERY_FACE = [
+    ("auto", "popen", {}),
+    ("ddp", "popen", {}),
+    ("DDP", "popen", {}),
+    ("ddp_find_unused_parameters_true", "popen", {"find_unused_parameters": True}),
+    ("ddp_spawn", "spawn", {}),
+    ("ddp_fork", "fork", {}),
+    ("ddp_notebook", "fork", {}),
+    ("ddp_cpu_sim", "popen", {}),
+    ("ddp_cpu_sim_find_unused_parameters_false", "popen", {"find_unused_parameters": False}),
+    ("ddp_cpu_sim_find_unused_parameters_true", "popen", {"find_unused_parameters": True}),
+    ("ddp_cpu_sim_spawn", "spawn", {}),
+    ("ddp_cpu_sim_spawn_find_unused_parameters_true", "spawn", {"find_unused_parameters": True}),
+    ("ddp_cpu_sim_fork", "fork", {}),
+    ("ddp_cpu_sim_fork_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
+    ("ddp_cpu_sim_notebook", "fork", {}),
+    ("ddp_cpu_sim_notebook_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
+]
+FOR_A_TRAINER = [
+    ("ddp_find_unused_parameters_false", "popen", {"find_unused_parameters": False}),
+    ("ddp_spawn_find_unused_parameters_true", "spawn", {"find_unused_parameters": True}),
+    ("ddp_fork_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
+    ("ddp_notebook_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
+]
+
+
+@pytest.mark.parametrize(("asked", "start_method", "options"), IN_EVERY_FACE)
+def test_every_name_of_ddp_is_our_ddp_strategy_with_what_the_name_says(
+    face: Face, build: Build, asked: str, start_method: str, options: dict[str, bool]
+) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=asked).strategy
+
+    assert type(strategy) is classes(face).ddp
+    assert strategy._start_method == start_method
+    assert {key: strategy._ddp_kwargs[key] for key in options} == options
+    assert [str(device) for device in strategy.parallel_devices] == ["cpu_sim:0", "cpu_sim:1"]
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize(("asked", "start_method", "options"), FOR_A_TRAINER)
+def test_the_names_that_only_a_trainer_has_work_too(
+    face: Face, build: Build, asked: str, start_method: str, options: dict[str, bool]
+) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=asked).strategy
+
+    assert type(strategy) is classes(face).ddp
+    assert strategy._start_method == start_method
+    assert {key: strategy._ddp_kwargs[key] for key in options} == options
+
+
+def test_two_devices_in_an_interactive_session_are_forked(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face.connector, "_IS_INTERACTIVE", True)
+
+    strategy = build(accelerator="cpu_sim", devices=2).strategy
+
+    assert strategy._start_method == "fork"
+
+
+def test_ddp_on_one_device_stays_ddp(face: Face, build: Build) -> None:
+    strategy = build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy
+
+    assert type(strategy) is classes(face).ddp
+
+
+def test_two_nodes_with_a_device_each_train_with_ddp(face: Face, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_PORT", "29533")
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("NODE_RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+
+    with pytest.warns(RuntimeWarning, match="MASTER_ADDR='localhost'"):
+        strategy = build(accelerator="cpu_sim", devices=1, num_nodes=2).strategy
+
+    assert type(strategy) is classes(face).ddp
+    assert (strategy.global_rank, strategy.world_size) == (1, 2)
+
+
+def test_a_cluster_that_cannot_meet_is_refused_when_the_host_is_built(build: Build) -> None:
+    with pytest.raises(ClusterError, match=r"^MASTER_PORT is not set on host .* the 2 nodes would choose another port"):
+        build(accelerator="cpu_sim", devices=1, num_nodes=2)
+
+
+def test_a_name_with_the_backend_in_it_picks_the_backend_where_the_accelerator_is_auto(
+    face: Face, build: Build
+) -> None:
+    ddp = build(strategy="ddp_cpu_sim", devices=2).strategy
+    single = build(strategy="single_cpu_sim", devices=1).strategy
+
+    assert (type(ddp), type(single)) == (classes(face).ddp, classes(face).single_device)
+    assert ddp.accelerator.name() == single.accelerator.name() == "cpu_sim"
+
+
+# --- The users' own objects
+
+
+def test_a_stock_ddp_strategy_is_given_our_class_and_keeps_its_arguments(face: Face, build: Build) -> None:
+    stock = strategies(face).DDPStrategy(
+        find_unused_parameters=True, timeout=timedelta(seconds=77), start_method="spawn", bucket_cap_mb=3
+    )
+
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=stock).strategy
+
+    assert strategy is stock
+    assert type(strategy) is classes(face).ddp
+    assert strategy._ddp_kwargs == {"find_unused_parameters": True, "bucket_cap_mb": 3}
+    assert (strategy._timeout, strategy._start_method) == (timedelta(seconds=77), "spawn")
+
+
+def test_our_own_strategy_object_is_taken_as_it_is(face: Face, build: Build) -> None:
+    own = classes(face).ddp(find_unused_parameters=True)
+
+    assert build(accelerator="cpu_sim", devices=2, strategy=own).strategy is own
+
+
+def test_an_accelerator_object_of_ours_is_as_good_as_the_name(face: Face, build: Build) -> None:
+    own = importlib.import_module(face.home).Accelerator("cpu_sim")
+
+    strategy = build(accelerator=own, devices=[1]).strategy
+
+    assert strategy.accelerator is own
+    assert str(strategy.root_device) == "cpu_sim:1"
+
+
+def test_an_accelerator_object_for_a_backend_that_nobody_brings_is_refused(face: Face, build: Build) -> None:
+    unknown = importlib.import_module(face.home).Accelerator("cpu_simm")
+
+    with pytest.raises(BackendNotFoundError, match="no backend 'cpu_simm' is installed"):
+        build(accelerator=unknown)
+
+
+def test_a_stock_single_device_strategy_on_the_cpu_is_refused(face: Face, build: Build) -> None:
+    stock = strategies(face).SingleDeviceStrategy(device="cpu")
+
+    with pytest.raises(WrongDeviceError) as refusal:
+        build(accelerator="cpu_sim", devices=1, strategy=stock)
+
+    assert str(refusal.value) == (
+        "accelerator='cpu_sim' was asked for, but the strategy's root device is 'cpu': leave strategy= to its default,"
+        " or give it a device of type 'cpu_sim'"
+    )
+
+
+def test_a_stock_single_device_strategy_on_the_chip_is_given_our_class(face: Face, build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)  # from here on, torch knows the device
+    stock = strategies(face).SingleDeviceStrategy(device="cpu_sim:1")
+
+    strategy = build(accelerator="cpu_sim", devices=1, strategy=stock).strategy
+
+    assert strategy is stock
+    assert type(strategy) is classes(face).single_device
+    assert str(strategy.root_device) == "cpu_sim:1"
+
+
+def test_a_class_derived_from_a_stock_strategy_is_refused_with_the_class_to_derive_from(
+    face: Face, build: Build
+) -> None:
+    class Patient(strategies(face).DDPStrategy):  # type: ignore[misc]  # Lightning's class of this face
+        pass
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=Patient())
+
+    assert str(refusal.value) == (
+        "strategy=Patient is not known to run on 'cpu_sim': write strategy='ddp', or derive your class from"
+        f" {face.home}.DDPStrategy"
+    )
+
+
+def test_a_class_derived_from_our_strategy_is_taken_as_it_is(face: Face, build: Build) -> None:
+    class Patient(importlib.import_module(face.home).DDPStrategy):  # type: ignore[misc]  # made at run time
+        pass
+
+    assert type(build(accelerator="cpu_sim", devices=2, strategy=Patient()).strategy) is Patient
+
+
+# --- What is refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("cpu_simm", "no backend 'cpu_simm' is installed; found cpu_sim. Did you mean 'cpu_sim'?"),
+        ("CPU_SIM", "no backend 'CPU_SIM' is installed; found cpu_sim. Did you mean 'cpu_sim'?"),
+        ("acme", "no backend 'acme' is installed; found cpu_sim. `northbridge list` says more"),
+    ],
+)
+def test_a_name_that_nobody_has_is_refused_with_the_nearest_that_somebody_has(
+    build: Build, asked: str, found: str
+) -> None:
+    with pytest.raises(BackendNotFoundError) as refusal:
+        build(accelerator=asked)
+
+    assert str(refusal.value) == found
+
+
+@pytest.mark.parametrize("asked", ["cpuu", "cuda ", "gpus", "CPU", "GPU", "mp"])
+def test_a_name_that_looks_most_like_lightnings_own_is_refused_by_lightning(build: Build, asked: str) -> None:
+    with pytest.raises(ValueError, match="You selected an invalid accelerator name"):
+        build(accelerator=asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "later"),
+    [
+        ("dp", ""),
+        ("fsdp", " (sharded training is not there yet)"),
+        ("fsdp_cpu_offload", " (sharded training is not there yet)"),
+        ("deepspeed", ""),
+        ("deepspeed_stage_3", ""),
+        ("xla", ""),
+        ("xla_debug", ""),
+        ("single_xla", ""),
+    ],
+)
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_strategy_that_cannot_work_on_the_chip_is_refused_with_the_line_to_write(
+    face: Face, build: Build, asked: str, later: str, devices: int
+) -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=devices, strategy=asked)
+
+    assert str(refusal.value) == (
+        f"strategy={asked!r} cannot run on 'cpu_sim'{later}: write {face.host}(accelerator='cpu_sim', strategy='ddp')"
+    )
+
+
+def test_the_object_of_such_a_strategy_is_refused_too(face: Face, build: Build) -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=strategies(face).FSDPStrategy())
+
+    assert str(refusal.value) == (
+        "strategy='FSDPStrategy' cannot run on 'cpu_sim' (sharded training is not there yet): write"
+        f" {face.host}(accelerator='cpu_sim', strategy='ddp')"
+    )
+
+
+@pytest.mark.parametrize("asked", ["single_device", "single_cpu_sim"])
+def test_the_single_device_strategy_with_two_devices_is_refused(build: Build, asked: str) -> None:
+    with pytest.raises(DevicesError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=asked)
+
+    assert str(refusal.value) == (
+        "strategy='single_cpu_sim' trains on one device, and devices= asks for 2: write devices=1 or strategy='ddp'"
+    )
+
+
+@pytest.mark.parametrize("strategy_name", ["ddp", "single_device"])
+def test_our_strategy_on_lightnings_own_accelerator_is_refused(face: Face, build: Build, strategy_name: str) -> None:
+    own = classes(face)
+    build(accelerator="cpu_sim", devices=1)
+    strategy = own.ddp() if strategy_name == "ddp" else own.single_device(device="cpu_sim:0")
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu", devices=1, strategy=strategy)
+
+    assert str(refusal.value) == (
+        f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and accelerator='cpu' was"
+        " asked for or chosen: name the backend with accelerator="
+    )
+
+
+@pytest.mark.parametrize("asked", ["ddp_cpu_sim", "single_cpu_sim"])
+def test_the_name_of_our_strategy_on_lightnings_own_accelerator_is_refused(build: Build, asked: str) -> None:
+    with pytest.raises(UnsupportedError, match="of Northbridge runs on a chip of its backends, and accelerator='cpu'"):
+        build(accelerator="cpu", devices=1, strategy=asked)
+
+
+def test_gloo_for_the_chips_tensors_is_refused(face: Face, build: Build) -> None:
+    with pytest.raises(CollectiveError) as refusal:
+        build(
+            accelerator="cpu_sim",
+            devices=2,
+            strategy=strategies(face).DDPStrategy(process_group_backend="gloo"),
+        )
+
+    assert str(refusal.value) == (
+        "process_group_backend='gloo' was asked for, but tensors on 'cpu_sim' travel over 'simccl'; leave the argument"
+        " out"
+    )
+
+
+# --- What stays Lightning's
+
+
+@pytest.mark.parametrize(("devices", "strategy"), [(1, "SingleDeviceStrategy"), (2, "DDPStrategy")])
+def test_the_cpu_is_lightnings_as_ever(face: Face, build: Build, devices: int, strategy: str) -> None:
+    built = build(accelerator="cpu", devices=devices).strategy
+
+    assert type(built) is getattr(strategies(face), strategy)
+    assert str(built.root_device) == "cpu"
+
+
+def test_a_strategy_that_nobody_has_is_refused_by_lightning(build: Build) -> None:
+    with pytest.raises(ValueError, match="You selected an invalid strategy name: `strategy='ddpp'`"):
+        build(accelerator="cpu_sim", strategy="ddpp")
+
+
+def test_dp_with_the_cpu_is_lightnings_affair(face: Face, build: Build) -> None:
+    if face.is_trainer:
+        with pytest.raises(ValueError, match="You selected an invalid strategy name"):
+            build(accelerator="cpu", devices=1, strategy="dp")
+    else:
+        with pytest.warns(UserWarning, match="dp"):
+            assert type(build(accelerator="cpu", devices=1, strategy="dp").strategy) is strategies(face).DDPStrategy

@@ -1,0 +1,204 @@
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from northbridge import discovery
+from northbridge.capabilities import no
+from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, WrongDeviceError
+from northbridge.lightning.ddp import reduction_word
+from northbridge.lightning.faces import FACES, Face
+
+Build = Callable[..., Any]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def chip() -> None:
+    discovery.load("cpu_sim")
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Make this process the only member of a process group, as a user may do before the Trainer does."""
+
+    def making(backend: str) -> None:
+        store = dist.HashStore()  # type: ignore[attr-defined]  # torch documents it, and does not export it
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+
+    yield making
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@pytest.fixture
+def strategy(build: Build) -> Any:
+    return build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy
+
+
+@pytest.mark.parametrize(
+    ("written", "word"),
+    [
+        (None, "sum"),
+        ("sum", "sum"),
+        ("SUM", "sum"),
+        ("mean", "mean"),
+        ("avg", "mean"),
+        ("AVG", "mean"),
+        ("max", "max"),
+        ("Min", "min"),
+        (dist.ReduceOp.SUM, "sum"),
+        (dist.ReduceOp.AVG, "mean"),
+        (dist.ReduceOp.MAX, "max"),
+        (dist.ReduceOp.PRODUCT, "product"),
+        ("median", "median"),
+    ],
+)
+def test_the_words_of_lightnings_users_for_a_reduction_are_ours(written: Any, word: str) -> None:
+    assert reduction_word(written) == word
+
+
+def test_a_reduction_that_nobody_knows_is_refused(strategy: Any, group: Callable[[str], None]) -> None:
+    group("simccl")
+
+    with pytest.raises(CollectiveError, match="no reduction is called 'median': sum, mean, min, max, product are"):
+        strategy.all_reduce(torch.ones(1, device="cpu_sim"), reduce_op="median")
+
+
+def test_a_tensor_on_the_cpu_is_not_reduced_over_the_chips_library(strategy: Any, group: Callable[[str], None]) -> None:
+    group("simccl")
+
+    with pytest.raises(WrongDeviceError) as refusal:
+        strategy.all_reduce(torch.ones(1))
+
+    assert str(refusal.value) == (
+        "a tensor on 'cpu' cannot be reduced over 'simccl': move it first, tensor.to('cpu_sim:0')"
+    )
+
+
+def test_what_is_no_tensor_and_what_is_reduced_before_the_launch_comes_back_as_it_is(strategy: Any) -> None:
+    tensor = torch.ones(1)
+
+    assert strategy.all_reduce("anything") == "anything"
+    assert strategy.all_reduce(tensor) is tensor
+
+
+@pytest.mark.parametrize("foreign", ["gloo", "fake"])
+def test_a_process_group_that_the_user_made_over_another_library_is_an_error(
+    strategy: Any, group: Callable[[str], None], foreign: str
+) -> None:
+    importlib.import_module("torch.testing._internal.distributed.fake_pg")
+    group(foreign)
+
+    with pytest.raises(CollectiveError) as refusal:
+        strategy.setup_environment()
+
+    assert "tensors on 'cpu_sim' travel over 'simccl', but the process group in this process" in str(refusal.value)
+    assert "make it with torch.distributed.init_process_group('simccl')" in str(refusal.value)
+
+
+def test_a_process_group_that_the_user_made_over_the_chips_library_is_used(
+    strategy: Any, group: Callable[[str], None]
+) -> None:
+    group("simccl")
+    before = dist.group.WORLD
+
+    strategy.setup_environment()
+
+    assert dist.group.WORLD is before
+
+
+def test_waiting_for_the_ranks_raises_no_warning_about_the_device_they_selected(
+    strategy: Any, group: Callable[[str], None]
+) -> None:
+    group("simccl")
+
+    strategy.barrier()  # a warning is an error here
+
+
+@pytest.mark.parametrize("asked", ["ddp_fork", "ddp_notebook", "ddp_cpu_sim_fork"])
+def test_ranks_are_not_forked_where_the_chip_denies_it(
+    build: Build, asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = discovery.get("cpu_sim")
+    capabilities = replace(backend.capabilities, fork=no("its runtime starts threads when it is loaded"))
+    monkeypatch.setitem(discovery._declared, "cpu_sim", replace(backend, capabilities=capabilities))
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=asked)
+
+    assert str(refusal.value) == (
+        "ranks on 'cpu_sim' cannot be forked: its runtime starts threads when it is loaded; write"
+        " strategy='ddp_spawn', or strategy='ddp' in a script"
+    )
+    assert refusal.value.capability == "fork"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"MASTER_PORT": "eighty"}, r"^MASTER_PORT='eighty' on host .*: it is not a number; export one free port"),
+        ({"LOCAL_RANK": "2"}, r"^LOCAL_RANK='2' on host .*: with num_nodes=1 and devices=2 it is from 0 to 1; unset"),
+        ({"WORLD_SIZE": "3"}, r"^WORLD_SIZE='3' on host .*: with num_nodes=1 and devices=2 there are 2 processes"),
+    ],
+)
+def test_a_wrong_variable_of_the_cluster_is_refused_before_anything_is_launched(
+    build: Build, variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+
+    with pytest.raises(ClusterError, match=message):
+        build(accelerator="cpu_sim", devices=2)
+
+
+class Wrapped:
+    """What a DistributedDataParallel would hear."""
+
+    def __init__(self) -> None:
+        self.registered: dict[str, Any] = {}
+
+    def register_comm_hook(self, **arguments: Any) -> None:
+        self.registered = arguments
+
+
+def compress(state: Any, bucket: Any) -> Any:
+    """Stand in for a user's communication hook."""
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+def test_a_communication_hook_is_registered_where_lightning_would_drop_it(face: Face, build: Build) -> None:
+    own = face.module("strategies").DDPStrategy(ddp_comm_state="state", ddp_comm_hook=compress)
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=own).strategy
+    strategy.model = Wrapped()
+
+    strategy._register_ddp_hooks()
+
+    assert strategy.model.registered == {"state": "state", "hook": compress}
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+def test_the_wrapper_of_a_communication_hook_is_put_around_it(face: Face, build: Build) -> None:
+    own = face.module("strategies").DDPStrategy(ddp_comm_hook=compress, ddp_comm_wrapper=lambda hook: ("around", hook))
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=own).strategy
+    strategy.model = Wrapped()
+
+    strategy._register_ddp_hooks()
+
+    assert strategy.model.registered == {"state": None, "hook": ("around", compress)}
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+def test_without_a_communication_hook_none_is_registered(build: Build) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy
+    strategy.model = Wrapped()
+
+    strategy._register_ddp_hooks()
+
+    assert strategy.model.registered == {}

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from northbridge.lightning.classes import classes
+from northbridge.lightning.faces import Face
+
+Build = Callable[..., Any]
+Work = Callable[[BaseException], None]
+
+
+@pytest.fixture
+def work(face: Face, build: Build, monkeypatch: pytest.MonkeyPatch) -> Work:
+    """Do in this process what a spawned rank does when its work raises."""
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the launcher changes torch's threads
+    launcher = build(accelerator="cpu_sim", devices=1, strategy="ddp_spawn").strategy.launcher
+    no_trainer = (None,) if face.is_trainer else ()
+
+    def working(end: BaseException) -> None:
+        def train() -> None:
+            raise end
+
+        launcher._wrapping_function(0, *no_trainer, train, (), {}, None)
+
+    return working
+
+
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork", "ddp_notebook"])
+def test_spawned_and_forked_ranks_have_our_launcher(face: Face, build: Build, strategy: str) -> None:
+    launcher = build(accelerator="cpu_sim", devices=2, strategy=strategy).strategy.launcher
+
+    assert type(launcher) is classes(face).launcher
+    assert launcher.is_interactive_compatible is (strategy != "ddp_spawn")
+
+
+def test_scripts_that_are_started_anew_have_lightnings(face: Face, build: Build) -> None:
+    launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy.launcher
+
+    assert type(launcher) is face.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
+
+
+@pytest.mark.parametrize(("end", "code"), [(SystemExit(), 1), (SystemExit(0), 1), (SystemExit(3), 3)])
+def test_a_rank_that_leaves_early_is_no_success_whose_results_could_be_awaited(
+    work: Work, end: SystemExit, code: int
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        work(end)
+
+    assert left.value.code == code
+
+
+def test_a_rank_that_is_interrupted_is_no_success_either(work: Work) -> None:
+    with pytest.raises(SystemExit) as left:
+        work(KeyboardInterrupt())
+
+    assert left.value.code == 130
+
+
+def test_an_error_of_the_users_goes_home_as_it_is(work: Work) -> None:
+    with pytest.raises(ValueError, match="no such layer"):
+        work(ValueError("no such layer"))

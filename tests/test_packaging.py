@@ -1,0 +1,234 @@
+"""What is installed, and who imports whom."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.requirements import Requirement
+
+import northbridge
+
+ROOT = Path(__file__).parents[1]
+CORE = ROOT / "core" / "northbridge"
+BACKENDS = {package.name: package for package in (ROOT / "backends").glob("*/northbridge_*")}
+VENDORS_WORDS = re.compile(
+    r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin)(?![a-z])", re.IGNORECASE
+)
+
+
+def call(command: list[str], cwd: Path, environ: dict[str, str] | None = None) -> str:
+    done = subprocess.run(command, cwd=cwd, env=environ, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+# --- The wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    call([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)], cwd=ROOT)
+    (built,) = folder.iterdir()
+    return built
+
+
+@pytest.fixture(scope="module")
+def listing(wheel: Path) -> list[str]:
+    with ZipFile(wheel) as archive:
+        return archive.namelist()
+
+
+def test_the_wheel_installs_the_core_and_the_backends_and_nothing_else(listing: list[str]) -> None:
+    metadata = f"northbridge-{northbridge_version()}.dist-info"
+
+    assert {name.split("/")[0] for name in listing} == {"northbridge", *BACKENDS, metadata}
+
+
+def test_the_wheel_brings_every_source_and_nothing_that_was_made_from_one(listing: list[str]) -> None:
+    sources = {
+        path.relative_to(package.parent).as_posix()
+        for package in (CORE, *BACKENDS.values())
+        for path in package.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+    assert {name for name in listing if ".dist-info/" not in name} == sources
+    assert {Path(name).suffix for name in sources} <= {".py", ".cpp", ".h", ".typed", ".toml"}
+    assert {f"{package}/py.typed" for package in ("northbridge", *BACKENDS)} <= sources
+    assert "northbridge_cpu_sim/csrc/bindings.cpp" in sources
+
+
+def test_the_wheel_announces_its_backends_its_autoload_and_its_command(wheel: Path, listing: list[str]) -> None:
+    (entry_points,) = [name for name in listing if name.endswith("entry_points.txt")]
+    with ZipFile(wheel) as archive:
+        announced = archive.read(entry_points).decode().split()
+
+    assert announced == [
+        *("[console_scripts]", "northbridge", "=", "northbridge.cli:main"),
+        *("[northbridge.backends]", "cpu_sim", "=", "northbridge_cpu_sim"),
+        *("[torch.backends]", "northbridge", "=", "northbridge.autoload:arm"),
+    ]
+
+
+def test_the_wheel_asks_for_a_lightning_that_is_not_a_thiefs(wheel: Path, listing: list[str]) -> None:
+    (metadata,) = [name for name in listing if name.endswith("METADATA")]
+    with ZipFile(wheel) as archive:
+        fields = Parser().parsestr(archive.read(metadata).decode())
+    wanted = {Requirement(line).name: Requirement(line) for line in fields.get_all("Requires-Dist", [])}
+
+    assert fields["License-Expression"] == "Apache-2.0"
+    assert fields["Requires-Python"] == ">=3.10"
+    for name in ("lightning", "pytorch-lightning"):
+        offered = ["2.3.3", "2.4.0", "2.6.2", "2.6.3", "2.6.6", "2.7.0", "2.8.0"]
+        assert list(wanted[name].specifier.filter(offered)) == ["2.4.0", "2.6.6", "2.7.0"]
+        assert str(wanted[name].marker) == f'extra == "{name}"'
+
+
+# --- A fresh environment
+
+TEN_LINES = """
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch.utils.data import DataLoader, TensorDataset
+
+class Model(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, index):
+        return torch.nn.functional.mse_loss(self.layer(batch[0]), batch[1])
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 0.1)
+
+inputs = torch.randn(64, 4)
+model = Model()
+before = model.layer.weight.detach().clone()
+quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False)
+trainer = Trainer(accelerator="cpu_sim", devices=1, max_epochs=2, **quiet)
+trainer.fit(model, DataLoader(TensorDataset(inputs, inputs.sum(1, keepdim=True)), batch_size=8))
+import northbridge
+print("trained on", trainer.strategy.root_device, not torch.equal(before, model.layer.weight), northbridge.__file__)
+"""
+
+
+@pytest.fixture(scope="module")
+def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the wheel installed, and this one's packages but for Northbridge itself."""
+    folder = tmp_path_factory.mktemp("fresh") / "venv"
+    call([sys.executable, "-m", "venv", "--without-pip", str(folder)], cwd=folder.parent)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(folder / "bin" / "python")]
+    call([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], cwd=folder.parent)
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # The .pth file that makes the checkout importable here is not read there: a folder named in a .pth is no site.
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return folder
+
+
+def without_this_checkout() -> dict[str, str]:
+    return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
+
+
+def test_a_fresh_environment_lists_the_simulated_chip(environment: Path, tmp_path: Path) -> None:
+    command = [str(environment / "bin" / "northbridge"), "list", "--no-probe", "--json"]
+
+    listed = json.loads(call(command, tmp_path, without_this_checkout()))
+
+    assert [backend["name"] for backend in listed["backends"]] == ["cpu_sim"]
+
+
+def test_a_fresh_environment_trains_ten_lines_on_the_simulated_chip(environment: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TEN_LINES)
+
+    said = call([str(environment / "bin" / "python"), "train.py"], tmp_path, without_this_checkout())
+
+    (packages,) = environment.glob("lib/python*/site-packages/northbridge/__init__.py")
+    assert said.splitlines()[-1] == f"trained on cpu_sim:0 True {packages}"
+
+
+# --- Who imports whom
+
+
+def imports(file: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield each module that ``file`` imports, and the names that it takes from it."""
+    for node in ast.walk(ast.parse(file.read_text(), str(file))):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, ()) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module, tuple(alias.name for alias in node.names)
+
+
+def python_files(*folders: Path) -> list[Path]:
+    return [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+
+
+def test_no_file_imports_the_folders_that_hold_the_packages() -> None:
+    files = python_files(*(ROOT / name for name in ("core", "backends", "tests", "examples", "bench", "docs")))
+
+    wrong = [file for file in files for module, _ in imports(file) if module.split(".")[0] in ("core", "backends")]
+
+    assert len(files) > 100
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_backend_imports_public_names_of_northbridge_and_no_other_backend(name: str) -> None:
+    wrong = []
+    for file in python_files(BACKENDS[name]):
+        for module, names in imports(file):
+            room, *inner = module.split(".")
+            if (room == "northbridge" and (inner or not set(names) <= set(northbridge.__all__))) or (
+                room.startswith("northbridge_") and room != name
+            ):
+                wrong.append((file.name, module, names))
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_a_backend_asks_northbridge_for_public_names_alone(name: str) -> None:
+    wrong = [
+        (file.name, node.attr)
+        for file in python_files(BACKENDS[name])
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "northbridge"
+        if node.attr not in northbridge.__all__
+    ]
+
+    assert wrong == []
+
+
+def test_the_core_imports_no_backend() -> None:
+    files = python_files(CORE)
+
+    assert [(file, name) for file in files for name, _ in imports(file) if name.startswith("northbridge_")] == []
+
+
+def test_the_core_names_no_vendor() -> None:
+    named = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for path in sorted(CORE.rglob("*"))
+        if path.suffix in (".py", ".toml", ".md")
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if VENDORS_WORDS.search(line)
+    ]
+
+    assert named == []
+
+
+def northbridge_version() -> str:
+    (line,) = [each for each in (ROOT / "pyproject.toml").read_text().splitlines() if each.startswith("version = ")]
+    return line.split('"')[1]
