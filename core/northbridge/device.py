@@ -31,7 +31,7 @@ class Device(ABC):
         return module
 
     def count(self) -> int:
-        """Return how many devices this process can see. Asked for ``devices="auto"`` and to check ``devices=``."""
+        """Return how many devices this process can see. Asked in the child process that looks for hardware."""
         return int(self.module.device_count())
 
     def root(self, index: int) -> torch.device:
@@ -49,7 +49,7 @@ class Device(ABC):
         self.module.set_device(index)
 
     def synchronize(self) -> None:
-        """Block until all work queued on the current device is done. Called where time is measured, and at the end."""
+        """Block until all work queued on the current device is done. For whoever measures time."""
         self.module.synchronize()
 
     def label(self, index: int) -> str:
@@ -70,5 +70,8 @@ class Device(ABC):
         self.module.manual_seed_all(seed)
 
     def autocast_dtypes(self) -> tuple[torch.dtype, ...]:
-        """Return the dtypes that ``torch.autocast(type)`` takes. Asked before mixed precision is set up."""
+        """Return the dtypes that ``torch.autocast(type)`` takes. Asked before mixed precision is set up.
+
+        torch turns autocast off, with a warning, for a dtype that the device does not take.
+        """
         return tuple(self.module.get_amp_supported_dtype())

@@ -8,6 +8,7 @@ without loading the vendor's software here. *Loaded*: :func:`load` imported it, 
 from __future__ import annotations
 
 import difflib
+import re
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
@@ -62,10 +63,15 @@ def installed() -> tuple[Plugin, ...]:
 def _origin(distribution: Distribution | None) -> tuple[str, str]:
     if distribution is None:
         return "an unknown distribution", ""
-    metadata = distribution.metadata
-    if not metadata:  # an installation that was cut short; it must not hide the others
+    # Not distribution.metadata: that parses the whole README too, and among many plugins costs as much as all the rest.
+    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
+    fields = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
+    if "Name" not in fields:  # an installation that was cut short; it must not hide the others
         return f"a broken installation in {distribution.locate_file('')}", ""
-    return metadata["Name"], metadata["Version"]
+    return fields["Name"], fields.get("Version", "")
+
+
+_NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
 
 
 def describe(name: str) -> str:
@@ -80,8 +86,6 @@ def find(name: str) -> Plugin:
     Raises :class:`BackendNotFoundError`, :class:`BackendConflictError`, :class:`BackendNameError` or
     :class:`BackendDisabledError`.
     """
-    from northbridge.settings import CoreSettings
-
     everything = installed()
     claims = [plugin for plugin in everything if plugin.name == name]
     if not claims:
@@ -92,11 +96,7 @@ def find(name: str) -> Plugin:
             + (f" Did you mean {near[0]!r}?" if near else " `northbridge list` says more"),
             backend=name,
         )
-    if CoreSettings.read().disables(name):
-        raise BackendDisabledError(
-            f"{describe(name)} is switched off by NORTHBRIDGE_DISABLE; unset the variable or take {name!r} out of it",
-            backend=name,
-        )
+    _refuse_disabled(name)
     if len(claims) > 1:
         raise BackendConflictError(
             f"backend {name!r} is claimed by {' and '.join(map(str, claims))}; uninstall all but one",
@@ -117,12 +117,24 @@ def get(name: str) -> Backend:
 
     Raises what :func:`find` raises, or a :class:`PluginError` that names the plugin and the cure.
     """
-    plugin = find(name)
-    if name not in _declared:
+    if name in _declared:
+        # Not find(): to scan the metadata takes milliseconds, and a Trainer asks a dozen times.
+        _refuse_disabled(name)
+    else:
         from northbridge.plugin import declare
 
-        _declared[name] = declare(plugin)
+        _declared[name] = declare(find(name))
     return _declared[name]
+
+
+def _refuse_disabled(name: str) -> None:
+    from northbridge.settings import CoreSettings
+
+    if CoreSettings.read().disables(name):
+        raise BackendDisabledError(
+            f"{describe(name)} is switched off by NORTHBRIDGE_DISABLE; unset the variable or take {name!r} out of it",
+            backend=name,
+        )
 
 
 def load(name: str) -> Backend:

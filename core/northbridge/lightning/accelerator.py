@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import cache
+from functools import cache, cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery import detect, get, load
 from northbridge.errors import (
     HardwareMissingError,
     NorthbridgeError,
+    SoftwareMissingError,
     WrongDeviceError,
 )
 from northbridge.journal import logger, note
@@ -54,9 +56,9 @@ def make_accelerator(face: Face) -> Any:
             # What crosses a process boundary is the face and the name. The class has no importable name of its own.
             return Accelerator, (self.backend_name,)
 
-        @property
+        @cached_property
         def backend(self) -> Backend:
-            """The backend behind this accelerator."""
+            """The backend behind this accelerator; kept, for the strategy asks in every step."""
             return get(self.backend_name)
 
         @classmethod
@@ -148,6 +150,13 @@ def bring_up(name: str) -> Backend:
     Raises what :func:`northbridge.load` raises, and :class:`HardwareMissingError` before Lightning raises its own.
     """
     if detect(name) < 1:
+        package = get(name).bridge.package
+        if package is not None and find_spec(package.partition(".")[0]) is None:
+            raise SoftwareMissingError(
+                f"accelerator={name!r} was asked for, but its software is not installed: no module named {package!r};"
+                " install the vendor's package that brings it",
+                backend=name,
+            )
         raise HardwareMissingError(
             f"accelerator={name!r} was asked for, but this machine has no such device, or the vendor's software is not"
             " installed; `northbridge list` says which",

@@ -34,7 +34,7 @@ def refuse_precision(backend: Backend, precision: str) -> None:
     needed = _NEEDS.get(precision)
     if needed is None or not claims[needed].denied:
         return
-    works = [word for word, claim in _NEEDS.items() if not claims[claim].denied]
+    works = [word for word in _MIXED if precision != "64-true" and not claims[_NEEDS[word]].denied]
     raise UnsupportedError(
         f"precision={precision!r} was asked for, but {backend.name!r} has no {needed}: {claims[needed].reason}; write"
         f" precision={works[0] if works else '32-true'!r}",
@@ -43,7 +43,7 @@ def refuse_precision(backend: Backend, precision: str) -> None:
 
 
 def refuse_plugin(backend: Backend, plugin: Any) -> None:
-    """Raise :class:`UnsupportedError` for a precision object of the user's that would not reach the chip.
+    """Raise :class:`UnsupportedError` for a precision object of the user's that would not reach the chip, or is denied.
 
     Lightning's ``MixedPrecision("16-mixed", "cuda")`` turns itself off on another device, and trains in float32.
     """
@@ -61,13 +61,27 @@ def refuse_plugin(backend: Backend, plugin: Any) -> None:
             " precision='bf16-mixed'",
             capability="quantization",
         )
+    precision = getattr(plugin, "precision", None)
+    if isinstance(precision, str):
+        refuse_precision(backend, precision)
 
 
 def mixed_precision(face: Face, backend: Backend, precision: str) -> Any | None:
     """Return Lightning's plugin for a mixed ``precision``, on the chip's own device type; ``None`` for the others.
 
     The others name no device, and Lightning's own choice is right. A gradient scaler for float16 comes with the plugin.
+    Raises :class:`UnsupportedError` where autocast does not take the dtype: torch would train in float32.
     """
+    import torch
+
     if precision not in _MIXED:
         return None
+    taken = backend.device.autocast_dtypes()
+    if getattr(torch, _NEEDS[precision]) not in taken:
+        words = ", ".join(str(dtype) for dtype in taken) or "no dtype at all"
+        raise UnsupportedError(
+            f"precision={precision!r} was asked for, but torch.autocast({backend.device.type!r}) takes {words}; write"
+            " precision='32-true', or one that fits",
+            capability="autocast",
+        )
     return face.module("plugins").MixedPrecision(precision, backend.device.type)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery import load
@@ -60,7 +60,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             device: torch.device = super().root_device
             if not is_ours(self.accelerator) or device.type != self.backend.device.type:
                 return device
-            return self.backend.device.root(device.index or 0)
+            return self._root(device.index or 0)
 
         @property
         def checkpoint_io(self) -> Any:
@@ -91,6 +91,10 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             assert_on_device(module, self.root_device)
 
         # Bound on first use, and kept: a training step looks nothing up.
+
+        @cached_property
+        def _root(self) -> Callable[[int], torch.device]:
+            return cache(self.backend.device.root)
 
         @cached_property
         def _after_backward(self) -> Callable[[], None]:
@@ -133,7 +137,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
     return ChipStrategy
 
 
-_BOUND = ("_after_backward", "_after_step")
+_BOUND = ("_root", "_after_backward", "_after_step")
 
 
 def assert_on_device(module: Any, device: torch.device) -> None:
