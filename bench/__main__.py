@@ -1,0 +1,70 @@
+"""``python -m bench [--quick] [--only NAME …]``: measure, write ``bench/report.json``, and print a table.
+
+Exit codes: 0 every figure is within its bound; 1 one is over it; 2 wrong usage; 3 something could not be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from rich.console import Console
+
+from bench import start, step, strategy
+from bench.bounds import BOUNDS
+from bench.child import MeasurementError
+from bench.figure import Figure, Measurement
+from bench.report import REPORT, Surroundings, as_dict, write
+from bench.table import table
+
+MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
+    # So many steps a fit as take about a second on two cores.
+    "step-mlp": partial(step.measure_step, "mlp", steps=150),
+    "step-convnet": partial(step.measure_step, "convnet", steps=40),
+    "step-transformer": partial(step.measure_step, "transformer", steps=8),
+    "step-ddp": step.measure_ddp_step,
+    "memory": step.measure_memory,
+    "strategy": strategy.measure_strategy,
+    "step-one-parameter": partial(step.measure_step, "one-parameter", steps=400),
+    "autoload": start.measure_autoload,
+    "list": start.measure_list,
+    "discovery": start.measure_discovery,
+    "start": start.measure_start,
+    "compile": lambda quick: start.measure_compile(),  # noqa: ARG005 - one round is the least and the most
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure what Northbridge costs.")
+    parser.add_argument("--quick", action="store_true", help="few rounds: to see that it runs, not what it measures")
+    names = [bound.name for bound in BOUNDS]
+    parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"of: {', '.join(names)}")
+    asked = parser.parse_args(arguments)
+
+    said, console = Console(stderr=True), Console()
+    surroundings = Surroundings.look()
+    figures = []
+    for bound in BOUNDS:
+        if bound.name in (asked.only or names):
+            said.print(f"measuring {bound.name}", highlight=False)
+            try:
+                figures.append(Figure(bound, MEASUREMENTS[bound.name](quick=asked.quick)))
+            except MeasurementError as error:
+                print(f"{bound.name} could not be measured: {error}", file=sys.stderr)
+                return 3
+    write(as_dict(figures, surroundings, quick=asked.quick))
+    console.print(table(figures, quick=asked.quick))
+    console.print(f"written to {REPORT}", highlight=False, soft_wrap=True)
+    return exit_code(figures)
+
+
+def exit_code(figures: Sequence[Figure]) -> int:
+    """Return 1 where a figure is over its bound."""
+    return int(any(figure.verdict == "OVER" for figure in figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

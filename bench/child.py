@@ -1,0 +1,92 @@
+"""The processes in which things are measured.
+
+This process stays small and imports no torch: a child's peak memory, as the system counts it, begins with that of the
+process that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+LIMIT_S = 900.0
+"""How long one child may take."""
+
+_KEPT = frozenset({"NORTHBRIDGE_CPU_SIM_CACHE"})
+_LAUNCHERS = frozenset(
+    {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PL_GLOBAL_SEED"}
+)
+
+
+class MeasurementError(Exception):
+    """A child did not do what was to be measured."""
+
+
+def environment(added: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a child: this one, without what would change a run, and ``added``."""
+    return {
+        name: text
+        for name, text in os.environ.items()
+        if name not in _LAUNCHERS and (name in _KEPT or not name.startswith(("NORTHBRIDGE_", "_NORTHBRIDGE_")))
+    } | dict(added or {})
+
+
+def python(code: str, *arguments: str, environ: Mapping[str, str] | None = None) -> str:
+    """Return what ``code`` prints in a Python of its own. Raises :class:`MeasurementError`."""
+    return run(python_command(code, *arguments), environ=environ)
+
+
+def python_command(code: str, *arguments: str) -> list[str]:
+    """Return the command line of a Python that runs ``code``."""
+    return [sys.executable, "-c", code, *arguments]
+
+
+def run(command: list[str], *, environ: Mapping[str, str] | None = None) -> str:
+    """Return what ``command`` prints. Raises :class:`MeasurementError` where it fails, or outlasts the limit."""
+    with started(command, environ=environ) as (process, said):
+        try:
+            answer, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            raise MeasurementError(f"{' '.join(command)} did not end within {LIMIT_S:g} s:\n{tail(said)}") from None
+        if process.returncode != 0:
+            raise MeasurementError(f"{' '.join(command)} ended with {process.returncode}:\n{tail(said)}")
+    return answer
+
+
+@contextlib.contextmanager
+def started(
+    command: list[str], *, environ: Mapping[str, str] | None = None
+) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Start ``command`` in the repository, with pipes; end it, and all that it started, at the end.
+
+    Gives the process, and the file that it writes its stderr to.
+    """
+    with tempfile.NamedTemporaryFile(prefix="northbridge-bench-") as errors:
+        process = subprocess.Popen(
+            command,
+            env=environment(environ),
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,
+        )
+        try:
+            yield process, Path(errors.name)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def tail(said: Path) -> str:
+    """Return the end of what a child said."""
+    return said.read_text(errors="replace")[-4000:]

@@ -1,0 +1,66 @@
+"""What a worker is asked, and what it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from bench import child
+
+
+@dataclass(frozen=True)
+class Job:
+    """One fit: of what, on what, and for how many measured steps."""
+
+    task: str
+    accelerator: str
+    steps: int
+    devices: int = 1
+    threads: int = os.cpu_count() or 1
+
+    @property
+    def command(self) -> list[str]:
+        """The command line of a worker that does this job alone."""
+        return [*_WORKER, json.dumps(asdict(self))]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What one fit took: the median step, and the peak of the process's memory since it began."""
+
+    step_seconds: float
+    peak_bytes: int
+
+
+_WORKER = [sys.executable, "-m", "bench.worker"]
+
+# The CPU is measured as Lightning alone has it.
+CPU_ENVIRONMENT = {"NORTHBRIDGE_DISABLE": "1"}
+
+
+def launch(job: Job) -> Answer:
+    """Do one job in a process, or ranks, of its own. Raises :class:`bench.child.MeasurementError`."""
+    environ = CPU_ENVIRONMENT if job.accelerator == "cpu" else {}
+    return Answer(**json.loads(child.run(job.command, environ=environ)))
+
+
+@contextlib.contextmanager
+def worker(environ: Mapping[str, str] | None = None) -> Iterator[Callable[[Job], Answer]]:
+    """Start a worker that does one job after another, and sleeps in between."""
+    with child.started(_WORKER, environ=environ) as (process, said):
+
+        def ask(job: Job) -> Answer:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):  # it has ended: the empty answer says so
+                print(json.dumps(asdict(job)), file=process.stdin, flush=True)
+            answer = process.stdout.readline()
+            if not answer:
+                raise child.MeasurementError(f"the worker ended in {job}:\n{child.tail(said)}")
+            return Answer(**json.loads(answer))
+
+        yield ask

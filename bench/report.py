@@ -1,0 +1,81 @@
+"""What is kept of a run: the figures, and all that somebody has to know to compare them with others."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from bench.child import ROOT
+from bench.figure import Figure
+
+REPORT = ROOT / "bench" / "report.json"
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Where and when something was measured."""
+
+    date: str
+    commit: str
+    versions: dict[str, str]
+    cpu: str
+    cores: int
+    load: float
+    """The load average of the last minute, before the run: above 1, others were at work."""
+
+    @classmethod
+    def look(cls) -> Surroundings:
+        """Return the surroundings of this process."""
+        packages = ("northbridge", "torch", "lightning")
+        return cls(
+            date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            commit=_commit(),
+            versions={"python": platform.python_version(), **{name: version(name) for name in packages}},
+            cpu=_cpu(),
+            cores=os.cpu_count() or 1,
+            load=os.getloadavg()[0],
+        )
+
+
+def as_dict(figures: Sequence[Figure], surroundings: Surroundings, *, quick: bool) -> dict[str, Any]:
+    """Return the report as plain values."""
+    return {
+        "date": surroundings.date,
+        "commit": surroundings.commit,
+        "quick": quick,
+        "versions": surroundings.versions,
+        "machine": {"cpu": surroundings.cpu, "cores": surroundings.cores, "load_before": surroundings.load},
+        "figures": {figure.bound.name: figure.as_dict() for figure in figures},
+    }
+
+
+def write(report: dict[str, Any], file: Path = REPORT) -> None:
+    """Write the report, over the last one."""
+    file.write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+
+    commit = git("rev-parse", "HEAD")
+    if not commit:
+        return "unknown"
+    return f"{commit} with changes" if git("status", "--porcelain") else commit
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except FileNotFoundError:  # not Linux
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

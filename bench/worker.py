@@ -1,0 +1,83 @@
+"""The process that trains: it takes jobs, and answers each with how long a step took.
+
+``python -m bench.worker JOB`` does one job and ends; without an argument it does one after another from its stdin.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+import warnings
+from dataclasses import asdict
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+import torch
+from lightning.pytorch import Callback, Trainer
+
+from bench.job import Answer, Job
+from bench.models import TASKS
+
+WARM_UP = 3
+"""Steps at the beginning of each fit that are not measured: they allocate, and meet cold caches."""
+
+
+class StepTimer(Callback):
+    """Take the time at the end of each step: between two of them lies all that a step costs the user."""
+
+    def __init__(self) -> None:
+        self.ends: list[float] = []
+
+    def on_train_batch_end(self, *_arguments: Any, **_more: Any) -> None:
+        self.ends.append(time.perf_counter())
+
+    @property
+    def seconds(self) -> float:
+        """The median of the measured steps."""
+        measured = self.ends[WARM_UP:]
+        return median(after - before for before, after in pairwise(measured))
+
+
+def train(job: Job) -> Answer | None:
+    """Fit a new model with a new Trainer; only rank 0 has an answer."""
+    torch.set_num_threads(job.threads)
+    timer = StepTimer()
+    task = TASKS[job.task]
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(
+            accelerator=job.accelerator,
+            devices=job.devices,
+            strategy="ddp" if job.devices > 1 else "auto",
+            max_epochs=1,
+            callbacks=[timer],
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            use_distributed_sampler=False,
+            default_root_dir=folder,
+        )
+        trainer.fit(task.learner(), task.loader(job.steps + WARM_UP + 1))
+    if not trainer.is_global_zero:
+        return None
+    return Answer(timer.seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def main() -> None:
+    """Answer on stdout, one line a job; whatever Lightning prints goes to stderr."""
+    warnings.filterwarnings("ignore", category=UserWarning)  # Lightning's advice: a logger, more dataloader workers
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.argv[1:] or sys.stdin:
+        answer = train(Job(**json.loads(line)))
+        if answer is not None:
+            print(json.dumps(asdict(answer)), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,253 @@
+"""`make bench`: the statistics, the bounds, the verdicts, the report and the exit code, on figures that are made up."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from bench import __main__ as command, child, report
+from bench.bounds import BOUNDS, Bound
+from bench.figure import Figure, Measurement
+from bench.plugin import announce
+from bench.report import Surroundings
+from bench.rounds import difference, interleave, ratio
+from bench.table import amount, table
+from rich.console import Console
+
+RATIO = Bound("sort", "sorting: ours ÷ theirs", "×", 1.05)
+LIMITS = {
+    "step-mlp": (1.10, "×"),
+    "step-convnet": (1.05, "×"),
+    "step-transformer": (1.05, "×"),
+    "step-ddp": (1.05, "×"),
+    "memory": (1.10, "×"),
+    "strategy": (1.05, "×"),
+    "step-one-parameter": (None, "×"),
+    "autoload": (2.0, "ms"),
+    "list": (0.3, "s"),
+    "discovery": (1.5, "×"),
+    "start": (0.3, "s"),
+    "compile": (90.0, "s"),
+}
+Fake = Callable[..., None]
+
+
+def figure(*values: float, bound: Bound = RATIO) -> Figure:
+    return Figure(bound, Measurement(values, {"ours": "3 ms", "theirs": "2 ms"}))
+
+
+class TestStatistics:
+    def test_the_value_is_the_median_and_the_spread_the_quartiles(self) -> None:
+        measured = figure(1.0, 9.0, 2.0, 3.0, 4.0)
+
+        assert (measured.value, measured.quartiles) == (3.0, (2.0, 4.0))
+
+    def test_one_round_has_no_spread(self) -> None:
+        assert figure(7.0).quartiles == (7.0, 7.0)
+
+    def test_no_round_is_an_error_that_names_the_figure(self) -> None:
+        with pytest.raises(ValueError, match=r"^sort: nothing was measured$"):
+            figure()
+
+    def test_a_ratio_is_taken_round_by_round(self) -> None:
+        # The machine was ten times slower in the last round: for both.
+        measured = ratio([(2.0, 1.0), (2.0, 1.0), (20.0, 10.0)], ("ours", "theirs"), "ms", 1e3)
+
+        assert measured.values == [2.0, 2.0, 2.0]
+        assert measured.parts == {"ours": "2000 ms", "theirs": "1000 ms"}
+
+    def test_a_difference_is_taken_round_by_round(self) -> None:
+        measured = difference([(3.0, 1.0), (6.0, 5.0)], ("load", "import"), "s")
+
+        assert measured.values == [2.0, 1.0]
+        assert measured.parts == {"load": "4.5 s", "import": "3 s"}
+
+
+class TestInterleaving:
+    def test_neither_side_is_always_the_first_and_the_warm_up_does_not_count(self) -> None:
+        order: list[str] = []
+
+        def side(name: str) -> Callable[[], float]:
+            def measure() -> float:
+                order.append(name)
+                return float(len(order))
+
+            return measure
+
+        pairs = interleave(side("a"), side("b"), 3)
+
+        assert "".join(order) == "ab" + "ab" + "ba" + "ab"
+        assert pairs == [(3.0, 4.0), (6.0, 5.0), (7.0, 8.0)]
+
+
+class TestVerdicts:
+    @pytest.mark.parametrize(("value", "verdict"), [(1.05, "within"), (1.0501, "OVER")])
+    def test_the_bound_itself_is_within(self, value: float, verdict: str) -> None:
+        assert figure(value).verdict == verdict
+
+    def test_a_figure_without_a_bound_is_never_over(self) -> None:
+        assert figure(99.0, bound=Bound("sort", "sorting", "×", None)).verdict == "no bound"
+
+    def test_one_figure_over_its_bound_makes_the_exit_code_1(self) -> None:
+        assert command.exit_code([figure(1.0), figure(1.0)]) == 0
+        assert command.exit_code([figure(1.0), figure(1.2)]) == 1
+
+    def test_the_bounds_are_those_that_were_promised(self) -> None:
+        assert {bound.name: (bound.limit, bound.unit) for bound in BOUNDS} == LIMITS
+
+    def test_every_bound_is_measured_by_something(self) -> None:
+        assert list(command.MEASUREMENTS) == [bound.name for bound in BOUNDS]
+
+
+class TestTheTable:
+    def test_a_row_says_figure_spread_bound_and_verdict(self) -> None:
+        text = _print(figure(1.0, 1.2, 1.3, 1.4, 1.5), quick=False)
+
+        for part in ("sorting: ours ÷ theirs", "1.300 ×", "1.200 × – 1.400 ×", "≤ 1.050 ×", "OVER", "ours 3 ms"):
+            assert part in text
+        assert "quick" not in text
+
+    def test_a_quick_run_says_so(self) -> None:
+        assert "quick: few rounds" in _print(figure(1.0), quick=True)
+
+    def test_an_amount_is_readable_in_its_unit(self) -> None:
+        assert [amount(1.04567, "×"), amount(0.12345, "s"), amount(63.21, "s"), amount(1.2345, "ms")] == [
+            "1.046 ×",
+            "0.123 s",
+            "63.2 s",
+            "1.23 ms",
+        ]
+
+
+def _print(measured: Figure, *, quick: bool) -> str:
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(table([measured], quick=quick))
+    return console.export_text()
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def fake(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
+        """Replace measurements by made-up values, and the report's place."""
+        monkeypatch.setattr(command, "write", lambda each: report.write(each, tmp_path / "report.json"))
+
+        def fake(**values: float) -> None:
+            made_up = {name: _measured(value) for name, value in values.items()}
+            monkeypatch.setattr(command, "MEASUREMENTS", made_up)
+
+        return fake
+
+    def test_the_report_holds_figures_versions_machine_date_and_commit(self, fake: Fake, tmp_path: Path) -> None:
+        fake(autoload=1.5)
+
+        code = command.main(["--only", "autoload"])
+
+        written = json.loads((tmp_path / "report.json").read_text())
+        assert code == 0
+        assert set(written) == {"date", "commit", "quick", "versions", "machine", "figures"}
+        assert set(written["versions"]) == {"python", "northbridge", "torch", "lightning"}
+        assert written["machine"]["cores"] >= 1
+        assert written["quick"] is False
+        assert written["figures"] == {
+            "autoload": {
+                "what": "time that autoload adds to `import torch`",
+                "unit": "ms",
+                "value": 1.5,
+                "first_quartile": 1.5,
+                "third_quartile": 1.5,
+                "min": 1.5,
+                "max": 1.5,
+                "rounds": 3,
+                "bound": 2.0,
+                "verdict": "within",
+                "parts": {"of": "made up"},
+            }
+        }
+
+    def test_a_figure_over_its_bound_ends_it_with_1(self, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+        fake(autoload=1.5, list=0.4)
+
+        assert command.main(["--only", "autoload", "--only", "list"]) == 1
+        assert "OVER" in capsys.readouterr().out
+
+    def test_a_quick_run_is_marked_in_the_report(self, fake: Fake, tmp_path: Path) -> None:
+        fake(autoload=1.5)
+
+        command.main(["--quick", "--only", "autoload"])
+
+        assert json.loads((tmp_path / "report.json").read_text())["quick"] is True
+
+    def test_what_cannot_be_measured_ends_it_with_3_and_the_reason(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fail(*, quick: bool) -> Measurement:
+            raise child.MeasurementError("the child ended with 9")
+
+        monkeypatch.setattr(command, "MEASUREMENTS", {"list": fail})
+
+        assert command.main(["--only", "list"]) == 3
+        assert "list could not be measured: the child ended with 9" in capsys.readouterr().err
+
+    def test_a_name_that_is_not_measured_is_wrong_usage(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(SystemExit) as ending:
+            command.main(["--only", "speed"])
+
+        assert ending.value.code == 2
+        assert "invalid choice: 'speed'" in capsys.readouterr().err
+
+
+def _measured(value: float) -> Callable[..., Measurement]:
+    return lambda quick: Measurement([value] * 3, {"of": "made up"})
+
+
+class TestChildren:
+    def test_a_child_gets_no_setting_that_would_change_what_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "1")
+        monkeypatch.setenv("NORTHBRIDGE_CPU_SIM_CACHE", "/kept")
+        monkeypatch.setenv("MASTER_PORT", "1234")
+
+        found = child.environment({"ADDED": "yes"})
+
+        assert found["NORTHBRIDGE_CPU_SIM_CACHE"] == "/kept"
+        assert found["ADDED"] == "yes"
+        assert not {"NORTHBRIDGE_DISABLE", "MASTER_PORT"} & set(found)
+
+    def test_a_child_that_fails_is_an_error_with_what_it_said(self) -> None:
+        with pytest.raises(child.MeasurementError, match=r"(?s)ended with 1:.*ZeroDivisionError"):
+            child.python("1 / 0")
+
+    def test_a_child_that_hangs_is_ended(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(child, "LIMIT_S", 0.1)
+
+        with pytest.raises(child.MeasurementError, match=r"did not end within 0\.1 s"):
+            child.python("import signal; signal.pause()")
+
+    def test_this_process_imports_no_torch(self) -> None:
+        # Its memory would count as the peak of every child that it starts.
+        said = child.run([sys.executable, "-c", "import sys, bench.__main__; print('torch' in sys.modules)"])
+
+        assert said == "False\n"
+
+    def test_an_announced_plugin_is_installed(self, tmp_path: Path) -> None:
+        announce(tmp_path, "acme", "northbridge_acme")
+
+        said = child.python(
+            "import northbridge; print([p for p in northbridge.installed() if p.name == 'acme'])",
+            environ={"PYTHONPATH": str(tmp_path)},
+        )
+
+        assert said == (
+            "[Plugin(name='acme', module='northbridge_acme', distribution='northbridge-acme', version='1.0')]\n"
+        )
+
+
+def test_the_surroundings_are_this_machine_and_this_commit() -> None:
+    found = Surroundings.look()
+
+    assert found.cpu
+    assert found.commit
+    assert found.versions["python"] == ".".join(map(str, sys.version_info[:3]))
