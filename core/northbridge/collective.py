@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -90,4 +91,7 @@ class Collective(ABC):
         """Wait until every rank is here."""
         import torch.distributed
 
-        torch.distributed.barrier(group=group)
+        with warnings.catch_warnings():
+            # torch warns that ranks might share the current device; each rank has selected its own.
+            warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)
+            torch.distributed.barrier(group=group)

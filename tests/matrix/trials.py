@@ -59,7 +59,7 @@ def differences(pair: Pair, trial: Trial) -> list[str]:
                 )
             if not found["root device"].startswith(f"{CHIP}:"):
                 wrong.append(f"{face}: rank {rank} trained on {found['root device']}")
-            if trial.mixed and found["scores"] != "torch.bfloat16":
+            if trial.mixed and found["scores"] != ["torch.bfloat16"]:
                 wrong.append(f"{face}: the model of rank {rank} computed in {found['scores']}")
         if len(ours) != trial.devices:
             wrong.append(f"{face}: {len(ours)} ranks trained")

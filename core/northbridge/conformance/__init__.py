@@ -1,0 +1,41 @@
+"""The tests that every backend must pass, shipped with Northbridge.
+
+Plain pytest classes. A backend adopts one by deriving from it in a test file, with a fixture ``backend`` that returns
+the backend's name:
+
+    from northbridge.conformance.training import Training
+
+    class TestTraining(Training):
+        @pytest.fixture
+        def backend(self) -> str:
+            return "acme"
+
+They compare with the CPU, with one process, or with a value worked out in the test. Whatever trains does so in
+processes of its own, as users' scripts do; tests that ask about one run share it.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Without this a vendor sees a bare AssertionError: pytest rewrites assertions in test files alone.
+pytest.register_assert_rewrite(
+    *(
+        f"northbridge.conformance.{module}"
+        for module in (
+            "checkpoints",
+            "collective",
+            "device",
+            "devices",
+            "distributed_training",
+            "fabric",
+            "launches",
+            "metrics",
+            "precision",
+            "reductions",
+            "refusals",
+            "strategies",
+            "training",
+        )
+    )
+)

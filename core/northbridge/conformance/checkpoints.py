@@ -1,0 +1,86 @@
+"""Checkpoints that open on any chip, or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from northbridge.conformance.scenario import Outcome, Scenario, run
+from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, chip_run, cpu_run
+
+_OPEN = """
+import json, sys
+for name in ("northbridge", "lightning", "pytorch_lightning"):
+    sys.modules[name] = None  # any import of it fails
+import torch
+devices, weights = set(), 0
+def walk(value):
+    global weights
+    if isinstance(value, torch.Tensor):
+        devices.add(str(value.device))
+        weights += 1
+    elif isinstance(value, dict):
+        for each in value.values(): walk(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value: walk(each)
+walk(torch.load(sys.argv[1], weights_only=True))
+print(json.dumps({"devices": sorted(devices), "tensors": weights}))
+"""
+
+
+class Checkpoints(Suite):
+    """A checkpoint of the chip is a checkpoint of the CPU, and the other way round."""
+
+    @pytest.fixture(params=[*TRAINERS, *FABRICS])
+    def face(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture(params=[1, 2], ids=["one device", "two devices"])
+    def devices(self, request: pytest.FixtureRequest) -> int:
+        return int(request.param)
+
+    @pytest.fixture
+    def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
+        return chip_run(backend, face, devices, environ)
+
+    def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: Outcome, devices: int) -> None:
+        found = _open_without_northbridge(chip)
+
+        assert found["devices"] == ["cpu"]
+        assert found["tensors"] > 10
+
+    def test_saving_changes_nothing(self, face: str, chip: Outcome, devices: int) -> None:
+        expected = [rank["weights"] for rank in cpu_run(face, devices).ranks("saving")]
+
+        assert [rank["weights"] for rank in chip.ranks("saving")] == expected
+
+    def test_a_cpu_checkpoint_resumes_on_the_chip(self, chip: Outcome) -> None:
+        straight = [rank["weights"] for rank in chip.ranks("saving")]
+
+        assert [rank["weights"] for rank in chip.ranks("resuming")] == straight
+
+    @pytest.mark.parametrize("face", [TRAINERS[0], FABRICS[0]])
+    def test_a_checkpoint_of_the_chip_resumes_on_the_cpu(self, face: str, chip: Outcome, devices: int) -> None:
+        straight = [rank["weights"] for rank in chip.ranks("saving")]
+
+        resumed = run(Scenario("cpu", face, ("resuming",), devices, resume=str(chip.folder)))
+
+        assert [rank["weights"] for rank in resumed.ranks("resuming")] == straight
+
+
+def _open_without_northbridge(outcome: Outcome) -> dict[str, Any]:
+    finished = subprocess.run(
+        [sys.executable, "-I", "-c", _OPEN, str(outcome.folder / "epoch=1.ckpt")],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    found: dict[str, Any] = json.loads(finished.stdout)
+    return found

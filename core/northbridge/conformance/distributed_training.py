@@ -1,0 +1,69 @@
+"""Two devices, through the Trainer."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, Suite, chip_run, cpu_run
+from northbridge.conformance.training import MODELS
+
+
+class DistributedTraining(Suite):
+    """A Trainer with two devices trains as Lightning's own does on two CPU ranks over Gloo.
+
+    The data set has an odd number of samples: the ranks' sampler repeats one.
+    """
+
+    @pytest.fixture(params=TRAINERS)
+    def face(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture
+    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
+        return chip_run(backend, face, 2, environ)
+
+    @pytest.fixture
+    def cpu(self, face: str) -> Outcome:
+        return cpu_run(face, 2)
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_the_weights_are_those_of_a_cpu_run_on_each_rank(self, chip: Outcome, cpu: Outcome, model: str) -> None:
+        expected = [rank["weights"] for rank in cpu.ranks(f"training {model}")]
+
+        assert [rank["weights"] for rank in chip.ranks(f"training {model}")] == expected
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_the_ranks_have_learnt_the_same(self, chip: Outcome, model: str) -> None:
+        # Parameters: what batch norm has seen is each rank's own.
+        assert len({rank["learnt"] for rank in chip.ranks(f"training {model}")}) == 1
+
+    def test_the_weights_differ_from_those_of_one_device(self, face: str, chip: Outcome) -> None:
+        alone = cpu_run(face, 1).only("training mlp")["weights"]
+
+        assert chip.ranks("training mlp")[0]["weights"] != alone
+
+    def test_each_rank_trains_on_a_device_of_its_own(
+        self, backend: str, chip: Outcome, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        device = northbridge.load(backend).device
+
+        for index, rank in enumerate(chip.ranks("training mlp")):
+            name = str(device.root(index))
+            assert rank["root device"] == rank["module device"] == name
+            assert rank["parameter devices"] == [name]
+            assert rank["world size"] == 2
+
+    def test_tied_weights_stay_tied_on_each_rank(self, chip: Outcome, cpu: Outcome) -> None:
+        for topic in ("training tied", "after training tied"):
+            expected = [rank["parameters"] for rank in cpu.ranks(topic)]
+            assert [rank["parameters"] for rank in chip.ranks(topic)] == expected
+
+    def test_fit_validate_test_and_predict_are_those_of_a_cpu_run(self, chip: Outcome, cpu: Outcome) -> None:
+        assert chip.ranks("stages") == cpu.ranks("stages")
+
+    def test_two_optimizers_by_manual_optimization(self, chip: Outcome, cpu: Outcome) -> None:
+        assert chip.ranks("alternating") == cpu.ranks("alternating")

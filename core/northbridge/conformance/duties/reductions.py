@@ -1,0 +1,75 @@
+"""Reduce, gather and broadcast through the Trainer's strategy and module, or through Fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from northbridge.conformance.findings import write
+from northbridge.conformance.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.models import loader
+from northbridge.conformance.scenario import Scenario
+
+FLOATS = ((1.5, -2.0), (3.0, -4.0))
+"""What each of two ranks gives."""
+
+WHOLES = ((2**40 + 1, -7), (2**40 + 4, -2))
+"""Likewise; a float32 between would lose the last digits."""
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Reduce, gather and broadcast on each rank, which reports what it got."""
+    if is_trainer(scenario.face):
+        host = trainer(scenario, folder, max_epochs=1)
+        host.fit(_class(scenario.face)(build("mlp"), folder, "reductions fit"), loader())
+    else:
+        fabric(scenario).launch(_in_fabric, folder)
+
+
+def _in_fabric(host: Any, folder: Path) -> None:
+    found = _exchange(host.all_reduce, host.all_gather, host.broadcast, host.device, host.global_rank)
+    write(folder, "reductions", host.global_rank, found)
+
+
+def _class(face: str) -> Any:
+    class Exchanging(classifier_class(face)):  # type: ignore[misc]  # made at run time
+        def on_train_start(self) -> None:
+            strategy = self.trainer.strategy
+            found = _exchange(strategy.reduce, self.all_gather, strategy.broadcast, self.device, self.global_rank)
+            write(self.folder, "reductions", self.global_rank, found)
+
+    return Exchanging
+
+
+def _exchange(
+    reduce: Callable[..., Any],
+    all_gather: Callable[..., Any],
+    broadcast: Callable[..., Any],
+    device: torch.device,
+    rank: int,
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for word, given in (("float", torch.tensor(FLOATS[rank])), ("int64", torch.tensor(WHOLES[rank]))):
+        for operation in ("sum", "mean", "min", "max"):
+            tensor = given.to(device)
+            result = reduce(tensor, reduce_op=operation)
+            found[f"{operation} of {word}"] = {
+                "result": result.tolist(),
+                "in place": tensor.tolist(),
+                "device": str(result.device),
+            }
+    gathered = all_gather(
+        {"float": torch.tensor(FLOATS[rank]).to(device), "int64": torch.tensor(WHOLES[rank]).to(device)}
+    )
+    found["gathered"] = {name: tensor.tolist() for name, tensor in gathered.items()}
+    found["gathered on"] = sorted({str(tensor.device) for tensor in gathered.values()})
+    weight = torch.full((2,), rank + 1.0, device=device, requires_grad=True)
+    (all_gather(weight, sync_grads=True) * (rank + 1)).sum().backward()
+    assert weight.grad is not None
+    found["gradient of a gather"] = weight.grad.tolist()
+    found["broadcast"] = broadcast({"from": rank, "text": "ü" * (rank + 1)})
+    found["broadcast tensor"] = broadcast(torch.tensor(WHOLES[rank]).to(device)).tolist()
+    return found

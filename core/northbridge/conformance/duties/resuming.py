@@ -1,0 +1,30 @@
+"""Take a training up where another run's checkpoint left it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from northbridge.conformance.duties.looping import train_epoch
+from northbridge.conformance.duties.saving import MODEL, prepare
+from northbridge.conformance.findings import digest, write
+from northbridge.conformance.hosts import classifier, fabric, is_trainer, trainer
+from northbridge.conformance.models import loader
+from northbridge.conformance.scenario import Scenario
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Train the second epoch, after the first one of the run in the folder ``scenario.resume``."""
+    checkpoint = Path(scenario.resume) / "epoch=0.ckpt"
+    if is_trainer(scenario.face):
+        module = classifier(scenario.face, MODEL, folder, "resuming")
+        trainer(scenario, folder).fit(module, loader(shuffle=False), ckpt_path=checkpoint)
+    else:
+        fabric(scenario).launch(_loop, checkpoint, folder)
+
+
+def _loop(host: Any, checkpoint: Path, folder: Path) -> None:
+    net, optimizer, batches = prepare(host)
+    rest = host.load(checkpoint, {"net": net, "optimizer": optimizer})
+    train_epoch(host, net, optimizer, batches)
+    write(folder, "resuming", host.global_rank, {"weights": digest(net.state_dict()), "epoch": rest["epoch"]})

@@ -1,0 +1,51 @@
+"""Train with the user's own arguments for DDP."""
+
+from __future__ import annotations
+
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+
+from northbridge.conformance.findings import write
+from northbridge.conformance.hosts import build, classifier_class, trainer
+from northbridge.conformance.models import loader
+from northbridge.conformance.scenario import Scenario
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Train with a stock strategy object, a registered variant, and a communication hook; each rank reports."""
+    stock: Any = import_module(f"{scenario.face}.strategies").DDPStrategy
+    calls: list[int] = []
+
+    @wraps(fp16_compress_hook)  # DDP reads a hook's annotations
+    def counting_hook(state: Any, bucket: Any) -> Any:
+        calls.append(bucket.index())
+        return fp16_compress_hook(state, bucket)
+
+    _train(scenario, folder, "object", stock(find_unused_parameters=True, gradient_as_bucket_view=True))
+    _train(scenario, folder, "name", "ddp_find_unused_parameters_true")
+    rank = _train(scenario, folder, "hook", stock(ddp_comm_hook=counting_hook), model="mlp")
+    write(folder, "strategies hook calls", rank, {"calls": len(calls)})
+
+
+def _train(scenario: Scenario, folder: Path, topic: str, strategy: Any, model: str = "unused") -> int:
+    host = trainer(scenario, folder, strategy=strategy)
+    topic = f"strategies {topic}"
+    module = _class(scenario.face)(build(model), folder, f"{topic} fit")
+    host.fit(module, loader())
+    write(folder, topic, host.global_rank, {**module.options, "kept": host.strategy is strategy})
+    rank: int = host.global_rank
+    return rank
+
+
+def _class(face: str) -> Any:
+    class Inspecting(classifier_class(face)):  # type: ignore[misc]  # made at run time
+        def on_train_start(self) -> None:
+            ddp = self.trainer.strategy.model
+            names = ("find_unused_parameters", "gradient_as_bucket_view")
+            self.options = {name: getattr(ddp, name) for name in names}
+
+    return Inspecting

@@ -1,0 +1,61 @@
+"""Mixed precision, on the chip's own device type."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.duties.scaling import BATCHES, OVERFLOW
+from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, chip_run, cpu_run
+
+MODELS = ("mlp", "convnet", "transformer")
+
+
+class Precision(Suite):
+    """``bf16-mixed`` and ``16-mixed`` reach the model, in the Trainer and in Fabric."""
+
+    @pytest.fixture(params=[*TRAINERS, *FABRICS])
+    def face(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture
+    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
+        return chip_run(backend, face, 1, environ)
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, chip: Outcome, model: str) -> None:
+        found = chip.only(f"autocasting {model}")
+
+        assert found["autocast"] == [True]
+        assert found["scores"] == ["torch.bfloat16"]
+
+    # Not the Transformer: the CPU's autocast and an accelerator's treat softmax and layer norm differently.
+    @pytest.mark.parametrize("model", ["mlp", "convnet"])
+    def test_bf16_mixed_trains_the_weights_of_a_cpu_run(self, face: str, chip: Outcome, model: str) -> None:
+        expected = cpu_run(face, 1).only(f"autocasting {model}")["weights"]
+
+        assert chip.only(f"autocasting {model}")["weights"] == expected
+
+    def test_no_autocast_unless_asked(self, chip: Outcome) -> None:
+        found = chip.only("training mlp")
+
+        assert found["autocast"] == [False]
+        assert found["scores"] == ["torch.float32"]
+
+    def test_16_mixed_computes_in_float16_with_an_enabled_scaler(self, chip: Outcome) -> None:
+        found = chip.only("scaling")
+
+        assert found["enabled"]
+        assert found["scores"] == ["torch.float16"]
+
+    def test_an_overflow_skips_the_step_and_halves_the_scale(self, chip: Outcome) -> None:
+        scales, weights = chip.only("scaling")["scales"], chip.only("scaling")["weights"]
+
+        assert weights[OVERFLOW + 1] == weights[OVERFLOW]
+        assert scales[OVERFLOW + 1] == scales[OVERFLOW] / 2
+
+    def test_steps_without_an_overflow_are_taken(self, chip: Outcome) -> None:
+        scales, weights = chip.only("scaling")["scales"], chip.only("scaling")["weights"]
+
+        assert len(set(weights)) == BATCHES
+        assert scales[-1] == scales[OVERFLOW + 1]

@@ -1,0 +1,48 @@
+"""What is an error, and never a silent run on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, chip_run
+
+
+class Refusals(Suite):
+    """A run that would leave the chip is refused."""
+
+    @pytest.fixture(params=[*TRAINERS, *FABRICS])
+    def face(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture
+    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
+        return chip_run(backend, face, 1, environ)
+
+    def test_a_strategy_on_the_cpu(self, backend: str, chip: Outcome) -> None:
+        found = chip.only("single device on the CPU")
+
+        assert found["type"] == "WrongDeviceError"
+        assert f"accelerator={backend!r} was asked for, but the strategy's root device is 'cpu'" in found["message"]
+
+    def test_a_ddp_strategy_on_the_cpu(self, backend: str, chip: Outcome) -> None:
+        found = chip.only("DDP on the CPU")
+
+        assert found["type"] in ("MisconfigurationException", "ValueError")  # Lightning's own words
+        assert f"accelerator set to {backend}" in found["message"]
+
+    def test_a_tensor_that_was_left_on_the_cpu(self, chip: Outcome) -> None:
+        found = chip.only("tensor left on the CPU")
+
+        assert found["type"] == "RuntimeError"
+        assert "same device" in found["message"]
+
+    @pytest.mark.parametrize("group", ["gloo", "fake"])
+    def test_a_process_group_that_is_not_the_chips_collective(self, backend: str, chip: Outcome, group: str) -> None:
+        found = chip.only(f"group of {group}")
+
+        chips = northbridge.get(backend)
+        assert found["type"] == "CollectiveError"
+        assert f"tensors on {chips.device.type!r} travel over {chips.collective.name!r}" in found["message"]
+        assert group in found["message"]

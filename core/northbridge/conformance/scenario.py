@@ -1,0 +1,187 @@
+"""A run that the suite starts in processes of its own: what is done in it, on what, and how the ranks are started."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from northbridge.conformance.findings import Findings, read
+
+Launch = Literal["script", "torchrun", "two nodes", "ranks"]
+"""Who starts the ranks: Lightning from one script, torchrun, Lightning on each of two nodes, or the suite."""
+
+FAILED = "failed "
+"""How the topic of a duty that failed begins."""
+
+LIMIT_S = 240.0
+"""How long a run may take before it counts as hung."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is done, with which arguments of the Trainer or Fabric."""
+
+    accelerator: str
+    face: str
+    duties: tuple[str, ...]
+    """Modules of :mod:`northbridge.conformance.duties`, done one after another in the same processes."""
+
+    devices: int | str | tuple[int, ...] = 1
+    strategy: str = "auto"
+    launch: Launch = "script"
+    models: tuple[str, ...] = ("mlp", "convnet", "transformer", "tied", "ensemble")
+    resume: str = ""
+    """The folder of the run whose checkpoints are taken up."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether the run is one process."""
+        return self.launch == "script" and (
+            self.devices == 1 or (isinstance(self.devices, tuple) and len(self.devices) == 1)
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        """Two for the launch that plays two nodes on one machine."""
+        return 2 if self.launch == "two nodes" else 1
+
+    @classmethod
+    def from_json(cls, text: str) -> Scenario:
+        """Return the scenario that :meth:`to_json` wrote."""
+        fields: dict[str, Any] = json.loads(text)
+        for name, value in fields.items():
+            if isinstance(value, list):
+                fields[name] = tuple(value)
+        return cls(**fields)
+
+    def to_json(self) -> str:
+        """Return the scenario as one line of text."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run."""
+
+    folder: Path
+    """The run's folder, with its checkpoints; it is there until this process ends."""
+
+    findings: Findings
+    said: str
+    """What the processes printed."""
+
+    def ranks(self, topic: str) -> list[dict[str, Any]]:
+        """Return what every rank found out about ``topic``.
+
+        Raises :class:`AssertionError` where nobody did, with the reason if the duty failed.
+        """
+        if topic not in self.findings:
+            failed = [
+                fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
+            ]
+            raise AssertionError(f"nothing was found out about {topic!r}\n" + "\n".join(failed) + self.said[-4000:])
+        return self.findings[topic]
+
+    def only(self, topic: str) -> dict[str, Any]:
+        """Return what the one process found out about ``topic``; raises as :meth:`ranks` does."""
+        (fact,) = self.ranks(topic)
+        return fact
+
+
+_outcomes: dict[tuple[Scenario, tuple[tuple[str, str], ...]], Outcome | RuntimeError] = {}
+
+
+def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> Outcome:
+    """Return what came of ``scenario``, which is run once in this process; ``environ`` is added to the environment.
+
+    Raises :class:`RuntimeError` with the end of what the processes said if one of them failed or outlasted the limit.
+    """
+    key = (scenario, tuple(sorted((environ or {}).items())))
+    if key not in _outcomes:
+        try:
+            _outcomes[key] = _run(scenario, dict(environ or {}))
+        except RuntimeError as error:
+            _outcomes[key] = error
+    outcome = _outcomes[key]
+    if isinstance(outcome, RuntimeError):
+        raise outcome
+    return outcome
+
+
+_LAUNCHERS_VARIABLES = frozenset(
+    {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PL_GLOBAL_SEED"}
+)
+
+
+def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
+    folder = Path(tempfile.mkdtemp(prefix="northbridge-conformance-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    inherited = {key: value for key, value in os.environ.items() if key not in _LAUNCHERS_VARIABLES}
+    # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
+    inherited["OMP_NUM_THREADS"] = "1"
+    until = time.monotonic() + LIMIT_S
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        for number, (command, variables) in enumerate(_commands(scenario, folder)):
+            with (folder / f"said-{number}.txt").open("wb") as said:
+                processes.append(
+                    subprocess.Popen(
+                        command,
+                        env={**inherited, **environ, **variables},
+                        stdin=subprocess.DEVNULL,
+                        stdout=said,
+                        stderr=subprocess.STDOUT,
+                        cwd=folder,
+                        start_new_session=True,
+                    )
+                )
+        codes = [process.wait(max(0.0, until - time.monotonic())) for process in processes]
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"{scenario} did not end within {LIMIT_S:g} s:\n{_said(folder)[-12000:]}") from None
+    finally:
+        for process in processes:
+            # The whole group: ranks that a launcher started outlive it where it is killed.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    if any(codes):
+        raise RuntimeError(f"{scenario} failed with {codes}:\n{_said(folder)[-12000:]}")
+    return Outcome(folder, read(folder), _said(folder))
+
+
+def _said(folder: Path) -> str:
+    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("said-*.txt")))
+
+
+def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[str, str]]]:
+    work = ["-m", "northbridge.conformance.work", scenario.to_json(), str(folder)]
+    if scenario.launch == "script":
+        return [([sys.executable, *work], {})]
+    if scenario.launch == "torchrun":
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={scenario.devices}"]
+        return [([sys.executable, *launcher, *work], {})]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    if scenario.launch == "two nodes":
+        return [([sys.executable, *work], {**meeting, "NODE_RANK": str(node)}) for node in range(2)]
+    return [([sys.executable, *work], {**meeting, "WORLD_SIZE": "2", "RANK": str(rank)}) for rank in range(2)]
+
+
+def _free_port() -> int:
+    """Return a port of the loopback interface that nobody listened on a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: Any = listener.getsockname()[1]
+        return int(port)

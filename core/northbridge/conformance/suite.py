@@ -1,0 +1,70 @@
+"""What every class of the suite is given, and the runs that they share."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+from northbridge.conformance.scenario import Outcome, Scenario, run
+from northbridge.lightning.faces import FACES
+
+TRAINERS = tuple(name for name, face in FACES.items() if face.is_trainer)
+FABRICS = tuple(name for name, face in FACES.items() if not face.is_trainer)
+
+_BOTH = ("autocasting", "saving", "resuming")
+_TRAINER = ("training", *_BOTH, "stages", "alternating")
+_FABRIC = ("looping", *_BOTH)
+_DUTIES = {
+    ("Trainer", 1): (*_TRAINER, "scaling", "monitoring", "choosing", "refusals"),
+    ("Trainer", 2): (*_TRAINER, "metrics", "strategies", "reductions"),
+    ("Fabric", 1): (*_FABRIC, "scaling", "choosing", "refusals"),
+    ("Fabric", 2): (*_FABRIC, "reductions"),
+}
+_OF_THE_CHIP_ALONE = ("resuming", "scaling", "monitoring", "choosing", "refusals", "reductions")
+
+
+class Suite:
+    """The fixtures that a backend's tests override."""
+
+    @pytest.fixture
+    def backend(self) -> str:
+        """The backend's name."""
+        raise NotImplementedError(f"{type(self).__name__} needs a fixture `backend` that returns the backend's name")
+
+    @pytest.fixture
+    def environ(self) -> dict[str, str]:
+        """Variables that are set for the processes of a run."""
+        return {}
+
+
+def require(face: str) -> None:
+    """Skip the test where ``face`` is not installed."""
+    if find_spec(face.partition(".")[0]) is None:
+        pytest.skip(f"{face} is not installed")
+
+
+def chip_run(backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
+    """Return the run that does everything on the chip that ``face`` offers with so many devices."""
+    require(face)
+    resume = str(cpu_run(face, devices).folder)
+    return run(Scenario(backend, face, _DUTIES[FACES[face].host, devices], devices, resume=resume), environ)
+
+
+def cpu_run(face: str, devices: int) -> Outcome:
+    """Return Lightning's own run on so many CPU ranks, to compare with."""
+    require(face)
+    duties = tuple(duty for duty in _DUTIES[FACES[face].host, devices] if duty not in _OF_THE_CHIP_ALONE)
+    return run(Scenario("cpu", _same_sources(face), duties, devices))
+
+
+def _same_sources(face: str) -> str:
+    """Return the first face that is ``face`` under another name, down to the version: their CPU runs are one."""
+    host, version = FACES[face].host, FACES[face].version
+    alike: Any = (
+        name
+        for name, other in FACES.items()
+        if other.host == host and find_spec(name.partition(".")[0]) is not None and other.version == version
+    )
+    return str(next(alike))

@@ -1,0 +1,75 @@
+"""One device, through the Trainer."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.models import TiedWeights
+from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, Suite, chip_run, cpu_run
+
+MODELS = ("mlp", "convnet", "transformer", "tied")
+
+
+class Training(Suite):
+    """A Trainer with one device trains as Lightning's own does on the CPU."""
+
+    @pytest.fixture(params=TRAINERS)
+    def face(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture
+    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
+        return chip_run(backend, face, 1, environ)
+
+    @pytest.fixture
+    def cpu(self, face: str) -> Outcome:
+        return cpu_run(face, 1)
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_the_weights_are_those_of_a_cpu_run(self, chip: Outcome, cpu: Outcome, model: str) -> None:
+        topic = f"training {model}"
+
+        assert chip.only(topic)["weights"] == cpu.only(topic)["weights"]
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_the_model_keeps_its_weights_when_it_leaves_the_chip(self, chip: Outcome, model: str) -> None:
+        assert chip.only(f"after training {model}")["weights"] == chip.only(f"training {model}")["weights"]
+
+    def test_the_model_trains_on_a_device_with_an_index(self, backend: str, chip: Outcome) -> None:
+        found = chip.only("training mlp")
+
+        device = str(northbridge.load(backend).device.root(0))
+        assert device.endswith(":0")
+        assert found["root device"] == found["module device"] == device
+        assert found["parameter devices"] == [device]
+
+    def test_tied_weights_stay_tied_through_fit_and_teardown(self, chip: Outcome) -> None:
+        tied = len(list(TiedWeights().parameters()))
+
+        assert chip.only("training tied")["parameters"] == tied
+        assert chip.only("after training tied")["parameters"] == tied
+
+    def test_fit_validate_and_test_log_what_they_log_on_the_cpu(self, chip: Outcome, cpu: Outcome) -> None:
+        on_chip, on_cpu = chip.only("stages"), cpu.only("stages")
+
+        for stage in ("fit", "validate", "test"):
+            assert on_chip[stage] == on_cpu[stage]
+        assert set(on_chip["fit"]) == {"loss", "validation loss"}
+
+    def test_predictions_are_those_of_a_cpu_run_and_lie_on_the_cpu(self, chip: Outcome, cpu: Outcome) -> None:
+        found = chip.only("stages")
+
+        assert found["prediction devices"] == ["cpu"]
+        assert found["predictions"] == cpu.only("stages")["predictions"]
+
+    def test_two_optimizers_by_manual_optimization(self, chip: Outcome, cpu: Outcome) -> None:
+        assert chip.only("alternating") == cpu.only("alternating")
+
+    def test_the_device_stats_monitor_logs_the_chips_memory(self, backend: str, chip: Outcome) -> None:
+        columns = chip.only("monitoring")
+
+        for statistic in northbridge.load(backend).device.memory_stats(0):
+            assert f"DeviceStatsMonitor.on_train_batch_end/{statistic}" in columns
+        assert any(name.startswith("DeviceStatsMonitor.") and number > 0 for name, number in columns.items())

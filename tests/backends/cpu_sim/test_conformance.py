@@ -1,0 +1,97 @@
+"""The simulated chip passes the suite that every chip must pass.
+
+Where several ranks train, or the second device does, it runs twice: with processes that see all devices, and with
+processes that hold a single card and call it 0.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.checkpoints import Checkpoints
+from northbridge.conformance.collective import Collective
+from northbridge.conformance.device import Device
+from northbridge.conformance.devices import DeviceChoice, SecondDevice
+from northbridge.conformance.distributed_training import DistributedTraining
+from northbridge.conformance.fabric import FabricTraining
+from northbridge.conformance.launches import Launches
+from northbridge.conformance.metrics import LoggedMetrics
+from northbridge.conformance.precision import Precision
+from northbridge.conformance.reductions import Reductions
+from northbridge.conformance.refusals import Refusals
+from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.strategies import Strategies
+from northbridge.conformance.training import Training
+
+
+class OnTheChip:
+    """Where the suite runs."""
+
+    @pytest.fixture
+    def backend(self) -> str:
+        return "cpu_sim"
+
+
+class BothWays(OnTheChip):
+    """Processes that see every device, and processes that hold a single card and call it 0."""
+
+    @pytest.fixture(params=["", "1"], ids=["all devices", "one per process"])
+    def environ(self, request: pytest.FixtureRequest) -> dict[str, str]:
+        return {"NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS": request.param} if request.param else {}
+
+
+class TestDevice(OnTheChip, Device):
+    pass
+
+
+class TestTraining(OnTheChip, Training):
+    pass
+
+
+class TestPrecision(OnTheChip, Precision):
+    pass
+
+
+class TestDeviceChoice(OnTheChip, DeviceChoice):
+    pass
+
+
+class TestRefusals(OnTheChip, Refusals):
+    pass
+
+
+class TestLaunches(OnTheChip, Launches):
+    pass
+
+
+class TestCheckpoints(OnTheChip, Checkpoints):
+    pass
+
+
+class TestCollective(BothWays, Collective):
+    pass
+
+
+class TestDistributedTraining(BothWays, DistributedTraining):
+    pass
+
+
+class TestFabricTraining(BothWays, FabricTraining):
+    pass
+
+
+class TestReductions(BothWays, Reductions):
+    pass
+
+
+class TestLoggedMetrics(BothWays, LoggedMetrics):
+    pass
+
+
+class TestStrategies(BothWays, Strategies):
+    pass
+
+
+class TestSecondDevice(BothWays, SecondDevice):
+    def test_it_is_the_card_of_that_number(self, chip: Outcome) -> None:
+        assert "card=1" in chip.only("training mlp")["card"]
