@@ -6,12 +6,14 @@ import atexit
 import os
 from typing import TYPE_CHECKING, Any
 
-from northbridge.cluster import Run, check_environment, explain_connection_failure
+from northbridge.cluster import check_environment, explain_connection_failure
 from northbridge.errors import CollectiveError, UnsupportedError, WrongDeviceError
+from northbridge.launch_environment import Run
+from northbridge.lightning.orphans import end_with_launcher
 from northbridge.lightning.strategy import make_chip_strategy
 
 if TYPE_CHECKING:
-    from northbridge.cluster import Launcher
+    from northbridge.launch_environment import Launcher
     from northbridge.lightning.faces import Face
 
 _LAUNCHERS: dict[str, Launcher] = {
@@ -23,7 +25,7 @@ _LAUNCHERS: dict[str, Launcher] = {
 }
 
 
-def make_ddp_strategy(face: Face, checkpoint_io: Any) -> Any:
+def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
     """Return the DDP strategy class of ``face``."""
     stock: Any = face.module("strategies").DDPStrategy
     chip_strategy: Any = make_chip_strategy(face, stock, checkpoint_io)
@@ -35,11 +37,19 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any) -> Any:
 
         _ddp_kwargs: dict[str, Any]
 
+        sigterm_noted = False
+        """Whether this rank has received SIGTERM, which ends the training at the next batch."""
+
         def _configure_launcher(self) -> None:
             if self._start_method in ("fork", "forkserver"):
                 refuse_fork(self.backend)
+            self._process_group_backend = self._get_process_group_backend()
             check_environment(self._run("launch"))
             super()._configure_launcher()
+            if self._start_method == "popen":
+                end_with_launcher()
+            else:
+                self._launcher = launcher(self, start_method=self._start_method)
 
         def _run(self, stage: Any) -> Run:
             environment = type(self.cluster_environment).__name__
@@ -58,7 +68,7 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any) -> Any:
                 self.set_world_ranks()
             else:
                 self._set_world_ranks()
-            self._process_group_backend = self._get_process_group_backend()
+            self.sigterm_noted = False
             self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
             self._start_process_group()
             self.backend.collective.assert_carries(self.root_device)

@@ -1,0 +1,62 @@
+"""Ranks that Lightning started as scripts end where the process that started them was killed.
+
+Ranks that train notice a lost peer by themselves. One that still waits for rank 0 to appear does not: it would wait for
+half an hour, and nobody is left to stop it. Rank 0 may also end well before the others, which then go on.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from northbridge.journal import logger
+
+_LAUNCHER = "_NORTHBRIDGE_LAUNCHER"  # "PID FILE": the file is there until the process of that number ends well
+_LOOK_SECONDS = 0.5
+_GRACE_SECONDS = 10.0
+
+_watching = threading.Lock()
+
+
+def end_with_launcher() -> None:
+    """Have this rank end with the process that started it; where this is that process, leave word for its ranks.
+
+    Called before Lightning starts scripts. Only a rank whose environment has the word of such a process watches: those
+    that the user started by hand, or torchrun did, are their affair.
+    """
+    launcher, _, file = os.environ.get(_LAUNCHER, "").partition(" ")
+    if launcher and "LOCAL_RANK" in os.environ and (int(launcher) == os.getppid() or not _is_running(int(launcher))):
+        if _watching.acquire(blocking=False):
+            watch = threading.Thread(target=_watch, args=(int(launcher), Path(file)), name="launcher", daemon=True)
+            watch.start()
+    elif launcher != str(os.getpid()):
+        handle, alive = tempfile.mkstemp(prefix="northbridge-launcher-")
+        os.close(handle)
+        atexit.register(Path(alive).unlink, missing_ok=True)
+        os.environ[_LAUNCHER] = f"{os.getpid()} {alive}"
+
+
+def _watch(launcher: int, alive: Path) -> None:
+    while os.getppid() == launcher:
+        time.sleep(_LOOK_SECONDS)
+    if not alive.exists():
+        return
+    logger.error("the process that started this rank was killed, and this rank ends with it")
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(_GRACE_SECONDS)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except OSError as error:
+        return isinstance(error, PermissionError)
+    # A killed process that nobody has waited for still has its number.
+    state = Path(f"/proc/{process}/stat")
+    return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"

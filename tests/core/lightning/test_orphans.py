@@ -1,0 +1,88 @@
+"""Ranks that were started as scripts, when the process that started them is gone before it has met them."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+USER = """
+import os, signal, sys, time
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from northbridge.lightning.pytorch import DDPStrategy
+
+if "LOCAL_RANK" not in os.environ:
+    # Rank 0 starts the others and is killed before it takes part.
+    DDPStrategy.setup_environment = lambda strategy: os.kill(os.getpid(), signal.SIGKILL)
+else:
+    print(f"rank 1 is process {os.getpid()}", flush=True)
+
+if __name__ == "__main__":
+    trainer = Trainer(accelerator="cpu_sim", devices=2, max_epochs=1, logger=False, enable_checkpointing=False)
+    trainer.fit(BoringModel())
+"""
+
+LAST_WORDS = """
+import os, subprocess, sys, time
+from pathlib import Path
+from northbridge.lightning.orphans import end_with_launcher
+
+launcher = os.getppid()
+end_with_launcher()
+if "LOCAL_RANK" not in os.environ:
+    # The first process ends well once its rank is there, which goes on for a while.
+    subprocess.Popen([sys.executable, __file__], env={**os.environ, "LOCAL_RANK": "1"})
+    while not Path("ready").exists():
+        time.sleep(0.01)
+else:
+    Path("ready").touch()
+    while os.getppid() == launcher:
+        time.sleep(0.01)
+    sys.stdin.read()
+    print("the rank has done its work", flush=True)
+"""
+
+
+def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(USER)
+
+    start = time.monotonic()
+    run = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,  # the pipe ends with the last process that holds it
+        check=False,
+    )
+
+    assert run.returncode == -signal.SIGKILL
+    assert re.search(r"rank 1 is process \d+", run.stdout)
+    assert "the process that started this rank was killed, and this rank ends with it" in run.stdout
+    assert time.monotonic() - start < 90
+
+
+def test_a_rank_that_outlives_a_process_which_ended_well_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "last.py").write_text(LAST_WORDS)
+
+    with subprocess.Popen(
+        [sys.executable, "last.py"],
+        cwd=tmp_path,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.wait(60) == 0
+        first.stdin.close()
+        said = first.stdout.read()
+
+    assert said == "the rank has done its work\n"
