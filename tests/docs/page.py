@@ -28,7 +28,7 @@ def samples(page: str, kind: str) -> list[Sample]:
     fences = list(_FENCE.finditer(text))
     assert text.count("```") == 2 * len(fences), f"{page} has a fence that is not closed, or indented"
     found = []
-    for fence, after in zip(fences, [*fences[1:], None], strict=True):
+    for fence, after in zip(fences, [*fences[1:], None], strict=False):
         right_below = after is not None and after["kind"] == "text" and not text[fence.end() : after.start()].strip()
         shown = after["body"] if after is not None and right_below else ""
         line = text.count("\n", 0, fence.start()) + 2

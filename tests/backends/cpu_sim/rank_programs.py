@@ -297,5 +297,12 @@ def uneven_inputs() -> None:
         print(steps)
 
 
+def destroyed_group() -> None:
+    with group():
+        library: Any = dist.group.WORLD._get_backend(HERE)  # type: ignore[union-attr]  # there is a group
+        dist.all_reduce(full(1))
+    print(refusal(lambda: library.allreduce([full(1)])))
+
+
 if __name__ == "__main__":
     globals()[sys.argv[1]]()

@@ -74,3 +74,8 @@ def test_a_hook_that_compresses_gradients_to_fp16_averages_them(on_ranks: Ranks)
 
 def test_ranks_with_uneven_inputs_join(on_ranks: Ranks) -> None:
     assert [said.splitlines()[-1] for said in on_ranks("uneven_inputs")] == ["3", "7"]
+
+
+def test_a_destroyed_group_has_let_go_of_gloo_and_says_so(on_ranks: Ranks) -> None:
+    for said in on_ranks("destroyed_group"):
+        assert refused(said) == ["RuntimeError: simccl has been shut down; make another process group"]

@@ -1,3 +1,5 @@
+#include <Python.h>
+
 #include "collective.h"
 
 #include "alias.h"
@@ -50,46 +52,52 @@ class Collective final : public c10d::Backend {
     return name_;
   }
   c10::intrusive_ptr<Options> getBackendOptions() override {
-    return gloo_->getBackendOptions();
+    return gloo()->getBackendOptions();
   }
   void setTimeout(std::chrono::milliseconds timeout) override {
-    gloo_->setTimeout(timeout);
+    gloo()->setTimeout(timeout);
   }
   void setSequenceNumberForGroup() override {
-    gloo_->setSequenceNumberForGroup();
+    gloo()->setSequenceNumberForGroup();
   }
   uint64_t getSequenceNumberForGroup() override {
-    return gloo_->getSequenceNumberForGroup();
+    return gloo()->getSequenceNumberForGroup();
   }
   void abort() override {
-    gloo_->abort();
+    gloo()->abort();
   }
   void shutdown() override {
-    gloo_->shutdown();
+    // Gloo's threads may drop the last reference to a tensor of Python's, for which they need the
+    // interpreter: one that still waits for it when it ends takes the process down.
+    auto* const held = PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+    gloo_.reset();
+    if (held != nullptr) {
+      PyEval_RestoreThread(held);
+    }
   }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     auto aliases = host(tensors);
-    return under_way(gloo_->broadcast(aliases, options), "broadcast", tensors);
+    return under_way(gloo()->broadcast(aliases, options), "broadcast", tensors);
   }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     check_reduction(options.reduceOp, "all_reduce");
     auto aliases = host(tensors);
-    return under_way(gloo_->allreduce(aliases, options), "all_reduce", tensors);
+    return under_way(gloo()->allreduce(aliases, options), "all_reduce", tensors);
   }
 
   WorkPtr allreduce_coalesced(
       Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
     check_reduction(options.reduceOp, "all_reduce_coalesced");
     auto aliases = host(tensors);
-    return under_way(gloo_->allreduce_coalesced(aliases, options), "all_reduce_coalesced", tensors);
+    return under_way(gloo()->allreduce_coalesced(aliases, options), "all_reduce_coalesced", tensors);
   }
 
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     check_reduction(options.reduceOp, "reduce");
     auto aliases = host(tensors);
-    return under_way(gloo_->reduce(aliases, options), "reduce", tensors);
+    return under_way(gloo()->reduce(aliases, options), "reduce", tensors);
   }
 
   WorkPtr allgather(
@@ -97,7 +105,7 @@ class Collective final : public c10d::Backend {
     auto to_aliases = host(to);
     auto from_aliases = host(from);
     return under_way(
-        gloo_->allgather(to_aliases, from_aliases, options), "all_gather", outputs(to));
+        gloo()->allgather(to_aliases, from_aliases, options), "all_gather", outputs(to));
   }
 
   WorkPtr allgather_coalesced(
@@ -105,7 +113,7 @@ class Collective final : public c10d::Backend {
     auto to_aliases = host(to);
     auto from_aliases = host(from);
     return under_way(
-        gloo_->allgather_coalesced(to_aliases, from_aliases, options),
+        gloo()->allgather_coalesced(to_aliases, from_aliases, options),
         "all_gather_coalesced",
         outputs(to));
   }
@@ -115,7 +123,7 @@ class Collective final : public c10d::Backend {
     auto to_alias = host(to);
     auto from_alias = host(from);
     return under_way(
-        gloo_->_allgather_base(to_alias, from_alias, options),
+        gloo()->_allgather_base(to_alias, from_alias, options),
         "all_gather_into_tensor",
         Tensors{to});
   }
@@ -125,7 +133,7 @@ class Collective final : public c10d::Backend {
     auto to_aliases = host(to);
     auto from_aliases = host(from);
     return under_way(
-        gloo_->allgather_into_tensor_coalesced(to_aliases, from_aliases, options),
+        gloo()->allgather_into_tensor_coalesced(to_aliases, from_aliases, options),
         "all_gather_into_tensor_coalesced",
         to);
   }
@@ -133,13 +141,13 @@ class Collective final : public c10d::Backend {
   WorkPtr gather(TensorLists& to, Tensors& from, const c10d::GatherOptions& options) override {
     auto to_aliases = host(to);
     auto from_aliases = host(from);
-    return under_way(gloo_->gather(to_aliases, from_aliases, options), "gather", outputs(to));
+    return under_way(gloo()->gather(to_aliases, from_aliases, options), "gather", outputs(to));
   }
 
   WorkPtr scatter(Tensors& to, TensorLists& from, const c10d::ScatterOptions& options) override {
     auto to_aliases = host(to);
     auto from_aliases = host(from);
-    return under_way(gloo_->scatter(to_aliases, from_aliases, options), "scatter", to);
+    return under_way(gloo()->scatter(to_aliases, from_aliases, options), "scatter", to);
   }
 
   WorkPtr reduce_scatter(
@@ -148,7 +156,7 @@ class Collective final : public c10d::Backend {
     auto to_aliases = host(to);
     auto from_aliases = host(from);
     return under_way(
-        gloo_->reduce_scatter(to_aliases, from_aliases, options), "reduce_scatter", to);
+        gloo()->reduce_scatter(to_aliases, from_aliases, options), "reduce_scatter", to);
   }
 
   WorkPtr _reduce_scatter_base(
@@ -157,7 +165,7 @@ class Collective final : public c10d::Backend {
     auto to_alias = host(to);
     auto from_alias = host(from);
     return under_way(
-        gloo_->_reduce_scatter_base(to_alias, from_alias, options),
+        gloo()->_reduce_scatter_base(to_alias, from_alias, options),
         "reduce_scatter_tensor",
         Tensors{to});
   }
@@ -168,7 +176,7 @@ class Collective final : public c10d::Backend {
     auto to_aliases = host(to);
     auto from_aliases = host(from);
     return under_way(
-        gloo_->reduce_scatter_tensor_coalesced(to_aliases, from_aliases, options),
+        gloo()->reduce_scatter_tensor_coalesced(to_aliases, from_aliases, options),
         "reduce_scatter_tensor_coalesced",
         to);
   }
@@ -182,7 +190,7 @@ class Collective final : public c10d::Backend {
     auto to_alias = host(to);
     auto from_alias = host(from);
     return under_way(
-        gloo_->alltoall_base(to_alias, from_alias, to_sizes, from_sizes, options),
+        gloo()->alltoall_base(to_alias, from_alias, to_sizes, from_sizes, options),
         "all_to_all_single",
         Tensors{to});
   }
@@ -190,36 +198,41 @@ class Collective final : public c10d::Backend {
   WorkPtr alltoall(Tensors& to, Tensors& from, const c10d::AllToAllOptions& options) override {
     auto to_aliases = host(to);
     auto from_aliases = host(from);
-    return under_way(gloo_->alltoall(to_aliases, from_aliases, options), "all_to_all", to);
+    return under_way(gloo()->alltoall(to_aliases, from_aliases, options), "all_to_all", to);
   }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
     auto aliases = host(tensors);
-    return under_way(gloo_->send(aliases, to, tag), "send", tensors);
+    return under_way(gloo()->send(aliases, to, tag), "send", tensors);
   }
 
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
     auto aliases = host(tensors);
-    return under_way(gloo_->recv(aliases, from, tag), "recv", tensors);
+    return under_way(gloo()->recv(aliases, from, tag), "recv", tensors);
   }
 
   WorkPtr recvAnysource(Tensors& tensors, int tag) override {
     auto aliases = host(tensors);
-    return under_way(gloo_->recvAnysource(aliases, tag), "recv", tensors);
+    return under_way(gloo()->recvAnysource(aliases, tag), "recv", tensors);
   }
 
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
     auto on_host = options;
     on_host.device_ids.clear();
     on_host.device.reset();
-    return under_way(gloo_->barrier(on_host), "barrier", Tensors{});
+    return under_way(gloo()->barrier(on_host), "barrier", Tensors{});
   }
 
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
-    gloo_->monitoredBarrier(options, wait_all_ranks);
+    gloo()->monitoredBarrier(options, wait_all_ranks);
   }
 
  private:
+  c10d::Backend* gloo() const {
+    TORCH_CHECK(gloo_, name_, " has been shut down; make another process group");
+    return gloo_.get();
+  }
+
   WorkPtr under_way(WorkPtr work, const char* call, c10::IValue outputs) {
     return c10::make_intrusive<ChipWork>(
         std::move(work),
@@ -240,7 +253,7 @@ class Collective final : public c10d::Backend {
         " ranks");
   }
 
-  const c10::intrusive_ptr<c10d::Backend> gloo_;
+  c10::intrusive_ptr<c10d::Backend> gloo_; // null once shut down
   const std::string name_;
 };
 
