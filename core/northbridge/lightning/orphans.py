@@ -27,8 +27,10 @@ def end_with_launcher() -> None:
     """Have this rank end with the process that started it; where this is that process, leave word for its ranks.
 
     Called before Lightning starts scripts. Only a rank whose environment has the word of such a process watches: those
-    that the user started by hand, or torchrun did, are their affair.
+    that the user started by hand, or torchrun did, are their affair. POSIX only: elsewhere a process is not adopted.
     """
+    if os.name != "posix":
+        return
     launcher, _, file = os.environ.get(_LAUNCHER, "").partition(" ")
     if launcher and "LOCAL_RANK" in os.environ and (int(launcher) == os.getppid() or not _is_running(int(launcher))):
         if _watching.acquire(blocking=False):
