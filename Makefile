@@ -20,7 +20,7 @@ check: setup ## run the linter, the formatter and both type checkers
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/mypy
-	$(RUN)/pyright
+	$(RUN)/pyright --project . # and not the configuration of a folder above
 
 bench: setup ## measure against Lightning's CPU accelerator; writes bench/report.json
 	@echo "make bench: measuring, about 15 minutes on 2 cores; leave the machine alone meanwhile"
