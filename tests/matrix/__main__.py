@@ -1,4 +1,7 @@
-"""``make matrix``: train on every supported release of Lightning, and write docs/matrix.md."""
+"""``make matrix``: train on every supported release of Lightning, and write docs/matrix.md.
+
+``python -m tests.matrix --again`` runs the rows that failed on the page, and keeps the others.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,40 @@ from pathlib import Path
 
 import torch
 from tests.matrix.releases import PAIRS, Pair
-from tests.matrix.trials import TRIALS, differences
+from tests.matrix.trials import TRIALS, Trial, differences
 
 PAGE = Path(__file__).parents[2] / "docs" / "matrix.md"
 
 
-def main() -> int:
-    """Run the matrix and return 1 if a trial failed; the page is written either way."""
-    results: dict[Pair, list[list[str]]] = {}
+def main(*, again: bool) -> int:
+    """Run the matrix, write the page, and return 1 if a trial failed; ``again``: only the rows that failed before."""
+    kept = _passed(PAGE.read_text()) if again else {}
+    rows: dict[Pair, str] = {}
     for pair in PAIRS:
-        results[pair] = []
-        for trial in TRIALS:
-            wrong = differences(pair, trial)
-            print(f"{pair}: {trial.title}: {'; '.join(wrong) or 'passed'}", flush=True)
-            results[pair].append(wrong)
-    PAGE.write_text(page(results))
+        rows[pair] = kept.get(str(pair)) or _row(pair, [_try(pair, trial) for trial in TRIALS])
+    PAGE.write_text(page(rows))
     print(f"wrote {PAGE}")
-    return int(any(wrong for row in results.values() for wrong in row))
+    return int(any("failed" in row for row in rows.values()))
 
 
-def page(results: dict[Pair, list[list[str]]]) -> str:
-    """Return the page of docs that tells ``results``."""
-    rows = (f"| {pair} | " + " | ".join(_cell(wrong) for wrong in row) + " |" for pair, row in results.items())
+def _try(pair: Pair, trial: Trial) -> list[str]:
+    wrong = differences(pair, trial)
+    print(f"{pair}: {trial.title}: {'; '.join(wrong) or 'passed'}", flush=True)
+    return wrong
+
+
+def _passed(text: str) -> dict[str, str]:
+    """Return the rows of a page in which every trial passed, by the release."""
+    rows = (line for line in text.splitlines() if "| passed |" in line and "failed" not in line)
+    return {line.split("|")[1].strip(): line for line in rows}
+
+
+def _row(pair: Pair, wrong: list[list[str]]) -> str:
+    return f"| {pair} | " + " | ".join(_cell(each) for each in wrong) + " |"
+
+
+def page(rows: dict[Pair, str]) -> str:
+    """Return the page of docs that tells ``rows``."""
     return f"""# Releases of Lightning
 
 Written by `make matrix` on {date.today():%Y-%m-%d}, with torch {torch.__version__}, Python {platform.python_version()},
@@ -43,7 +58,7 @@ is the same in every row: what `constraints.txt` pins.
 
 | release | {" | ".join(trial.title for trial in TRIALS)} |
 |---|{"---|" * len(TRIALS)}
-{chr(10).join(rows)}
+{chr(10).join(rows.values())}
 
 2.6.2 and 2.6.3 are left out: they were malicious uploads (GHSA-w37p-236h-pfx3), and Northbridge refuses them.
 """
@@ -54,4 +69,4 @@ def _cell(wrong: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(again="--again" in sys.argv[1:]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.matrix.__main__ import page
+from tests.matrix.__main__ import _passed, _row, page
 from tests.matrix.releases import NEWEST, OLDEST, PAIRS, Pair
 from tests.matrix.trials import TRIALS, Trial, differences
 
@@ -15,9 +15,15 @@ def test_training_equals_the_cpus_on(pair: Pair, trial: Trial) -> None:
 
 
 def test_the_page_has_a_row_for_each_release_and_says_what_failed() -> None:
-    results = {pair: [[], ["lightning.pytorch: the weights of rank 1 differ from the CPU's"], [], []] for pair in PAIRS}
+    wrong = [[], ["lightning.pytorch: the weights of rank 1 differ from the CPU's"], [], []]
 
-    text = page(results)
+    text = page({pair: _row(pair, wrong) for pair in PAIRS})
 
     assert text.count("| passed | failed: lightning.pytorch: the weights of rank 1 differ") == len(PAIRS)
     assert "| lightning 2.4.0, pytorch-lightning 2.6.6 |" in text
+
+
+def test_the_rows_that_passed_are_kept_where_the_others_are_run_again() -> None:
+    good, bad = _row(OLDEST, [[], [], [], []]), _row(NEWEST, [[], ["it crashed"], [], []])
+
+    assert _passed(page({OLDEST: good, NEWEST: bad})) == {"2.4.0": good}
