@@ -50,7 +50,8 @@ def differences(pair: Pair, trial: Trial) -> list[str]:
             ours = _train(pair, trial, face, on_chip=True)
             expected = ours[0]["weights"] if trial.mixed else _train(pair, trial, face, on_chip=False)[0]["weights"]
         except RuntimeError as error:
-            wrong.append(f"{face}: {str(error).splitlines()[-1]}")
+            where = "the CPU's run" if "accelerator='cpu'" in str(error) else "the chip's run"
+            wrong.append(f"{face}: {where}: {str(error).splitlines()[-1]}")
             continue
         for rank, found in enumerate(ours):
             if found["weights"] != expected:
