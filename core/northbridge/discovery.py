@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
@@ -41,34 +42,54 @@ hookimpl = pluggy.HookimplMarker("northbridge")
 _declared: dict[str, Backend] = {}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plugin:
-    """What a distribution's metadata announces; reading it imports nothing."""
+    """What a distribution's metadata announces; reading it imports nothing.
+
+    Distribution and version are read when they are asked for: that costs a file each, as much as half of the scan.
+    """
 
     name: str
     module: str
-    distribution: str
-    version: str
+    source: Distribution | None = field(compare=False)
+
+    @property
+    def distribution(self) -> str:
+        """The distribution's name, or words for one that has none."""
+        return self._origin[0]
+
+    @property
+    def version(self) -> str:
+        """The distribution's version; empty where there is none."""
+        return self._origin[1]
+
+    @cached_property
+    def _origin(self) -> tuple[str, str]:
+        if self.source is None:
+            return "an unknown distribution", ""
+        # Not source.metadata: that parses the whole README too.
+        text = self.source.read_text("METADATA") or self.source.read_text("PKG-INFO") or ""
+        fields = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
+        if "Name" not in fields:  # an installation that was cut short; it must not hide the others
+            return f"a broken installation in {self.source.locate_file('')}", ""
+        return fields["Name"], fields.get("Version", "")
 
     def __str__(self) -> str:
         return f"{self.distribution} {self.version}".rstrip()
 
+    def __repr__(self) -> str:
+        return f"<Plugin {self.name!r} in {self.module!r}, from {self}>"
+
 
 def installed() -> tuple[Plugin, ...]:
     """Return every announced plugin, by name; one name twice where two distributions claim it."""
-    found = {Plugin(entry.name, entry.value, *_origin(entry.dist)) for entry in entry_points(group=GROUP)}
-    return tuple(sorted(found, key=lambda each: (each.name, each.distribution)))
+    found = [Plugin(entry.name, entry.value, entry.dist) for entry in entry_points(group=GROUP)]
+    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.module)))
 
 
-def _origin(distribution: Distribution | None) -> tuple[str, str]:
-    if distribution is None:
-        return "an unknown distribution", ""
-    # Not distribution.metadata: that parses the whole README too, and among many plugins costs as much as all the rest.
-    text = distribution.read_text("METADATA") or distribution.read_text("PKG-INFO") or ""
-    fields = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
-    if "Name" not in fields:  # an installation that was cut short; it must not hide the others
-        return f"a broken installation in {distribution.locate_file('')}", ""
-    return fields["Name"], fields.get("Version", "")
+def names() -> list[str]:
+    """Return the names that are announced, in order, each once."""
+    return sorted({plugin.name for plugin in installed()})
 
 
 _NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
@@ -76,7 +97,7 @@ _NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
 
 def describe(name: str) -> str:
     """Return what messages call a backend, with where it comes from: ``backend 'acme' (northbridge-acme 1.0)``."""
-    origins = " and ".join(str(plugin) for plugin in installed() if plugin.name == name)
+    origins = " and ".join(sorted(str(plugin) for plugin in installed() if plugin.name == name))
     return f"backend {name!r} ({origins})" if origins else f"backend {name!r}"
 
 
@@ -89,17 +110,17 @@ def find(name: str) -> Plugin:
     everything = installed()
     claims = [plugin for plugin in everything if plugin.name == name]
     if not claims:
-        names = sorted({plugin.name for plugin in everything})
-        near = difflib.get_close_matches(name.lower(), names, n=1)
+        others = sorted({plugin.name for plugin in everything})
+        near = difflib.get_close_matches(name.lower(), others, n=1)
         raise BackendNotFoundError(
-            f"no backend {name!r} is installed; found {', '.join(names) or 'none'}."
+            f"no backend {name!r} is installed; found {', '.join(others) or 'none'}."
             + (f" Did you mean {near[0]!r}?" if near else " `northbridge list` says more"),
             backend=name,
         )
     _refuse_disabled(name)
     if len(claims) > 1:
         raise BackendConflictError(
-            f"backend {name!r} is claimed by {' and '.join(map(str, claims))}; uninstall all but one",
+            f"backend {name!r} is claimed by {' and '.join(sorted(map(str, claims)))}; uninstall all but one",
             backend=name,
         )
     (plugin,) = claims
@@ -157,7 +178,7 @@ def available() -> dict[str, int]:
     ``northbridge.record()`` says why.
     """
     counts: dict[str, int] = {}
-    for name in sorted({plugin.name for plugin in installed()}):
+    for name in names():
         try:
             count = detect(name)
         except NorthbridgeError as error:

@@ -240,9 +240,7 @@ class TestChildren:
             environ={"PYTHONPATH": str(tmp_path)},
         )
 
-        assert said == (
-            "[Plugin(name='acme', module='northbridge_acme', distribution='northbridge-acme', version='1.0')]\n"
-        )
+        assert said == "[<Plugin 'acme' in 'northbridge_acme', from northbridge-acme 1.0>]\n"
 
 
 def test_the_surroundings_are_this_machine_and_this_commit() -> None:

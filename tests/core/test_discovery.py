@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import PathDistribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,23 @@ from northbridge import discovery
 from northbridge.discovery import describe
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.core.conftest import Install
 
 
 def names() -> list[str]:
     return [plugin.name for plugin in northbridge.installed()]
+
+
+def _recorded(
+    read_text: Callable[[PathDistribution, str], str | None], read: list[str]
+) -> Callable[[PathDistribution, str], str | None]:
+    def recorded(self: PathDistribution, filename: str) -> str | None:
+        read.append(filename)
+        return read_text(self, filename)
+
+    return recorded
 
 
 def vendors_imported() -> set[str]:
@@ -28,7 +41,21 @@ class TestInstalled:
     def test_a_backend_is_listed_with_its_module_distribution_and_version(self, install_here: Install) -> None:
         install_here("acme")
 
-        assert northbridge.Plugin("acme", "northbridge_acme", "northbridge-acme", "0.1.0") in northbridge.installed()
+        (acme,) = (plugin for plugin in northbridge.installed() if plugin.name == "acme")
+        assert (acme.module, acme.distribution, acme.version) == ("northbridge_acme", "northbridge-acme", "0.1.0")
+        assert repr(acme) == "<Plugin 'acme' in 'northbridge_acme', from northbridge-acme 0.1.0>"
+
+    def test_to_list_the_names_reads_no_more_than_the_names(
+        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install_here("acme")
+        read: list[str] = []
+        monkeypatch.setattr(PathDistribution, "read_text", _recorded(PathDistribution.read_text, read))
+
+        northbridge.installed()
+
+        assert "entry_points.txt" in read
+        assert "METADATA" not in read
 
     def test_they_are_in_the_order_of_their_names(self, install_here: Install) -> None:
         install_here()

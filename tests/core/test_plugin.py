@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from importlib.metadata import Distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,7 +179,10 @@ class TestAPluginWrittenHere:
     @pytest.fixture
     def plugin(self, tmp_path: Path, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> northbridge.Plugin:
         monkeypatch.syspath_prepend(tmp_path)
-        return northbridge.Plugin("written", "northbridge_written", "northbridge-written", "0.5")
+        metadata = tmp_path / "northbridge_written-0.5.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text("Metadata-Version: 2.4\nName: northbridge-written\nVersion: 0.5\n")
+        return northbridge.Plugin("written", "northbridge_written", Distribution.at(metadata.parent))
 
     def test_a_panic_that_is_no_exception_is_refused_too(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
         (tmp_path / "northbridge_written.py").write_text(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from northbridge.discovery import detect, get, installed
+from northbridge.discovery import detect, get, names
 from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
 from northbridge.journal import note
-from northbridge.lightning.accelerator import bring_up
+from northbridge.lightning.accelerator import load_with_hardware
 from northbridge.settings import CoreSettings
 
 
@@ -36,7 +36,7 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
 
 
 def _choose(name: str, reason: str) -> str:
-    bring_up(name)
+    load_with_hardware(name)
     note("auto", f"chose {name}", reason)
     return name
 
@@ -44,7 +44,7 @@ def _choose(name: str, reason: str) -> str:
 def _backends_with_hardware() -> list[str]:
     """Return the backends that ``auto`` may choose; of each other one, record why it may not be."""
     present = []
-    for name in sorted({plugin.name for plugin in installed()}):
+    for name in names():
         try:
             reason = _reason_against(name)
         except NorthbridgeError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from northbridge.discovery import LIGHTNING_NAMES, installed
+from northbridge.discovery import LIGHTNING_NAMES, names
 from northbridge.journal import note
 from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import Face
@@ -20,13 +20,13 @@ def register_names(face: Face) -> None:
 
 def _names_to_register() -> list[str]:
     settings = CoreSettings.read()
-    names = sorted({plugin.name for plugin in installed()})
-    for name in names:
+    announced = names()
+    for name in announced:
         if settings.disables(name):
             note(name, "off", "NORTHBRIDGE_DISABLE names it")
         elif name in LIGHTNING_NAMES:
             note(name, "refused", "the name is Lightning's own", problem=True)
-    return [name for name in names if name not in LIGHTNING_NAMES and not settings.disables(name)]
+    return [name for name in announced if name not in LIGHTNING_NAMES and not settings.disables(name)]
 
 
 def _register(face: Face, name: str) -> None:
