@@ -26,7 +26,7 @@ PRODUCED = {
     "SoftwareMissingError": "northbridge.load('load_needs_software')",
     "SoftwareLoadError": "northbridge.load('load_raises')",
     "BuildError": "find_compiler({'PATH': ''})",
-    "HardwareMissingError": "bring_up('no_hardware')",
+    "HardwareMissingError": "load_with_hardware('no_hardware')",
     "DetectionError": "discovery.detect('probe_crashes')",
     "AmbiguousAcceleratorError": "auto(acme=2, load_raises=1)",
     "ClusterError": "check_environment(Run(nodes=2, devices=4, launcher='lightning', stage='launch'), {})",
@@ -53,7 +53,7 @@ from contextlib import contextmanager
 import northbridge
 from northbridge import discovery
 from northbridge.cluster import Run, check_environment
-from northbridge.lightning.accelerator import bring_up
+from northbridge.lightning.accelerator import load_with_hardware
 from northbridge.lightning.auto import choose_auto
 from northbridge_cpu_sim.compiler import find_compiler
 

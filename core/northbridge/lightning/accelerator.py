@@ -144,7 +144,7 @@ def make_accelerator(face: Face) -> Any:
     return Accelerator
 
 
-def bring_up(name: str) -> Backend:
+def load_with_hardware(name: str) -> Backend:
     """Return backend ``name``, its hardware found and its software loaded, for a run that asked for it by name.
 
     Raises what :func:`northbridge.load` raises, and :class:`HardwareMissingError` before Lightning raises its own.

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from packaging.version import Version
 
 from northbridge.journal import note
-from northbridge.lightning import connector as decide
+from northbridge.lightning import decisions as decide
 from northbridge.lightning.accelerator import is_ours
 from northbridge.lightning.auto import choose_auto
 from northbridge.lightning.device_line import device_line

@@ -181,11 +181,11 @@ def test_a_chip_whose_package_is_not_installed_is_told_from_one_that_is_not_ther
     monkeypatch.setattr(type(bridge), "detect", lambda self: 0)
 
     with pytest.raises(HardwareMissingError, match="this machine has no such device"):
-        room.bring_up("cpu_sim")
+        room.load_with_hardware("cpu_sim")
 
     monkeypatch.setattr(type(bridge), "package", "torch_hal9000.chip")
     with pytest.raises(SoftwareMissingError) as caught:
-        room.bring_up("cpu_sim")
+        room.load_with_hardware("cpu_sim")
 
     assert str(caught.value) == (
         "accelerator='cpu_sim' was asked for, but its software is not installed: no module named 'torch_hal9000.chip';"

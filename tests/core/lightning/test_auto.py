@@ -54,7 +54,7 @@ def said_by_auto() -> tuple[Entry, ...]:
 def brought_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What auto brought up, instead of bringing it up: a process can load one backend."""
     names: list[str] = []
-    monkeypatch.setattr(auto, "bring_up", names.append)
+    monkeypatch.setattr(auto, "load_with_hardware", names.append)
     return names
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from northbridge.discovery import LIGHTNING_NAMES, find, installed
+from northbridge.discovery import LIGHTNING_NAMES, find, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
-from northbridge.lightning.accelerator import bring_up, is_ours
+from northbridge.lightning.accelerator import is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
 from northbridge.lightning.precision import mixed_precision, refuse_plugin, refuse_precision
 from northbridge.lightning.twins import exchange
@@ -51,7 +51,7 @@ def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
         find(name)
     else:
         return
-    backend = bring_up(name)
+    backend = load_with_hardware(name)
     refuse_strategy(face, name, strategy)
     if strategy == "single_device":
         arguments["strategy"] = f"single_{name}"  # a Fabric has no strategy of the generic name
@@ -63,9 +63,9 @@ def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
 def _backend_of_strategy(strategy: str) -> str | None:
     """Return the backend that a strategy such as ``ddp_acme_spawn`` is registered for."""
     words = strategy.lower()
-    names = sorted({plugin.name for plugin in installed()}, key=len, reverse=True)
+    longest_first = sorted(names(), key=len, reverse=True)
     return next(
-        (name for name in names if words == f"single_{name}" or f"{words}_".startswith(f"ddp_{name}_")),
+        (name for name in longest_first if words == f"single_{name}" or f"{words}_".startswith(f"ddp_{name}_")),
         None,
     )
 
@@ -77,10 +77,10 @@ def _is_somebody_elses(face: Face, name: str) -> bool:
 
 def _means_lightnings(name: str) -> bool:
     """Whether an unknown ``name`` looks most like one of Lightning's own, so that Lightning should say so."""
-    names = {plugin.name for plugin in installed()}
-    if name in names:
+    announced = names()
+    if name in announced:
         return False
-    near = difflib.get_close_matches(name.lower(), [*names, *LIGHTNING_NAMES], n=1)
+    near = difflib.get_close_matches(name.lower(), [*announced, *LIGHTNING_NAMES], n=1)
     return bool(near) and near[0] in LIGHTNING_NAMES
 
 
