@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from northbridge.conformance.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, chip_run, cpu_run
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, both_numbers
 
 _OPEN = """
 import json, sys
@@ -33,44 +33,37 @@ print(json.dumps({"devices": sorted(devices), "tensors": weights}))
 """
 
 
-class Checkpoints(Suite):
+@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
+@both_numbers
+class Checkpoints(FaceSuite):
     """A checkpoint of the chip is a checkpoint of the CPU, and the other way round."""
 
-    @pytest.fixture(params=[*TRAINERS, *FABRICS])
-    def face(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
-
-    @pytest.fixture(params=[1, 2], ids=["one device", "two devices"])
-    def devices(self, request: pytest.FixtureRequest) -> int:
-        return int(request.param)
-
-    @pytest.fixture
-    def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
-        return chip_run(backend, face, devices, environ)
-
-    def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: Outcome, devices: int) -> None:
+    def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: Outcome) -> None:
         found = _open_without_northbridge(chip)
 
         assert found["devices"] == ["cpu"]
         assert found["tensors"] > 10
 
-    def test_saving_changes_nothing(self, face: str, chip: Outcome, devices: int) -> None:
-        expected = [rank["weights"] for rank in cpu_run(face, devices).ranks("saving")]
-
-        assert [rank["weights"] for rank in chip.ranks("saving")] == expected
+    def test_saving_changes_nothing(self, chip: Outcome, cpu: Outcome) -> None:
+        assert chip.each("saving", "weights") == cpu.each("saving", "weights")
 
     def test_a_cpu_checkpoint_resumes_on_the_chip(self, chip: Outcome) -> None:
-        straight = [rank["weights"] for rank in chip.ranks("saving")]
+        straight = chip.each("saving", "weights")
 
-        assert [rank["weights"] for rank in chip.ranks("resuming")] == straight
+        assert chip.each("resuming", "weights") == straight
 
-    @pytest.mark.parametrize("face", [TRAINERS[0], FABRICS[0]])
+
+@pytest.mark.parametrize("face", [TRAINERS[0], FABRICS[0]])
+@both_numbers
+class CheckpointsOnTheCPU(FaceSuite):
+    """Lightning's own run on the CPU goes on where the chip's ended."""
+
     def test_a_checkpoint_of_the_chip_resumes_on_the_cpu(self, face: str, chip: Outcome, devices: int) -> None:
-        straight = [rank["weights"] for rank in chip.ranks("saving")]
+        straight = chip.each("saving", "weights")
 
         resumed = run(Scenario("cpu", face, ("resuming",), devices, resume=str(chip.folder)))
 
-        assert [rank["weights"] for rank in resumed.ranks("resuming")] == straight
+        assert resumed.each("resuming", "weights") == straight
 
 
 def _open_without_northbridge(outcome: Outcome) -> dict[str, Any]:

@@ -7,33 +7,27 @@ import pytest
 import northbridge
 from northbridge.conformance.duties.choosing import FORMS
 from northbridge.conformance.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, chip_run, cpu_run, require
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, require
 
 
-class DeviceChoice(Suite):
+@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
+class DeviceChoice(FaceSuite):
     """Each form that Lightning knows means on the chip what it means elsewhere."""
 
-    @pytest.fixture(params=[*TRAINERS, *FABRICS])
-    def face(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
-
     @pytest.mark.parametrize("form", FORMS)
-    def test_devices_takes(self, backend: str, face: str, environ: dict[str, str], form: str) -> None:
+    def test_devices_takes(self, backend: str, chip: Outcome, form: str) -> None:
         everything = range(northbridge.available()[backend])
         indices = {"1": [0], "[1]": [1], "'auto'": everything, "-1": everything}.get(form, [0, 1])
 
-        found = chip_run(backend, face, 1, environ).only("choosing")[form]
+        found = chip.only("choosing")[form]
 
         kind = northbridge.get(backend).device.type
         assert found == [f"{kind}:{index}" for index in indices]
 
 
-class SecondDevice(Suite):
+@pytest.mark.parametrize("face", [TRAINERS[0], FABRICS[0]])
+class SecondDevice(FaceSuite):
     """``devices=[1]`` really is the second device."""
-
-    @pytest.fixture(params=[TRAINERS[0], FABRICS[0]])
-    def face(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
 
     @pytest.fixture
     def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
@@ -41,15 +35,11 @@ class SecondDevice(Suite):
         duty = "training" if face in TRAINERS else "looping"
         return run(Scenario(backend, face, (duty,), (1,), models=("mlp",)), environ)
 
-    def test_it_trains_the_weights_of_a_cpu_run(self, face: str, chip: Outcome) -> None:
-        assert chip.only("training mlp")["weights"] == cpu_run(face, 1).only("training mlp")["weights"]
+    def test_it_trains_the_weights_of_a_cpu_run(self, chip: Outcome, cpu: Outcome) -> None:
+        assert chip.only("training mlp")["weights"] == cpu.only("training mlp")["weights"]
 
-    def test_memory_is_allocated_there_and_nowhere_else(
-        self, backend: str, chip: Outcome, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for name, value in environ.items():
-            monkeypatch.setenv(name, value)
-        root = str(northbridge.load(backend).device.root(1))
+    def test_memory_is_allocated_there_and_nowhere_else(self, device: northbridge.Device, chip: Outcome) -> None:
+        root = str(device.root(1))
 
         found = chip.only("training mlp")
 

@@ -6,33 +6,21 @@ import pytest
 
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, Suite, chip_run, cpu_run
+from northbridge.conformance.suite import TRAINERS, FaceSuite, cpu_run
 from northbridge.conformance.training import MODELS
 
 
-class DistributedTraining(Suite):
+@pytest.mark.parametrize("face", TRAINERS)
+@pytest.mark.parametrize("devices", [2])
+class DistributedTraining(FaceSuite):
     """A Trainer with two devices trains as Lightning's own does on two CPU ranks over Gloo.
 
     The data set has an odd number of samples: the ranks' sampler repeats one.
     """
 
-    @pytest.fixture(params=TRAINERS)
-    def face(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
-
-    @pytest.fixture
-    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
-        return chip_run(backend, face, 2, environ)
-
-    @pytest.fixture
-    def cpu(self, face: str) -> Outcome:
-        return cpu_run(face, 2)
-
     @pytest.mark.parametrize("model", MODELS)
     def test_the_weights_are_those_of_a_cpu_run_on_each_rank(self, chip: Outcome, cpu: Outcome, model: str) -> None:
-        expected = [rank["weights"] for rank in cpu.ranks(f"training {model}")]
-
-        assert [rank["weights"] for rank in chip.ranks(f"training {model}")] == expected
+        assert chip.each(f"training {model}", "weights") == cpu.each(f"training {model}", "weights")
 
     @pytest.mark.parametrize("model", MODELS)
     def test_the_ranks_have_learnt_the_same(self, chip: Outcome, model: str) -> None:
@@ -44,13 +32,7 @@ class DistributedTraining(Suite):
 
         assert chip.ranks("training mlp")[0]["weights"] != alone
 
-    def test_each_rank_trains_on_a_device_of_its_own(
-        self, backend: str, chip: Outcome, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        for name, value in environ.items():
-            monkeypatch.setenv(name, value)
-        device = northbridge.load(backend).device
-
+    def test_each_rank_trains_on_a_device_of_its_own(self, device: northbridge.Device, chip: Outcome) -> None:
         for index, rank in enumerate(chip.ranks("training mlp")):
             name = str(device.root(index))
             assert rank["root device"] == rank["module device"] == name
@@ -59,8 +41,7 @@ class DistributedTraining(Suite):
 
     def test_tied_weights_stay_tied_on_each_rank(self, chip: Outcome, cpu: Outcome) -> None:
         for topic in ("training tied", "after training tied"):
-            expected = [rank["parameters"] for rank in cpu.ranks(topic)]
-            assert [rank["parameters"] for rank in chip.ranks(topic)] == expected
+            assert chip.each(topic, "parameters") == cpu.each(topic, "parameters")
 
     def test_fit_validate_test_and_predict_are_those_of_a_cpu_run(self, chip: Outcome, cpu: Outcome) -> None:
         assert chip.ranks("stages") == cpu.ranks("stages")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -15,6 +17,15 @@ from northbridge.conformance.findings import digest, write
 from northbridge.conformance.models import MODELS, seen
 from northbridge.conformance.scenario import Scenario
 from northbridge.lightning.faces import FACES
+
+
+@atexit.register
+def _end_reference_group() -> None:
+    # Lightning leaves a group of Gloo's open. A thread of Gloo that drops the last reference to a tensor needs the
+    # interpreter; where it still waits for that when the interpreter ends, the process aborts. Every rank imports this
+    # module, spawned ones too. The chip's own group is the strategy's to end.
+    if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
+        torch.distributed.destroy_process_group()
 
 
 def is_trainer(face: str) -> bool:

@@ -44,7 +44,7 @@ class Launches(Suite):
         """Compare the weights of each model on each rank."""
         require(scenario.face)
         for model in scenario.models:
-            expected = [rank["weights"] for rank in cpu_run(scenario.face, 2).ranks(f"training {model}")]
+            expected = cpu_run(scenario.face, 2).each(f"training {model}", "weights")
             found = run(scenario, environ).ranks(f"training {model}")
             assert [rank["weights"] for rank in found] == expected
             assert [rank["world size"] for rank in found] == [2, 2]

@@ -6,21 +6,14 @@ import pytest
 
 from northbridge.conformance.duties.scaling import BATCHES, OVERFLOW
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, chip_run, cpu_run
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
 
 MODELS = ("mlp", "convnet", "transformer")
 
 
-class Precision(Suite):
+@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
+class Precision(FaceSuite):
     """``bf16-mixed`` and ``16-mixed`` reach the model, in the Trainer and in Fabric."""
-
-    @pytest.fixture(params=[*TRAINERS, *FABRICS])
-    def face(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
-
-    @pytest.fixture
-    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
-        return chip_run(backend, face, 1, environ)
 
     @pytest.mark.parametrize("model", MODELS)
     def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, chip: Outcome, model: str) -> None:
@@ -31,10 +24,10 @@ class Precision(Suite):
 
     # Not the Transformer: the CPU's autocast and an accelerator's treat softmax and layer norm differently.
     @pytest.mark.parametrize("model", ["mlp", "convnet"])
-    def test_bf16_mixed_trains_the_weights_of_a_cpu_run(self, face: str, chip: Outcome, model: str) -> None:
-        expected = cpu_run(face, 1).only(f"autocasting {model}")["weights"]
+    def test_bf16_mixed_trains_the_weights_of_a_cpu_run(self, chip: Outcome, cpu: Outcome, model: str) -> None:
+        topic = f"autocasting {model}"
 
-        assert chip.only(f"autocasting {model}")["weights"] == expected
+        assert chip.only(topic)["weights"] == cpu.only(topic)["weights"]
 
     def test_no_autocast_unless_asked(self, chip: Outcome) -> None:
         found = chip.only("training mlp")

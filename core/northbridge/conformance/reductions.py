@@ -8,7 +8,7 @@ import pytest
 
 from northbridge.conformance.duties.reductions import FLOATS, WHOLES
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, chip_run
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
 
 EXPECTED = {
     "sum of float": [4.5, -6.0],
@@ -22,16 +22,10 @@ EXPECTED = {
 }
 
 
-class Reductions(Suite):
+@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
+@pytest.mark.parametrize("devices", [2])
+class Reductions(FaceSuite):
     """Two ranks exchange numbers through the strategy, the module, and Fabric."""
-
-    @pytest.fixture(params=[*TRAINERS, *FABRICS])
-    def face(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
-
-    @pytest.fixture
-    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
-        return chip_run(backend, face, 2, environ)
 
     @pytest.fixture
     def found(self, chip: Outcome) -> list[dict[str, Any]]:

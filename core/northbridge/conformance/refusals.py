@@ -6,19 +6,12 @@ import pytest
 
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, chip_run
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
 
 
-class Refusals(Suite):
+@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
+class Refusals(FaceSuite):
     """A run that would leave the chip is refused."""
-
-    @pytest.fixture(params=[*TRAINERS, *FABRICS])
-    def face(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
-
-    @pytest.fixture
-    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
-        return chip_run(backend, face, 1, environ)
 
     def test_a_strategy_on_the_cpu(self, backend: str, chip: Outcome) -> None:
         found = chip.only("single device on the CPU")

@@ -95,6 +95,10 @@ class Outcome:
             raise AssertionError(f"nothing was found out about {topic!r}\n" + "\n".join(failed) + self.said[-4000:])
         return self.findings[topic]
 
+    def each(self, topic: str, fact: str) -> list[Any]:
+        """Return one ``fact`` of what every rank found out about ``topic``; raises as :meth:`ranks` does."""
+        return [rank[fact] for rank in self.ranks(topic)]
+
     def only(self, topic: str) -> dict[str, Any]:
         """Return what the one process found out about ``topic``; raises as :meth:`ranks` does."""
         (fact,) = self.ranks(topic)
@@ -111,31 +115,14 @@ def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> Outcome
     """
     key = (scenario, tuple(sorted((environ or {}).items())))
     if key not in _outcomes:
-        _outcomes[key] = _run_or_error(scenario, dict(environ or {}))
+        try:
+            _outcomes[key] = _run(scenario, dict(environ or {}))
+        except RuntimeError as error:
+            _outcomes[key] = error
     outcome = _outcomes[key]
     if isinstance(outcome, RuntimeError):
         raise outcome
     return outcome
-
-
-_GLOO_AT_EXIT = "terminate called without an active exception"
-
-
-def _run_or_error(scenario: Scenario, environ: dict[str, str]) -> Outcome | RuntimeError:
-    """Run once, or a reference again where torch's Gloo took one of its ranks down after its work was done.
-
-    A thread of Gloo that still waits for the interpreter when it ends aborts the process. The chip under test gets no
-    second try: whatever ends its ranks is what the suite looks for.
-    """
-    attempts = 3 if scenario.accelerator == "cpu" else 1
-    while True:
-        attempts -= 1
-        try:
-            return _run(scenario, environ)
-        except RuntimeError as error:
-            died_at_exit = _GLOO_AT_EXIT in str(error) or "SIGABRT" in str(error)
-            if attempts == 0 or not died_at_exit:
-                return error
 
 
 _LAUNCHERS_VARIABLES = frozenset(

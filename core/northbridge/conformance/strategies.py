@@ -5,19 +5,13 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, Suite, chip_run, cpu_run
+from northbridge.conformance.suite import TRAINERS, FaceSuite
 
 
-class Strategies(Suite):
+@pytest.mark.parametrize("face", TRAINERS)
+@pytest.mark.parametrize("devices", [2])
+class Strategies(FaceSuite):
     """A stock strategy object and a registered variant keep what the user asked for."""
-
-    @pytest.fixture(params=TRAINERS)
-    def face(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
-
-    @pytest.fixture
-    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
-        return chip_run(backend, face, 2, environ)
 
     def test_a_stock_strategy_object_keeps_its_arguments(self, chip: Outcome) -> None:
         expected = {"find_unused_parameters": True, "gradient_as_bucket_view": True, "kept": True}
@@ -25,14 +19,13 @@ class Strategies(Suite):
         assert chip.ranks("strategies object") == [expected] * 2
 
     def test_ddp_find_unused_parameters_true_looks_for_unused_parameters(self, chip: Outcome) -> None:
-        assert [rank["find_unused_parameters"] for rank in chip.ranks("strategies name")] == [True] * 2
+        assert chip.each("strategies name", "find_unused_parameters") == [True] * 2
 
     @pytest.mark.parametrize("way", ["object", "name"])
-    def test_a_model_with_unused_parameters_trains(self, face: str, chip: Outcome, way: str) -> None:
+    def test_a_model_with_unused_parameters_trains(self, chip: Outcome, cpu: Outcome, way: str) -> None:
         topic = f"strategies {way} fit"
-        expected = [rank["weights"] for rank in cpu_run(face, 2).ranks(topic)]
 
-        assert [rank["weights"] for rank in chip.ranks(topic)] == expected
+        assert chip.each(topic, "weights") == cpu.each(topic, "weights")
 
     def test_a_communication_hook_is_called(self, chip: Outcome) -> None:
         # Lightning registers hooks for CUDA alone, and drops others without a word.

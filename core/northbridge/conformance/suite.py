@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import northbridge
 from northbridge.conformance.scenario import Outcome, Scenario, run
 from northbridge.lightning.faces import FACES
 
@@ -25,8 +26,12 @@ _DUTIES = {
 _OF_THE_CHIP_ALONE = ("resuming", "scaling", "monitoring", "choosing", "refusals", "reductions")
 
 
+both_numbers = pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
+"""The class that it stands above runs with one device and with two."""
+
+
 class Suite:
-    """The fixtures that a backend's tests override."""
+    """What every class has: the fixtures that a backend's tests override."""
 
     @pytest.fixture
     def backend(self) -> str:
@@ -37,6 +42,35 @@ class Suite:
     def environ(self) -> dict[str, str]:
         """Variables that are set for the processes of a run."""
         return {}
+
+
+class FaceSuite(Suite):
+    """What a class has that looks at runs through a face of Lightning.
+
+    It says by ``pytest.mark.parametrize`` which faces it is for; and which ``devices``, unless it is one.
+    """
+
+    @pytest.fixture
+    def devices(self) -> int:
+        """How many devices a run takes."""
+        return 1
+
+    @pytest.fixture
+    def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
+        """The run on the chip."""
+        return chip_run(backend, face, devices, environ)
+
+    @pytest.fixture
+    def cpu(self, face: str, devices: int) -> Outcome:
+        """Lightning's own run on as many CPU ranks."""
+        return cpu_run(face, devices)
+
+    @pytest.fixture
+    def device(self, backend: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> northbridge.Device:
+        """The chip as this process sees it, under the variables of a run."""
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        return northbridge.load(backend).device
 
 
 def require(face: str) -> None:

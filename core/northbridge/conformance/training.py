@@ -7,25 +7,14 @@ import pytest
 import northbridge
 from northbridge.conformance.models import TiedWeights
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, Suite, chip_run, cpu_run
+from northbridge.conformance.suite import TRAINERS, FaceSuite
 
 MODELS = ("mlp", "convnet", "transformer", "tied")
 
 
-class Training(Suite):
+@pytest.mark.parametrize("face", TRAINERS)
+class Training(FaceSuite):
     """A Trainer with one device trains as Lightning's own does on the CPU."""
-
-    @pytest.fixture(params=TRAINERS)
-    def face(self, request: pytest.FixtureRequest) -> str:
-        return str(request.param)
-
-    @pytest.fixture
-    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
-        return chip_run(backend, face, 1, environ)
-
-    @pytest.fixture
-    def cpu(self, face: str) -> Outcome:
-        return cpu_run(face, 1)
 
     @pytest.mark.parametrize("model", MODELS)
     def test_the_weights_are_those_of_a_cpu_run(self, chip: Outcome, cpu: Outcome, model: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.conformance.checkpoints import Checkpoints
+from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
 from northbridge.conformance.collective import Collective
 from northbridge.conformance.device import Device
 from northbridge.conformance.devices import DeviceChoice, SecondDevice
@@ -65,6 +65,10 @@ class TestLaunches(OnTheChip, Launches):
 
 
 class TestCheckpoints(OnTheChip, Checkpoints):
+    pass
+
+
+class TestCheckpointsOnTheCPU(OnTheChip, CheckpointsOnTheCPU):
     pass
 
 

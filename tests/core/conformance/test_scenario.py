@@ -1,4 +1,4 @@
-"""How the suite runs a scenario, and when it runs one again."""
+"""How the suite runs a scenario."""
 
 from __future__ import annotations
 
@@ -9,60 +9,51 @@ import pytest
 from northbridge.conformance import scenario as room
 from northbridge.conformance.scenario import Outcome, Scenario
 
-DIED = "rank 1 ended\nterminate called without an active exception"
+SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
 
 
-def counted(monkeypatch: pytest.MonkeyPatch, *ends: str) -> list[str]:
-    """Have each run end as told, "" being well, and return the accelerators that were run."""
-    ran: list[str] = []
-    left = iter(ends)
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The environments of the runs, which fail where ``FAIL`` is set."""
+    environments: list[dict[str, str]] = []
 
     def run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
-        ran.append(scenario.accelerator)
-        end = next(left)
-        if end:
-            raise RuntimeError(end)
+        environments.append(environ)
+        if "FAIL" in environ:
+            raise RuntimeError("rank 1 ended")
         return Outcome(Path(), {}, "")
 
     monkeypatch.setattr(room, "_run", run)
     monkeypatch.setattr(room, "_outcomes", {})
-    return ran
+    return environments
 
 
-def on(accelerator: str) -> Scenario:
-    return Scenario(accelerator, "lightning.pytorch", ("training",))
+def test_tests_that_ask_for_one_scenario_share_its_run(ran: list[dict[str, str]]) -> None:
+    assert room.run(SCENARIO) is room.run(SCENARIO)
+    assert ran == [{}]
 
 
-def test_a_reference_that_gloo_took_down_at_its_exit_is_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = counted(monkeypatch, DIED, "")
-
-    room.run(on("cpu"))
-
-    assert ran == ["cpu", "cpu"]
+def test_in_another_environment_it_is_another_run(ran: list[dict[str, str]]) -> None:
+    assert room.run(SCENARIO) is not room.run(SCENARIO, {"VARIABLE": "1"})
+    assert ran == [{}, {"VARIABLE": "1"}]
 
 
-def test_a_reference_that_fails_three_times_has_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = counted(monkeypatch, DIED, DIED, DIED)
+def test_a_failed_run_fails_every_test_that_asks_for_it(ran: list[dict[str, str]]) -> None:
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="rank 1 ended"):
+            room.run(SCENARIO, {"FAIL": "1"})
 
-    with pytest.raises(RuntimeError, match="terminate called"):
-        room.run(on("cpu"))
-
-    assert len(ran) == 3
-
-
-def test_another_failure_of_a_reference_is_one_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = counted(monkeypatch, "a traceback")
-
-    with pytest.raises(RuntimeError, match="a traceback"):
-        room.run(on("cpu"))
-
-    assert ran == ["cpu"]
+    assert ran == [{"FAIL": "1"}]
 
 
-def test_the_chip_under_test_gets_no_second_try(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = counted(monkeypatch, DIED)
+def test_a_fact_of_each_rank() -> None:
+    outcome = Outcome(Path(), {"training": [{"weights": "a"}, {"weights": "b"}]}, "")
 
-    with pytest.raises(RuntimeError, match="terminate called"):
-        room.run(on("some_chip"))
+    assert outcome.each("training", "weights") == ["a", "b"]
 
-    assert ran == ["some_chip"]
+
+def test_a_topic_that_nobody_reported_on_is_a_failure_that_says_why() -> None:
+    outcome = Outcome(Path(), {"failed training": [{"traceback": "ValueError: no"}]}, "the end of the log")
+
+    with pytest.raises(AssertionError, match=r"(?s)about 'training'.*ValueError: no.*the end of the log"):
+        outcome.ranks("training")
