@@ -1,0 +1,63 @@
+"""The generators, one a device, as `torch.cuda.random` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from northbridge_cpu_sim.module import chip
+from northbridge_cpu_sim.module.chip import DeviceLike
+from northbridge_cpu_sim.module.devices import within_reach
+
+
+def _generator(device: DeviceLike) -> torch.Generator:
+    generator: torch.Generator = chip.extension().default_generator(chip.index(device))
+    return generator
+
+
+def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
+    """Give the state of a device's generator, as a CPU tensor of bytes."""
+    return _generator(device).get_state()
+
+
+def get_rng_state_all() -> list[torch.Tensor]:
+    """Give the states of all devices' generators."""
+    return [get_rng_state(index) for index in within_reach()]
+
+
+def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
+    """Put a device's generator into a state that `get_rng_state` gave."""
+    _generator(device).set_state(new_state.cpu())
+
+
+def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
+    """Put all devices' generators into states that `get_rng_state_all` gave."""
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the current device's generator."""
+    _generator(None).manual_seed(int(seed))
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed all devices' generators alike."""
+    for index in within_reach():
+        _generator(index).manual_seed(int(seed))
+
+
+def seed() -> None:
+    """Seed the current device's generator with a random number."""
+    _generator(None).seed()
+
+
+def seed_all() -> None:
+    """Seed all devices' generators with the same random number."""
+    manual_seed_all(_generator(None).seed())
+
+
+def initial_seed() -> int:
+    """Give the seed of the current device's generator."""
+    return _generator(None).initial_seed()
