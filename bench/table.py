@@ -20,19 +20,20 @@ def table(figures: Sequence[Figure], *, quick: bool) -> Table:
         " (quick: few rounds, for a smoke run; compare nothing with this)" if quick else ""
     )
     result = Table(title=title, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
-    for column in ("what", "median", "quartiles", "rounds", "bound", "verdict", "of what"):
-        result.add_column(column, overflow="fold", justify="right" if column in ("rounds", "bound") else "left")
+    for column in ("what", "median", "quartiles", "rounds", "bound", "verdict"):
+        aside = column in ("rounds", "bound")
+        result.add_column(column, justify="right" if aside else "left", no_wrap=column != "what", overflow="fold")
     for figure in figures:
         first, third = figure.quartiles
         unit, limit = figure.bound.unit, figure.bound.limit
+        parts = ", ".join(f"{name} {part}" for name, part in figure.measurement.parts.items())
         result.add_row(
-            figure.bound.what,
+            Text.assemble(figure.bound.what, "\n" if parts else "", (parts, "dim")),
             amount(figure.value, unit),
             f"{amount(first, unit)} – {amount(third, unit)}",
             str(len(figure.measurement.values)),
             "" if limit is None else f"≤ {amount(limit, unit)}",
             Text(figure.verdict, style=_STYLES[figure.verdict]),
-            "\n".join(f"{name} {part}" for name, part in figure.measurement.parts.items()),
         )
     return result
 
