@@ -23,12 +23,13 @@ check: setup ## run the linter, the formatter and both type checkers
 	$(RUN)/pyright --project . # and not the configuration of a folder above
 
 bench: setup ## measure against Lightning's CPU accelerator; writes bench/report.json
-	@echo "make bench: measuring, about 15 minutes on 2 cores; leave the machine alone meanwhile"
+	@echo "make bench: measuring, about 12 minutes on 2 cores; leave the machine alone meanwhile"
 	@$(RUN)/python -m bench
 
 docs: setup ## build the site into site/
 	@echo "make docs: building the site into site/"
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
+	@echo "to read it: python3 -m http.server --directory site"
 
 matrix: setup ## train on every Lightning release that is supported; writes docs/matrix.md
 	@echo "make matrix: 17 rows of 16 trainings each, about 40 minutes on 2 cores; a few MB a row"
@@ -43,7 +44,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" && $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 		{ echo "Python 3.11 was not found: install it, or say make PYTHON=/path/to/python3.11"; exit 1; }
 	@command -v g++ >/dev/null || { echo "no C++ compiler was found: apt install g++ (the simulated chip is compiled on first use)"; exit 1; }
-	@echo "setting up $(VENV): torch 2.13.0, both Lightnings and the tools, about 1.5 GB; a few minutes, once"
+	@echo "setting up $(VENV): torch 2.13.0, both Lightnings and the tools, about 1.7 GB with torch for the CPU; a few minutes, once"
 	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt "pip==26.3"
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0

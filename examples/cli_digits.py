@@ -1,6 +1,8 @@
 """Train on the handwritten digits from the command line, with LightningCLI.
 
-    python examples/cli_digits.py fit --trainer.accelerator=cpu_sim --trainer.devices=2 --trainer.max_epochs=2
+    .venv/bin/python examples/cli_digits.py fit --trainer.accelerator=cpu_sim --trainer.devices=2 --trainer.max_epochs=2
+
+Elsewhere it needs scikit-learn and jsonargparse beside Northbridge and Lightning; `make setup` brings them.
 
 Nothing here knows of Northbridge, nor which accelerator there is: the command says it.
 """

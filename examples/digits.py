@@ -1,6 +1,8 @@
 """Train a small ConvNet on scikit-learn's handwritten digits, on two simulated chips.
 
-    python examples/digits.py
+    .venv/bin/python examples/digits.py
+
+Elsewhere it needs scikit-learn, rich beside Northbridge and Lightning; `make setup` brings them.
 
 Nothing here knows of Northbridge: where it is installed, `accelerator="cpu_sim"` is found by name. Write another
 accelerator's name instead, and this trains there.

@@ -1,6 +1,8 @@
 """Train on the handwritten digits with Fabric: a plain loop, on two simulated chips.
 
-    python examples/fabric_digits.py
+    .venv/bin/python examples/fabric_digits.py
+
+Elsewhere it needs scikit-learn beside Northbridge and Lightning; `make setup` brings them.
 
 Nothing here knows of Northbridge: where it is installed, `accelerator="cpu_sim"` is found by name.
 """

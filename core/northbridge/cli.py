@@ -93,7 +93,10 @@ def list_backends(
     if no_probe:
         found = listing.read_metadata()
     else:
-        with _spinner() as tell:
+        from northbridge.settings import CoreSettings
+
+        CoreSettings.read()  # a wrong variable is told before anything starts
+        with _spinner(quiet=as_json) as tell:
             found = listing.probe(load_seconds=load_timeout, tell=tell)
     if as_json:
         print(json.dumps(found.as_dict(), indent=2))
@@ -105,16 +108,23 @@ def list_backends(
 
 
 @contextmanager
-def _spinner() -> Iterator[Callable[[str, str], None]]:
-    """Show on a terminal what the children are doing; stdout stays clean."""
+def _spinner(*, quiet: bool) -> Iterator[Callable[[str, str], None]]:
+    """Show on a terminal what the children are doing; elsewhere say once that it takes its time. stdout stays clean."""
     from rich.console import Console
     from rich.text import Text
 
+    console = Console(stderr=True)
+    if not (quiet or console.is_terminal):
+        print(
+            "northbridge: asking every backend, and Lightning, in processes of their own; software that is compiled"
+            " when it is first loaded takes minutes",
+            file=sys.stderr,
+        )
     doing: dict[str, str] = {}
-    with Console(stderr=True).status("starting") as status:
+    with console.status("starting") as status:
 
         def tell(who: str, what: str) -> None:
             doing[who] = what
-            status.update(Text("; ".join(f"{name}: {each}" for name, each in doing.items())))
+            status.update(Text("; ".join(f"{name}: {each}" for name, each in doing.items() if each)))
 
         yield tell

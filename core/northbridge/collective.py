@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -91,7 +90,4 @@ class Collective(ABC):
         """Wait until every rank is here."""
         import torch.distributed
 
-        with warnings.catch_warnings():
-            # torch warns that ranks might share the current device; each rank has selected its own.
-            warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)
-            torch.distributed.barrier(group=group)
+        torch.distributed.barrier(group=group)

@@ -62,8 +62,13 @@ class Device(ABC):
         return stats
 
     def empty_cache(self) -> None:
-        """Give cached memory back. Called after training, and before a retry with less memory."""
-        self.module.empty_cache()
+        """Give cached memory back. Called after training, and before a retry with less memory.
+
+        Nothing happens where the chip's module has no ``empty_cache``: such a chip keeps no cache that it gives back.
+        """
+        empty = getattr(self.module, "empty_cache", None)
+        if empty is not None:
+            empty()
 
     def seed(self, seed: int) -> None:
         """Seed the generator of every device. Called when a rank starts, with the seed of ``seed_everything``."""

@@ -39,7 +39,7 @@ START_COMMANDS: dict[Launcher, str] = {
 CURES = {
     "port": "export one free port, the same on every node: MASTER_PORT=29500",
     "address": "export MASTER_ADDR=<the address of node 0 that the other nodes reach>",
-    "node_rank": "export NODE_RANK, 0 on the first node, 1 on the next; with one node unset it",
+    "node_rank": "export NODE_RANK, 0 on the first node, 1 on the next; where there is one node, unset it",
     "local_rank": "unset LOCAL_RANK, or count it from 0 if you start each process yourself",
     "rank": "unset RANK, which Lightning works out",
     "world_size": "unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices=",

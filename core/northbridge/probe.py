@@ -38,6 +38,7 @@ _hanging: dict[str, threading.Thread] = {}  # or done by now
 
 class _Reply(TypedDict):
     devices: int
+    missing: NotRequired[str]  # why its software could not be loaded, where that is because it is not installed
     error: NotRequired[str]
     limit: NotRequired[float]  # in seconds, where the error is that it was outlasted
 
@@ -84,7 +85,7 @@ def count_in_child(name: str) -> int:
     when asked again, unless the limit has been raised.
     """
     limit = CoreSettings.read().detect_timeout
-    known: dict[str, _Reply] = json.loads(os.environ.get(ANSWERS, "{}"))
+    known = _answers()
     reply = known.get(name)
     if reply is None or reply.get("limit", limit) < limit:
         reply = known[name] = _ask_child(name, limit)
@@ -92,6 +93,17 @@ def count_in_child(name: str) -> int:
     if "error" in reply:
         raise DetectionError(reply["error"], backend=name)
     return reply["devices"]
+
+
+def missing_software(name: str) -> str | None:
+    """Return what a child said of backend ``name`` where its software was not installed."""
+    reply = _answers().get(name)
+    return reply.get("missing") if reply is not None else None
+
+
+def _answers() -> dict[str, _Reply]:
+    known: dict[str, _Reply] = json.loads(os.environ.get(ANSWERS, "{}"))
+    return known
 
 
 def _ask_child(name: str, limit: float) -> _Reply:
@@ -113,10 +125,10 @@ def _ask_child(name: str, limit: float) -> _Reply:
     reply = _read(child.stdout)
     if reply is not None:
         return reply
-    last = (child.stderr.strip().splitlines() or ["it said nothing"])[-1]
+    last = (child.stderr.strip().splitlines() or ["no last words"])[-1]
     return {
         "devices": 0,
-        "error": f"{asker} {describe_exit(child.returncode)}: {last}; does the driver fit this torch?"
+        "error": f"{asker} {describe_exit(child.returncode)} ({last}); does the driver fit this torch?"
         f" NORTHBRIDGE_DISABLE={name} switches the backend off",
     }
 
@@ -133,8 +145,8 @@ def answer(name: str) -> None:
     """Print what this process, the child, finds: one line of JSON."""
     try:
         reply: _Reply = {"devices": load(name).device.count()}
-    except SoftwareMissingError:
-        reply = {"devices": 0}
+    except SoftwareMissingError as error:
+        reply = {"devices": 0, "missing": str(error)}
     except NorthbridgeError as error:
         reply = {"devices": 0, "error": str(error)}
     print(f"\n{_MARK}{json.dumps(reply)}", flush=True)

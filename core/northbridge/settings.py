@@ -31,7 +31,10 @@ class Settings(pydantic.BaseModel):
     """What the names of the variables begin with, such as ``"NORTHBRIDGE_ACME_"``."""
 
     strict_prefix: ClassVar[bool] = True
-    """Whether a variable with the prefix that is no field is refused. False where others share it."""
+    """Whether any variable with the prefix that is no field is refused; False where others share it.
+
+    What looks like a field misspelt is refused then too.
+    """
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
@@ -56,7 +59,7 @@ class Settings(pydantic.BaseModel):
         given = {name: text for name, text in source.items() if name.startswith(cls.prefix) and text}
         fields = {cls.variable(field): field for field in cls.model_fields}
         for name, text in given.items():
-            if cls.strict_prefix and name not in fields:
+            if name not in fields and (cls.strict_prefix or cls._nearest(name, cutoff=0.8)):
                 raise cls._unknown(name, text)
         try:
             return cls.model_validate({fields[name]: text for name, text in given.items() if name in fields})
@@ -65,11 +68,18 @@ class Settings(pydantic.BaseModel):
 
     @classmethod
     def _unknown(cls, name: str, text: str) -> SettingsError:
+        near = cls._nearest(name)
+        hint = (
+            f"did you mean {near}?" if near else f"there are {', '.join(map(cls.variable, sorted(cls.model_fields)))}"
+        )
+        return SettingsError(f"{name}={text!r} is not a setting: {hint}", variable=name)
+
+    @classmethod
+    def _nearest(cls, name: str, cutoff: float = 0.6) -> str | None:
         # Compared without the prefix, which alone would make any two names alike.
         variables = {field.upper(): cls.variable(field) for field in sorted(cls.model_fields)}
-        close = get_close_matches(name.removeprefix(cls.prefix).upper(), variables, n=1)
-        hint = f"did you mean {variables[close[0]]}?" if close else f"there are {', '.join(variables.values())}"
-        return SettingsError(f"{name}={text!r} is not a setting: {hint}", variable=name)
+        close = get_close_matches(name.removeprefix(cls.prefix).upper(), variables, n=1, cutoff=cutoff)
+        return variables[close[0]] if close else None
 
     @classmethod
     def _wrong(cls, error: pydantic.ValidationError, given: Mapping[str, str]) -> SettingsError:

@@ -188,7 +188,7 @@ def test_a_node_rank_left_over_in_a_run_of_one_node_is_refused() -> None:
     error = refused(launch(nodes=1), {"NODE_RANK": "1"})
 
     assert "with num_nodes=1 and devices=2 it is from 0 to 0" in str(error)
-    assert str(error).endswith("with one node unset it")
+    assert str(error).endswith("where there is one node, unset it")
 
 
 def test_a_world_size_left_over_in_the_shell_is_refused_with_the_cure() -> None:

@@ -87,7 +87,7 @@ class TestTheChild:
 
         assert str(caught.value) == (
             "backend 'probe_exits' (northbridge-probe-exits 1.2.3): the process that asked for its devices ended with"
-            " exit code 7: acme: firmware 0x0 is not supported; does the driver fit this torch? "
+            " exit code 7 (acme: firmware 0x0 is not supported); does the driver fit this torch? "
             + SWITCH.format(name="probe_exits")
         )
 
@@ -99,8 +99,7 @@ class TestTheChild:
 
         assert str(caught.value) == (
             "backend 'probe_crashes' (northbridge-probe-crashes 1.2.3): the process that asked for its devices was"
-            " killed by SIGSEGV: it said nothing; does the driver fit this torch? "
-            + SWITCH.format(name="probe_crashes")
+            " killed by SIGSEGV (no last words); does the driver fit this torch? " + SWITCH.format(name="probe_crashes")
         )
 
     def test_software_that_does_not_load_is_told_as_it_is_told_here(self, install_here: Install) -> None:
@@ -141,7 +140,7 @@ class TestAChildThatIsAScript:
         child_that("echo 2; exit 4")
 
         with pytest.raises(
-            northbridge.DetectionError, match="ended with exit code 4: it said nothing; does the driver"
+            northbridge.DetectionError, match=r"ended with exit code 4 \(no last words\); does the driver"
         ):
             count_in_child("acme")
 
@@ -150,13 +149,13 @@ class TestAChildThatIsAScript:
     ) -> None:
         child_that("exit 0")
 
-        with pytest.raises(northbridge.DetectionError, match="ended with exit code 0: it said nothing"):
+        with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 0 \(no last words\)"):
             count_in_child("acme")
 
     def test_of_a_traceback_the_last_line_is_told(self, child_that: Callable[[str], None]) -> None:
         child_that("echo 'Traceback (most recent call last):' >&2; echo 'RuntimeError: ioctl 7' >&2; exit 1")
 
-        with pytest.raises(northbridge.DetectionError, match="ended with exit code 1: RuntimeError: ioctl 7; does"):
+        with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 1 \(RuntimeError: ioctl 7\); does"):
             count_in_child("acme")
 
     def test_the_answers_about_two_backends_are_both_kept(self, child_that: Callable[[str], None]) -> None:

@@ -118,7 +118,7 @@ def test_an_unknown_variable_that_resembles_none_is_refused_with_the_list() -> N
 
 
 def test_a_loose_prefix_lets_unknown_variables_pass() -> None:
-    environ = {"NORTHBRIDGE_ACME_DEVICE": "4", "NORTHBRIDGE_ACME_DEVICES": "2"}
+    environ = {"NORTHBRIDGE_ACME_FIRMWARE": "4", "NORTHBRIDGE_ACME_DEVICES": "2"}
 
     assert LooseAcmeSettings.read(environ).devices == 2
 
@@ -194,3 +194,17 @@ def test_the_core_leaves_the_variables_of_backends_alone() -> None:
     settings = CoreSettings.read({"NORTHBRIDGE_ACME_DEVICES": "many", "NORTHBRIDGE_ACME_SIMULATE": "x"})
 
     assert settings == CoreSettings()
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("NORTHBRIDGE_DISBLE", "NORTHBRIDGE_DISABLE"),
+        ("NORTHBRIDGE_SIMLATE", "NORTHBRIDGE_SIMULATE"),
+        ("NORTHBRIDGE_DETECT_TIME_OUT", "NORTHBRIDGE_DETECT_TIMEOUT"),
+    ],
+)
+def test_a_variable_of_the_core_that_is_misspelt_is_refused(written: str, meant: str) -> None:
+    error = refusal(CoreSettings, {written: "1"})
+
+    assert str(error) == f"{written}='1' is not a setting: did you mean {meant}?"

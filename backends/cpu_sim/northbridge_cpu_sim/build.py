@@ -25,7 +25,7 @@ FLAGS = ("-O2",)
 def build(settings: SimSettings | None = None, sources: Path = SOURCES) -> ModuleType:
     """Return the compiled chip as a module; compile it if no process of this user has yet.
 
-    Called by the bridge's ``load``. The first time takes about a minute, and says so on stderr.
+    Called by the bridge's ``load``. The first time takes a minute on two free cores, and says so on stderr.
     Raises :class:`BuildError`.
     """
     if NAME not in sys.modules:

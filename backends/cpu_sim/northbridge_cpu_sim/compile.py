@@ -19,7 +19,7 @@ from northbridge_cpu_sim.cache import VARIABLE, keep, writing
 from northbridge_cpu_sim.compiler import Compiler
 from northbridge_cpu_sim.errors import BuildError
 
-REASON = "compiling the simulated chip, once per machine: about a minute"
+REASON = "compiling the simulated chip, once per machine: a minute on two free cores"
 
 _PRIVATE = "building-"
 _ROOM = 128 * 2**20

@@ -17,6 +17,7 @@ from northbridge.errors import (
 )
 from northbridge.journal import logger, note
 from northbridge.lightning.devices import parse_devices
+from northbridge.probe import missing_software
 
 if TYPE_CHECKING:
     import torch
@@ -157,9 +158,12 @@ def load_with_hardware(name: str) -> Backend:
                 " install the vendor's package that brings it",
                 backend=name,
             )
+        missing = missing_software(name)
+        if missing is not None:
+            raise SoftwareMissingError(missing, backend=name)
         raise HardwareMissingError(
-            f"accelerator={name!r} was asked for, but this machine has no such device, or the vendor's software is not"
-            " installed; `northbridge list` says which",
+            f"accelerator={name!r} was asked for, but this machine has no such device, or the vendor's software does"
+            " not see it; `northbridge list` says more",
             backend=name,
         )
     return load(name)

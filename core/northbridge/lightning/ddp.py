@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from northbridge.cluster import check_environment, explain_connection_failure
@@ -69,6 +70,9 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
             else:
                 self._set_world_ranks()
             self.sigterm_noted = False
+            # Whoever calls barrier() past the strategy, such as torchmetrics, is warned in every epoch that the ranks
+            # might share the current device; each rank has selected its own.
+            warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)
             self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
             self._start_process_group()
             self.backend.collective.assert_carries(self.root_device)

@@ -21,12 +21,15 @@ if TYPE_CHECKING:
     from northbridge.lightning.faces import Face
 
 _REFUSED = {
-    "dp": ("dp", "DataParallelStrategy"),
-    "fsdp": ("fsdp", "FSDPStrategy", "XLAFSDPStrategy", "ModelParallelStrategy"),
-    "deepspeed": ("deepspeed", "DeepSpeedStrategy"),
-    "xla": ("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"),
+    "dp": (("dp", "DataParallelStrategy"), "one process for several devices is CUDA's way"),
+    "fsdp": (
+        ("fsdp", "FSDPStrategy", "XLAFSDPStrategy", "ModelParallelStrategy"),
+        "sharded training is not there yet",
+    ),
+    "deepspeed": (("deepspeed", "DeepSpeedStrategy"), "DeepSpeed is not there yet"),
+    "xla": (("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"), "it drives the devices of XLA"),
 }
-"""Strategies that cannot work on a chip of ours: the first word of Lightning's name, or the class."""
+"""Strategies that cannot work on a chip of ours: the first word of Lightning's name, or the class; and why not."""
 
 
 def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
@@ -80,19 +83,19 @@ def _means_lightnings(name: str) -> bool:
     announced = names()
     if name in announced:
         return False
-    near = difflib.get_close_matches(name.lower(), [*announced, *LIGHTNING_NAMES], n=1)
+    # Close by: "hpu" is not "cpu" misspelt.
+    near = difflib.get_close_matches(name.lower(), [*announced, *LIGHTNING_NAMES], n=1, cutoff=0.75)
     return bool(near) and near[0] in LIGHTNING_NAMES
 
 
 def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
     """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on ``name``."""
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
-    for kind, words in _REFUSED.items():
+    for kind, (words, reason) in _REFUSED.items():
         if word in words or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
-            later = " (sharded training is not there yet)" if kind == "fsdp" else ""
             raise UnsupportedError(
-                f"strategy={word!r} cannot run on {name!r}{later}: write"
-                f" {face.host}(accelerator={name!r}, strategy='ddp')",
+                f"strategy={word!r} cannot run on {name!r}: {reason}. Write {face.host}(accelerator={name!r},"
+                " strategy='ddp'), and devices= as before",
                 capability=f"strategy {kind}",
             )
 

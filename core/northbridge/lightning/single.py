@@ -25,5 +25,6 @@ def make_single_device_strategy(face: Face, checkpoint_io: Any) -> Any:
             if not face.is_trainer:
                 # On one device a Fabric need not be launched, and setup_environment() is then never called.
                 self.take_device()
+                self.announce()
 
     return SingleDeviceStrategy

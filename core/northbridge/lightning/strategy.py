@@ -75,10 +75,14 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def setup_environment(self) -> None:
             self.take_device()
             super().setup_environment()
+            self.announce()
 
         def take_device(self) -> None:
             """Take this rank's device; called again, it does nothing."""
             self.accelerator.take(super().root_device, local_rank=int(self.local_rank), world_size=int(self.world_size))
+
+        def announce(self) -> None:
+            """Say on rank 0 what a user should know of the chip; called as soon as the ranks are known."""
             if self.is_global_zero:
                 announce_simulation(self.backend)
 

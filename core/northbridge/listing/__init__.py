@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from northbridge.journal import Entry
     from northbridge.listing.report import Reply, Stage
 
-LOAD_SECONDS = 300.0
+LOAD_SECONDS = 600.0
 """How long one backend's software may take to load: a chip that is compiled on first use takes minutes."""
 
 
@@ -56,7 +56,8 @@ def probe(
 ) -> Listing:
     """Return what child processes found out, a few of them at a time.
 
-    ``load_seconds`` bounds the loading of one backend's software; ``tell`` is called with who is being asked, and what.
+    ``load_seconds`` bounds the loading of one backend's software; ``tell`` is called with who is being asked, and what;
+    with nothing when the answer is there.
     Raises :class:`SettingsError`.
     """
     import asyncio
@@ -77,7 +78,9 @@ async def _probe(load_seconds: float, tell: Callable[[str, str], None]) -> Listi
 
     async def ask(who: str, question: str, stages: dict[str, Stage]) -> Reply:
         async with gate:
-            return await child.ask(question, stages, lambda what: tell(who, what))
+            reply = await child.ask(question, stages, lambda what: tell(who, what))
+            tell(who, "")
+            return reply
 
     async def ask_backend(each: Claimed) -> BackendRow:
         if each.verdict is not None:

@@ -74,7 +74,11 @@ def stages(*, detect: float, load: float) -> dict[str, Stage]:
     return {
         "declare": Stage("importing its plugin", detect, patience),
         "detect": Stage("counting its devices", detect, patience),
-        "load": Stage("loading its software", load, "is the driver healthy? --load-timeout=seconds allows more"),
+        "load": Stage(
+            "loading its software, which may be compiled first",
+            load,
+            "is the driver healthy, or is it still compiling? --load-timeout=seconds allows more",
+        ),
     }
 
 

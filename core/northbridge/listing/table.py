@@ -27,7 +27,7 @@ _STYLES = {
     "off": "dim",
     "not installed": "dim",
 }
-_OTHER_COLUMNS = 68  # what the backends' table takes without its distributions, where a name has 14 characters
+_COLUMNS = ("backend", "version", "distribution", "status", "loadable", "devices", "simulated")
 _NO_BACKEND = "No backend is installed."
 _NO_LIGHTNING = (
     "Lightning is not installed. Install it with pip install 'northbridge[lightning]' (lightning.pytorch and"
@@ -39,7 +39,7 @@ def show(listing: Listing) -> None:
     """Print the whole list to stdout."""
     console = Console(highlight=False)
     if listing.backends:
-        console.print(_backends(listing.backends, max(12, console.width - _OTHER_COLUMNS)))
+        console.print(_backends(listing.backends, console.width))
         _print_reasons(console, listing.backends)
     else:
         console.print(_NO_BACKEND)
@@ -53,17 +53,26 @@ def show(listing: Listing) -> None:
 
 
 def _backends(rows: Sequence[BackendRow], width: int) -> Table:
-    table = _table("backend", "version", "distribution", "status", "loadable", "devices", "simulated")
-    for row in rows:
-        unknown = "not asked" if row.status == "not asked" else "-"
-        answers = [_word(answer, unknown) for answer in (row.loadable, row.devices, row.simulated)]
+    cells = [_cells(row) for row in rows]
+    widths = [max(map(len, column)) + 2 for column in zip(_COLUMNS, *cells, strict=True)]
+    place = _COLUMNS.index("distribution")
+    left = max(12, width - sum(widths) + widths[place])
+    table = _table(*_COLUMNS)
+    for row, (name, _, _, *answers) in zip(rows, cells, strict=True):
         # Of two distributions that claim one name, each stands on a line of its own.
         claims = zip(row.version.split(", "), row.distribution.split(", "), strict=True)
-        first, *more = ((version, textwrap.fill(distribution, width)) for version, distribution in claims)
-        _add(table, row.status, row.name, *first, row.status, *answers)
+        first, *more = ((version, textwrap.fill(distribution, left)) for version, distribution in claims)
+        _add(table, row.status, name, *first, *answers)
         for each in more:
             _add(table, row.status, "", *each)
     return table
+
+
+def _cells(row: BackendRow) -> tuple[str, ...]:
+    unknown = "not asked" if row.status == "not asked" else "-"
+    answers = [_word(answer, unknown) for answer in (row.loadable, row.devices, row.simulated)]
+    version = max(row.version.split(", "), key=len)
+    return row.name, version, max(row.distribution.split(", "), key=len), row.status, *answers
 
 
 def _faces(rows: Sequence[FaceRow]) -> Table:

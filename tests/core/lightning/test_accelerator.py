@@ -4,7 +4,7 @@ import importlib
 import logging
 import pickle
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,6 +12,9 @@ from northbridge.discovery import get, load
 from northbridge.errors import HardwareMissingError, SoftwareMissingError, WrongDeviceError
 from northbridge.lightning import accelerator as room
 from northbridge.lightning.faces import Face
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
 
 Build = Callable[..., Any]
 
@@ -69,8 +72,8 @@ def test_hardware_that_is_absent_is_our_error_before_lightnings(build: Build, mo
         build(accelerator="cpu_sim")
 
     assert str(refusal.value) == (
-        "accelerator='cpu_sim' was asked for, but this machine has no such device, or the vendor's software is not"
-        " installed; `northbridge list` says which"
+        "accelerator='cpu_sim' was asked for, but this machine has no such device, or the vendor's software does not"
+        " see it; `northbridge list` says more"
     )
 
 
@@ -191,3 +194,15 @@ def test_a_chip_whose_package_is_not_installed_is_told_from_one_that_is_not_ther
         "accelerator='cpu_sim' was asked for, but its software is not installed: no module named 'torch_hal9000.chip';"
         " install the vendor's package that brings it"
     )
+
+
+def test_software_that_the_child_did_not_find_is_named_as_load_names_it(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_here("load_needs_software")
+    monkeypatch.setattr(type(get("load_needs_software").bridge), "package", None)  # as in a plugin of fifteen lines
+
+    with pytest.raises(SoftwareMissingError) as caught:
+        room.load_with_hardware("load_needs_software")
+
+    assert "is installed, but its software is not: ModuleNotFoundError: No module named" in str(caught.value)

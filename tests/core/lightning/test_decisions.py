@@ -237,6 +237,12 @@ def test_a_name_that_nobody_has_is_refused_with_the_nearest_that_somebody_has(
     assert str(refusal.value) == found
 
 
+@pytest.mark.parametrize("asked", ["hpu", "npu", "mlu"])
+def test_another_vendors_name_is_not_taken_for_a_misspelt_cpu(build: Build, asked: str) -> None:
+    with pytest.raises(BackendNotFoundError, match=f"no backend '{asked}' is installed; found cpu_sim"):
+        build(accelerator=asked)
+
+
 @pytest.mark.parametrize("asked", ["cpuu", "cuda ", "gpus", "CPU", "GPU", "mp"])
 def test_a_name_that_looks_most_like_lightnings_own_is_refused_by_lightning(build: Build, asked: str) -> None:
     with pytest.raises(ValueError, match="You selected an invalid accelerator name"):
@@ -244,27 +250,28 @@ def test_a_name_that_looks_most_like_lightnings_own_is_refused_by_lightning(buil
 
 
 @pytest.mark.parametrize(
-    ("asked", "later"),
+    ("asked", "reason"),
     [
-        ("dp", ""),
-        ("fsdp", " (sharded training is not there yet)"),
-        ("fsdp_cpu_offload", " (sharded training is not there yet)"),
-        ("deepspeed", ""),
-        ("deepspeed_stage_3", ""),
-        ("xla", ""),
-        ("xla_debug", ""),
-        ("single_xla", ""),
+        ("dp", "one process for several devices is CUDA's way"),
+        ("fsdp", "sharded training is not there yet"),
+        ("fsdp_cpu_offload", "sharded training is not there yet"),
+        ("deepspeed", "DeepSpeed is not there yet"),
+        ("deepspeed_stage_3", "DeepSpeed is not there yet"),
+        ("xla", "it drives the devices of XLA"),
+        ("xla_debug", "it drives the devices of XLA"),
+        ("single_xla", "it drives the devices of XLA"),
     ],
 )
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_strategy_that_cannot_work_on_the_chip_is_refused_with_the_line_to_write(
-    face: Face, build: Build, asked: str, later: str, devices: int
+    face: Face, build: Build, asked: str, reason: str, devices: int
 ) -> None:
     with pytest.raises(UnsupportedError) as refusal:
         build(accelerator="cpu_sim", devices=devices, strategy=asked)
 
     assert str(refusal.value) == (
-        f"strategy={asked!r} cannot run on 'cpu_sim'{later}: write {face.host}(accelerator='cpu_sim', strategy='ddp')"
+        f"strategy={asked!r} cannot run on 'cpu_sim': {reason}. Write {face.host}(accelerator='cpu_sim',"
+        " strategy='ddp'), and devices= as before"
     )
 
 
@@ -273,8 +280,8 @@ def test_the_object_of_such_a_strategy_is_refused_too(face: Face, build: Build) 
         build(accelerator="cpu_sim", devices=2, strategy=strategies(face).FSDPStrategy())
 
     assert str(refusal.value) == (
-        "strategy='FSDPStrategy' cannot run on 'cpu_sim' (sharded training is not there yet): write"
-        f" {face.host}(accelerator='cpu_sim', strategy='ddp')"
+        "strategy='FSDPStrategy' cannot run on 'cpu_sim': sharded training is not there yet. Write"
+        f" {face.host}(accelerator='cpu_sim', strategy='ddp'), and devices= as before"
     )
 
 

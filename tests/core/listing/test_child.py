@@ -94,7 +94,8 @@ def test_one_that_hangs_in_load_has_longer_and_is_given_up(write_plugin: Callabl
 
     assert row(run.stdout, "stuck")[3:] == ["broken", "no", "2", "no"]
     assert (
-        "its process did not answer within 2 s while loading its software; is the driver healthy?"
+        "its process did not answer within 2 s while loading its software, which may be compiled first; is the driver"
+        " healthy, or is it still compiling?"
         " --load-timeout=seconds allows more, NORTHBRIDGE_DISABLE=stuck switches the backend off"
     ) in flowing(run.stdout)
 
