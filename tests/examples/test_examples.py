@@ -30,6 +30,7 @@ def test_the_demo_reads_held_out_digits_and_tells_on_what(tmp_path: Path) -> Non
     assert table["ranks"] == "2"
     assert 0 < float(table["seconds of training"]) < 120
     assert table["simulated"].startswith("yes")
+    assert "Warning" not in ran.said
     assert torch.load(tmp_path / table["best checkpoint"], weights_only=True)["state_dict"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import northbridge
 from northbridge.conformance.scenario import Launch, Scenario, run
 from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, cpu_run, require
 
@@ -32,6 +33,15 @@ class Launches(Suite):
     def test_a_fabric_is_started_by_torchrun(self, backend: str, environ: dict[str, str]) -> None:
         models = ("mlp", "convnet", "transformer")
         self.check(Scenario(backend, FABRICS[0], ("looping",), 2, launch="torchrun", models=models), environ)
+
+    @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork"])
+    def test_a_simulated_chip_says_so_once(self, backend: str, environ: dict[str, str], strategy: str) -> None:
+        require(TRAINERS[0])
+        scenario = Scenario(backend, TRAINERS[0], ("training",), 2, strategy, models=("ensemble",))
+
+        said = run(scenario, environ).said.count(f"{backend} is a simulated chip")
+
+        assert said == northbridge.get(backend).capabilities.simulated
 
     def check_trainer(self, scenario: Scenario, environ: dict[str, str]) -> None:
         """Compare, and see that the process which the user started holds the trained weights too."""
