@@ -5,22 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.accelerator import empty_cache
+from torch.accelerator import empty_cache as empty_cache
 
 from northbridge_cpu_sim.module import chip
 from northbridge_cpu_sim.module.chip import DeviceLike
-
-__all__ = [
-    "empty_cache",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_stats",
-    "reset_accumulated_memory_stats",
-    "reset_peak_memory_stats",
-]
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:

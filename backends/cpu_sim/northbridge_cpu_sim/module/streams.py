@@ -6,20 +6,10 @@ import contextlib
 from typing import Any
 
 import torch
-from torch import Event, Stream
+from torch import Event as Event, Stream as Stream
 
 from northbridge_cpu_sim.module import chip
 from northbridge_cpu_sim.module.chip import DeviceLike
-
-__all__ = [
-    "Event",
-    "Stream",
-    "current_stream",
-    "default_stream",
-    "set_stream",
-    "stream",
-    "synchronize",
-]
 
 
 def synchronize(device: DeviceLike = None) -> None:
