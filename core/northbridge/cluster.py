@@ -48,10 +48,19 @@ def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> Non
     found = LaunchEnvironment(run, os.environ if environ is None else environ)
     _refuse_out_of_range(found)
     _refuse_missing(found)
+    _refuse_left_over_rank(found)
     _refuse_contradiction(found)
     _refuse_unresolvable(found)
     _refuse_taken_port(found)
     _warn_of_loopback(found)
+
+
+def check_numbers(run: Run, environ: Mapping[str, str] | None = None) -> None:
+    """Refuse a rank or count that is not a number, before Lightning's cluster environment reads it.
+
+    The DDP strategy calls it when Lightning asks it for its ranks. Raises :class:`ClusterError`.
+    """
+    _ = LaunchEnvironment(run, os.environ if environ is None else environ).values
 
 
 def explain_connection_failure(
@@ -118,6 +127,17 @@ def _refuse_missing(found: LaunchEnvironment) -> None:
     for field, reason in missing:
         if found.get(field) is None:
             raise found.error(field, reason)
+
+
+def _refuse_left_over_rank(found: LaunchEnvironment) -> None:
+    # Lightning leaves it to whoever set LOCAL_RANK to start all ranks, and to tell them where to meet.
+    run = found.run
+    one_of_several = run.nodes * run.devices > 1 and found.values.local_rank is not None
+    if run.launcher != "lightning" or run.stage != "launch" or not run.starts_scripts or not one_of_several:
+        return
+    if found.get("port") is None:
+        reason = f"{found.quote('local_rank')} says that each rank is started alone, and each would choose another port"
+        raise found.error("port", reason, f"unset LOCAL_RANK if it is left over, or {CURES['port']}")
 
 
 def _refuse_contradiction(found: LaunchEnvironment) -> None:

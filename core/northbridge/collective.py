@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -90,4 +91,11 @@ class Collective(ABC):
         """Wait until every rank is here."""
         import torch.distributed
 
-        torch.distributed.barrier(group=group)
+        with warnings.catch_warnings():
+            ignore_doubt_about_device()
+            torch.distributed.barrier(group=group)
+
+
+def ignore_doubt_about_device() -> None:
+    """Silence torch's warning at every ``barrier()`` that ranks might share a device: each has selected its own."""
+    warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)

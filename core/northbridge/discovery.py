@@ -68,7 +68,10 @@ class Plugin:
         if self.source is None:
             return "an unknown distribution", ""
         # Not source.metadata: that parses the whole README too.
-        text = self.source.read_text("METADATA") or self.source.read_text("PKG-INFO") or ""
+        try:
+            text = self.source.read_text("METADATA") or self.source.read_text("PKG-INFO") or ""
+        except ValueError:  # bytes that are no text
+            text = ""
         fields = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
         if "Name" not in fields:  # an installation that was cut short; it must not hide the others
             return f"a broken installation in {self.source.locate_file('')}", ""
@@ -146,6 +149,11 @@ def get(name: str) -> Backend:
 
         _declared[name] = declare(find(name))
     return _declared[name]
+
+
+def is_declared(name: str) -> bool:
+    """Whether the plugin of backend ``name`` has been imported in this process."""
+    return name in _declared
 
 
 def _refuse_disabled(name: str) -> None:

@@ -60,6 +60,8 @@ class Run:
     launcher: Launcher
     stage: Literal["launch", "rank"]
     rank: int | None = None
+    starts_scripts: bool = True
+    """Whether Lightning's launcher starts the script once a rank, unless LOCAL_RANK is set; not where it forks."""
 
 
 class _Values(pydantic.BaseModel):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pluggy
@@ -22,12 +23,12 @@ from northbridge.errors import (
 )
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from northbridge.discovery import Plugin
 
 _PROJECT = "northbridge"
 _HOOK = "northbridge_backend"
+
+_LONGEST = 500  # characters of a vendor's message that are worth reading
 
 hookspec = pluggy.HookspecMarker(_PROJECT)
 
@@ -59,7 +60,7 @@ def declare(plugin: Plugin) -> Backend:
 
 def _import(plugin: Plugin) -> ModuleType:
     try:
-        return importlib.import_module(plugin.module)
+        module = importlib.import_module(plugin.module)
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
         if f"{plugin.module}.".startswith(f"{missing}.") or missing.startswith(f"{plugin.module}."):
@@ -81,6 +82,13 @@ def _import(plugin: Plugin) -> ModuleType:
             f" {plugin.distribution}",
             backend=plugin.name,
         ) from error
+    if not isinstance(module, ModuleType):
+        raise PluginImportError(
+            f"backend {plugin.name!r} ({plugin}) has put {type(module).__name__!r} in the place of its module"
+            f" {plugin.module!r}; upgrade or uninstall {plugin.distribution}",
+            backend=plugin.name,
+        )
+    return module
 
 
 def _register(plugin: Plugin, module: ModuleType) -> pluggy.PluginManager:
@@ -134,5 +142,10 @@ def _call_hook(plugin: Plugin, manager: pluggy.PluginManager) -> Backend:
 
 def tell(error: BaseException) -> str:
     """Return one line about what a vendor's code raised."""
-    text = " ".join(str(error).split())
+    try:
+        text = " ".join(str(error).split())
+    except Exception as second:  # noqa: BLE001 - a vendor's __str__
+        text = f"(its text cannot be read: {type(second).__name__})"
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

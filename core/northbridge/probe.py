@@ -11,11 +11,12 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from typing_extensions import NotRequired, TypedDict
 
-from northbridge.discovery import describe, load
+from northbridge.discovery import describe, detect, get, is_declared, load
 from northbridge.ending import describe_exit
 from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
 from northbridge.plugin import tell
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 ANSWERS = "_NORTHBRIDGE_DETECTED"
 """The variable that holds what children answered, for this process and those below it: {"acme": {"devices": 8}}."""
-_QUESTION = "import sys; sys.path[:] = {path}; from northbridge.probe import answer; answer({name!r})"
+_QUESTION = "import sys; sys.path[:] = {path}; from northbridge.probe import {answer}; {answer}({name!r})"
 _MARK = "northbridge found "  # what the vendor's software prints comes before it
 _SILENCE = (
     "did not answer within {limit:g} s; is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more,"
@@ -36,8 +37,19 @@ _SILENCE = (
 _hanging: dict[str, threading.Thread] = {}  # or done by now
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """What ``auto`` has to know of a backend; the devices are not counted where it could not be chosen anyway."""
+
+    devices: int
+    simulated: bool
+    auto: bool
+
+
 class _Reply(TypedDict):
     devices: int
+    simulated: NotRequired[bool]
+    auto: NotRequired[bool]
     missing: NotRequired[str]  # why its software could not be loaded, where that is because it is not installed
     error: NotRequired[str]
     limit: NotRequired[float]  # in seconds, where the error is that it was outlasted
@@ -84,15 +96,40 @@ def count_in_child(name: str) -> int:
     Raises :class:`DetectionError` if the child crashes, cannot load the backend, or outlasts the limit; and the same
     when asked again, unless the limit has been raised.
     """
-    limit = CoreSettings.read().detect_timeout
-    known = _answers()
-    reply = known.get(name)
+    return _ask_once(name, key=name, answer=answer.__name__, limit=CoreSettings.read().detect_timeout)["devices"]
+
+
+def candidate(name: str) -> Candidate:
+    """Return what ``auto`` has to know of backend ``name``, importing its plugin in a child process.
+
+    Nobody has asked for the plugin, so that whatever is wrong with it must not reach this process. One that is imported
+    already is asked here. Raises what :func:`northbridge.get` raises, or :class:`DetectionError`.
+    """
+    if is_declared(name):
+        return _look(name)
+    # The child has a child of its own, which may take the whole of the time that detection has.
+    limit = 2 * CoreSettings.read().detect_timeout
+    reply = _ask_once(name, key=f"{name} as a candidate", answer=answer_candidate.__name__, limit=limit)
+    if reply["devices"] > 0:
+        _remember(name, {"devices": reply["devices"]})  # the one that is chosen is asked next
+    return Candidate(reply["devices"], simulated=reply.get("simulated", False), auto=reply.get("auto", True))
+
+
+def _look(name: str) -> Candidate:
+    capabilities = get(name).capabilities
+    # Whether there are devices decides nothing where auto would not choose them.
+    asked = capabilities.auto and not capabilities.simulated
+    return Candidate(detect(name) if asked else 0, simulated=capabilities.simulated, auto=capabilities.auto)
+
+
+def _ask_once(name: str, *, key: str, answer: str, limit: float) -> _Reply:
+    reply = _answers().get(key)
     if reply is None or reply.get("limit", limit) < limit:
-        reply = known[name] = _ask_child(name, limit)
-        os.environ[ANSWERS] = json.dumps(known)
+        reply = _ask_child(name, answer, limit)
+        _remember(key, reply)
     if "error" in reply:
         raise DetectionError(reply["error"], backend=name)
-    return reply["devices"]
+    return reply
 
 
 def missing_software(name: str) -> str | None:
@@ -101,15 +138,19 @@ def missing_software(name: str) -> str | None:
     return reply.get("missing") if reply is not None else None
 
 
+def _remember(key: str, reply: _Reply) -> None:
+    os.environ[ANSWERS] = json.dumps({**_answers(), key: reply})
+
+
 def _answers() -> dict[str, _Reply]:
     known: dict[str, _Reply] = json.loads(os.environ.get(ANSWERS, "{}"))
     return known
 
 
-def _ask_child(name: str, limit: float) -> _Reply:
+def _ask_child(name: str, answer: str, limit: float) -> _Reply:
     asker = f"{describe(name)}: the process that asked for its devices"
     # The child imports from where this process does, and not from the folder it happens to stand in.
-    question = _QUESTION.format(path=[str(each) for each in sys.path], name=name)
+    question = _QUESTION.format(path=[str(each) for each in sys.path], answer=answer, name=name)
     try:
         child = subprocess.run(
             [sys.executable, "-c", question],
@@ -142,13 +183,27 @@ def _read(stdout: str) -> _Reply | None:
 
 
 def answer(name: str) -> None:
-    """Print what this process, the child, finds: one line of JSON."""
+    """Print how many devices this process, the child, finds: one line of JSON."""
     try:
         reply: _Reply = {"devices": load(name).device.count()}
     except SoftwareMissingError as error:
         reply = {"devices": 0, "missing": str(error)}
     except NorthbridgeError as error:
         reply = {"devices": 0, "error": str(error)}
+    _print(reply)
+
+
+def answer_candidate(name: str) -> None:
+    """Print what this process, the child, can tell :func:`candidate`: one line of JSON."""
+    try:
+        found = _look(name)
+        reply: _Reply = {"devices": found.devices, "simulated": found.simulated, "auto": found.auto}
+    except NorthbridgeError as error:
+        reply = {"devices": 0, "error": str(error)}
+    _print(reply)
+
+
+def _print(reply: _Reply) -> None:
     print(f"\n{_MARK}{json.dumps(reply)}", flush=True)
     # A vendor's threads may keep the child alive past its answer.
     os._exit(0)

@@ -15,7 +15,7 @@ import torch.distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from northbridge import cluster
-from northbridge.cluster import ClusterWarning, check_environment, explain_connection_failure
+from northbridge.cluster import ClusterWarning, check_environment, check_numbers, explain_connection_failure
 from northbridge.errors import ClusterError
 from northbridge.launch_environment import Launcher, Run
 
@@ -135,8 +135,8 @@ def test_node_rank_missing_with_several_nodes_is_refused() -> None:
     assert error.variable == "NODE_RANK"
     assert str(error) == (
         f"NODE_RANK is not set on host {socket.gethostname()}: each of the 2 nodes would take"
-        " itself for node 0; export NODE_RANK, 0 on the first node, 1 on the next; with one node"
-        " unset it"
+        " itself for node 0; export NODE_RANK, 0 on the first node, 1 on the next; where there"
+        " is one node, unset it"
     )
 
 
@@ -559,3 +559,37 @@ def test_the_warning_can_be_silenced_by_its_category(free_port: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ClusterWarning)
         check_environment(launch(), environ)
+
+
+@pytest.mark.parametrize("variable", ["NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"])
+def test_what_is_no_number_is_refused_before_lightning_reads_it(variable: str) -> None:
+    with pytest.raises(ClusterError) as refusal:
+        check_numbers(launch(), {variable: "x"})
+
+    assert str(refusal.value).startswith(f"{variable}='x' on ")
+    assert "it is not a number; " in str(refusal.value)
+    assert refusal.value.variable == variable
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_rank_that_is_left_over_is_refused_before_it_waits_for_the_others(rank: str) -> None:
+    error = refused(launch(nodes=1), {"LOCAL_RANK": rank})
+
+    assert str(error) == (
+        f"MASTER_PORT is not set on host {socket.gethostname()}: LOCAL_RANK={rank!r} says that each rank is started"
+        " alone, and each would choose another port; unset LOCAL_RANK if it is left over, or export one free port, the"
+        " same on every node: MASTER_PORT=29500"
+    )
+
+
+@pytest.mark.parametrize(
+    "run",
+    [launch(nodes=1, devices=1), Run(1, 2, "lightning", "launch", starts_scripts=False)],
+    ids=["alone", "spawned"],
+)
+def test_a_rank_that_is_left_over_where_nobody_waits_is_no_false_alarm(run: Run) -> None:
+    check_environment(run, {"LOCAL_RANK": "0"})
+
+
+def test_ranks_that_the_user_starts_and_tells_where_to_meet_are_no_false_alarm(free_port: int) -> None:
+    check_environment(launch(nodes=1), {"LOCAL_RANK": "1", "MASTER_PORT": str(free_port)})

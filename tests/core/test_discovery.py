@@ -93,6 +93,19 @@ class TestInstalled:
             " all but one"
         )
 
+    def test_metadata_that_is_no_text_does_not_hide_the_others(
+        self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        info = tmp_path / "latin-1.0.dist-info"
+        info.mkdir()
+        (info / "entry_points.txt").write_text("[northbridge.backends]\nlatin = latin\n")
+        (info / "METADATA").write_bytes(b"Name: latin\nVersion: 1.0\nSummary: caf\xe9\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        install_here("acme")
+
+        assert {"cpu_sim", "latin", "acme"} <= set(names())
+        assert describe("latin") == f"backend 'latin' (a broken installation in {tmp_path})"
+
 
 class TestGet:
     def test_the_plugin_that_was_asked_for_is_imported_and_no_other(self, install_here: Install) -> None:

@@ -194,6 +194,33 @@ class TestAPluginWrittenHere:
 
         assert "PanicException: called `unwrap()` on a `None` value; upgrade or uninstall" in str(caught.value)
 
+    def test_an_error_whose_text_cannot_be_read_is_told_by_its_name(
+        self, plugin: northbridge.Plugin, tmp_path: Path
+    ) -> None:
+        (tmp_path / "northbridge_written.py").write_text(
+            "class Broken(Exception):\n    def __str__(self): raise ValueError('no text')\nraise Broken\n"
+        )
+
+        with pytest.raises(northbridge.PluginImportError, match=r"Broken: \(its text cannot be read: ValueError\); up"):
+            declare(plugin)
+
+    def test_of_an_error_that_goes_on_and_on_the_beginning_is_told(
+        self, plugin: northbridge.Plugin, tmp_path: Path
+    ) -> None:
+        (tmp_path / "northbridge_written.py").write_text("raise RuntimeError('y' * 5000)\n")
+
+        with pytest.raises(northbridge.PluginImportError, match=r"RuntimeError: y{500}…; upgrade or uninstall"):
+            declare(plugin)
+
+    def test_an_object_in_the_place_of_the_module_is_refused(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written.py").write_text(
+            "import sys\nclass Facade:\n    def __getattr__(self, name): raise RuntimeError(name)\n"
+            "sys.modules[__name__] = Facade()\n"
+        )
+
+        with pytest.raises(northbridge.PluginImportError, match="has put 'Facade' in the place of its module"):
+            declare(plugin)
+
     def test_a_ctrl_c_during_the_import_stays_a_ctrl_c(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
         (tmp_path / "northbridge_written.py").write_text("raise KeyboardInterrupt\n")
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from northbridge.discovery import detect, get, names
+from northbridge.discovery import find, names
 from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
 from northbridge.journal import note
 from northbridge.lightning.accelerator import load_with_hardware
+from northbridge.probe import candidate
 from northbridge.settings import CoreSettings
 
 
@@ -57,11 +58,12 @@ def _backends_with_hardware() -> list[str]:
 
 
 def _reason_against(name: str) -> str | None:
-    capabilities = get(name).capabilities
-    if capabilities.simulated:
+    find(name)  # two that claim the name, or a name that is off: known without asking anybody
+    found = candidate(name)
+    if found.simulated:
         return f"it is simulated; NORTHBRIDGE_SIMULATE={name} would choose it"
-    if not capabilities.auto:
+    if not found.auto:
         return "it asks not to be chosen by auto"
-    if detect(name) < 1:
+    if found.devices < 1:
         return "no hardware is present"
     return None

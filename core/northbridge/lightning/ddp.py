@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import atexit
 import os
-import warnings
 from typing import TYPE_CHECKING, Any
 
-from northbridge.cluster import check_environment, explain_connection_failure
+from northbridge.cluster import check_environment, check_numbers, explain_connection_failure
+from northbridge.collective import ignore_doubt_about_device
 from northbridge.errors import CollectiveError, UnsupportedError, WrongDeviceError
 from northbridge.launch_environment import Run
 from northbridge.lightning.orphans import end_with_launcher
@@ -60,7 +60,16 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
                 launcher=_LAUNCHERS.get(environment, "user"),
                 stage=stage,
                 rank=self.global_rank if stage == "rank" else None,
+                starts_scripts=self._start_method == "popen",
             )
+
+        def set_world_ranks(self) -> None:
+            check_numbers(self._run("launch"))
+            super().set_world_ranks()
+
+        def _set_world_ranks(self) -> None:
+            check_numbers(self._run("launch"))
+            super()._set_world_ranks()
 
         def _setup_distributed(self) -> None:
             if face.is_trainer:
@@ -70,9 +79,7 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
             else:
                 self._set_world_ranks()
             self.sigterm_noted = False
-            # Whoever calls barrier() past the strategy, such as torchmetrics, is warned in every epoch that the ranks
-            # might share the current device; each rank has selected its own.
-            warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)
+            ignore_doubt_about_device()  # for whoever calls barrier() past the strategy, such as torchmetrics
             self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
             self._start_process_group()
             self.backend.collective.assert_carries(self.root_device)

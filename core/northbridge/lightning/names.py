@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from northbridge.discovery import LIGHTNING_NAMES, names
+from northbridge.errors import SettingsError
 from northbridge.journal import note
 from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import Face
@@ -19,7 +20,12 @@ def register_names(face: Face) -> None:
 
 
 def _names_to_register() -> list[str]:
-    settings = CoreSettings.read()
+    try:
+        settings = CoreSettings.read()
+    except SettingsError as error:
+        # Not here, where Lightning is only being imported: a run that asks for one of the names is told.
+        note("northbridge", "wrong setting", str(error), problem=True)
+        settings = CoreSettings()
     announced = names()
     for name in announced:
         if settings.disables(name):

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from northbridge import Backend, Bridge, Capabilities, Collective, Device, discovery, journal
-from northbridge.errors import AmbiguousAcceleratorError, BackendNotFoundError
+from northbridge.errors import AmbiguousAcceleratorError, BackendNotFoundError, SettingsError
 from northbridge.journal import Entry, record
 from northbridge.lightning import auto
 from northbridge.lightning.auto import choose_auto
@@ -108,6 +110,13 @@ def test_a_simulated_chip_that_nobody_brings_is_an_error(build: Build, monkeypat
         build()
 
 
+def test_a_wrong_setting_is_no_run_on_the_cpu(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "1")
+
+    with pytest.raises(SettingsError, match="NORTHBRIDGE_SIMULATE='1' is not allowed"):
+        build()
+
+
 def test_an_accelerator_named_by_the_user_is_no_affair_of_auto(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
 
@@ -193,3 +202,41 @@ def test_a_trainer_without_arguments_takes_the_vendors_chip_that_is_present(inst
         "acme:0",
         ["its hardware is present, and no other accelerator's"],
     ]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("import os; os._exit(0)", "ended with exit code 0"),
+        ("import ctypes; ctypes.string_at(0)", "was killed by SIGSEGV"),
+        ("import threading; threading.Event().wait()", "did not answer within 2 s"),
+        ("raise SystemExit('no licence')", "could not be imported: SystemExit: no licence"),
+    ],
+)
+def test_a_plugin_that_nobody_asked_for_cannot_hurt_the_process(
+    install: Callable[..., Site], tmp_path: Path, body: str, reason: str
+) -> None:
+    info = tmp_path / "northbridge_rude-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: northbridge-rude\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[northbridge.backends]\nrude = northbridge_rude\n")
+    (tmp_path / "northbridge_rude.py").write_text(f"print('noise')\n{body}\n")
+    site = install("import_raises")
+
+    child = dataclasses.replace(site, folders=(*site.folders, tmp_path)).python(RUDE, NORTHBRIDGE_DETECT_TIMEOUT="1")
+
+    assert child.returncode == 0, child.stderr
+    assert "noise" not in child.stdout
+    name, reasons = json.loads(child.stdout.splitlines()[-1])
+    assert name == "cpu"
+    assert reason in reasons[0]
+
+
+RUDE = """
+import json
+from lightning.pytorch import Trainer
+import northbridge
+trainer = Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False, devices=1)
+reasons = [entry.reason for entry in northbridge.record() if entry.outcome == "passed over rude"]
+print(json.dumps([trainer.accelerator.name() if hasattr(trainer.accelerator, "name") else "cpu", reasons]))
+"""

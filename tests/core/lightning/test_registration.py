@@ -302,3 +302,22 @@ def test_one_backend_switched_off_is_not_registered_and_says_so_when_it_is_asked
     assert (corrected, registered) == (True, False)
     assert said.startswith("BackendDisabledError: backend 'cpu_sim' (northbridge 0.1.0) is switched off by NORTHBRIDGE")
     assert ["cpu_sim", "off", "NORTHBRIDGE_DISABLE names it"] in entries
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "meant"),
+    [
+        ("NORTHBRIDGE_DETECT_TIMEOUT", "abc", "a number of seconds above 0"),
+        ("NORTHBRIDGE_DISABLE", "true", "either 1, for all of them, or names"),
+        ("NORTHBRIDGE_SIMLATE", "cpu_sim", "did you mean NORTHBRIDGE_SIMULATE?"),
+    ],
+)
+def test_a_wrong_setting_switches_nothing_off_and_is_told_to_whoever_asks_for_a_backend(
+    variable: str, value: str, meant: str
+) -> None:
+    corrected, registered, said, entries = run(SWITCHED_OFF, **{variable: value})
+
+    assert (corrected, registered) == (True, True)
+    assert said.startswith(f"SettingsError: {variable}={value!r} is not")
+    assert meant in said
+    assert "wrong setting" in [outcome for _, outcome, _ in entries]
