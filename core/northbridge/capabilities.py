@@ -55,6 +55,9 @@ class Capabilities:
     float64: Claim = field(default=unknown)
     """Tensors in float64, computed as float64."""
 
+    sync_batchnorm: Claim = field(default=unknown)
+    """``torch.nn.SyncBatchNorm``, which needs operators that no CPU has."""
+
     fork: Claim = field(default=unknown)
     """Ranks forked from a process that has loaded the vendor's software and not touched a card."""
 

@@ -55,7 +55,7 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise BuildError(
             f"the cache of the simulated chip, {folder}, cannot be written: {error.strerror}; "
-            f"make room or leave there, or set {VARIABLE} to another folder"
+            f"make room or give yourself leave to write there, or set {VARIABLE} to another folder"
         ) from None
 
 

@@ -61,6 +61,13 @@ def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
     if arguments.get("precision") is not None:
         unified = face.fabric_module("connector")._convert_precision_to_unified_args
         refuse_precision(backend, unified(arguments["precision"]))
+    claim = backend.capabilities.sync_batchnorm
+    if arguments.get("sync_batchnorm") and claim.denied:
+        raise UnsupportedError(
+            f"sync_batchnorm=True was asked for, but {name!r} cannot do it: {claim.reason}; leave it out, and each rank"
+            " normalizes by its own batch",
+            capability="sync_batchnorm",
+        )
 
 
 def _backend_of_strategy(strategy: str) -> str | None:
@@ -143,8 +150,8 @@ def _build_single(ours: Any, connector: Any) -> Any:
     devices = connector._parallel_devices
     if len(devices) != 1:
         raise DevicesError(
-            f"strategy={connector._strategy_flag!r} trains on one device, and devices= asks for {len(devices)}: write"
-            " devices=1 or strategy='ddp'"
+            f"strategy={connector._strategy_flag!r} trains on one device, and devices= takes {len(devices)} (all of them"
+            " where it is left out): write devices=1 or strategy='ddp'"
         )
     return ours.single_device(device=devices[0])
 

@@ -275,6 +275,20 @@ def test_a_strategy_that_cannot_work_on_the_chip_is_refused_with_the_line_to_wri
     )
 
 
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(face: Face) -> None:
+    trainer: Any = importlib.import_module(face.name).Trainer
+
+    with pytest.raises(UnsupportedError) as refusal:
+        trainer(accelerator="cpu_sim", devices=2, sync_batchnorm=True, logger=False)
+
+    assert str(refusal.value) == (
+        "sync_batchnorm=True was asked for, but 'cpu_sim' cannot do it: it computes as the CPU does, and torch has"
+        " SyncBatchNorm for GPUs alone; leave it out, and each rank normalizes by its own batch"
+    )
+    assert refusal.value.capability == "sync_batchnorm"
+
+
 def test_the_object_of_such_a_strategy_is_refused_too(face: Face, build: Build) -> None:
     with pytest.raises(UnsupportedError) as refusal:
         build(accelerator="cpu_sim", devices=2, strategy=strategies(face).FSDPStrategy())
@@ -291,7 +305,8 @@ def test_the_single_device_strategy_with_two_devices_is_refused(build: Build, as
         build(accelerator="cpu_sim", devices=2, strategy=asked)
 
     assert str(refusal.value) == (
-        "strategy='single_cpu_sim' trains on one device, and devices= asks for 2: write devices=1 or strategy='ddp'"
+        "strategy='single_cpu_sim' trains on one device, and devices= takes 2 (all of them where it is left"
+        " out): write devices=1 or strategy='ddp'"
     )
 
 
