@@ -150,8 +150,8 @@ def _build_single(ours: Any, connector: Any) -> Any:
     devices = connector._parallel_devices
     if len(devices) != 1:
         raise DevicesError(
-            f"strategy={connector._strategy_flag!r} trains on one device, and devices= takes {len(devices)} (all of them"
-            " where it is left out): write devices=1 or strategy='ddp'"
+            f"strategy={connector._strategy_flag!r} trains on one device, and devices= takes {len(devices)} (all of"
+            " them where it is left out): write devices=1 or strategy='ddp'"
         )
     return ours.single_device(device=devices[0])
 
