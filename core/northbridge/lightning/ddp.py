@@ -10,6 +10,7 @@ from northbridge.cluster import check_environment, check_numbers, explain_connec
 from northbridge.collective import ignore_doubt_about_device
 from northbridge.errors import CollectiveError, UnsupportedError, WrongDeviceError
 from northbridge.launch_environment import Run
+from northbridge.lightning.dead_ranks import name_dead_ranks
 from northbridge.lightning.orphans import end_with_launcher
 from northbridge.lightning.strategy import make_chip_strategy
 
@@ -145,6 +146,10 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
 
             if torch.distributed.is_initialized():
                 self.backend.collective.barrier()
+
+        def on_exception(self, exception: BaseException) -> None:
+            name_dead_ranks(exception, self._launcher, self.global_rank)
+            super().on_exception(exception)
 
         def _register_ddp_hooks(self) -> None:
             # Lightning registers a communication hook for CUDA alone, and drops it elsewhere without a word.

@@ -166,6 +166,8 @@ def test_a_killed_rank_takes_the_other_with_it_and_the_user_reads_why(stop: Stop
     assert rest.code != 0
     # The last is from Lightning, which looks every five seconds after the scripts that it started.
     assert re.search(r"simccl's .* failed|Connection (reset|closed) by peer|Child process .* terminated", rest.said)
+    if killed == "rank 1":  # rank 0 has started it, and sees how it ended
+        assert re.search(r"rank 1 \(process \d+\) was killed by SIGKILL|Child process .* terminated", rest.said)
 
 
 def test_a_killed_rank_of_those_that_were_spawned_takes_the_others_with_it(stop: Stop) -> None:
