@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from northbridge import discovery, journal, probe
+from northbridge import discovery, inquiry, journal, probe
 
 VENDORS = Path(__file__).parents[1] / "vendors"
 _OURS = ("NORTHBRIDGE_", "_NORTHBRIDGE_", "PYTHON", "TORCH_DEVICE_BACKEND_AUTOLOAD")
@@ -105,4 +105,4 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith(_OURS[:2]):
             monkeypatch.delenv(name)
     # A probe leaves its answers in the environment.
-    monkeypatch.setenv(probe.ANSWERS, "{}")
+    monkeypatch.setenv(inquiry.ANSWERS, "{}")

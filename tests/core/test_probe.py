@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ def no_child(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     def refuse(*args: Any, **kwargs: Any) -> None:
         raise AssertionError("a child process was started")
 
-    return lambda: monkeypatch.setattr(subprocess, "run", refuse)
+    return lambda: monkeypatch.setattr(subprocess, "Popen", refuse)
 
 
 class TestTheChild:
@@ -114,6 +115,14 @@ class TestTheChild:
         )
 
 
+def _is_running(process: int) -> bool:
+    stat = Path(f"/proc/{process}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
 class TestAChildThatIsAScript:
     """What the child prints, without the time that a real one takes."""
 
@@ -157,6 +166,20 @@ class TestAChildThatIsAScript:
 
         with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 1 \(RuntimeError: ioctl 7\); does"):
             count_in_child("acme")
+
+    def test_what_a_driver_leaves_behind_ends_with_the_child_and_delays_no_answer(
+        self, child_that: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "60")
+        left = tmp_path / "left"
+        child_that(f"""sleep 600 & echo $! > {left}; echo 'northbridge found {{"devices": 3}}'""")
+        begun = time.monotonic()
+
+        assert count_in_child("acme") == 3
+
+        assert time.monotonic() - begun < 30
+        while _is_running(int(left.read_text())):  # the test's own limit ends it where the process lives on
+            time.sleep(0.01)
 
     def test_the_answers_about_two_backends_are_both_kept(self, child_that: Callable[[str], None]) -> None:
         child_that("""echo 'northbridge found {"devices": 3}'""")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from northbridge.candidate import candidate
 from northbridge.discovery import find, names
 from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
 from northbridge.journal import note
 from northbridge.lightning.accelerator import load_with_hardware
-from northbridge.probe import candidate
 from northbridge.settings import CoreSettings
 
 

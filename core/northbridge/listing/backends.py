@@ -89,12 +89,12 @@ def question(name: str) -> str:
 
 def answer(name: str) -> None:
     """Report on one backend from this process, the child: what a run that asks for it by name would meet."""
-    from northbridge import probe
+    from northbridge.inquiry import ANSWERS
 
     report = Reporter()
     report.begin("declare")
     # Another process of this tree may have asked before: what it was told may be old by now.
-    os.environ.pop(probe.ANSWERS, None)
+    os.environ.pop(ANSWERS, None)
     try:
         capabilities = get(name).capabilities
         report.begin("detect", simulated=capabilities.simulated)

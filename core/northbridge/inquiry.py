@@ -1,0 +1,139 @@
+"""Asking a child process about a backend, without being hurt by what is asked.
+
+A driver can crash the process that asks it, or never answer, and so can a plugin that is merely imported. So the
+question goes to a child with a time limit; the answer is kept in the environment, where the ranks that this process
+starts will find it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from tempfile import TemporaryFile
+from typing import IO
+
+from typing_extensions import NotRequired, TypedDict
+
+from northbridge.discovery import describe
+from northbridge.ending import describe_exit
+from northbridge.errors import DetectionError, NorthbridgeError
+
+ANSWERS = "_NORTHBRIDGE_DETECTED"
+"""The variable that holds what children answered, for this process and those below it: {"acme": {"devices": 8}}."""
+SILENCE = (
+    "did not answer within {limit:g} s; is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more,"
+    " NORTHBRIDGE_DISABLE={name} switches the backend off"
+)
+_QUESTION = "import sys; sys.path[:] = {path}; from {module} import {function}; {function}({name!r})"
+_MARK = "northbridge found "  # what the vendor's software prints comes before it
+
+
+class Reply(TypedDict):
+    """What a child answers."""
+
+    devices: int
+    simulated: NotRequired[bool]
+    auto: NotRequired[bool]
+    missing: NotRequired[str]  # why its software could not be loaded, where that is because it is not installed
+    error: NotRequired[str]
+    limit: NotRequired[float]  # in seconds, where the error is that it was outlasted
+
+
+def ask(name: str, answer: Callable[[str], None], *, key: str, limit: float) -> Reply:
+    """Return what a child process says when it calls ``answer(name)``; asked once per process tree and ``key``.
+
+    ``answer`` is a function of a module, and ends with :func:`reply`. ``limit`` is in seconds. Raises
+    :class:`DetectionError` if the child crashes, says that something is wrong, or outlasts the limit; and the same when
+    asked again, unless the limit has been raised.
+    """
+    known = remembered(key)
+    if known is None or known.get("limit", limit) < limit:
+        known = _ask_child(name, answer, limit)
+        remember(key, known)
+    if "error" in known:
+        raise DetectionError(known["error"], backend=name)
+    return known
+
+
+def remembered(key: str) -> Reply | None:
+    """Return the answer that is kept under ``key``."""
+    return _answers().get(key)
+
+
+def remember(key: str, reply: Reply) -> None:
+    """Keep an answer for this process, and for those that it starts."""
+    os.environ[ANSWERS] = json.dumps({**_answers(), key: reply})
+
+
+def _answers() -> dict[str, Reply]:
+    known: dict[str, Reply] = json.loads(os.environ.get(ANSWERS, "{}"))
+    return known
+
+
+def _ask_child(name: str, answer: Callable[[str], None], limit: float) -> Reply:
+    asker = f"{describe(name)}: the process that asked for its devices"
+    # The child imports from where this process does, and not from the folder it happens to stand in.
+    path, function = [str(each) for each in sys.path], answer.__name__
+    question = _QUESTION.format(path=path, module=answer.__module__, function=function, name=name)
+    # Files and not pipes: a process that the driver leaves behind would hold a pipe open.
+    with TemporaryFile() as said, TemporaryFile() as complained:
+        child = subprocess.Popen(
+            [sys.executable, "-c", question],
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=complained,
+            start_new_session=True,
+        )
+        try:
+            code = child.wait(limit)
+        except subprocess.TimeoutExpired:
+            return {"devices": 0, "error": f"{asker} {SILENCE.format(limit=limit, name=name)}", "limit": limit}
+        finally:
+            _end(child)
+        found = _read(_lines(said))
+        if found is not None:
+            return found
+        last = (_lines(complained) or ["no last words"])[-1]
+    return {
+        "devices": 0,
+        "error": f"{asker} {describe_exit(code)} ({last}); does the driver fit this torch? NORTHBRIDGE_DISABLE={name}"
+        " switches the backend off",
+    }
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the child and of its session; also where Ctrl-C, which it does not see, ends the wait."""
+    with suppress(ProcessLookupError, PermissionError):
+        if os.name == "posix":
+            os.killpg(child.pid, signal.SIGKILL)
+        else:
+            child.kill()
+    child.wait()
+
+
+def _lines(file: IO[bytes]) -> list[str]:
+    file.seek(0)
+    return file.read().decode(errors="replace").strip().splitlines()
+
+
+def _read(lines: list[str]) -> Reply | None:
+    if not lines or not lines[-1].startswith(_MARK):
+        return None
+    found: Reply = json.loads(lines[-1].removeprefix(_MARK))
+    return found
+
+
+def reply(find: Callable[[], Reply]) -> None:
+    """Print what ``find`` finds in this process, the child, as one line of JSON, and end the process."""
+    try:
+        found = find()
+    except NorthbridgeError as error:
+        found = {"devices": 0, "error": str(error)}
+    print(f"\n{_MARK}{json.dumps(found)}", flush=True)
+    # A vendor's threads may keep the child alive past its answer.
+    os._exit(0)
