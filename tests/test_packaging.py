@@ -217,11 +217,12 @@ def test_the_core_imports_no_backend() -> None:
     assert [(file, name) for file in files for name, _ in imports(file) if name.startswith("northbridge_")] == []
 
 
-def test_the_core_names_no_vendor() -> None:
+@pytest.mark.parametrize("folder", [CORE, ROOT / "backends" / "cpu_sim"], ids=["core", "simulated chip"])
+def test_what_serves_every_vendor_names_none(folder: Path) -> None:
     named = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
-        for path in sorted(CORE.rglob("*"))
-        if path.suffix in (".py", ".toml", ".md")
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".py", ".toml", ".md", ".cpp", ".h")
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if VENDORS_WORDS.search(line)
     ]

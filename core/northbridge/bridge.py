@@ -37,7 +37,7 @@ class Bridge(ABC):
         """
         from northbridge.probe import count_in_child
 
-        if self.package is not None and not _can_be_found(self.package):
+        if self.package is not None and not is_installed(self.package):
             return 0
         return count_in_child(self.backend)
 
@@ -54,8 +54,6 @@ class Bridge(ABC):
         """Mark the end of an optimizer step. A lazy runtime submits its graph here."""
 
 
-def _can_be_found(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ModuleNotFoundError:  # of the parent, for a package such as acme.torch
-        return False
+def is_installed(package: str) -> bool:
+    """Return whether the top of ``package`` can be found: to look below it would import the vendor's code."""
+    return find_spec(package.partition(".")[0]) is not None

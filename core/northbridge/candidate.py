@@ -26,8 +26,8 @@ def candidate(name: str) -> Candidate:
     """
     if is_declared(name):
         return _look(name)
-    # The child may ask a child of its own, which has the whole of the time that detection has.
-    limit = 2 * CoreSettings.read().detect_timeout
+    # The child may ask a child of its own, which has the whole of the time that detection has, and a start.
+    limit = 2 * CoreSettings.read().detect_timeout + 5.0
     found = ask(name, answer, key=f"{name} as a candidate", limit=limit)
     if found["devices"] > 0:
         remember(name, {"devices": found["devices"]})  # the one that is chosen is asked next

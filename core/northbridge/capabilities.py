@@ -34,7 +34,7 @@ def no(reason: str) -> Claim:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Say what a chip can do; the conformance suite tests every claim both ways.
+    """Say what a chip can do, before anything is built.
 
     ``simulated`` and ``auto`` are facts. The rest are claims, ``unknown`` until the vendor says otherwise. The
     connector reads them before anything is built, so that a denied precision or strategy is refused before training.

@@ -38,6 +38,7 @@ class Collective(ABC):
         """
         import torch.distributed
 
+        ignore_doubt_about_device()
         options: dict[str, Any] = {"timeout": timeout} if timeout is not None else {}
         if self.takes_device_id:
             options["device_id"] = device
@@ -91,9 +92,7 @@ class Collective(ABC):
         """Wait until every rank is here."""
         import torch.distributed
 
-        with warnings.catch_warnings():
-            ignore_doubt_about_device()
-            torch.distributed.barrier(group=group)
+        torch.distributed.barrier(group=group)
 
 
 def ignore_doubt_about_device() -> None:

@@ -62,7 +62,7 @@ class Device(ABC):
         return stats
 
     def empty_cache(self) -> None:
-        """Give cached memory back. Called after training, and before a retry with less memory.
+        """Give cached memory back. Called after training.
 
         Nothing happens where the chip's module has no ``empty_cache``: such a chip keeps no cache that it gives back.
         """

@@ -36,6 +36,8 @@ GROUP = "northbridge.backends"
 LIGHTNING_NAMES = frozenset({"auto", "cpu", "cuda", "gpu", "mps", "tpu"})
 """The words that mean something to Lightning's ``accelerator=`` already."""
 
+_NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
+
 hookimpl = pluggy.HookimplMarker("northbridge")
 """Marks a plugin's ``northbridge_backend()``."""
 
@@ -95,7 +97,9 @@ def names() -> list[str]:
     return sorted({plugin.name for plugin in installed()})
 
 
-_NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
+def is_wellformed(name: str) -> bool:
+    """Whether ``name`` can stand in a strategy's name, which Lightning reads in lower case, and in a variable."""
+    return name.isidentifier() and name == name.lower()
 
 
 def describe(name: str) -> str:
@@ -127,6 +131,12 @@ def find(name: str) -> Plugin:
             backend=name,
         )
     (plugin,) = claims
+    if not is_wellformed(name):
+        raise BackendNameError(
+            f"{plugin} calls its backend {name!r}, and a name is made of lower-case letters, digits and underscores;"
+            f" its vendor has to choose another name, until then uninstall {plugin.distribution}",
+            backend=name,
+        )
     if name in LIGHTNING_NAMES:
         raise BackendNameError(
             f"{plugin} calls its backend {name!r}, which is one of Lightning's own words for an accelerator; its"

@@ -1,8 +1,12 @@
-"""How a process ended, in words."""
+"""How a process or a call ended, in words; and how a process is ended."""
 
 from __future__ import annotations
 
+import os
 import signal
+from contextlib import suppress
+
+_LONGEST = 500  # characters of a vendor's message that are worth reading
 
 
 def describe_exit(code: int) -> str:
@@ -13,3 +17,23 @@ def describe_exit(code: int) -> str:
         return f"was killed by {signal.Signals(-code).name}"
     except ValueError:  # most real-time signals have no name
         return f"was killed by signal {-code}"
+
+
+def describe_error(error: BaseException) -> str:
+    """Return one line about what a vendor's code raised."""
+    try:
+        text = " ".join(str(error).split())
+    except Exception as second:  # noqa: BLE001 - a vendor's __str__
+        text = f"(its text cannot be read: {type(second).__name__})"
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}…"
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def kill_session(process: int) -> None:
+    """Kill the process that leads a session of its own, and everything that it has started there."""
+    with suppress(ProcessLookupError, PermissionError):
+        if os.name == "posix":
+            os.killpg(process, signal.SIGKILL)
+        else:
+            os.kill(process, signal.SIGTERM)  # Windows has no sessions, and ends the process by any signal

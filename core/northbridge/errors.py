@@ -123,7 +123,10 @@ class CollectiveError(NorthbridgeError):
 
 
 class UnsupportedError(NorthbridgeError):
-    """The chip denies what was asked; ``capability`` names the claim that denies it."""
+    """The chip, or Northbridge, cannot do what was asked.
+
+    ``capability`` says which ability is missing: the name of the claim that denies it, or a word such as "autocast".
+    """
 
     def __init__(self, message: str, *, capability: str) -> None:
         super().__init__(message)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,7 +19,7 @@ from typing import IO
 from typing_extensions import NotRequired, TypedDict
 
 from northbridge.discovery import describe
-from northbridge.ending import describe_exit
+from northbridge.ending import describe_exit, kill_session
 from northbridge.errors import DetectionError, NorthbridgeError
 
 ANSWERS = "_NORTHBRIDGE_DETECTED"
@@ -30,6 +29,7 @@ SILENCE = (
     " NORTHBRIDGE_DISABLE={name} switches the backend off"
 )
 _QUESTION = "import sys; sys.path[:] = {path}; from {module} import {function}; {function}({name!r})"
+_GRACE_SECONDS = 3.0
 _MARK = "northbridge found "  # what the vendor's software prints comes before it
 
 
@@ -108,12 +108,9 @@ def _ask_child(name: str, answer: Callable[[str], None], limit: float) -> Reply:
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     """Kill what is left of the child and of its session; also where Ctrl-C, which it does not see, ends the wait."""
-    with suppress(ProcessLookupError, PermissionError):
-        if os.name == "posix":
-            os.killpg(child.pid, signal.SIGKILL)
-        else:
-            child.kill()
-    child.wait()
+    kill_session(child.pid)
+    with suppress(subprocess.TimeoutExpired):  # a driver that hangs in the kernel cannot be killed
+        child.wait(_GRACE_SECONDS)
 
 
 def _lines(file: IO[bytes]) -> list[str]:

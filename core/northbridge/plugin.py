@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pluggy
 
 from northbridge.backend import API_VERSION, Backend
+from northbridge.ending import describe_error
 from northbridge.errors import (
     PluginAPIError,
     PluginHookError,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 _PROJECT = "northbridge"
 _HOOK = "northbridge_backend"
-
-_LONGEST = 500  # characters of a vendor's message that are worth reading
 
 hookspec = pluggy.HookspecMarker(_PROJECT)
 
@@ -78,7 +77,7 @@ def _import(plugin: Plugin) -> ModuleType:
         raise
     except BaseException as error:  # SystemExit too, and a panic in Rust
         raise PluginImportError(
-            f"backend {plugin.name!r} ({plugin}) could not be imported: {tell(error)}; upgrade or uninstall"
+            f"backend {plugin.name!r} ({plugin}) could not be imported: {describe_error(error)}; upgrade or uninstall"
             f" {plugin.distribution}",
             backend=plugin.name,
         ) from error
@@ -127,7 +126,7 @@ def _call_hook(plugin: Plugin, manager: pluggy.PluginManager) -> Backend:
         raise
     except BaseException as error:
         raise PluginHookError(
-            f"backend {plugin.name!r} ({plugin}): {_HOOK}() raised {tell(error)}; upgrade or uninstall"
+            f"backend {plugin.name!r} ({plugin}): {_HOOK}() raised {describe_error(error)}; upgrade or uninstall"
             f" {plugin.distribution} (this Northbridge speaks version {API_VERSION} of the plugin API)",
             backend=plugin.name,
         ) from error
@@ -138,14 +137,3 @@ def _call_hook(plugin: Plugin, manager: pluggy.PluginManager) -> Backend:
             backend=plugin.name,
         )
     return backend
-
-
-def tell(error: BaseException) -> str:
-    """Return one line about what a vendor's code raised."""
-    try:
-        text = " ".join(str(error).split())
-    except Exception as second:  # noqa: BLE001 - a vendor's __str__
-        text = f"(its text cannot be read: {type(second).__name__})"
-    if len(text) > _LONGEST:
-        text = f"{text[:_LONGEST]}…"
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -6,9 +6,9 @@ import threading
 from typing import TYPE_CHECKING
 
 from northbridge.discovery import describe, load
+from northbridge.ending import describe_error
 from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
 from northbridge.inquiry import SILENCE, Reply, ask, remembered, reply
-from northbridge.plugin import tell
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
@@ -42,9 +42,11 @@ def count_within_limit(backend: Backend) -> int:
     (found,) = outcome
     if isinstance(found, NorthbridgeError):
         raise found
-    if isinstance(found, int) and found >= 0:
+    if isinstance(found, int) and not isinstance(found, bool) and found >= 0:
         return found
-    happened = f"raised {tell(found)}" if isinstance(found, BaseException) else f"returned {found!r}, not a count"
+    happened = (
+        f"raised {describe_error(found)}" if isinstance(found, BaseException) else f"returned {found!r}, not a count"
+    )
     raise DetectionError(
         f"{describe(name)}: its detect() {happened}; upgrade the plugin, or switch it off with"
         f" NORTHBRIDGE_DISABLE={name}",

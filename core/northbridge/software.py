@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from northbridge.discovery import describe
+from northbridge.ending import describe_error
 from northbridge.errors import (
     DeviceTypeTakenError,
     NorthbridgeError,
@@ -13,7 +14,6 @@ from northbridge.errors import (
     SoftwareMissingError,
 )
 from northbridge.journal import note
-from northbridge.plugin import tell
 
 if TYPE_CHECKING:
     from northbridge.backend import Backend
@@ -68,14 +68,14 @@ def _load(backend: Backend) -> None:
         raise
     except ModuleNotFoundError as error:
         raise SoftwareMissingError(
-            f"{describe(backend.name)} is installed, but its software is not: {tell(error)}; install the vendor's"
-            " package that brings it",
+            f"{describe(backend.name)} is installed, but its software is not: {describe_error(error)}; install the"
+            " vendor's package that brings it",
             backend=backend.name,
         ) from error
     except BaseException as error:  # SystemExit too, and a panic in Rust
         raise SoftwareLoadError(
-            f"{describe(backend.name)}: its software failed to load: {tell(error)}; does the vendor's package fit this"
-            " torch and this driver?",
+            f"{describe(backend.name)}: its software failed to load: {describe_error(error)}; does the vendor's package"
+            " fit this torch and this driver?",
             backend=backend.name,
         ) from error
 

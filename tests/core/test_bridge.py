@@ -63,6 +63,14 @@ def test_where_the_parent_of_the_package_is_not_installed_nobody_is_asked(asked:
     assert asked == []
 
 
+def test_below_the_top_of_the_package_nobody_looks_for_that_would_import_it(asked: list[str]) -> None:
+    class Beneath(Software):
+        package = "json.there_is_no_such_module"
+
+    assert Beneath().detect() == 3  # the child knows more
+    assert asked == ["tested"]
+
+
 def test_everything_but_load_may_be_left_out() -> None:
     bridge = Software()
 

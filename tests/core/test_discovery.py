@@ -106,6 +106,24 @@ class TestInstalled:
         assert {"cpu_sim", "latin", "acme"} <= set(names())
         assert describe("latin") == f"backend 'latin' (a broken installation in {tmp_path})"
 
+    @pytest.mark.parametrize("name", ["acme-x1", "Acme", "acme x1", "1acme"])
+    def test_a_name_that_no_strategy_and_no_variable_can_carry_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        info = tmp_path / "odd-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text("Name: odd\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[northbridge.backends]\n{name} = odd\n")
+        monkeypatch.syspath_prepend(tmp_path)
+
+        with pytest.raises(northbridge.BackendNameError) as caught:
+            northbridge.get(name)
+
+        assert str(caught.value) == (
+            f"odd 1.0 calls its backend {name!r}, and a name is made of lower-case letters, digits and underscores; its"
+            " vendor has to choose another name, until then uninstall odd"
+        )
+
 
 class TestGet:
     def test_the_plugin_that_was_asked_for_is_imported_and_no_other(self, install_here: Install) -> None:

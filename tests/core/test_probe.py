@@ -251,7 +251,7 @@ class TestTheVendorsOwnDetect:
         )
         assert caught.value.__cause__ is error
 
-    @pytest.mark.parametrize("answer", [None, "2", -1, 1.5])
+    @pytest.mark.parametrize("answer", [None, "2", -1, 1.5, True])
     def test_what_is_no_count_is_refused(self, answer: object) -> None:
         with pytest.raises(northbridge.DetectionError) as caught:
             count_within_limit(backend_that(lambda: answer))

@@ -18,24 +18,22 @@ from __future__ import annotations
 
 import pytest
 
-# Without this a vendor sees a bare AssertionError: pytest rewrites assertions in test files alone.
-pytest.register_assert_rewrite(
-    *(
-        f"northbridge.conformance.{module}"
-        for module in (
-            "checkpoints",
-            "collective",
-            "device",
-            "devices",
-            "distributed_training",
-            "fabric",
-            "launches",
-            "metrics",
-            "precision",
-            "reductions",
-            "refusals",
-            "strategies",
-            "training",
-        )
-    )
+MODULES = (
+    "checkpoints",
+    "collective",
+    "device",
+    "devices",
+    "distributed_training",
+    "fabric",
+    "launches",
+    "metrics",
+    "precision",
+    "reductions",
+    "refusals",
+    "strategies",
+    "training",
 )
+"""The modules with tests."""
+
+# Without this a vendor sees a bare AssertionError: pytest rewrites assertions in test files alone.
+pytest.register_assert_rewrite(*(f"northbridge.conformance.{module}" for module in MODULES))

@@ -44,7 +44,7 @@ class Checkpoints(FaceSuite):
         assert found["devices"] == ["cpu"]
         assert found["tensors"] > 10
 
-    def test_saving_changes_nothing(self, chip: Outcome, cpu: Outcome) -> None:
+    def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(self, chip: Outcome, cpu: Outcome) -> None:
         assert chip.each("saving", "weights") == cpu.each("saving", "weights")
 
     def test_a_cpu_checkpoint_resumes_on_the_chip(self, chip: Outcome) -> None:

@@ -26,7 +26,8 @@ class FabricTraining(FaceSuite):
         # Parameters: what batch norm has seen is each rank's own.
         assert len({rank["learnt"] for rank in chip.ranks(f"training {model}")}) == 1
 
-    @pytest.mark.parametrize("model", MODELS)
+    # Not the ConvNet: what its batch norm has seen changes the weights without any optimizer.
+    @pytest.mark.parametrize("model", [each for each in MODELS if each != "convnet"])
     def test_an_optimizer_made_before_setup_trains_the_model(self, chip: Outcome, model: str) -> None:
         untrained = digest(build(model).state_dict())
 

@@ -125,15 +125,30 @@ def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> Outcome
     return outcome
 
 
-_LAUNCHERS_VARIABLES = frozenset(
-    {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "RANK", "LOCAL_RANK", "WORLD_SIZE", "PL_GLOBAL_SEED"}
+_OF_LAUNCHERS = ("SLURM_", "TORCHELASTIC_", "JSM_", "LSB_", "OMPI_", "PMI_", "_NORTHBRIDGE_LAUNCHER")
+_OF_RANKS = frozenset(
+    {
+        "GROUP_RANK",
+        "LOCAL_RANK",
+        "MASTER_ADDR",
+        "MASTER_PORT",
+        "NODE_RANK",
+        "PL_GLOBAL_SEED",
+        "RANK",
+        "WORLD_SIZE",
+    }
 )
+
+
+def tells_of_a_launcher(variable: str) -> bool:
+    """Whether a launcher leaves ``variable`` in the environment of its processes; the suite starts ranks of its own."""
+    return variable in _OF_RANKS or variable.startswith(_OF_LAUNCHERS)
 
 
 def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
     folder = Path(tempfile.mkdtemp(prefix="northbridge-conformance-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    inherited = {key: value for key, value in os.environ.items() if key not in _LAUNCHERS_VARIABLES}
+    inherited = {key: value for key, value in os.environ.items() if not tells_of_a_launcher(key)}
     # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
     inherited["OMP_NUM_THREADS"] = "1"
     until = time.monotonic() + LIMIT_S

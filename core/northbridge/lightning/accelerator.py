@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache, cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from northbridge.bridge import is_installed
 from northbridge.discovery import detect, get, load
 from northbridge.errors import (
     HardwareMissingError,
@@ -152,7 +152,7 @@ def load_with_hardware(name: str) -> Backend:
     """
     if detect(name) < 1:
         package = get(name).bridge.package
-        if package is not None and find_spec(package.partition(".")[0]) is None:
+        if package is not None and not is_installed(package):
             raise SoftwareMissingError(
                 f"accelerator={name!r} was asked for, but its software is not installed: no module named {package!r};"
                 " install the vendor's package that brings it",
@@ -171,7 +171,12 @@ def load_with_hardware(name: str) -> Backend:
 
 def is_ours(accelerator: object) -> bool:
     """Whether ``accelerator`` is one of Northbridge's, of any face."""
-    return bool(getattr(type(accelerator), "backend_name", ""))
+    return is_of_ours(type(accelerator))
+
+
+def is_of_ours(cls: type | None) -> bool:
+    """Whether ``cls`` is the class of one of Northbridge's accelerators, of any face."""
+    return bool(getattr(cls, "backend_name", ""))
 
 
 _announced: set[str] = set()

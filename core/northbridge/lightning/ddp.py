@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from northbridge.cluster import check_environment, check_numbers, explain_connection_failure
 from northbridge.collective import ignore_doubt_about_device
@@ -15,6 +15,7 @@ from northbridge.lightning.orphans import end_with_launcher
 from northbridge.lightning.strategy import make_chip_strategy
 
 if TYPE_CHECKING:
+    from northbridge.backend import Backend
     from northbridge.launch_environment import Launcher
     from northbridge.lightning.faces import Face
 
@@ -53,7 +54,7 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
             else:
                 self._launcher = launcher(self, start_method=self._start_method)
 
-        def _run(self, stage: Any) -> Run:
+        def _run(self, stage: Literal["launch", "rank"]) -> Run:
             environment = type(self.cluster_environment).__name__
             return Run(
                 nodes=self.num_nodes,
@@ -80,7 +81,7 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
             else:
                 self._set_world_ranks()
             self.sigterm_noted = False
-            ignore_doubt_about_device()  # for whoever calls barrier() past the strategy, such as torchmetrics
+            ignore_doubt_about_device()  # where the user has made the process group too
             self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
             self._start_process_group()
             self.backend.collective.assert_carries(self.root_device)
@@ -177,7 +178,7 @@ def reduction_word(reduce_op: Any) -> str:
     return "mean" if word == "avg" else word
 
 
-def refuse_fork(backend: Any) -> None:
+def refuse_fork(backend: Backend) -> None:
     """Raise :class:`UnsupportedError` where the chip denies that ranks may be forked."""
     claim = backend.capabilities.fork
     if claim.denied:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from subprocess import Popen
+from typing import Any
 
 from northbridge.ending import describe_exit
 from northbridge.journal import logger
-
-if TYPE_CHECKING:
-    from subprocess import Popen
 
 _PATIENCE_SECONDS = 1.0  # a process that was killed loses its connections a moment before it has an exit code
 
@@ -21,7 +19,8 @@ def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
     The DDP strategy calls it on ``rank``, the first of its node, when the Trainer ends by an exception. Where a
     communication library failed, the user reads of a lost connection otherwise, and never who was lost.
     """
-    scripts: list[Popen[bytes]] = getattr(launcher, "procs", None) or []
+    # Not a launcher's that spawns or forks: it has noticed by itself.
+    scripts = [each for each in getattr(launcher, "procs", ()) if isinstance(each, Popen)]
     if not isinstance(error, RuntimeError) or not scripts:
         return
     deadline = time.monotonic() + _PATIENCE_SECONDS

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery import LIGHTNING_NAMES, find, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
-from northbridge.lightning.accelerator import is_ours, load_with_hardware
+from northbridge.lightning.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
 from northbridge.lightning.precision import mixed_precision, refuse_plugin, refuse_precision
 from northbridge.lightning.twins import exchange
 from northbridge.software import loaded
 
 if TYPE_CHECKING:
+    from northbridge.lightning.classes import Classes
     from northbridge.lightning.faces import Face
 
 _REFUSED = {
@@ -61,13 +62,6 @@ def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
     if arguments.get("precision") is not None:
         unified = face.fabric_module("connector")._convert_precision_to_unified_args
         refuse_precision(backend, unified(arguments["precision"]))
-    claim = backend.capabilities.sync_batchnorm
-    if arguments.get("sync_batchnorm") and claim.denied:
-        raise UnsupportedError(
-            f"sync_batchnorm=True was asked for, but {name!r} cannot do it: {claim.reason}; leave it out, and each rank"
-            " normalizes by its own batch",
-            capability="sync_batchnorm",
-        )
 
 
 def _backend_of_strategy(strategy: str) -> str | None:
@@ -81,8 +75,8 @@ def _backend_of_strategy(strategy: str) -> str | None:
 
 
 def _is_somebody_elses(face: Face, name: str) -> bool:
-    registry = face.accelerator_registry
-    return name in registry and not getattr(registry[name]["accelerator"], "backend_name", "")
+    owner = face.owner(name)
+    return owner is not None and not is_of_ours(owner)
 
 
 def _means_lightnings(name: str) -> bool:
@@ -90,7 +84,7 @@ def _means_lightnings(name: str) -> bool:
     announced = names()
     if name in announced:
         return False
-    # Close by: "hpu" is not "cpu" misspelt.
+    # A narrow cutoff: three letters of a vendor's are not "cpu" misspelt.
     near = difflib.get_close_matches(name.lower(), [*announced, *LIGHTNING_NAMES], n=1, cutoff=0.75)
     return bool(near) and near[0] in LIGHTNING_NAMES
 
@@ -122,7 +116,8 @@ def build_strategy(face: Face, connector: Any) -> Any:
     ours = classes(face)
     flag = connector._strategy_flag
     name = connector.accelerator.backend_name
-    stock_ddp, stock_single = ours.ddp.__mro__[2], ours.single_device.__mro__[2]
+    _refuse_synchronized_batchnorm(connector)
+    stock_ddp, stock_single = ours.ddp.stock_class, ours.single_device.stock_class
     if isinstance(flag, str):
         entry = face.strategy_registry[flag]
         if issubclass(entry["strategy"], stock_ddp):
@@ -146,7 +141,19 @@ def build_strategy(face: Face, connector: Any) -> Any:
     )
 
 
-def _build_single(ours: Any, connector: Any) -> Any:
+def _refuse_synchronized_batchnorm(connector: Any) -> None:
+    backend = connector.accelerator.backend
+    claim = backend.capabilities.sync_batchnorm
+    # The Trainer's: from sync_batchnorm=True, or from the user's plugin.
+    if getattr(connector, "_layer_sync", None) is not None and claim.denied:
+        raise UnsupportedError(
+            f"sync_batchnorm=True was asked for, but {backend.name!r} cannot do it: {claim.reason}; leave it out, and"
+            " each rank normalizes by its own batch",
+            capability="sync_batchnorm",
+        )
+
+
+def _build_single(ours: Classes, connector: Any) -> Any:
     devices = connector._parallel_devices
     if len(devices) != 1:
         raise DevicesError(
@@ -156,10 +163,10 @@ def _build_single(ours: Any, connector: Any) -> Any:
     return ours.single_device(device=devices[0])
 
 
-def refuse_mixture(connector: Any) -> None:
+def refuse_mixture(face: Face, connector: Any) -> None:
     """Raise where a run that is not ours would meet what is: our strategy, or a process that already runs on a chip."""
-    strategy = connector.strategy
-    if type(strategy).__module__.startswith("northbridge.lightning"):
+    strategy, ours = connector.strategy, classes(face)
+    if isinstance(strategy, (ours.ddp, ours.single_device)):
         name = connector.accelerator.name()
         raise UnsupportedError(
             f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and"
@@ -167,8 +174,10 @@ def refuse_mixture(connector: Any) -> None:
             capability="strategy",
         )
     first = loaded()
-    kind = connector.accelerator.name() if first is not None else "cpu"
-    if first is not None and kind != "cpu":
+    if first is None:
+        return
+    kind = connector.accelerator.name()
+    if kind != "cpu":
         raise DeviceTypeTakenError(
             f"{kind!r} was asked for, but this process already runs on {first.name!r}, and torch serves one accelerator"
             f" per process; start another process for {kind!r}",

@@ -76,6 +76,12 @@ class Face:
         """The connector's attribute that holds the user's own precision plugin."""
         return "_precision_plugin_flag" if self.is_trainer else "_precision_instance"
 
+    def owner(self, accelerator: object) -> Any | None:
+        """Return the class that is registered under the name ``accelerator``; ``None`` where there is none."""
+        registry = self.accelerator_registry
+        known = isinstance(accelerator, str) and accelerator in registry
+        return registry[accelerator]["accelerator"] if known else None
+
     def module(self, inner: str) -> Any:
         """Import a module of this namespace."""
         return import_module(f"{self.name}.{inner}")

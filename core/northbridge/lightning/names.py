@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from northbridge.discovery import LIGHTNING_NAMES, names
+from northbridge.discovery import LIGHTNING_NAMES, is_wellformed, names
 from northbridge.errors import SettingsError
 from northbridge.journal import note
+from northbridge.lightning.accelerator import is_of_ours
 from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import Face
 from northbridge.settings import CoreSettings
@@ -32,18 +33,24 @@ def _names_to_register() -> list[str]:
             note(name, "off", "NORTHBRIDGE_DISABLE names it")
         elif name in LIGHTNING_NAMES:
             note(name, "refused", "the name is Lightning's own", problem=True)
-    return [name for name in announced if name not in LIGHTNING_NAMES and not settings.disables(name)]
+        elif not is_wellformed(name):
+            note(name, "refused", "a name is made of lower-case letters, digits and underscores", problem=True)
+    return [
+        name
+        for name in announced
+        if is_wellformed(name) and name not in LIGHTNING_NAMES and not settings.disables(name)
+    ]
 
 
 def _register(face: Face, name: str) -> None:
     ours = classes(face)
-    registry = face.accelerator_registry
-    if name in registry:
-        owner = registry[name]["accelerator"]
-        if not getattr(owner, "backend_name", ""):
-            note(name, "left alone", f"{owner.__module__}.{owner.__qualname__} has it in {face.name}")
-            return
-    registry.register(name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True)
+    owner = face.owner(name)
+    if owner is not None and not is_of_ours(owner):
+        note(name, "left alone", f"{owner.__module__}.{owner.__qualname__} has it in {face.name}")
+        return
+    face.accelerator_registry.register(
+        name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True
+    )
     strategies = face.strategy_registry
     strategies.register(f"single_{name}", ours.single_device, description=f"one {name} device", override=True)
     for suffix, start_method in _START_METHODS.items():

@@ -20,6 +20,7 @@ _NEEDS = {
 """The claim that each of Lightning's precisions stands on; 32-true stands on none."""
 
 _MIXED = ("16-mixed", "bf16-mixed")
+_CUDA_ALONE = {"BitsandbytesPrecision": "quantization", "TransformerEnginePrecision": "transformer-engine"}
 
 
 def refuse_precision(backend: Backend, precision: str) -> None:
@@ -27,19 +28,24 @@ def refuse_precision(backend: Backend, precision: str) -> None:
     if precision.startswith("transformer-engine"):
         raise UnsupportedError(
             f"precision={precision!r} runs on CUDA alone, and {backend.name!r} was asked for; write"
-            " precision='bf16-mixed'",
+            f" precision={_working(backend)!r}",
             capability="transformer-engine",
         )
     claims = backend.capabilities.claims()
     needed = _NEEDS.get(precision)
     if needed is None or not claims[needed].denied:
         return
-    works = [word for word in _MIXED if precision != "64-true" and not claims[_NEEDS[word]].denied]
     raise UnsupportedError(
         f"precision={precision!r} was asked for, but {backend.name!r} has no {needed}: {claims[needed].reason}; write"
-        f" precision={works[0] if works else '32-true'!r}",
+        f" precision={'32-true' if precision == '64-true' else _working(backend)!r}",
         capability=needed,
     )
+
+
+def _working(backend: Backend) -> str:
+    """Return the precision to write instead: a mixed one, unless the chip denies both."""
+    claims = backend.capabilities.claims()
+    return next((word for word in reversed(_MIXED) if not claims[_NEEDS[word]].denied), "32-true")
 
 
 def refuse_plugin(backend: Backend, plugin: Any) -> None:
@@ -55,11 +61,12 @@ def refuse_plugin(backend: Backend, plugin: Any) -> None:
             f" device={backend.device.type!r})",
             capability="autocast",
         )
-    if type(plugin).__name__ in ("BitsandbytesPrecision", "TransformerEnginePrecision"):
+    ability = _CUDA_ALONE.get(type(plugin).__name__)
+    if ability is not None:
         raise UnsupportedError(
             f"{type(plugin).__name__} runs on CUDA alone, and {backend.name!r} was asked for; write"
-            " precision='bf16-mixed'",
-            capability="quantization",
+            f" precision={_working(backend)!r}",
+            capability=ability,
         )
     precision = getattr(plugin, "precision", None)
     if isinstance(precision, str):

@@ -81,7 +81,7 @@ def _build_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., A
             self.strategy = decide.build_strategy(face, self)
             return
         original(self)
-        decide.refuse_mixture(self)
+        decide.refuse_mixture(face, self)
 
     return replacement
 

@@ -47,6 +47,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
     class ChipStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         _checkpoint_io: Any
+        stock_class = stock
 
         @property
         def backend(self) -> Backend:
@@ -125,15 +126,17 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def _save_fabric(
             self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
         ) -> None:
-            state = self._convert_stateful_objects_in_state(state, filter=filter or {})
-            super().save_checkpoint(path, to_cpu(state), storage_options)
+            state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # by all ranks: it may wait
+            if self.is_global_zero:
+                self.checkpoint_io.save_checkpoint(to_cpu(state), path, storage_options)
 
         # Here, and not in our CheckpointIO alone: the user may have brought another.
         save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
 
         def __getstate__(self) -> dict[str, Any]:
             state = {key: value for key, value in self.__dict__.items() if key not in _BOUND}
-            return {"_load_first": LoadFirst(self.backend.name), **state}
+            first = {} if self._accelerator is None else {"_load_first": LoadFirst(self.backend.name)}
+            return {**first, **state}
 
         def __setstate__(self, state: dict[str, Any]) -> None:
             self.__dict__.update(state)

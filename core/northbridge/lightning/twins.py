@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import FaceError
-from northbridge.lightning.accelerator import is_ours
+from northbridge.lightning.accelerator import is_of_ours, is_ours
 from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import FACES
 
@@ -26,20 +26,10 @@ def exchange(face: Face, arguments: dict[str, Any]) -> None:
         arguments["plugins"] = [_twin(face, plugin) for plugin in plugins]
     elif plugins is not None:
         arguments["plugins"] = _twin(face, plugins)
-    if is_ours(arguments["accelerator"]) or _is_backend_name(face, arguments["accelerator"]):
-        objects = [arguments["strategy"]]
-        objects += arguments["plugins"] if isinstance(plugins, (list, tuple)) else [plugins]
-        for each in objects:
+    if is_ours(arguments["accelerator"]) or is_of_ours(face.owner(arguments["accelerator"])):
+        plugins = arguments.get("plugins")
+        for each in (arguments["strategy"], *(plugins if isinstance(plugins, list) else [plugins])):
             _refuse_foreign(face, each)
-
-
-def _is_backend_name(face: Face, accelerator: Any) -> bool:
-    registry = face.accelerator_registry
-    return (
-        isinstance(accelerator, str)
-        and accelerator in registry
-        and bool(getattr(registry[accelerator]["accelerator"], "backend_name", ""))
-    )
 
 
 def _twin(face: Face, thing: Any) -> Any:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
 from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
-from northbridge.ending import describe_exit
+from northbridge.ending import describe_exit, kill_session
 from northbridge.listing.report import DONE, Reply, Stage, parse
 
 if TYPE_CHECKING:
@@ -76,8 +74,7 @@ async def _next_report(child: asyncio.subprocess.Process) -> tuple[str, dict[str
 
 
 async def _kill(child: asyncio.subprocess.Process) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
+    kill_session(child.pid)
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(child.wait(), _GRACE)
 

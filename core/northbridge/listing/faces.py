@@ -70,9 +70,9 @@ def _import(name: str) -> str:
     try:
         import_module(name)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - reported: whatever is wrong with Lightning is worth a row
-        from northbridge.plugin import tell
+        from northbridge.ending import describe_error
 
-        return f"import {name} raised {tell(error)}; reinstall it"
+        return f"import {name} raised {describe_error(error)}; reinstall it"
     return ""
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import threading
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
+
+from northbridge.ending import kill_session
 
 DONE = "done"
 """The stage in which a child has told everything."""
@@ -54,7 +55,7 @@ class Reporter:
 
     def _end_with_parent(self) -> None:
         os.read(self._parent, 1)
-        os.killpg(0, signal.SIGKILL)
+        kill_session(os.getpid())
 
     def begin(self, stage: str, **facts: object) -> None:
         """Say which stage begins, and what the one before has found."""

@@ -391,6 +391,20 @@ def test_a_process_that_has_touched_a_card_holds_card_0(
     assert "this process already holds card 0" in said
 
 
+def test_a_process_that_stands_on_another_device_holds_no_card(in_fresh_process: Callable[..., str]) -> None:
+    said = in_fresh_process(
+        """
+        torch.cpu_sim.set_device(1)
+        try:
+            torch.cpu_sim.hold(0)
+        except RuntimeError as error:
+            print(error)
+        """
+    )
+
+    assert "this thread's current device is cpu_sim:1; take the card before any other" in said
+
+
 def test_a_process_that_holds_one_card_seeds_it_and_trains_on_it(in_fresh_process: Callable[..., str]) -> None:
     said = in_fresh_process(
         """

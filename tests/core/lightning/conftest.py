@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from northbridge.conformance.scenario import tells_of_a_launcher
 from northbridge.lightning.faces import FACES, Face
-
-LAUNCHERS_VARIABLES = (
-    "GROUP_RANK",
-    "LOCAL_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "NODE_RANK",
-    "NORTHBRIDGE_DISABLE",
-    "NORTHBRIDGE_SIMULATE",
-    "PL_GLOBAL_SEED",
-    "RANK",
-    "WORLD_SIZE",
-)
 
 
 @pytest.fixture(autouse=True)
 def no_variable_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in LAUNCHERS_VARIABLES:
-        monkeypatch.delenv(variable, raising=False)
+    for variable in os.environ:
+        if tells_of_a_launcher(variable) or variable in ("NORTHBRIDGE_DISABLE", "NORTHBRIDGE_SIMULATE"):
+            monkeypatch.delenv(variable)
 
 
 @pytest.fixture(params=list(FACES.values()), ids=list(FACES))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import subprocess
 import sys
 import traceback
@@ -64,7 +65,9 @@ def test_ranks_that_live_or_ended_well_are_not_named(start: Start) -> None:
     assert told(error) == "RuntimeError: out of memory\n"
 
 
-@pytest.mark.parametrize("launcher", [None, SimpleNamespace(), SimpleNamespace(procs=[])])
+@pytest.mark.parametrize(
+    "launcher", [None, SimpleNamespace(), SimpleNamespace(procs=[]), SimpleNamespace(procs=[multiprocessing.Process()])]
+)
 def test_without_scripts_nobody_is_named(launcher: object) -> None:
     error = RuntimeError("Connection closed by peer")
 

@@ -276,11 +276,20 @@ def test_a_strategy_that_cannot_work_on_the_chip_is_refused_with_the_line_to_wri
 
 
 @pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
-def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(face: Face) -> None:
+@pytest.mark.parametrize("way", ["argument", "plugin", "auto"])
+def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(
+    face: Face, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer: Any = importlib.import_module(face.name).Trainer
+    asked: dict[str, Any] = {"accelerator": "cpu_sim", "sync_batchnorm": True}
+    if way == "plugin":
+        asked = {"accelerator": "cpu_sim", "plugins": [face.module("plugins").TorchSyncBatchNorm()]}
+    elif way == "auto":
+        monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
+        asked = {"sync_batchnorm": True}
 
     with pytest.raises(UnsupportedError) as refusal:
-        trainer(accelerator="cpu_sim", devices=2, sync_batchnorm=True, logger=False)
+        trainer(**asked, devices=2, logger=False)
 
     assert str(refusal.value) == (
         "sync_batchnorm=True was asked for, but 'cpu_sim' cannot do it: it computes as the CPU does, and torch has"
@@ -323,6 +332,16 @@ def test_our_strategy_on_lightnings_own_accelerator_is_refused(face: Face, build
         f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and accelerator='cpu' was"
         " asked for or chosen: name the backend with accelerator="
     )
+
+
+def test_a_strategy_that_a_user_derived_from_ours_is_refused_there_too(face: Face, build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)
+
+    class Mine(classes(face).ddp):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        pass
+
+    with pytest.raises(UnsupportedError, match="strategy=Mine of Northbridge runs on a chip of its backends"):
+        build(accelerator="cpu", devices=1, strategy=Mine())
 
 
 @pytest.mark.parametrize("asked", ["ddp_cpu_sim", "single_cpu_sim"])

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import io
 import pickle
 import pickletools
@@ -12,6 +13,7 @@ import torch
 
 from northbridge import discovery
 from northbridge.errors import WrongDeviceError
+from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import FACES, Face
 from northbridge.lightning.strategy import LoadFirst, assert_on_device
 
@@ -50,6 +52,12 @@ def test_a_pickled_strategy_arrives_with_its_devices(face: Face, build: Build) -
     assert arrived.parallel_devices == strategy.parallel_devices
     assert arrived.accelerator.name() == "cpu_sim"
     assert arrived._launcher._strategy is arrived
+
+
+def test_a_strategy_that_has_no_accelerator_yet_can_be_copied(face: Face) -> None:
+    strategy = classes(face).ddp(find_unused_parameters=True)
+
+    assert copy.deepcopy(strategy)._ddp_kwargs == {"find_unused_parameters": True}
 
 
 def test_what_loads_first_names_its_backend() -> None:

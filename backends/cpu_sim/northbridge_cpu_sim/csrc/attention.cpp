@@ -33,10 +33,6 @@ int64_t choose_attention(
 } // namespace
 } // namespace chip
 
-#define CHIP_REGISTER_DISPATCH_PrivateUse1 REGISTER_PRIVATEUSE1_DISPATCH
-#define CHIP_REGISTER_DISPATCH_HPU REGISTER_HPU_DISPATCH
-#define CHIP_REGISTER_DISPATCH C10_CONCATENATE(CHIP_REGISTER_DISPATCH_, CHIP_KEY)
-
 namespace at::native {
 CHIP_REGISTER_DISPATCH(_fused_sdp_choice_stub, &chip::choose_attention)
 } // namespace at::native

@@ -1,4 +1,4 @@
-// What module.py calls.
+// What the package `module` calls.
 #include "collective.h"
 #include "fallback.h"
 #include "generator.h"

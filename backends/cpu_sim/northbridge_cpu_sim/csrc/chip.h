@@ -1,5 +1,5 @@
 // Which of torch's devices the simulated chip is. A personality that poses as a device with a
-// dispatch key of its own compiles these sources with another CHIP_KEY.
+// dispatch key of its own compiles these sources with other definitions.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -8,6 +8,9 @@
 
 #ifndef CHIP_KEY
 #define CHIP_KEY PrivateUse1
+#endif
+#ifndef CHIP_REGISTER_DISPATCH // torch's macro for that key
+#define CHIP_REGISTER_DISPATCH REGISTER_PRIVATEUSE1_DISPATCH
 #endif
 #define CHIP_SPARSE_KEY C10_CONCATENATE(Sparse, CHIP_KEY)
 #define CHIP_AUTOGRAD_KEY C10_CONCATENATE(Autograd, CHIP_KEY)

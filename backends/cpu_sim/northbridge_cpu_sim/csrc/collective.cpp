@@ -7,6 +7,8 @@
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include <mutex>
+
 namespace chip {
 namespace {
 
@@ -15,6 +17,7 @@ using c10d::Work;
 using Tensors = std::vector<Tensor>;
 using TensorLists = std::vector<Tensors>;
 using WorkPtr = c10::intrusive_ptr<Work>;
+using GlooPtr = c10::intrusive_ptr<c10d::Backend>;
 
 Tensor host(const Tensor& tensor) {
   return owning_host_alias(tensor);
@@ -45,7 +48,7 @@ c10::IValue outputs(const TensorLists& lists) {
 
 class Collective final : public c10d::Backend {
  public:
-  Collective(c10::intrusive_ptr<c10d::Backend> gloo, std::string name)
+  Collective(GlooPtr gloo, std::string name)
       : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)), name_(std::move(name)) {}
 
   const std::string getBackendName() const override {
@@ -64,13 +67,20 @@ class Collective final : public c10d::Backend {
     return gloo()->getSequenceNumberForGroup();
   }
   void abort() override {
-    gloo()->abort();
+    if (const auto gloo = gloo_if_up()) {
+      gloo->abort();
+    }
   }
   void shutdown() override {
     // Gloo's threads may drop the last reference to a tensor of Python's, for which they need the
     // interpreter: one that still waits for it when it ends takes the process down.
     auto* const held = PyGILState_Check() ? PyEval_SaveThread() : nullptr;
-    gloo_.reset();
+    GlooPtr last;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      last.swap(gloo_);
+    }
+    last.reset(); // waits for its threads
     if (held != nullptr) {
       PyEval_RestoreThread(held);
     }
@@ -228,9 +238,15 @@ class Collective final : public c10d::Backend {
   }
 
  private:
-  c10d::Backend* gloo() const {
-    TORCH_CHECK(gloo_, name_, " has been shut down; make another process group");
-    return gloo_.get();
+  // A reference of the caller's own: another thread may shut the group down meanwhile.
+  GlooPtr gloo_if_up() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return gloo_;
+  }
+  GlooPtr gloo() const {
+    auto gloo = gloo_if_up();
+    TORCH_CHECK(gloo, name_, " has been shut down; make another process group");
+    return gloo;
   }
 
   WorkPtr under_way(WorkPtr work, const char* call, c10::IValue outputs) {
@@ -253,7 +269,8 @@ class Collective final : public c10d::Backend {
         " ranks");
   }
 
-  c10::intrusive_ptr<c10d::Backend> gloo_; // null once shut down
+  mutable std::mutex mutex_; // of gloo_
+  GlooPtr gloo_; // null once shut down
   const std::string name_;
 };
 

@@ -101,6 +101,17 @@ void hold(int64_t card) {
       " was asked for, but this process already holds card ",
       has,
       "; take another process for it");
+  TORCH_CHECK(
+      held >= 0 || current == 0,
+      "card ",
+      card,
+      " of ",
+      type_name(),
+      " was asked for as the only one, but this thread's current device is ",
+      type_name(),
+      ":",
+      static_cast<int>(current),
+      "; take the card before any other");
   use();
   held = card;
 }

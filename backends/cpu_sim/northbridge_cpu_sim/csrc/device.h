@@ -30,7 +30,8 @@ std::string type_name();
 c10::DeviceIndex checked_index(int64_t index);
 
 // Some chips give a process one card, which the process calls 0 wherever the card is. After this
-// the chip is such a one: raises where the process has another card, or has touched one, already.
+// the chip is such a one. What the process has touched before counts as card 0: raises where it has
+// another card already.
 void hold(int64_t card);
 // Whether an index is there and not out of this process's reach because it holds one card.
 bool within_reach(int64_t index) noexcept;

@@ -40,7 +40,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     found |= _asynchronous(device, rank)
     found["compressed gradient"] = _compressed_gradient(device, rank)
     found["joined weight"] = _joined_weight(device, rank)
-    found["absent rank"] = _wait_for_an_absent_rank(device, rank)
+    found["absent rank"] = _wait_for_an_absent_rank(backend.device, device, rank)
     write(folder, "collectives", rank, found)
     dist.destroy_process_group()
 
@@ -133,7 +133,7 @@ def _one_weight(device: torch.device) -> DistributedDataParallel:
     return DistributedDataParallel(layer.to(device))
 
 
-def _wait_for_an_absent_rank(device: torch.device, rank: int) -> dict[str, Any]:
+def _wait_for_an_absent_rank(chip: northbridge.Device, device: torch.device, rank: int) -> dict[str, Any]:
     """Let rank 0 begin a collective that rank 1 stays out of."""
     group = dist.new_group(timeout=timedelta(seconds=SHORT_S))
     outcome: dict[str, Any] = {}
@@ -141,7 +141,7 @@ def _wait_for_an_absent_rank(device: torch.device, rank: int) -> dict[str, Any]:
         began = time.monotonic()
         try:
             dist.all_reduce(torch.ones(1, device=device), group=group)
-            torch.accelerator.synchronize()
+            chip.synchronize()
             outcome = {"error": ""}
         except RuntimeError as error:
             outcome = {"error": str(error), "seconds": time.monotonic() - began}
