@@ -10,6 +10,7 @@ class SimBridge(northbridge.Bridge):
 
     def load(self) -> None:
         from northbridge_cpu_sim.build import build
+        from northbridge_cpu_sim.collective import SimCCL
         from northbridge_cpu_sim.module import install
         from northbridge_cpu_sim.settings import SimSettings
 
@@ -17,6 +18,7 @@ class SimBridge(northbridge.Bridge):
         install(
             build(settings),
             name="cpu_sim",
+            collective=SimCCL.name,
             devices=settings.devices,
             memory=settings.memory,
             label=settings.name,

@@ -50,7 +50,7 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
             check_environment(self._run("launch"))
             super()._configure_launcher()
             if self._start_method == "popen":
-                end_with_launcher()
+                end_with_launcher(starts_ranks=not self.cluster_environment.creates_processes_externally)
             else:
                 self._launcher = launcher(self, start_method=self._start_method)
 

@@ -23,11 +23,12 @@ _GRACE_SECONDS = 10.0
 _watching = threading.Lock()
 
 
-def end_with_launcher() -> None:
-    """Have this rank end with the process that started it; where this is that process, leave word for its ranks.
+def end_with_launcher(*, starts_ranks: bool) -> None:
+    """Have this rank end with the process that started it; where it ``starts_ranks`` itself, leave word for them.
 
-    Called before Lightning starts scripts. Only a rank whose environment has the word of such a process watches: those
-    that the user started by hand, or torchrun did, are their affair. POSIX only: elsewhere a process is not adopted.
+    Called where ranks are scripts, before Lightning starts any. Only a rank whose environment has the word of such a
+    process watches: those that the user started by hand, or torchrun did, are their affair. POSIX only: elsewhere a
+    process is not adopted.
     """
     if os.name != "posix":
         return
@@ -36,7 +37,7 @@ def end_with_launcher() -> None:
         if _watching.acquire(blocking=False):
             watch = threading.Thread(target=_watch, args=(int(launcher), Path(file)), name="launcher", daemon=True)
             watch.start()
-    elif launcher != str(os.getpid()):
+    elif starts_ranks and launcher != str(os.getpid()):
         handle, alive = tempfile.mkstemp(prefix="northbridge-launcher-")
         os.close(handle)
         atexit.register(Path(alive).unlink, missing_ok=True)

@@ -33,7 +33,7 @@ from pathlib import Path
 from northbridge.lightning.orphans import end_with_launcher
 
 launcher = os.getppid()
-end_with_launcher()
+end_with_launcher(starts_ranks="LOCAL_RANK" not in os.environ)
 if "LOCAL_RANK" not in os.environ:
     # The first process ends well once its rank is there, which goes on for a while.
     subprocess.Popen([sys.executable, __file__], env={**os.environ, "LOCAL_RANK": "1"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from types import ModuleType
@@ -16,11 +17,11 @@ from torch.utils.backend_registration import (
 
 from northbridge_cpu_sim.module import chip
 
-COLLECTIVE = "simccl"
 
-
-def install(extension: ModuleType, *, name: str, devices: int, memory: int | None, label: str) -> ModuleType:
-    """Make the compiled chip torch's device `name` and its collectives the process group "simccl".
+def install(
+    extension: ModuleType, *, name: str, collective: str, devices: int, memory: int | None, label: str
+) -> ModuleType:
+    """Make the compiled chip torch's device `name` and its collectives the process group `collective`.
 
     `memory` is in bytes for each device, None being as much as the host has. Returns `torch.<name>`.
     Raises ValueError for a number of devices or a memory that the chip cannot have.
@@ -33,7 +34,8 @@ def install(extension: ModuleType, *, name: str, devices: int, memory: int | Non
     generate_methods_for_privateuse1_backend()
     # The chip does this for every thread that touches it; this one may run a backward before.
     torch.autograd.set_multithreading_enabled(False)
-    dist.Backend.register_backend(COLLECTIVE, _make_collective, extended_api=True, devices=[name])
+    make = functools.partial(_make_collective, collective)
+    dist.Backend.register_backend(collective, make, extended_api=True, devices=[name])
     return module
 
 
@@ -41,8 +43,8 @@ def _host_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _make_collective(options: Any, backend_options: object) -> Any:
+def _make_collective(name: str, options: Any, backend_options: object) -> Any:
     if backend_options is not None:
-        raise ValueError(f"{COLLECTIVE} takes no pg_options, but got {backend_options!r}; leave them out")
+        raise ValueError(f"{name} takes no pg_options, but got {backend_options!r}; leave them out")
     gloo = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, options.timeout)
-    return chip.extension().make_collective(gloo, COLLECTIVE)
+    return chip.extension().make_collective(gloo, name)
