@@ -82,13 +82,16 @@ def _ask_child(name: str, answer: Callable[[str], None], limit: float) -> Reply:
     question = _QUESTION.format(path=path, module=answer.__module__, function=function, name=name)
     # Files and not pipes: a process that the driver leaves behind would hold a pipe open.
     with TemporaryFile() as said, TemporaryFile() as complained:
-        child = subprocess.Popen(
-            [sys.executable, "-c", question],
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=complained,
-            start_new_session=True,
-        )
+        try:
+            child = subprocess.Popen(
+                [sys.executable, "-c", question],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=complained,
+                start_new_session=True,
+            )
+        except OSError as error:  # a program that embeds Python may have none to start
+            return {"devices": 0, "error": f"{asker} did not start: {error}; is {sys.executable!r} a Python?"}
         try:
             code = child.wait(limit)
         except subprocess.TimeoutExpired:

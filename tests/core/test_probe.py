@@ -167,6 +167,12 @@ class TestAChildThatIsAScript:
         with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 1 \(RuntimeError: ioctl 7\); does"):
             count_in_child("acme")
 
+    def test_where_no_python_can_be_started_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+
+        with pytest.raises(northbridge.DetectionError, match=r"did not start: .*; is '/nowhere/python' a Python\?"):
+            count_in_child("acme")
+
     def test_what_a_driver_leaves_behind_ends_with_the_child_and_delays_no_answer(
         self, child_that: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
