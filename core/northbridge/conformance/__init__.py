@@ -31,6 +31,7 @@ MODULES = (
     "reductions",
     "refusals",
     "strategies",
+    "suite",
     "training",
 )
 """The modules with tests."""

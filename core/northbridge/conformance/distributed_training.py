@@ -6,26 +6,16 @@ import pytest
 
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, FaceSuite, cpu_run
-from northbridge.conformance.training import MODELS
+from northbridge.conformance.suite import TRAINERS, EqualWeights, cpu_run
 
 
 @pytest.mark.parametrize("face", TRAINERS)
 @pytest.mark.parametrize("devices", [2])
-class DistributedTraining(FaceSuite):
+class DistributedTraining(EqualWeights):
     """A Trainer with two devices trains as Lightning's own does on two CPU ranks over Gloo.
 
     The data set has an odd number of samples: the ranks' sampler repeats one.
     """
-
-    @pytest.mark.parametrize("model", MODELS)
-    def test_the_weights_are_those_of_a_cpu_run_on_each_rank(self, chip: Outcome, cpu: Outcome, model: str) -> None:
-        assert chip.each(f"training {model}", "weights") == cpu.each(f"training {model}", "weights")
-
-    @pytest.mark.parametrize("model", MODELS)
-    def test_the_ranks_have_learnt_the_same(self, chip: Outcome, model: str) -> None:
-        # Parameters: what batch norm has seen is each rank's own.
-        assert len({rank["learnt"] for rank in chip.ranks(f"training {model}")}) == 1
 
     def test_the_weights_differ_from_those_of_one_device(self, face: str, chip: Outcome) -> None:
         alone = cpu_run(face, 1).only("training mlp")["weights"]

@@ -8,23 +8,13 @@ import northbridge
 from northbridge.conformance.findings import digest
 from northbridge.conformance.hosts import build
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, FaceSuite, both_numbers
-from northbridge.conformance.training import MODELS
+from northbridge.conformance.suite import FABRICS, MODELS, EqualWeights, both_numbers
 
 
 @pytest.mark.parametrize("face", FABRICS)
 @both_numbers
-class FabricTraining(FaceSuite):
+class FabricTraining(EqualWeights):
     """Fabric trains as Lightning's own does on as many CPU ranks."""
-
-    @pytest.mark.parametrize("model", MODELS)
-    def test_the_weights_are_those_of_a_cpu_run_on_each_rank(self, chip: Outcome, cpu: Outcome, model: str) -> None:
-        assert chip.each(f"training {model}", "weights") == cpu.each(f"training {model}", "weights")
-
-    @pytest.mark.parametrize("model", MODELS)
-    def test_the_ranks_have_learnt_the_same(self, chip: Outcome, model: str) -> None:
-        # Parameters: what batch norm has seen is each rank's own.
-        assert len({rank["learnt"] for rank in chip.ranks(f"training {model}")}) == 1
 
     # Not the ConvNet: what its batch norm has seen changes the weights without any optimizer.
     @pytest.mark.parametrize("model", [each for each in MODELS if each != "convnet"])

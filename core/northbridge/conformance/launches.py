@@ -55,6 +55,6 @@ class Launches(Suite):
         require(scenario.face)
         for model in scenario.models:
             expected = cpu_run(scenario.face, 2).each(f"training {model}", "weights")
-            found = run(scenario, environ).ranks(f"training {model}")
-            assert [rank["weights"] for rank in found] == expected
-            assert [rank["world size"] for rank in found] == [2, 2]
+            found = run(scenario, environ)
+            assert found.each(f"training {model}", "weights") == expected
+            assert found.each(f"training {model}", "world size") == [2, 2]

@@ -11,6 +11,9 @@ import northbridge
 from northbridge.conformance.scenario import Outcome, Scenario, run
 from northbridge.lightning.faces import FACES
 
+MODELS = ("mlp", "convnet", "transformer", "tied")
+"""The models that every way of training is tried with."""
+
 TRAINERS = tuple(name for name, face in FACES.items() if face.is_trainer)
 FABRICS = tuple(name for name, face in FACES.items() if not face.is_trainer)
 
@@ -71,6 +74,21 @@ class FaceSuite(Suite):
         for name, value in environ.items():
             monkeypatch.setenv(name, value)
         return northbridge.load(backend).device
+
+
+class EqualWeights(FaceSuite):
+    """Every model, trained on the chip by each rank, has the weights of Lightning's own run on as many CPU ranks."""
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_the_weights_are_those_of_a_cpu_run_on_each_rank(self, chip: Outcome, cpu: Outcome, model: str) -> None:
+        assert chip.each(f"training {model}", "weights") == cpu.each(f"training {model}", "weights")
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_the_ranks_have_learnt_the_same(self, chip: Outcome, devices: int, model: str) -> None:
+        learnt = chip.each(f"training {model}", "learnt")
+
+        # Parameters: what batch norm has seen is each rank's own.
+        assert learnt == learnt[:1] * devices
 
 
 def require(face: str) -> None:
