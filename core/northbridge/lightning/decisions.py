@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from northbridge.discovery import LIGHTNING_NAMES, find, names
+from northbridge.discovery import LIGHTNING_NAMES, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
 from northbridge.lightning.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
@@ -48,11 +48,8 @@ def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
         name = accelerator.backend_name
     elif isinstance(accelerator, str):
         name = accelerator
-        if name in LIGHTNING_NAMES or _is_somebody_elses(face, name):
+        if name in LIGHTNING_NAMES or _is_somebody_elses(face, name) or _means_lightnings(name):
             return
-        if _means_lightnings(name):
-            return
-        find(name)
     else:
         return
     backend = load_with_hardware(name)
