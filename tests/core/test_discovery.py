@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from bench.plugin import announce
 
 import northbridge
 from northbridge import discovery
@@ -80,8 +81,9 @@ class TestInstalled:
     def test_an_installation_that_was_cut_short_does_not_hide_the_others(
         self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        (tmp_path / "half-1.0.dist-info").mkdir()
-        (tmp_path / "half-1.0.dist-info" / "entry_points.txt").write_text("[northbridge.backends]\nacme = half\n")
+        info = announce(tmp_path, "half", "half")
+        (info / "METADATA").unlink()
+        (info / "entry_points.txt").write_text("[northbridge.backends]\nacme = half\n")
         monkeypatch.syspath_prepend(tmp_path)
         install_here("twin_one", "acme")
 
@@ -96,10 +98,8 @@ class TestInstalled:
     def test_metadata_that_is_no_text_does_not_hide_the_others(
         self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        info = tmp_path / "latin-1.0.dist-info"
-        info.mkdir()
-        (info / "entry_points.txt").write_text("[northbridge.backends]\nlatin = latin\n")
-        (info / "METADATA").write_bytes(b"Name: latin\nVersion: 1.0\nSummary: caf\xe9\n")
+        metadata = announce(tmp_path, "latin", "latin") / "METADATA"
+        metadata.write_bytes(b"Name: northbridge-latin\nVersion: 1.0\nSummary: caf\xe9\n")
         monkeypatch.syspath_prepend(tmp_path)
         install_here("acme")
 
@@ -110,18 +110,16 @@ class TestInstalled:
     def test_a_name_that_no_strategy_and_no_variable_can_carry_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
     ) -> None:
-        info = tmp_path / "odd-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text("Name: odd\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[northbridge.backends]\n{name} = odd\n")
+        entry_points = announce(tmp_path, "odd", "odd") / "entry_points.txt"
+        entry_points.write_text(f"[northbridge.backends]\n{name} = odd\n")
         monkeypatch.syspath_prepend(tmp_path)
 
         with pytest.raises(northbridge.BackendNameError) as caught:
             northbridge.get(name)
 
         assert str(caught.value) == (
-            f"odd 1.0 calls its backend {name!r}, and a name is made of lower-case letters, digits and underscores; its"
-            " vendor has to choose another name, until then uninstall odd"
+            f"northbridge-odd 1.0 calls its backend {name!r}, and a name is made of lower-case letters, digits and"
+            " underscores; its vendor has to choose another name, until then uninstall northbridge-odd"
         )
 
 

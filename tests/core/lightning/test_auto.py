@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from bench.plugin import announce
 
 from northbridge import Backend, Bridge, Capabilities, Collective, Device, discovery, journal
 from northbridge.errors import AmbiguousAcceleratorError, BackendNotFoundError, SettingsError
@@ -216,10 +217,7 @@ def test_a_trainer_without_arguments_takes_the_vendors_chip_that_is_present(inst
 def test_a_plugin_that_nobody_asked_for_cannot_hurt_the_process(
     install: Callable[..., Site], tmp_path: Path, body: str, reason: str
 ) -> None:
-    info = tmp_path / "northbridge_rude-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: northbridge-rude\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[northbridge.backends]\nrude = northbridge_rude\n")
+    announce(tmp_path, "rude", "northbridge_rude")
     (tmp_path / "northbridge_rude.py").write_text(f"print('noise')\n{body}\n")
     site = install("import_raises")
 

@@ -115,20 +115,11 @@ def stop(tmp_path: Path) -> Stop:
     return stopping
 
 
-@pytest.mark.parametrize("whom", ["all", "rank 0"])
-def test_ctrl_c_ends_ranks_that_were_started_as_scripts(stop: Stop, whom: Whom) -> None:
-    rest = stop("ddp", whom, signal.SIGINT)
-
-    rest.assert_nothing_is_left()
-    rest.assert_checkpoints_are_whole()
-    assert rest.code == 1
-    assert "Detected KeyboardInterrupt" in rest.said
-    assert not list(rest.checkpoints.glob(".*"))
-
-
-@pytest.mark.parametrize("whom", ["all", "first"])
-def test_ctrl_c_ends_ranks_that_were_spawned(stop: Stop, whom: Whom) -> None:
-    rest = stop("ddp_spawn", whom, signal.SIGINT)
+@pytest.mark.parametrize(
+    ("strategy", "whom"), [("ddp", "all"), ("ddp", "rank 0"), ("ddp_spawn", "all"), ("ddp_spawn", "first")]
+)
+def test_ctrl_c_ends_every_rank(stop: Stop, strategy: str, whom: Whom) -> None:
+    rest = stop(strategy, whom, signal.SIGINT)
 
     rest.assert_nothing_is_left()
     rest.assert_checkpoints_are_whole()
