@@ -28,21 +28,23 @@ if __name__ == "__main__":
 """
 
 LAST_WORDS = """
-import os, subprocess, sys, time
-from pathlib import Path
+import os, socket, subprocess, sys, threading
 from northbridge.lightning.orphans import end_with_launcher
 
-launcher = os.getppid()
 end_with_launcher(starts_ranks="LOCAL_RANK" not in os.environ)
 if "LOCAL_RANK" not in os.environ:
     # The first process ends well once its rank is there, which goes on for a while.
-    subprocess.Popen([sys.executable, __file__], env={**os.environ, "LOCAL_RANK": "1"})
-    while not Path("ready").exists():
-        time.sleep(0.01)
+    ours, ranks = socket.socketpair()
+    environ = {**os.environ, "LOCAL_RANK": "1", "SOCKET": str(ranks.fileno())}
+    subprocess.Popen([sys.executable, __file__], env=environ, pass_fds=[ranks.fileno()])
+    ranks.close()
+    ours.recv(1)
 else:
-    Path("ready").touch()
-    while os.getppid() == launcher:
-        time.sleep(0.01)
+    with socket.socket(fileno=int(os.environ["SOCKET"])) as launcher:
+        launcher.send(b"!")
+        launcher.recv(1)  # it comes to an end with the launcher
+    (watch,) = (each for each in threading.enumerate() if each.name == "launcher")
+    watch.join()  # it has seen that, and decided
     sys.stdin.read()
     print("the rank has done its work", flush=True)
 """
