@@ -63,7 +63,7 @@ class BackendConflictError(BackendError):
 
 
 class BackendNameError(BackendError):
-    """The name is one of Lightning's own accelerators."""
+    """The name is one of Lightning's own accelerators, or cannot stand in a strategy's name and in a variable."""
 
 
 class PluginError(BackendError):
