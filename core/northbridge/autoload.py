@@ -35,6 +35,7 @@ def arm() -> None:
         if os.environ.get("NORTHBRIDGE_DISABLE", "").strip() == "1":
             note("northbridge", "off", "NORTHBRIDGE_DISABLE=1")
             return
+        _pose()
         if not any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path):
             sys.meta_path.insert(0, _ConnectorFinder())
         for connector, face in CONNECTORS.items():
@@ -43,6 +44,20 @@ def arm() -> None:
                 _serve(face)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with us must not break `import torch`
         note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
+
+
+def _pose() -> None:
+    # A script may import its vendor's modules before it names the backend.
+    name = os.environ.get("NORTHBRIDGE_SIMULATE")
+    if not name:
+        return
+    from northbridge.errors import NorthbridgeError
+    from northbridge.personality import pose
+
+    try:
+        pose(name)
+    except NorthbridgeError as error:  # the run that names the backend is told
+        note(name, "not simulated", str(error), problem=True)
 
 
 def _serve(face: str) -> None:

@@ -8,8 +8,9 @@ without loading the vendor's software here. *Loaded*: :func:`load` imported it, 
 from __future__ import annotations
 
 import difflib
+import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ from northbridge.errors import (
     BackendNameError,
     BackendNotFoundError,
     NorthbridgeError,
+    SimulationError,
 )
 from northbridge.journal import note
 
@@ -87,8 +89,13 @@ class Plugin:
 
 
 def installed() -> tuple[Plugin, ...]:
-    """Return every announced plugin, by name; one name twice where two distributions claim it."""
-    found = [Plugin(entry.name, entry.value, entry.dist) for entry in entry_points(group=GROUP)]
+    """Return every backend's plugin, by name; one name twice where two distributions claim it."""
+    return announced(GROUP)
+
+
+def announced(group: str) -> tuple[Plugin, ...]:
+    """Return every plugin that a distribution announces in the entry-point group ``group``, by name."""
+    found = [Plugin(entry.name, entry.value, entry.dist) for entry in entry_points(group=group)]
     return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.module)))
 
 
@@ -149,7 +156,8 @@ def find(name: str) -> Plugin:
 def get(name: str) -> Backend:
     """Return the backend called ``name``, importing its plugin on first use, and no other.
 
-    Raises what :func:`find` raises, or a :class:`PluginError` that names the plugin and the cure.
+    Where ``NORTHBRIDGE_SIMULATE`` names it, it is a simulated one from here on. Raises what :func:`find` raises, a
+    :class:`PluginError` that names the plugin and the cure, or :class:`SimulationError`.
     """
     if name in _declared:
         # Not find(): to scan the metadata takes milliseconds, and a Trainer asks a dozen times.
@@ -158,7 +166,29 @@ def get(name: str) -> Backend:
         from northbridge.plugin import declare
 
         _declared[name] = declare(find(name))
+    if not _declared[name].capabilities.simulated and os.environ.get("NORTHBRIDGE_SIMULATE") == name:
+        _declared[name] = _simulated(_declared[name])
     return _declared[name]
+
+
+def _simulated(backend: Backend) -> Backend:
+    from northbridge.personality import pose
+    from northbridge.software import loaded
+
+    first = loaded()
+    if first is not None and first.name == backend.name:
+        raise SimulationError(
+            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but this process runs on the real {backend.name!r}"
+            " already; set the variable before the process starts",
+            backend=backend.name,
+        )
+    if not pose(backend.name):
+        raise SimulationError(
+            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but nobody simulates {backend.name!r}: no installed"
+            " distribution brings a personality of that name; unset the variable to run on the real one",
+            backend=backend.name,
+        )
+    return replace(backend, capabilities=replace(backend.capabilities, simulated=True))
 
 
 def is_declared(name: str) -> bool:

@@ -10,10 +10,14 @@ NorthbridgeError
 │   │   ├── PluginImportError        its module raises when it is imported
 │   │   ├── PluginHookError          its hook is missing, misspelt, raises, or returns the wrong thing
 │   │   ├── PluginAPIError           it was built for another version of the plugin API
-│   │   └── PluginNameError          its backend has another name than its entry point
+│   │   ├── PluginNameError          its backend has another name than its entry point
+│   │   └── PluginContractError      its contract.toml cannot be read
 │   ├── SoftwareMissingError       the plugin is there, the vendor's software is not
 │   ├── SoftwareLoadError          the vendor's software is there and failed to load
+│   │   └── ContractError            it lacks what the backend's contract says that it has
+│   ├── SimulationError            ``NORTHBRIDGE_SIMULATE`` asks for a simulation that cannot be had here
 │   ├── HardwareMissingError       the software is there, the hardware is not
+│   ├── DeviceBusyError            another process holds the card
 │   ├── DetectionError             asking for the hardware crashed or hung
 │   └── DeviceTypeTakenError       torch already serves another accelerator in this process
 ├── DevicesError                 ``devices=`` asks for what is not there; also a ValueError
@@ -21,6 +25,7 @@ NorthbridgeError
 ├── CheckpointError              a checkpoint could not be written; also an OSError
 ├── CollectiveError              a collective did not, or cannot, run on the chip's library
 ├── UnsupportedError             the chip denies what was asked; carries ``.capability``
+├── ArgumentsError               a vendor's name was given arguments that it does not take; also a TypeError
 ├── FaceError                    an object of one Lightning namespace was handed to another
 ├── AmbiguousAcceleratorError    ``auto`` found the hardware of two backends
 └── VariableError                about the environment; carries ``.variable``; also a ValueError
@@ -86,6 +91,10 @@ class PluginNameError(PluginError):
     """The plugin's backend has another name than its entry point."""
 
 
+class PluginContractError(PluginError):
+    """The plugin's ``contract.toml`` cannot be read, or contradicts itself."""
+
+
 class SoftwareMissingError(BackendError):
     """The plugin is installed, the vendor's software is not."""
 
@@ -94,8 +103,20 @@ class SoftwareLoadError(BackendError):
     """The vendor's software is installed and failed to load."""
 
 
+class ContractError(SoftwareLoadError):
+    """The vendor's software is not what the backend's contract says: a symbol is missing, or takes other arguments."""
+
+
+class SimulationError(BackendError):
+    """``NORTHBRIDGE_SIMULATE`` names a backend that nobody simulates, or whose real software is installed here."""
+
+
 class HardwareMissingError(BackendError):
     """The software is installed, the hardware is not there."""
+
+
+class DeviceBusyError(BackendError):
+    """A card could not be taken for this process; most often another process holds it."""
 
 
 class DetectionError(BackendError):
@@ -131,6 +152,10 @@ class UnsupportedError(NorthbridgeError):
     def __init__(self, message: str, *, capability: str) -> None:
         super().__init__(message)
         self.capability = capability
+
+
+class ArgumentsError(NorthbridgeError, TypeError):
+    """A vendor's name, such as ``AcmeDDPStrategy``, was given arguments that it does not take, or that contradict."""
 
 
 class FaceError(NorthbridgeError):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pluggy
 
@@ -22,12 +23,12 @@ from northbridge.errors import (
     PluginNameError,
     SoftwareMissingError,
 )
+from northbridge.personality import Personality
 
 if TYPE_CHECKING:
     from northbridge.discovery import Plugin
 
 _PROJECT = "northbridge"
-_HOOK = "northbridge_backend"
 
 hookspec = pluggy.HookspecMarker(_PROJECT)
 
@@ -37,10 +38,30 @@ def northbridge_backend() -> Backend:  # type: ignore[empty-body]  # a hookspec 
     """Return the chip family that this plugin brings. Called once a process, when the name is asked for."""
 
 
+@hookspec(firstresult=True)
+def northbridge_personality() -> Personality:  # type: ignore[empty-body]
+    """Return what poses as a vendor's software. Called once a process, where ``NORTHBRIDGE_SIMULATE`` names it."""
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Hook(Generic[Result]):
+    """One of the hooks above: what messages call its plugin, and what it returns."""
+
+    name: str
+    kind: str
+    result: type[Result]
+
+
+BACKEND = Hook("northbridge_backend", "backend", Backend)
+PERSONALITY = Hook("northbridge_personality", "personality", Personality)
+
+
 def declare(plugin: Plugin) -> Backend:
     """Import ``plugin`` and return its backend. Raises a :class:`PluginError` or :class:`SoftwareMissingError`."""
-    module = _import(plugin)
-    backend = _call_hook(plugin, _register(plugin, module))
+    backend = call(plugin, BACKEND)
     if backend.api != API_VERSION:
         raise PluginAPIError(
             f"backend {plugin.name!r} ({plugin}) was built for version {backend.api} of the plugin API; this"
@@ -57,19 +78,27 @@ def declare(plugin: Plugin) -> Backend:
     return backend
 
 
-def _import(plugin: Plugin) -> ModuleType:
+def call(plugin: Plugin, hook: Hook[Result]) -> Result:
+    """Import ``plugin`` and return what its ``hook`` returns, an instance of ``hook.result``.
+
+    Raises a :class:`PluginError` or :class:`SoftwareMissingError`.
+    """
+    who = f"{hook.kind} {plugin.name!r} ({plugin})"
+    return _call_hook(plugin, hook, who, _register(plugin, hook, who, _import(plugin, who)))
+
+
+def _import(plugin: Plugin, who: str) -> ModuleType:
     try:
         module = importlib.import_module(plugin.module)
     except ModuleNotFoundError as error:
         missing = error.name or str(error)
         if f"{plugin.module}.".startswith(f"{missing}.") or missing.startswith(f"{plugin.module}."):
             raise PluginImportError(
-                f"backend {plugin.name!r} ({plugin}) lacks a module of its own: {missing!r}; reinstall or upgrade"
-                f" {plugin.distribution}",
+                f"{who} lacks a module of its own: {missing!r}; reinstall or upgrade {plugin.distribution}",
                 backend=plugin.name,
             ) from error
         raise SoftwareMissingError(
-            f"backend {plugin.name!r} ({plugin}) is installed, but its software is not: no module named {missing!r};"
+            f"{who} is installed, but its software is not: no module named {missing!r};"
             f" install what brings {missing!r}. (A plugin should import it in Bridge.load() alone)",
             backend=plugin.name,
         ) from error
@@ -77,63 +106,62 @@ def _import(plugin: Plugin) -> ModuleType:
         raise
     except BaseException as error:  # SystemExit too, and a panic in Rust
         raise PluginImportError(
-            f"backend {plugin.name!r} ({plugin}) could not be imported: {describe_error(error)}; upgrade or uninstall"
-            f" {plugin.distribution}",
+            f"{who} could not be imported: {describe_error(error)}; upgrade or uninstall {plugin.distribution}",
             backend=plugin.name,
         ) from error
     if not isinstance(module, ModuleType):
         raise PluginImportError(
-            f"backend {plugin.name!r} ({plugin}) has put {type(module).__name__!r} in the place of its module"
+            f"{who} has put {type(module).__name__!r} in the place of its module"
             f" {plugin.module!r}; upgrade or uninstall {plugin.distribution}",
             backend=plugin.name,
         )
     return module
 
 
-def _register(plugin: Plugin, module: ModuleType) -> pluggy.PluginManager:
+def _register(plugin: Plugin, hook: Hook[Any], who: str, module: ModuleType) -> pluggy.PluginManager:
     manager = pluggy.PluginManager(_PROJECT)
     manager.add_hookspecs(importlib.import_module(__name__))
     try:
         manager.register(module, plugin.name)
     except pluggy.PluginValidationError as error:
         raise PluginHookError(
-            f"backend {plugin.name!r} ({plugin}) has a hook of the wrong shape: {_HOOK}() takes no arguments and"
-            f" returns a northbridge.Backend; found: {str(error).splitlines()[-1]}; upgrade or uninstall"
+            f"{who} has a hook of the wrong shape: {hook.name}() takes no arguments and"
+            f" returns a northbridge.{hook.result.__name__}; found: {str(error).splitlines()[-1]}; upgrade or uninstall"
             f" {plugin.distribution}",
             backend=plugin.name,
         ) from error
     hooks = [caller.name for caller in manager.get_hookcallers(module) or []]
-    if _HOOK in hooks:
+    if hook.name in hooks:
         return manager
-    near = difflib.get_close_matches(_HOOK, hooks, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(hook.name, hooks, n=1, cutoff=0.5)
     if near:
         found = f"{near[0]!r}, which looks misspelt"
-    elif callable(getattr(module, _HOOK, None)):
-        found = f"a function {_HOOK}() without @northbridge.hookimpl above it"
+    elif callable(getattr(module, hook.name, None)):
+        found = f"a function {hook.name}() without @northbridge.hookimpl above it"
     else:
         found = "none"
     raise PluginHookError(
-        f"backend {plugin.name!r} ({plugin}): the module {plugin.module!r} should have the hook {_HOOK!r};"
+        f"{who}: the module {plugin.module!r} should have the hook {hook.name!r};"
         f" found {found}; upgrade or uninstall {plugin.distribution}",
         backend=plugin.name,
     )
 
 
-def _call_hook(plugin: Plugin, manager: pluggy.PluginManager) -> Backend:
+def _call_hook(plugin: Plugin, hook: Hook[Result], who: str, manager: pluggy.PluginManager) -> Result:
     try:
-        backend = getattr(manager.hook, _HOOK)()
+        result: object = getattr(manager.hook, hook.name)()
     except KeyboardInterrupt:
         raise
     except BaseException as error:
         raise PluginHookError(
-            f"backend {plugin.name!r} ({plugin}): {_HOOK}() raised {describe_error(error)}; upgrade or uninstall"
+            f"{who}: {hook.name}() raised {describe_error(error)}; upgrade or uninstall"
             f" {plugin.distribution} (this Northbridge speaks version {API_VERSION} of the plugin API)",
             backend=plugin.name,
         ) from error
-    if not isinstance(backend, Backend):
+    if not isinstance(result, hook.result):
         raise PluginHookError(
-            f"backend {plugin.name!r} ({plugin}): {_HOOK}() should return a northbridge.Backend; found {backend!r};"
+            f"{who}: {hook.name}() should return a northbridge.{hook.result.__name__}; found {result!r};"
             f" upgrade or uninstall {plugin.distribution}",
             backend=plugin.name,
         )
-    return backend
+    return result

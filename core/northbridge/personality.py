@@ -1,0 +1,115 @@
+"""What poses as a vendor's software where that is not installed: the stand-ins that make a simulated chip of a backend.
+
+``NORTHBRIDGE_SIMULATE=acme`` puts the stand-ins that the personality ``acme`` brings where Python finds modules. From
+there on the backend ``acme`` runs as on the real chip: it imports its vendor's package, and does not know better.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
+from importlib.metadata import entry_points
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from typing import TYPE_CHECKING
+
+from northbridge.ending import describe_error
+from northbridge.errors import BackendConflictError, SimulationError
+from northbridge.journal import note
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+GROUP = "northbridge.personalities"
+"""The entry-point group: ``acme = "northbridge_acme.simulated"``, the backend's name and the module with its hook."""
+
+_posing: set[str] = set()
+
+
+@dataclass(frozen=True)
+class Personality:
+    """Say which of the vendor's modules are stood in for, and where the code of each stand-in lies.
+
+    ``stand_ins`` maps the name of a top-level module, ``"torch_acme"``, to a file, or to the folder of a package. No
+    wheel may install a module of such a name: the core gives it the name, in a process that asks for the simulation.
+    """
+
+    stand_ins: Mapping[str, Path]
+
+
+def is_simulable(name: str) -> bool:
+    """Whether a personality for backend ``name`` is installed; imports nothing."""
+    return any(entry.name == name for entry in entry_points(group=GROUP))
+
+
+def is_posing(name: str) -> bool:
+    """Whether stand-ins pose as the software of backend ``name`` in this process."""
+    return name in _posing
+
+
+def pose(name: str) -> bool:
+    """Put the stand-ins for backend ``name`` into ``sys.modules``, once; return False where nobody brings any.
+
+    Called when torch has been imported, and when the backend is first asked for, if ``NORTHBRIDGE_SIMULATE`` names it.
+    Raises :class:`SimulationError` where the vendor's real software is installed, and what a broken plugin raises.
+    """
+    if name in _posing:
+        return True
+    if not is_simulable(name):
+        return False
+    stand_ins = _get(name).stand_ins
+    for module in stand_ins:
+        _refuse_beside_the_real(name, module)
+    for module, where in stand_ins.items():
+        try:
+            _put(module, where)
+        except Exception as error:
+            raise SimulationError(
+                f"NORTHBRIDGE_SIMULATE={name} was asked for, but the stand-in for {module!r} ({where}) could not be"
+                f" imported: {describe_error(error)}; upgrade or uninstall what brings it, or unset the variable",
+                backend=name,
+            ) from error
+    _posing.add(name)
+    note(name, "simulated", f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(stand_ins))} are stand-ins here")
+    return True
+
+
+def _get(name: str) -> Personality:
+    from northbridge.discovery import announced
+    from northbridge.plugin import PERSONALITY, call
+
+    plugins = [plugin for plugin in announced(GROUP) if plugin.name == name]
+    if len(plugins) > 1:
+        raise BackendConflictError(
+            f"the simulation of {name!r} is claimed by {' and '.join(sorted(map(str, plugins)))}; uninstall all but"
+            " one",
+            backend=name,
+        )
+    return call(plugins[0], PERSONALITY)
+
+
+def _refuse_beside_the_real(name: str, module: str) -> None:
+    found = find_spec(module)
+    if found is not None:
+        raise SimulationError(
+            f"NORTHBRIDGE_SIMULATE={name} was asked for, but the real {module!r} is installed here"
+            f" ({found.origin or 'a folder without an __init__.py'}), and nothing stands in for what is there: unset"
+            f" NORTHBRIDGE_SIMULATE to run on {name!r} itself, or simulate it in an environment without {module!r}",
+            backend=name,
+        )
+
+
+def _put(name: str, where: Path) -> None:
+    folder = [str(where)] if where.is_dir() else None
+    file = where / "__init__.py" if folder else where
+    spec = spec_from_file_location(name, file, submodule_search_locations=folder)
+    assert isinstance(spec, ModuleSpec)
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise

@@ -1,0 +1,83 @@
+"""What a vendor's import writes into the environment, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from northbridge import keep_environment
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("ACME_PORT", "ACME_CARD"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_what_was_unset_is_unset_again() -> None:
+    with keep_environment(["ACME_PORT"]):
+        os.environ["ACME_PORT"] = "12345"
+
+    assert "ACME_PORT" not in os.environ
+
+
+def test_what_the_user_set_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_PORT", "29500")
+
+    with keep_environment(["ACME_PORT"]):
+        os.environ["ACME_PORT"] = "12345"
+
+    assert os.environ["ACME_PORT"] == "29500"
+
+
+def test_it_is_kept_where_the_import_fails_too() -> None:
+    def load() -> None:
+        with keep_environment(["ACME_PORT"]):
+            os.environ["ACME_PORT"] = "12345"
+            raise ImportError("no driver")
+
+    with pytest.raises(ImportError, match="no driver"):
+        load()
+
+    assert "ACME_PORT" not in os.environ
+
+
+def test_other_variables_are_left_as_the_import_made_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_CARD", "3")
+
+    with keep_environment(["ACME_PORT"]):
+        os.environ["ACME_CARD"] = "4"
+
+    assert os.environ["ACME_CARD"] == "4"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps the environment that a process began with")
+def test_what_an_earlier_import_wrote_is_put_back_to_what_the_process_began_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ACME_PORT", "12345")
+
+    with keep_environment(["ACME_PORT"], written={"ACME_PORT": "12345"}):
+        pass
+
+    assert "ACME_PORT" not in os.environ
+
+
+def test_what_the_script_has_set_to_something_else_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_PORT", "29500")
+
+    with keep_environment(["ACME_PORT"], written={"ACME_PORT": "12345"}):
+        pass
+
+    assert os.environ["ACME_PORT"] == "29500"
+
+
+def test_what_an_import_would_not_write_is_nobodys_but_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_CARD", "2")
+
+    with keep_environment(["ACME_CARD"], written={"ACME_CARD": None}):
+        pass
+
+    assert os.environ["ACME_CARD"] == "2"

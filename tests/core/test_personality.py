@@ -1,0 +1,188 @@
+"""Stand-ins for a vendor's software: when they stand, and when they are refused."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import northbridge
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install, Site
+
+TELL = """
+import json, sys
+import {first}
+import northbridge
+
+told = {{"modules": [name for name in ("torch_stood_in",) if name in sys.modules]}}
+try:
+    backend = northbridge.get({name!r})
+    told["simulated"] = backend.capabilities.simulated
+    told["devices"] = northbridge.available().get({name!r})
+    import torch_stood_in
+    told["origin"] = torch_stood_in.__file__
+    told["sub"] = __import__("torch_stood_in.inner").inner.NAME
+except northbridge.NorthbridgeError as error:
+    told["error"] = type(error).__name__, str(error), error.backend
+told["record"] = [each.as_dict() for each in northbridge.record() if each.subject == {name!r}]
+print(json.dumps(told))
+"""
+
+
+def tell(name: str = "stood_in", first: str = "torch") -> str:
+    return TELL.format(name=name, first=first)
+
+
+@pytest.fixture(scope="module")
+def site(install: Install) -> Site:
+    return install("stood_in", "acme")
+
+
+def test_a_backend_is_simulated_where_the_variable_names_it(site: Site) -> None:
+    told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in")
+
+    assert told["simulated"] is True
+    assert told["devices"] == 3
+    assert told["origin"].endswith("northbridge_stood_in/simulated/torch_stood_in/__init__.py")
+    assert told["sub"] == "torch_stood_in.inner"
+
+
+def test_the_stand_ins_are_there_when_torch_has_been_imported(site: Site) -> None:
+    told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in")
+
+    assert told["modules"] == ["torch_stood_in"]
+    assert told["record"][0] == {
+        "subject": "stood_in",
+        "outcome": "simulated",
+        "reason": "NORTHBRIDGE_SIMULATE names it: torch_stood_in are stand-ins here",
+    }
+
+
+def test_where_torch_does_not_call_us_the_backend_itself_brings_them(site: Site) -> None:
+    told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+    assert (told["modules"], told["simulated"]) == ([], True)
+
+
+@pytest.mark.parametrize("environ", [{}, {"NORTHBRIDGE_SIMULATE": "cpu_sim"}], ids=["unset", "another"])
+def test_nothing_poses_unless_the_variable_names_it(site: Site, environ: dict[str, str]) -> None:
+    told = site.python(tell(), **environ)
+
+    assert "ModuleNotFoundError: No module named 'torch_stood_in'" in told.stderr
+
+
+def test_beside_the_real_software_it_is_refused(install: Install, tmp_path: Path) -> None:
+    site = install("stood_in")
+    (site.here / "torch_stood_in.py").write_text("REAL = True")
+    try:
+        told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in")
+    finally:
+        (site.here / "torch_stood_in.py").unlink()
+
+    kind, message, backend = told["error"]
+    assert (kind, backend) == ("SimulationError", "stood_in")
+    assert message == (
+        "NORTHBRIDGE_SIMULATE=stood_in was asked for, but the real 'torch_stood_in' is installed here"
+        f" ({site.here / 'torch_stood_in.py'}), and nothing stands in for what is there: unset NORTHBRIDGE_SIMULATE to"
+        " run on 'stood_in' itself, or simulate it in an environment without 'torch_stood_in'"
+    )
+    assert told["record"][0]["outcome"] == "not simulated"
+
+
+def test_a_backend_that_nobody_simulates_is_not_run_for_real(site: Site) -> None:
+    told = site.answer(tell("acme"), NORTHBRIDGE_SIMULATE="acme")
+
+    assert told["error"] == [
+        "SimulationError",
+        (
+            "NORTHBRIDGE_SIMULATE=acme was asked for, but nobody simulates 'acme': no installed distribution brings a"
+            " personality of that name; unset the variable to run on the real one"
+        ),
+        "acme",
+    ]
+
+
+def test_what_runs_for_real_already_is_not_taken_for_simulated(site: Site) -> None:
+    code = """
+import json, os
+import torch, northbridge
+
+northbridge.load("acme")
+os.environ["NORTHBRIDGE_SIMULATE"] = "acme"
+try:
+    northbridge.get("acme")
+except northbridge.SimulationError as error:
+    print(json.dumps(str(error)))
+"""
+
+    assert site.answer(code) == (
+        "NORTHBRIDGE_SIMULATE=acme was asked for, but this process runs on the real 'acme' already; set the variable"
+        " before the process starts"
+    )
+
+
+@pytest.mark.usefixtures("install_here")
+def test_a_personality_that_two_distributions_bring_is_refused(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_here("stood_in", "stood_in_too")
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "stood_in")
+
+    with pytest.raises(northbridge.BackendConflictError) as caught:
+        northbridge.get("stood_in")
+
+    assert str(caught.value) == (
+        "the simulation of 'stood_in' is claimed by northbridge-stood-in 1.2.3 and northbridge-stood-in-too 1.2.3;"
+        " uninstall all but one"
+    )
+
+
+def test_a_hook_that_returns_something_else_is_a_broken_plugin(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_here("acme", "personality_returns_dict")
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "acme")
+
+    with pytest.raises(northbridge.PluginError) as caught:
+        northbridge.get("acme")
+
+    assert str(caught.value).startswith(
+        "personality 'acme' (northbridge-personality-returns-dict 1.2.3): northbridge_personality() should return a"
+        " northbridge.Personality; found {"
+    )
+
+
+def test_a_stand_in_that_raises_is_named_and_leaves_nothing_behind(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_here("acme", "stand_in_raises")
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "acme")
+
+    with pytest.raises(northbridge.SimulationError) as caught:
+        northbridge.get("acme")
+
+    assert str(caught.value).startswith("NORTHBRIDGE_SIMULATE=acme was asked for, but the stand-in for 'torch_anvil' (")
+    assert str(caught.value).endswith(
+        "torch_anvil.py) could not be imported: OSError: libanvil.so.3 is not there; upgrade or uninstall what brings"
+        " it, or unset the variable"
+    )
+    assert "torch_anvil" not in sys.modules
+
+
+def test_a_stand_in_that_raises_does_not_keep_lightning_from_being_served(install: Install) -> None:
+    code = """
+import json, torch, northbridge
+import lightning_fabric
+from lightning_fabric.accelerators import ACCELERATOR_REGISTRY
+told = [each.outcome for each in northbridge.record() if each.subject == "acme"]
+print(json.dumps(["acme" in ACCELERATOR_REGISTRY, told]))
+"""
+
+    served, outcomes = install("acme", "stand_in_raises").answer(code, NORTHBRIDGE_SIMULATE="acme")
+
+    assert served
+    assert "not simulated" in outcomes

@@ -1,0 +1,8 @@
+from pathlib import Path
+
+import northbridge
+
+
+@northbridge.hookimpl
+def northbridge_personality() -> northbridge.Personality:
+    return northbridge.Personality({"torch_anvil": Path(__file__).with_name("torch_anvil.py")})

@@ -1,0 +1,1 @@
+raise OSError("libanvil.so.3 is not there")
