@@ -1,8 +1,36 @@
-"""The simulated chip: a real torch device whose memory and arithmetic are the host's."""
+"""The simulated chip: a real torch device whose memory and arithmetic are the host's.
+
+It is a backend of its own, ``cpu_sim``, and the chip that other vendors' simulations pose with: a
+:class:`SimulatedDevice` says as what, :func:`install` brings it in, and a :class:`Server` keeps processes apart.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 import northbridge
+
+if TYPE_CHECKING:
+    from northbridge_cpu_sim.errors import (
+        BuildError as BuildError,
+        CardTakenError as CardTakenError,
+        DeviceFileError as DeviceFileError,
+    )
+    from northbridge_cpu_sim.installation import install as install
+    from northbridge_cpu_sim.server import Server as Server
+    from northbridge_cpu_sim.simulated_device import SimulatedDevice as SimulatedDevice
+
+_HOME = {
+    "BuildError": "northbridge_cpu_sim.errors",
+    "CardTakenError": "northbridge_cpu_sim.errors",
+    "DeviceFileError": "northbridge_cpu_sim.errors",
+    "Server": "northbridge_cpu_sim.server",
+    "SimulatedDevice": "northbridge_cpu_sim.simulated_device",
+    "install": "northbridge_cpu_sim.installation",
+}
+
+__all__ = sorted([*_HOME, "module", "northbridge_backend"])  # pyright: ignore[reportUnsupportedDunderAll]  # as in northbridge
 
 
 @northbridge.hookimpl
@@ -26,3 +54,11 @@ def northbridge_backend() -> northbridge.Backend:
             fork=northbridge.yes,
         ),
     )
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value

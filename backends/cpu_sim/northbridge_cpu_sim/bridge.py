@@ -9,19 +9,22 @@ class SimBridge(northbridge.Bridge):
     """Compile the chip on first use, and hand it to torch."""
 
     def load(self) -> None:
-        from northbridge_cpu_sim.build import build
         from northbridge_cpu_sim.collective import SimCCL
-        from northbridge_cpu_sim.module import install
+        from northbridge_cpu_sim.device import SimDevice
+        from northbridge_cpu_sim.installation import install
         from northbridge_cpu_sim.settings import SimSettings
+        from northbridge_cpu_sim.simulated_device import Library, SimulatedDevice
 
         settings = SimSettings.read()
         install(
-            build(settings),
-            name="cpu_sim",
-            collective=SimCCL.name,
-            devices=settings.devices,
-            memory=settings.memory,
-            label=settings.name,
+            SimulatedDevice(
+                type=SimDevice.type,
+                label=settings.name,
+                count=settings.devices,
+                memory=settings.memory,
+                one_per_process=settings.one_per_process,
+                collective=Library(name=SimCCL.name),
+            )
         )
 
     def detect(self) -> int:

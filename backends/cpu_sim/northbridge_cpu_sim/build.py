@@ -15,30 +15,29 @@ from packaging.version import Version
 from northbridge_cpu_sim import cache
 from northbridge_cpu_sim.compiler import find_compiler
 from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 
 NAME = "northbridge_cpu_sim_chip"
-SOURCES = Path(__file__).with_name("csrc")
-FLAGS = ("-O2",)
 
 
-def build(settings: SimSettings | None = None, sources: Path = SOURCES) -> ModuleType:
+def build(settings: SimSettings, recipe: Recipe) -> ModuleType:
     """Return the compiled chip as a module; compile it if no process of this user has yet.
 
-    Called by the bridge's ``load``. The first time takes a minute on two free cores, and says so on stderr.
-    Raises :class:`BuildError`.
+    Called by :func:`northbridge_cpu_sim.install`. The first time takes a minute on two free cores, and says so on
+    stderr. Raises :class:`BuildError`.
     """
     if NAME not in sys.modules:
-        sys.modules[NAME] = _import(locate(settings or SimSettings.read(), sources))
+        sys.modules[NAME] = _import(locate(settings, recipe))
     return sys.modules[NAME]
 
 
-def locate(settings: SimSettings, sources: Path = SOURCES) -> Path:
+def locate(settings: SimSettings, recipe: Recipe) -> Path:
     """Return the file of the compiled chip, compiled if need be. Raises :class:`BuildError`."""
     _check_host()
     compiler = find_compiler()
     folder = cache.open_folder(settings.cache)
-    key = cache.key(sources, FLAGS, compiler)
+    key = cache.key(recipe, compiler)
     chip, log = folder / f"{key}.so", folder / f"{key}.log"
     if cache.is_whole(chip):
         return chip
@@ -54,7 +53,7 @@ def locate(settings: SimSettings, sources: Path = SOURCES) -> Path:
         if _last_change(log) not in (None, before):
             # Another rank failed while this one waited; this one would fail alike, a minute later.
             raise failure(log)
-        compile_chip(NAME, sources, FLAGS, compiler, chip=chip, log=log)
+        compile_chip(NAME, recipe, compiler, chip=chip, log=log)
     return chip
 
 

@@ -7,7 +7,7 @@ import os
 import platform
 import stat
 import sysconfig
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import torch
 
 from northbridge_cpu_sim.compiler import Compiler
 from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 
 VARIABLE = SimSettings.variable("cache")
@@ -59,15 +60,14 @@ def writing(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def key(sources: Path, flags: Sequence[str], compiler: Compiler) -> str:
+def key(recipe: Recipe, compiler: Compiler) -> str:
     """Return a name that differs as soon as the compiled chip would, within milliseconds."""
     digest = hashlib.sha256()
-    for file in sorted(sources.iterdir()):
-        if file.suffix in {".cpp", ".h"}:
-            digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
-            digest.update(file.read_bytes())
+    for file in recipe.files():
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+        digest.update(file.read_bytes())
     facts = [
-        *flags,
+        *recipe.flags,
         torch.__version__,
         torch.version.git_version,
         f"C++11 ABI {torch.compiled_with_cxx11_abi()}",

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from rich.console import Console
 from northbridge_cpu_sim.cache import VARIABLE, keep, writing
 from northbridge_cpu_sim.compiler import Compiler
 from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.recipe import Recipe
 
 REASON = "compiling the simulated chip, once per machine: a minute on two free cores"
 
@@ -34,8 +35,8 @@ _CURES = (
 )
 
 
-def compile_chip(name: str, sources: Path, flags: Sequence[str], compiler: Compiler, *, chip: Path, log: Path) -> None:
-    """Compile ``sources`` and put the extension ``name`` at ``chip``, whole or not at all.
+def compile_chip(name: str, recipe: Recipe, compiler: Compiler, *, chip: Path, log: Path) -> None:
+    """Compile what ``recipe`` names and put the extension ``name`` at ``chip``, whole or not at all.
 
     The caller holds the lock of the folder that ``chip`` is in. Raises :class:`BuildError`; ``log``
     then holds all that the compiler said.
@@ -49,7 +50,7 @@ def compile_chip(name: str, sources: Path, flags: Sequence[str], compiler: Compi
         private = Path(tempfile.mkdtemp(prefix=_PRIVATE, dir=folder))
     try:
         with announced():
-            succeeded = _run(name, sources, flags, compiler, private)
+            succeeded = _run(name, recipe, compiler, private)
         with writing(folder):
             if succeeded:
                 keep(private / f"{name}.so", chip)
@@ -96,8 +97,8 @@ def _check_room(folder: Path) -> None:
         )
 
 
-def _run(name: str, sources: Path, flags: Sequence[str], compiler: Compiler, private: Path) -> bool:
-    files = sorted(map(str, sources.glob("*.cpp")))
+def _run(name: str, recipe: Recipe, compiler: Compiler, private: Path) -> bool:
+    files = [str(file.absolute()) for file in recipe.sources()]
     environ = {
         **os.environ,
         "CXX": compiler.command,
@@ -110,7 +111,8 @@ def _run(name: str, sources: Path, flags: Sequence[str], compiler: Compiler, pri
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
     command = [sys.executable, "-m", "northbridge_cpu_sim.compile_child"]
-    command += [str(private), name, *files, "--", *flags]
+    # The sources of a later folder read the headers of the first.
+    command += [str(private), name, str(recipe.folders[0]), *files, "--", *recipe.flags]
     with (
         open(private / "log", "wb") as log,
         subprocess.Popen(

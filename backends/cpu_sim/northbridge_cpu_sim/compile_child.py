@@ -1,4 +1,4 @@
-"""The process that compiles the chip: ``python -m … folder name sources… -- flags…``.
+"""The process that compiles the chip: ``python -m … folder name headers sources… -- flags…``.
 
 Apart from the user's process, because torch's builder works through the environment, imports
 setuptools and loads what it has built.
@@ -16,7 +16,7 @@ from torch.utils import cpp_extension
 
 def main(arguments: list[str]) -> None:
     """Compile and, as a first test, load the extension ``name`` in ``folder``."""
-    folder, name, *rest = arguments
+    folder, name, headers, *rest = arguments
     split = rest.index("--")
     # The parent's end of stdin closes when it ends, however it ends: its compilers end with it.
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
@@ -25,6 +25,7 @@ def main(arguments: list[str]) -> None:
         name,
         rest[:split],
         extra_cflags=rest[split + 1 :],
+        extra_include_paths=[headers],
         build_directory=folder,
         verbose=True,
     )

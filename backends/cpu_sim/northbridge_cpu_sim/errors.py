@@ -1,4 +1,4 @@
-"""What can go wrong before the simulated chip is there."""
+"""What can go wrong before the simulated chip is there, and with the cards of its server."""
 
 from __future__ import annotations
 
@@ -10,3 +10,18 @@ class BuildError(northbridge.SoftwareLoadError):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, backend="cpu_sim")
+
+
+class DeviceFileError(northbridge.NorthbridgeError, ValueError):
+    """What a ``device.toml`` says is not allowed."""
+
+
+class CardTakenError(northbridge.NorthbridgeError):
+    """Another process holds the card ``card``; ``pid`` says which."""
+
+    def __init__(self, card: int, pid: int) -> None:
+        super().__init__(
+            f"card {card} was asked for, but process {pid} holds it; wait for its end, or take another card"
+        )
+        self.card = card
+        self.pid = pid

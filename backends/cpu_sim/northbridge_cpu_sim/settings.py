@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Annotated
 
 import pydantic
 
 import northbridge
-
-
-def _whole_size(value: object) -> object:
-    # ByteSize reads as far as it can: "1,5GiB" would be one byte, "16GiB each" sixteen GiB.
-    pattern = pydantic.ByteSize.byte_string_pattern
-    if isinstance(value, str) and not re.fullmatch(pattern + r"\s*", value):
-        raise ValueError(f"{value!r} is not a size")
-    return value
+from northbridge_cpu_sim.quantities import Count, Label, Memory
 
 
 def _absolute(path: Path | None) -> Path | None:
@@ -34,20 +26,11 @@ class SimSettings(northbridge.Settings):
 
     prefix = "NORTHBRIDGE_CPU_SIM_"
 
-    devices: int = pydantic.Field(default=8, ge=1, le=64, description="a whole number from 1 to 64")
-    memory: Annotated[pydantic.ByteSize, pydantic.BeforeValidator(_whole_size)] = pydantic.Field(
-        default=pydantic.ByteSize(16 * 2**30),
-        ge=2**20,
-        le=2**50,
-        description="the size of one device's memory, from 1MiB to 1PiB, such as 512MiB or 16GiB,",
-    )
-    name: str = pydantic.Field(
-        default="Northbridge simulated chip",
-        max_length=100,
-        pattern=r"^[\x20-\x7e]+$",
-        description="a name of 1 to 100 printable ASCII characters",
-    )
+    devices: Count = 8
+    memory: Memory = pydantic.ByteSize(16 * 2**30)
+    name: Label = "Northbridge simulated chip"
     one_per_process: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")
+    autograd_threads: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")
     cache: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
         default=None, description="the absolute path of a folder that only you can write"
     )

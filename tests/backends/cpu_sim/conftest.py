@@ -12,9 +12,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests.core.conftest import install as install
 
 LIMIT_S = 120.0
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
+POSED = Path(__file__).parents[2] / "vendors" / "posed" / "northbridge_posed" / "simulated" / "device.toml"
+"""A made-up chip that lacks and bends whatever a device.toml can take away and bend."""
 
 
 @pytest.fixture(scope="session")
@@ -53,14 +56,41 @@ def in_fresh_process() -> Callable[..., str]:
 
 
 @pytest.fixture
+def posing(in_fresh_process: Callable[..., str]) -> Callable[..., list[str]]:
+    """Run a program in a Python of its own, in which `device` is the made-up chip; return the lines that it printed.
+
+    `refused(call)` prints what is raised. The program installs the chip.
+    """
+
+    def run(program: str, **environ: str) -> list[str]:
+        before = f"""
+        import os, threading
+        from pathlib import Path
+        import torch
+        from northbridge_cpu_sim import SimulatedDevice, install
+        device = SimulatedDevice.read(Path({str(POSED)!r}))
+        def refused(call):
+            try:
+                print("worked", call(), flush=True)
+            except Exception as error:
+                print(f"{{type(error).__name__}}: {{error}}", flush=True)
+        """
+        return in_fresh_process(textwrap.dedent(before) + textwrap.dedent(program), load=False, **environ).splitlines()
+
+    return run
+
+
+@pytest.fixture
 def on_ranks() -> Callable[..., list[str]]:
     """Run a function of rank_programs.py on so many ranks and return what each printed."""
 
-    def run(function: str, size: int = 2, environ: Mapping[str, str] | None = None) -> list[str]:
+    def run(
+        function: str, size: int = 2, environ: Mapping[str, str] | None = None, programs: Path = PROGRAMS
+    ) -> list[str]:
         cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
         ranks = [
             subprocess.Popen(
-                [sys.executable, str(PROGRAMS), function],
+                [sys.executable, str(programs), function],
                 env={
                     **os.environ,
                     **cluster,

@@ -29,6 +29,7 @@ import northbridge_cpu_sim.lock
 from northbridge_cpu_sim.build import NAME, build, locate
 from northbridge_cpu_sim.compile import REASON, announced
 from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 
 LIMIT = 60  # seconds for what takes about five
@@ -51,6 +52,7 @@ from pathlib import Path
 import northbridge_cpu_sim.lock as lock
 from northbridge_cpu_sim.build import locate
 from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 
 class Lock(lock.FileLock):
@@ -60,7 +62,7 @@ class Lock(lock.FileLock):
 
 lock.FileLock = Lock
 try:
-    print(locate(SimSettings.read(), Path(sys.argv[1])))
+    print(locate(SimSettings.read(), Recipe((Path(sys.argv[1]),))))
 except BuildError as error:
     sys.exit(str(error))
 """
@@ -69,17 +71,18 @@ LATER_START = """
 import json, sys, time
 from pathlib import Path
 import northbridge_cpu_sim.build
+from northbridge_cpu_sim.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 
-sources, settings = Path(sys.argv[1]), SimSettings.read()
+recipe, settings = Recipe((Path(sys.argv[1]),)), SimSettings.read()
 seconds = []
 for _ in range(5):
     start = time.perf_counter()
-    northbridge_cpu_sim.build.locate(settings, sources)
+    northbridge_cpu_sim.build.locate(settings, recipe)
     seconds.append(time.perf_counter() - start)
 loaded = [name for name in json.loads(sys.argv[2]) if name in sys.modules]
-module = northbridge_cpu_sim.build.build(settings, sources)
-again = northbridge_cpu_sim.build.build(settings, sources)
+module = northbridge_cpu_sim.build.build(settings, recipe)
+again = northbridge_cpu_sim.build.build(settings, recipe)
 answers = {"answer": module.answer, "once": module is again is sys.modules[sys.argv[3]]}
 print(json.dumps({**answers, "seconds": seconds, "loaded": loaded}))
 """
@@ -95,6 +98,10 @@ class Place:
     @property
     def sources(self) -> Path:
         return self.root / "csrc"
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe((self.sources,))
 
     @property
     def cache(self) -> Path:
@@ -218,7 +225,7 @@ def test_a_later_start_needs_no_leave_to_write(compiled: tuple[Place, str], monk
     for function in ("mkdir", "open", "rename", "replace", "unlink"):
         monkeypatch.setattr(os, function, refuse)
 
-    assert locate(compiled[0].settings, compiled[0].sources).is_file()
+    assert locate(compiled[0].settings, compiled[0].recipe).is_file()
 
 
 @pytest.mark.parametrize("size", [0, 1000, -1])
@@ -229,7 +236,7 @@ def test_a_chip_that_lost_its_end_is_compiled_again(compiled: tuple[Place, str],
     whole = chip.read_bytes()
     chip.write_bytes(whole[:size])
 
-    locate(place.settings, place.sources)
+    locate(place.settings, place.recipe)
 
     assert len(chip.read_bytes()) == len(whole)
 
@@ -244,12 +251,29 @@ def test_a_chip_that_does_not_load_is_refused_with_the_file_to_remove(
     chip.write_bytes(b"no machine code" + chip.read_bytes()[15:])
 
     with pytest.raises(BuildError) as caught:
-        build(place.settings, place.sources)
+        build(place.settings, place.recipe)
 
     assert "the compiled chip does not load: " in str(caught.value)
     assert str(caught.value).endswith(f"remove {chip}, and it is compiled again")
     assert caught.value.__suppress_context__
     assert NAME not in sys.modules
+
+
+def test_a_source_of_a_later_folder_takes_anothers_place_and_reads_the_headers_of_the_first(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, NAME, raising=False)
+    (place.sources / "answer.h").write_text("#define ANSWER 43")
+    later = tmp_path / "a folder of a vendor"
+    later.mkdir()
+    (later / "chip.cpp").write_text('#include "answer.h"\n' + EXTENSION.replace("42", "ANSWER"))
+    recipe = Recipe((place.sources, later), ("-O2", "-DCHIP_KEY=XPU"))
+
+    chip = build(place.settings, recipe)
+    del sys.modules[NAME]
+
+    assert chip.answer == 43
+    assert locate(place.settings, recipe) != locate(place.settings, place.recipe)
 
 
 def test_ranks_that_start_together_compile_once_and_one_of_them_says_so(place: Place) -> None:
@@ -303,7 +327,7 @@ def test_a_process_that_compiles_for_ever_is_named_and_not_waited_for(
         fcntl.flock(held, fcntl.LOCK_EX)
 
         with pytest.raises(BuildError) as caught:
-            locate(place.settings, place.sources)
+            locate(place.settings, place.recipe)
 
     assert "another process has been compiling the simulated chip" in str(caught.value)
     assert f"fuser {place.cache / 'lock'}" in str(caught.value)
@@ -313,7 +337,7 @@ def test_a_compile_failure_shows_the_first_error_the_log_and_no_traceback(tmp_pa
     place = place_in(tmp_path, "#include <stdlib.h>\nint answer() { return undeclared; }\n")
 
     with pytest.raises(BuildError) as caught:
-        locate(place.settings, place.sources)
+        locate(place.settings, place.recipe)
 
     (log,) = place.cache.glob("*.log")
     assert re.match(
@@ -333,9 +357,9 @@ def test_a_build_that_succeeds_at_last_removes_the_log_of_its_failure(
 ) -> None:
     monkeypatch.setenv("CXX", place.compiler(f"mkdir {place.root}/first 2> /dev/null && exit 1"))
     with pytest.raises(BuildError):
-        locate(place.settings, place.sources)
+        locate(place.settings, place.recipe)
 
-    chip = locate(place.settings, place.sources)
+    chip = locate(place.settings, place.recipe)
 
     assert sorted(path.name for path in place.cache.iterdir()) == [chip.name, "lock"]
 
@@ -379,7 +403,7 @@ def test_a_chip_that_compiles_and_does_not_load_is_never_kept(tmp_path: Path) ->
     place = place_in(tmp_path, "extern int missing(); int answer() { return missing(); }\n")
 
     with pytest.raises(BuildError, match=r"failed: ImportError: .*(undefined symbol|PyInit_)"):
-        locate(place.settings, place.sources)
+        locate(place.settings, place.recipe)
 
     assert not list(place.cache.glob("*.so"))
 
@@ -391,7 +415,7 @@ def test_a_disk_that_is_nearly_full_is_refused_before_the_compiler_starts(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 7, free))
 
     with pytest.raises(BuildError) as caught:
-        locate(place.settings, place.sources)
+        locate(place.settings, place.recipe)
 
     assert f"takes 128 MiB in {place.cache}, which has 3 MiB left: make room" in str(caught.value)
     assert "NORTHBRIDGE_CPU_SIM_CACHE" in str(caught.value)
@@ -407,7 +431,7 @@ def test_a_folder_that_cannot_be_written_is_refused_with_the_systems_reason(
     monkeypatch.setattr(tempfile, "mkdtemp", refuse)
 
     with pytest.raises(BuildError) as caught:
-        locate(place.settings, place.sources)
+        locate(place.settings, place.recipe)
 
     assert f"{place.cache}, cannot be written: {os.strerror(code)}" in str(caught.value)
     assert "set NORTHBRIDGE_CPU_SIM_CACHE to another folder" in str(caught.value)
@@ -419,14 +443,14 @@ def test_without_a_compiler_the_user_is_told_what_to_install(place: Place, monke
     monkeypatch.setenv("PATH", str(place.root))
 
     with pytest.raises(BuildError, match=r"no C\+\+ compiler .* apt install g\+\+"):
-        locate(place.settings, place.sources)
+        locate(place.settings, place.recipe)
 
 
 def test_a_ninja_package_without_its_program_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ninja, "BIN_DIR", "")
 
     with pytest.raises(BuildError, match="pip install --force-reinstall ninja"):
-        locate(place.settings, place.sources)
+        locate(place.settings, place.recipe)
 
 
 @pytest.mark.parametrize("version", ["2.4.0", "2.12.1+cpu"])
@@ -434,7 +458,7 @@ def test_a_torch_that_is_too_old_is_refused(place: Place, monkeypatch: pytest.Mo
     monkeypatch.setattr(torch, "__version__", version)
 
     with pytest.raises(BuildError) as caught:
-        locate(place.settings, place.sources)
+        locate(place.settings, place.recipe)
 
     assert str(caught.value) == (
         f"the simulated chip needs torch 2.13 or later, and this is torch {version}: pip install 'torch>=2.13'"
@@ -446,7 +470,7 @@ def test_another_system_than_linux_is_refused(place: Place, monkeypatch: pytest.
     monkeypatch.setattr("platform.system", lambda: system)
 
     with pytest.raises(BuildError, match=f"needs Linux, and this is {system}: run it in"):
-        locate(place.settings, place.sources)
+        locate(place.settings, place.recipe)
 
 
 def test_on_a_terminal_the_reason_comes_with_a_spinner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -457,9 +481,11 @@ def test_on_a_terminal_the_reason_comes_with_a_spinner(monkeypatch: pytest.Monke
         monkeypatch.setattr(sys, "stderr", stderr)
         with announced():
             pass
-        shown = os.read(screen, 65536).decode()
+        shown = b""
+        while b"\x1b[?25h" not in shown:  # shows the cursor again: the last thing that a spinner writes
+            shown += os.read(screen, 65536)
     os.close(screen)
+    text = shown.decode()
 
-    assert REASON in shown
-    assert "\x1b[" in shown
-    assert any("\u2800" <= character <= "\u28ff" for character in shown)
+    assert REASON in text
+    assert any("\u2800" <= character <= "\u28ff" for character in text)

@@ -19,8 +19,7 @@ import torch
 from northbridge_cpu_sim.cache import key, open_folder
 from northbridge_cpu_sim.compiler import Compiler, find_compiler
 from northbridge_cpu_sim.errors import BuildError
-
-FLAGS = ("-O2",)
+from northbridge_cpu_sim.recipe import Recipe
 
 
 @pytest.fixture
@@ -144,26 +143,26 @@ def test_a_folder_that_cannot_be_made_is_refused_with_the_systems_reason(
 
 
 def test_the_same_build_has_the_same_key(sources: Path, compiler: Compiler) -> None:
-    assert key(sources, FLAGS, compiler) == key(sources, FLAGS, compiler)
+    assert key(Recipe((sources,)), compiler) == key(Recipe((sources,)), compiler)
 
 
 def test_other_files_beside_the_sources_do_not_change_the_key(sources: Path, compiler: Compiler) -> None:
-    before = key(sources, FLAGS, compiler)
+    before = key(Recipe((sources,)), compiler)
     (sources / "chip.cpp~").write_text("an editor's backup")
 
-    assert key(sources, FLAGS, compiler) == before
+    assert key(Recipe((sources,)), compiler) == before
 
 
 @pytest.mark.parametrize("file", ["chip.cpp", "chip.h", "another.cpp"])
 def test_the_key_depends_on_each_source(sources: Path, compiler: Compiler, file: str) -> None:
-    before = key(sources, FLAGS, compiler)
+    before = key(Recipe((sources,)), compiler)
     (sources / file).write_text("int answer() { return 43; }")
 
-    assert key(sources, FLAGS, compiler) != before
+    assert key(Recipe((sources,)), compiler) != before
 
 
 def test_the_key_depends_on_the_flags(sources: Path, compiler: Compiler) -> None:
-    assert key(sources, ("-O2",), compiler) != key(sources, ("-O2", "-g"), compiler)
+    assert key(Recipe((sources,)), compiler) != key(Recipe((sources,), ("-O2", "-g")), compiler)
 
 
 def another_torch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,31 +207,31 @@ def test_the_key_depends_on_what_the_chip_is_compiled_against(
     compiler: Compiler,
     change: Callable[[pytest.MonkeyPatch], None],
 ) -> None:
-    before = key(sources, FLAGS, compiler)
+    before = key(Recipe((sources,)), compiler)
     change(monkeypatch)
 
-    assert key(sources, FLAGS, compiler) != before
+    assert key(Recipe((sources,)), compiler) != before
 
 
 def test_the_key_depends_on_the_path_of_the_compiler(sources: Path, compiler: Compiler) -> None:
     copy = shutil.copy2(compiler.command, Path(compiler.command).with_name("clang++"))
 
-    assert key(sources, FLAGS, Compiler(str(copy))) != key(sources, FLAGS, compiler)
+    assert key(Recipe((sources,)), Compiler(str(copy))) != key(Recipe((sources,)), compiler)
 
 
 def test_the_key_depends_on_the_version_of_the_compiler(sources: Path, compiler: Compiler) -> None:
-    before = key(sources, FLAGS, compiler)
+    before = key(Recipe((sources,)), compiler)
     Path(compiler.command).write_text("#!/bin/sh\n# version 2\n")
 
-    assert key(sources, FLAGS, compiler) != before
+    assert key(Recipe((sources,)), compiler) != before
 
 
 def test_the_key_sees_the_compiler_behind_a_wrapper(sources: Path, compiler: Compiler) -> None:
     wrapped = Compiler(f"env {compiler.command}")
-    before = key(sources, FLAGS, wrapped)
+    before = key(Recipe((sources,)), wrapped)
     Path(compiler.command).write_text("#!/bin/sh\n# version 2\n")
 
-    assert key(sources, FLAGS, wrapped) != before
+    assert key(Recipe((sources,)), wrapped) != before
 
 
 def test_the_key_costs_less_than_50_ms(sources: Path) -> None:
@@ -242,7 +241,7 @@ def test_the_key_costs_less_than_50_ms(sources: Path) -> None:
     seconds = []
     for _ in range(5):
         start = time.perf_counter()
-        key(sources, FLAGS, find_compiler())
+        key(Recipe((sources,)), find_compiler())
         seconds.append(time.perf_counter() - start)
 
     assert median(seconds) < 0.05

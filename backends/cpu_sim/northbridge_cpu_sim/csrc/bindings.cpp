@@ -1,23 +1,63 @@
 // What the package `module` calls.
+#include "acquisition.h"
+#include "autograd_threads.h"
 #include "collective.h"
+#include "dtypes.h"
 #include "fallback.h"
 #include "generator.h"
 #include "memory.h"
 
+#include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
 namespace {
 
-void configure(int64_t devices, int64_t memory, std::string label) {
-  chip::configure(devices, memory, std::move(label));
+void configure(
+    int devices,
+    int64_t memory,
+    std::string label,
+    bool one_per_process,
+    bool autograd_threads,
+    const py::object& acquire) {
+  chip::configure(
+      {devices, memory, std::move(label), one_per_process, autograd_threads});
+  chip::set_acquirer(acquire);
   static const bool registered = (chip::register_fallbacks(), true);
   (void)registered;
+}
+
+c10::intrusive_ptr<c10d::Backend> make_collective(
+    c10::intrusive_ptr<c10d::Backend> gloo,
+    std::string name,
+    chip::CollectiveLimits::Sentences lacking_reductions,
+    chip::CollectiveLimits::Sentences lacking_calls,
+    std::map<std::string, chip::CollectiveLimits::DtypeSentences> lacking_dtypes,
+    std::vector<c10::ScalarType> natively,
+    std::optional<c10::ScalarType> through) {
+  return chip::make_collective(
+      std::move(gloo),
+      std::move(name),
+      {std::move(lacking_reductions),
+       std::move(lacking_calls),
+       std::move(lacking_dtypes),
+       std::move(natively),
+       through});
 }
 
 } // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-  m.def("configure", configure, py::arg("devices"), py::arg("memory"), py::arg("label"));
+  m.def(
+      "configure",
+      configure,
+      py::arg("devices"),
+      py::arg("memory"),
+      py::arg("label"),
+      py::arg("one_per_process"),
+      py::arg("autograd_threads"),
+      py::arg("acquire"));
+  m.def("configure_dtypes", chip::configure_dtypes, py::arg("lacks"), py::arg("held_as"));
+  m.def("settle_autograd_threads", chip::settle_autograd_threads);
   m.def("label", [] { return chip::settings().label; });
   m.def("use", chip::use);
   m.def("in_use", chip::in_use);
@@ -38,8 +78,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   m.def(
       "make_collective",
-      chip::make_collective,
+      make_collective,
       py::arg("gloo"),
       py::arg("name"),
+      py::arg("lacking_reductions"),
+      py::arg("lacking_calls"),
+      py::arg("lacking_dtypes"),
+      py::arg("natively"),
+      py::arg("through"),
       py::call_guard<py::gil_scoped_release>());
 }

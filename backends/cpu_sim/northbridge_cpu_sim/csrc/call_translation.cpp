@@ -2,6 +2,7 @@
 
 #include "alias.h"
 #include "device.h"
+#include "dtypes.h"
 #include "generator.h"
 #include "memory.h"
 #include "sparse.h"
@@ -139,6 +140,9 @@ void CallTranslation::follow(const Passed& passed) {
         passed.device, passed.host, [this](const Tensor& part) { return to_device(part); });
     return;
   }
+  if (is_held_narrower(passed.host.scalar_type())) {
+    narrow(passed.host);
+  }
   follow_host(passed.device.storage(), passed.host.storage());
   follow_shape(passed.device, passed.host);
 }
@@ -179,6 +183,7 @@ Tensor CallTranslation::dense_to_device(const Tensor& host) {
       ", which ",
       type_name(),
       " cannot hold; move the input to the CPU first");
+  check_dtype(host.scalar_type());
   const auto& storage = host.storage();
   const bool shared = storage.use_count() > 1; // with an argument, or another result
   if (C10_UNLIKELY(shared)) {
@@ -190,6 +195,9 @@ Tensor CallTranslation::dense_to_device(const Tensor& host) {
         return view_of(passed.device, host);
       }
     }
+    if (is_held_narrower(host.scalar_type())) {
+      narrow(host);
+    }
     for (const auto& [from, to] : adopted_) {
       if (from.is_alias_of(storage)) {
         return shaped_as(host, to);
@@ -197,6 +205,9 @@ Tensor CallTranslation::dense_to_device(const Tensor& host) {
     }
     adopted_.emplace_back(storage, adopt(storage, index()));
     return shaped_as(host, adopted_.back().second);
+  }
+  if (is_held_narrower(host.scalar_type())) {
+    narrow(host);
   }
   return shaped_as(host, adopt(storage, index()));
 }

@@ -1,8 +1,8 @@
-#include <Python.h>
+#include "released_gil.h" // first: it includes Python.h
 
 #include "collective.h"
 
-#include "alias.h"
+#include "collective_arguments.h"
 #include "work.h"
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
@@ -19,28 +19,6 @@ using TensorLists = std::vector<Tensors>;
 using WorkPtr = c10::intrusive_ptr<Work>;
 using GlooPtr = c10::intrusive_ptr<c10d::Backend>;
 
-Tensor host(const Tensor& tensor) {
-  return owning_host_alias(tensor);
-}
-
-Tensors host(const Tensors& tensors) {
-  Tensors aliases;
-  aliases.reserve(tensors.size());
-  for (const auto& tensor : tensors) {
-    aliases.push_back(host(tensor));
-  }
-  return aliases;
-}
-
-TensorLists host(const TensorLists& lists) {
-  TensorLists aliases;
-  aliases.reserve(lists.size());
-  for (const auto& list : lists) {
-    aliases.push_back(host(list));
-  }
-  return aliases;
-}
-
 // As torch's own backends: one list of outputs is flat in the future.
 c10::IValue outputs(const TensorLists& lists) {
   return lists.size() == 1 ? c10::IValue(lists[0]) : c10::IValue(lists);
@@ -48,8 +26,11 @@ c10::IValue outputs(const TensorLists& lists) {
 
 class Collective final : public c10d::Backend {
  public:
-  Collective(GlooPtr gloo, std::string name)
-      : Backend(gloo->getRank(), gloo->getSize()), gloo_(std::move(gloo)), name_(std::move(name)) {}
+  Collective(GlooPtr gloo, std::string name, CollectiveLimits limits)
+      : Backend(gloo->getRank(), gloo->getSize()),
+        gloo_(std::move(gloo)),
+        name_(std::move(name)),
+        limits_(std::move(limits)) {}
 
   const std::string getBackendName() const override {
     return name_;
@@ -74,54 +55,53 @@ class Collective final : public c10d::Backend {
   void shutdown() override {
     // Gloo's threads may drop the last reference to a tensor of Python's, for which they need the
     // interpreter: one that still waits for it when it ends takes the process down.
-    auto* const held = PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+    const ReleasedGil released;
     GlooPtr last;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       last.swap(gloo_);
     }
     last.reset(); // waits for its threads
-    if (held != nullptr) {
-      PyEval_RestoreThread(held);
-    }
   }
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
-    auto aliases = host(tensors);
+    auto aliases = host("broadcast", tensors);
     return under_way(gloo()->broadcast(aliases, options), "broadcast", tensors);
   }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
-    check_reduction(options.reduceOp, "all_reduce");
-    auto aliases = host(tensors);
-    return under_way(gloo()->allreduce(aliases, options), "all_reduce", tensors);
+    auto mine = reducible("all_reduce", options.reduceOp, tensors);
+    return cast_back(
+        mine, under_way(gloo()->allreduce(mine.tensors(), options), "all_reduce", tensors));
   }
 
   WorkPtr allreduce_coalesced(
       Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override {
-    check_reduction(options.reduceOp, "all_reduce_coalesced");
-    auto aliases = host(tensors);
-    return under_way(gloo()->allreduce_coalesced(aliases, options), "all_reduce_coalesced", tensors);
+    auto mine = reducible("all_reduce_coalesced", options.reduceOp, tensors);
+    return cast_back(
+        mine,
+        under_way(
+            gloo()->allreduce_coalesced(mine.tensors(), options), "all_reduce_coalesced", tensors));
   }
 
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
-    check_reduction(options.reduceOp, "reduce");
-    auto aliases = host(tensors);
-    return under_way(gloo()->reduce(aliases, options), "reduce", tensors);
+    auto mine = reducible("reduce", options.reduceOp, tensors);
+    auto work = under_way(gloo()->reduce(mine.tensors(), options), "reduce", tensors);
+    return rank_ == options.rootRank ? cast_back(mine, std::move(work)) : work;
   }
 
   WorkPtr allgather(
       TensorLists& to, Tensors& from, const c10d::AllgatherOptions& options) override {
-    auto to_aliases = host(to);
-    auto from_aliases = host(from);
+    auto to_aliases = host("all_gather", to);
+    auto from_aliases = host("all_gather", from);
     return under_way(
         gloo()->allgather(to_aliases, from_aliases, options), "all_gather", outputs(to));
   }
 
   WorkPtr allgather_coalesced(
       TensorLists& to, Tensors& from, const c10d::AllgatherOptions& options) override {
-    auto to_aliases = host(to);
-    auto from_aliases = host(from);
+    auto to_aliases = host("all_gather_coalesced", to);
+    auto from_aliases = host("all_gather_coalesced", from);
     return under_way(
         gloo()->allgather_coalesced(to_aliases, from_aliases, options),
         "all_gather_coalesced",
@@ -130,8 +110,8 @@ class Collective final : public c10d::Backend {
 
   WorkPtr _allgather_base(
       Tensor& to, Tensor& from, const c10d::AllgatherOptions& options) override {
-    auto to_alias = host(to);
-    auto from_alias = host(from);
+    auto to_alias = host("all_gather_into_tensor", to);
+    auto from_alias = host("all_gather_into_tensor", from);
     return under_way(
         gloo()->_allgather_base(to_alias, from_alias, options),
         "all_gather_into_tensor",
@@ -140,8 +120,8 @@ class Collective final : public c10d::Backend {
 
   WorkPtr allgather_into_tensor_coalesced(
       Tensors& to, Tensors& from, const c10d::AllgatherOptions& options) override {
-    auto to_aliases = host(to);
-    auto from_aliases = host(from);
+    auto to_aliases = host("all_gather_into_tensor_coalesced", to);
+    auto from_aliases = host("all_gather_into_tensor_coalesced", from);
     return under_way(
         gloo()->allgather_into_tensor_coalesced(to_aliases, from_aliases, options),
         "all_gather_into_tensor_coalesced",
@@ -149,46 +129,51 @@ class Collective final : public c10d::Backend {
   }
 
   WorkPtr gather(TensorLists& to, Tensors& from, const c10d::GatherOptions& options) override {
-    auto to_aliases = host(to);
-    auto from_aliases = host(from);
+    auto to_aliases = host("gather", to);
+    auto from_aliases = host("gather", from);
     return under_way(gloo()->gather(to_aliases, from_aliases, options), "gather", outputs(to));
   }
 
   WorkPtr scatter(Tensors& to, TensorLists& from, const c10d::ScatterOptions& options) override {
-    auto to_aliases = host(to);
-    auto from_aliases = host(from);
+    auto to_aliases = host("scatter", to);
+    auto from_aliases = host("scatter", from);
     return under_way(gloo()->scatter(to_aliases, from_aliases, options), "scatter", to);
   }
 
   WorkPtr reduce_scatter(
       Tensors& to, TensorLists& from, const c10d::ReduceScatterOptions& options) override {
-    check_reduction(options.reduceOp, "reduce_scatter");
-    auto to_aliases = host(to);
-    auto from_aliases = host(from);
-    return under_way(
-        gloo()->reduce_scatter(to_aliases, from_aliases, options), "reduce_scatter", to);
+    auto mine = reducible("reduce_scatter", options.reduceOp, to);
+    TensorLists all;
+    for (const auto& list : from) {
+      all.push_back(reducible("reduce_scatter", options.reduceOp, list).tensors());
+    }
+    return cast_back(
+        mine,
+        under_way(gloo()->reduce_scatter(mine.tensors(), all, options), "reduce_scatter", to));
   }
 
   WorkPtr _reduce_scatter_base(
       Tensor& to, Tensor& from, const c10d::ReduceScatterOptions& options) override {
-    check_reduction(options.reduceOp, "reduce_scatter_tensor");
-    auto to_alias = host(to);
-    auto from_alias = host(from);
-    return under_way(
-        gloo()->_reduce_scatter_base(to_alias, from_alias, options),
-        "reduce_scatter_tensor",
-        Tensors{to});
+    auto mine = reducible("reduce_scatter_tensor", options.reduceOp, Tensors{to});
+    auto all = reducible("reduce_scatter_tensor", options.reduceOp, Tensors{from});
+    return cast_back(
+        mine,
+        under_way(
+            gloo()->_reduce_scatter_base(mine.tensors()[0], all.tensors()[0], options),
+            "reduce_scatter_tensor",
+            Tensors{to}));
   }
 
   WorkPtr reduce_scatter_tensor_coalesced(
       Tensors& to, Tensors& from, const c10d::ReduceScatterOptions& options) override {
-    check_reduction(options.reduceOp, "reduce_scatter_tensor_coalesced");
-    auto to_aliases = host(to);
-    auto from_aliases = host(from);
-    return under_way(
-        gloo()->reduce_scatter_tensor_coalesced(to_aliases, from_aliases, options),
-        "reduce_scatter_tensor_coalesced",
-        to);
+    auto mine = reducible("reduce_scatter_tensor_coalesced", options.reduceOp, to);
+    auto all = reducible("reduce_scatter_tensor_coalesced", options.reduceOp, from);
+    return cast_back(
+        mine,
+        under_way(
+            gloo()->reduce_scatter_tensor_coalesced(mine.tensors(), all.tensors(), options),
+            "reduce_scatter_tensor_coalesced",
+            to));
   }
 
   WorkPtr alltoall_base(
@@ -197,8 +182,8 @@ class Collective final : public c10d::Backend {
       std::vector<int64_t>& to_sizes,
       std::vector<int64_t>& from_sizes,
       const c10d::AllToAllOptions& options) override {
-    auto to_alias = host(to);
-    auto from_alias = host(from);
+    auto to_alias = host("all_to_all_single", to);
+    auto from_alias = host("all_to_all_single", from);
     return under_way(
         gloo()->alltoall_base(to_alias, from_alias, to_sizes, from_sizes, options),
         "all_to_all_single",
@@ -206,27 +191,28 @@ class Collective final : public c10d::Backend {
   }
 
   WorkPtr alltoall(Tensors& to, Tensors& from, const c10d::AllToAllOptions& options) override {
-    auto to_aliases = host(to);
-    auto from_aliases = host(from);
+    auto to_aliases = host("all_to_all", to);
+    auto from_aliases = host("all_to_all", from);
     return under_way(gloo()->alltoall(to_aliases, from_aliases, options), "all_to_all", to);
   }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
-    auto aliases = host(tensors);
+    auto aliases = host("send", tensors);
     return under_way(gloo()->send(aliases, to, tag), "send", tensors);
   }
 
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
-    auto aliases = host(tensors);
+    auto aliases = host("recv", tensors);
     return under_way(gloo()->recv(aliases, from, tag), "recv", tensors);
   }
 
   WorkPtr recvAnysource(Tensors& tensors, int tag) override {
-    auto aliases = host(tensors);
+    auto aliases = host("recv_anysource", tensors);
     return under_way(gloo()->recvAnysource(aliases, tag), "recv", tensors);
   }
 
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
+    limits_.check_call("barrier");
     auto on_host = options;
     on_host.device_ids.clear();
     on_host.device.reset();
@@ -234,6 +220,7 @@ class Collective final : public c10d::Backend {
   }
 
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
+    limits_.check_call("monitored_barrier");
     gloo()->monitoredBarrier(options, wait_all_ranks);
   }
 
@@ -257,7 +244,14 @@ class Collective final : public c10d::Backend {
         std::move(outputs));
   }
 
-  void check_reduction(const c10d::ReduceOp& reduction, const char* call) const {
+  template <typename Given> // a tensor, a list of them, or a list of lists
+  Given host(const char* call, const Given& given) const {
+    return host_argument(limits_, call, given);
+  }
+
+  Reducible reducible(
+      const char* call, const c10d::ReduceOp& reduction, const Tensors& tensors) const {
+    Reducible reducible(limits_, call, reduction, tensors);
     TORCH_CHECK(
         reduction != c10d::ReduceOp::AVG,
         name_,
@@ -267,18 +261,30 @@ class Collective final : public c10d::Backend {
         "(ReduceOp.SUM) and divide it by the ",
         size_,
         " ranks");
+    return reducible;
+  }
+
+  // A conversion makes the call wait for its end.
+  static WorkPtr cast_back(const Reducible& mine, WorkPtr work) {
+    if (mine.is_converted()) {
+      const ReleasedGil released; // Gloo's threads may need it
+      work->wait();
+      mine.cast_back();
+    }
+    return work;
   }
 
   mutable std::mutex mutex_; // of gloo_
   GlooPtr gloo_; // null once shut down
   const std::string name_;
+  const CollectiveLimits limits_;
 };
 
 } // namespace
 
 c10::intrusive_ptr<c10d::Backend> make_collective(
-    c10::intrusive_ptr<c10d::Backend> gloo, std::string name) {
-  return c10::make_intrusive<Collective>(std::move(gloo), std::move(name));
+    c10::intrusive_ptr<c10d::Backend> gloo, std::string name, CollectiveLimits limits) {
+  return c10::make_intrusive<Collective>(std::move(gloo), std::move(name), std::move(limits));
 }
 
 } // namespace chip

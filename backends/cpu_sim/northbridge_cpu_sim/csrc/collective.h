@@ -1,6 +1,8 @@
 // The collective library of the simulated chip: Gloo, on CPU aliases of device tensors.
 #pragma once
 
+#include "collective_limits.h"
+
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include <string>
@@ -8,6 +10,6 @@
 namespace chip {
 
 c10::intrusive_ptr<c10d::Backend> make_collective(
-    c10::intrusive_ptr<c10d::Backend> gloo, std::string name);
+    c10::intrusive_ptr<c10d::Backend> gloo, std::string name, CollectiveLimits limits);
 
 } // namespace chip

@@ -1,5 +1,7 @@
 #include "device.h"
 
+#include "acquisition.h"
+
 #include <c10/core/AutogradState.h>
 #include <c10/util/Exception.h>
 #include <pthread.h>
@@ -20,6 +22,10 @@ thread_local bool thread_prepared = false;
 void after_fork_in_child() {
   bad_fork = used.load();
   thread_prepared = false;
+  forget_acquired_card();
+  if (has_acquirer()) {
+    held = -1;
+  }
 }
 
 void prepare_thread() {
@@ -31,11 +37,16 @@ void prepare_thread() {
       "; start it with the 'spawn' or 'forkserver' method instead");
   static std::once_flag watching_forks;
   std::call_once(watching_forks, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
+  if (has_acquirer()) {
+    held = acquired_card();
+  }
   used = true;
   // Autograd hands the backward of a device that is not the CPU to a thread of that device, which
   // costs 100 us and fails in a process that had run a CPU backward before the chip was loaded.
   // The switch belongs to the thread that calls backward, so each thread gets it here.
-  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  if (!chip_settings.autograd_threads) {
+    c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  }
   thread_prepared = true;
 }
 
@@ -56,17 +67,23 @@ const Settings& settings() noexcept {
   return chip_settings;
 }
 
-void configure(int64_t devices, int64_t memory, std::string label) {
+void configure(Settings settings) {
   TORCH_CHECK(
       !in_use(), type_name(), " is already in use in this process, so its settings cannot change");
   TORCH_CHECK_VALUE(
-      devices >= 1 && devices <= kMaxDevices,
-      devices,
+      settings.devices >= 1 && settings.devices <= kMaxDevices,
+      settings.devices,
       " devices were asked for, but a simulated chip has 1 to ",
       kMaxDevices);
   TORCH_CHECK_VALUE(
-      memory > 0, memory, " bytes of memory were asked for, but a device needs at least 1");
-  chip_settings = {static_cast<c10::DeviceIndex>(devices), memory, std::move(label)};
+      settings.memory > 0,
+      settings.memory,
+      " bytes of memory were asked for, but a device needs at least 1");
+  chip_settings = std::move(settings);
+}
+
+c10::DeviceIndex reachable_count() noexcept {
+  return chip_settings.one_per_process || held >= 0 ? 1 : device_count();
 }
 
 std::string type_name() {
@@ -79,7 +96,7 @@ c10::DeviceIndex checked_index(int64_t index) {
   }
   check_exists(index);
   TORCH_CHECK(
-      index == 0 || held < 0,
+      index < reachable_count(),
       type_name(),
       ":",
       index,
@@ -91,6 +108,9 @@ c10::DeviceIndex checked_index(int64_t index) {
 
 void hold(int64_t card) {
   check_exists(card);
+  if (has_acquirer()) {
+    use();
+  }
   const auto has = held < 0 && in_use() ? 0 : held.load(); // the first touch takes card 0
   TORCH_CHECK(
       has < 0 || has == card,
@@ -117,7 +137,7 @@ void hold(int64_t card) {
 }
 
 bool within_reach(int64_t index) noexcept {
-  return index >= 0 && index < (held < 0 ? chip_settings.devices : 1);
+  return index >= 0 && index < reachable_count();
 }
 
 int64_t card(c10::DeviceIndex index) noexcept {
@@ -141,7 +161,7 @@ void use() {
 }
 
 bool in_use() noexcept {
-  return used;
+  return used && !bad_fork;
 }
 
 bool in_bad_fork() noexcept {

@@ -11,17 +11,21 @@ namespace chip {
 constexpr int kMaxDevices = 64;
 
 struct Settings {
-  c10::DeviceIndex devices = 0;
+  int devices = 0;
   int64_t memory = 0; // bytes on each device
   std::string label; // what get_device_name answers
+  bool one_per_process = false; // a process holds one card, and calls it 0
+  bool autograd_threads = false; // a backward runs on a thread of the device
 };
 
 const Settings& settings() noexcept;
-void configure(int64_t devices, int64_t memory, std::string label);
+void configure(Settings settings);
 
 inline c10::DeviceIndex device_count() noexcept {
-  return settings().devices;
+  return static_cast<c10::DeviceIndex>(settings().devices);
 }
+// How many of them this process may touch.
+c10::DeviceIndex reachable_count() noexcept;
 
 // The name the user knows the device type by, for messages.
 std::string type_name();
@@ -30,8 +34,8 @@ std::string type_name();
 c10::DeviceIndex checked_index(int64_t index);
 
 // Some chips give a process one card, which the process calls 0 wherever the card is. After this
-// the chip is such a one. What the process has touched before counts as card 0: raises where it has
-// another card already.
+// the chip is such a one. What the process has touched before counts as card 0, unless there is a
+// function that took another: raises where the process has another card already.
 void hold(int64_t card);
 // Whether an index is there and not out of this process's reach because it holds one card.
 bool within_reach(int64_t index) noexcept;
@@ -55,8 +59,9 @@ class CurrentDevice {
   c10::DeviceIndex before_;
 };
 
-// Everything that touches a device calls this first: it marks the chip as used by the process,
-// prepares the calling thread, and raises in a child that was forked after the chip was used.
+// Everything that touches a device calls this first: it takes the process's card where a function
+// does that, marks the chip as used by the process, prepares the calling thread, and raises in a
+// child that was forked after the chip was used.
 void use();
 bool in_use() noexcept;
 bool in_bad_fork() noexcept;

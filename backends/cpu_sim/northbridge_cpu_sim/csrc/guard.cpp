@@ -41,8 +41,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Device getDevice() const override {
     return {kDeviceType, current_device()};
   }
+  // No touch: the threads of autograd begin with it, where nothing may be raised or taken.
   void setDevice(Device device) const override {
-    use();
     exchange_device(checked_index(device.index()));
   }
   void uncheckedSetDevice(Device device) const noexcept override {
@@ -51,7 +51,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
   }
   DeviceIndex deviceCount() const noexcept override {
-    return device_count();
+    return reachable_count();
   }
   void synchronizeDevice(DeviceIndex index) const override {
     use();

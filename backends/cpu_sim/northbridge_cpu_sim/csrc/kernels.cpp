@@ -1,5 +1,6 @@
 // The kernels that cannot be the CPU's: those that make, copy, read or re-point device memory.
 #include "alias.h"
+#include "dtypes.h"
 #include "memory.h"
 
 #include <ATen/EmptyTensor.h>
@@ -44,9 +45,10 @@ Tensor empty(
     optional<c10::Device> device,
     optional<bool> pin_memory,
     optional<c10::MemoryFormat> memory_format) {
+  const auto of = c10::dtype_or_default(dtype);
+  check_dtype(of);
   CurrentDevice on(target(device, pin_memory));
-  return at::detail::empty_generic(
-      size, allocator(), kKeys, c10::dtype_or_default(dtype), memory_format);
+  return at::detail::empty_generic(size, allocator(), kKeys, of, memory_format);
 }
 
 Tensor empty_strided(
@@ -56,9 +58,10 @@ Tensor empty_strided(
     optional<c10::Layout>,
     optional<c10::Device> device,
     optional<bool> pin_memory) {
+  const auto of = c10::dtype_or_default(dtype);
+  check_dtype(of);
   CurrentDevice on(target(device, pin_memory));
-  return at::detail::empty_strided_generic(
-      size, stride, allocator(), kKeys, c10::dtype_or_default(dtype));
+  return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, of);
 }
 
 // Zero tensors that torch would not even allocate are allocated here: no kernel knows the others.
@@ -75,8 +78,15 @@ Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   use();
   auto to = alias_if_on_chip(self);
   const auto from = alias_if_on_chip(source);
+  const bool narrower = on_chip(self) && is_held_narrower(self.scalar_type());
+  if (narrower && !on_chip(source)) {
+    check_fits(from, self.scalar_type());
+  }
   c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
   at::native::copy_(to, from, non_blocking);
+  if (narrower) {
+    narrow(to);
+  }
   return self;
 }
 
@@ -94,7 +104,11 @@ const Tensor& resize(
 Tensor& set_storage_at(
     Tensor& self, at::Storage source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
   CurrentDevice on(self.device().index());
-  return at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
+  at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
+  if (is_held_narrower(self.scalar_type())) {
+    narrow(host_alias(self)); // torch.load copies bytes, and says afterwards what they are
+  }
+  return self;
 }
 
 Tensor& set_storage(Tensor& self, at::Storage source) {
@@ -107,6 +121,12 @@ Tensor& set_nothing(Tensor& self) {
   at::Storage nothing(
       at::Storage::use_byte_size_t(), 0, allocator()->allocate(0), allocator(), /*resizable=*/true);
   return at::native::set_storage_cpu_(self, std::move(nothing), 0, {0}, {});
+}
+
+// The same bytes, said to be another dtype.
+Tensor view_as(const Tensor& self, c10::ScalarType dtype) {
+  check_dtype(dtype);
+  return at::native::view_dtype(self, dtype);
 }
 
 // Every kernel has ended when it returns: no other stream can still be using the memory.
@@ -143,6 +163,7 @@ TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
   m.impl("view", at::native::view);
   m.impl("_reshape_alias", at::native::_reshape_alias);
   m.impl("unfold", at::native::unfold);
+  m.impl("view.dtype", view_as);
 
   // It has no generator argument; taken apart, its random numbers come from the device's generator.
   m.impl("native_dropout", at::native::native_dropout_cpu);

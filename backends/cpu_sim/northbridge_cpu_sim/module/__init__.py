@@ -1,4 +1,4 @@
-"""The simulated chip as torch offers a device: `install()` makes this package `torch.cpu_sim`.
+"""The simulated chip as torch offers a device: this package is `torch.cpu_sim`.
 
 What is not said here is as in `torch.cuda`. A device is named by a `torch.device`, a string, an
 index, or None for the current one; an index that is not there raises RuntimeError.
@@ -24,7 +24,6 @@ from northbridge_cpu_sim.module.devices import (
     is_initialized,
     set_device,
 )
-from northbridge_cpu_sim.module.installation import install
 from northbridge_cpu_sim.module.memory import (
     empty_cache,
     max_memory_allocated,
@@ -37,6 +36,7 @@ from northbridge_cpu_sim.module.memory import (
     reset_peak_memory_stats,
 )
 from northbridge_cpu_sim.module.random import (
+    default_generator,
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -65,6 +65,7 @@ __all__ = [
     "_lazy_init",
     "current_device",
     "current_stream",
+    "default_generator",
     "default_stream",
     "device",
     "device_count",
@@ -77,7 +78,6 @@ __all__ = [
     "hold",
     "init",
     "initial_seed",
-    "install",
     "is_available",
     "is_initialized",
     "manual_seed",

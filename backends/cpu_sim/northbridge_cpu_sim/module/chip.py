@@ -17,6 +17,11 @@ def place(extension: ModuleType, name: str) -> None:
     _installed = extension, name
 
 
+def installed_type() -> str | None:
+    """Give what this process's devices are called, or None where it has no chip."""
+    return None if _installed is None else _installed[1]
+
+
 def extension() -> ModuleType:
     """Give the compiled chip."""
     return _chip_and_name()[0]
@@ -24,7 +29,9 @@ def extension() -> ModuleType:
 
 def _chip_and_name() -> tuple[ModuleType, str]:
     if _installed is None:
-        raise RuntimeError("the simulated chip is not in this process yet: northbridge.load('cpu_sim') brings it in")
+        raise RuntimeError(
+            "the simulated chip is not in this process yet: northbridge.load() of its backend brings it in"
+        )
     return _installed
 
 

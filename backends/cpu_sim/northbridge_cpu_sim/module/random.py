@@ -11,14 +11,15 @@ from northbridge_cpu_sim.module.chip import DeviceLike
 from northbridge_cpu_sim.module.devices import within_reach
 
 
-def _generator(device: DeviceLike) -> torch.Generator:
+def default_generator(device: DeviceLike = None) -> torch.Generator:
+    """Give a device's generator."""
     generator: torch.Generator = chip.extension().default_generator(chip.index(device))
     return generator
 
 
 def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
     """Give the state of a device's generator, as a CPU tensor of bytes."""
-    return _generator(device).get_state()
+    return default_generator(device).get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
@@ -28,7 +29,7 @@ def get_rng_state_all() -> list[torch.Tensor]:
 
 def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
     """Put a device's generator into a state that `get_rng_state` gave."""
-    _generator(device).set_state(new_state.cpu())
+    default_generator(device).set_state(new_state.cpu())
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
@@ -39,25 +40,25 @@ def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
 
 def manual_seed(seed: int) -> None:
     """Seed the current device's generator."""
-    _generator(None).manual_seed(int(seed))
+    default_generator().manual_seed(int(seed))
 
 
 def manual_seed_all(seed: int) -> None:
     """Seed all devices' generators alike."""
     for index in within_reach():
-        _generator(index).manual_seed(int(seed))
+        default_generator(index).manual_seed(int(seed))
 
 
 def seed() -> None:
     """Seed the current device's generator with a random number."""
-    _generator(None).seed()
+    default_generator().seed()
 
 
 def seed_all() -> None:
     """Seed all devices' generators with the same random number."""
-    manual_seed_all(_generator(None).seed())
+    manual_seed_all(default_generator().seed())
 
 
 def initial_seed() -> int:
     """Give the seed of the current device's generator."""
-    return _generator(None).initial_seed()
+    return default_generator().initial_seed()

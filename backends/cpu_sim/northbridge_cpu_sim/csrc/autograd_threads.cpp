@@ -1,0 +1,42 @@
+#include "released_gil.h" // first: it includes Python.h
+
+#include "autograd_threads.h"
+
+#include "device.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
+
+#include <thread>
+
+namespace chip {
+namespace {
+
+// A backward of nothing, on the thread of one device: it begins when that is done with all others.
+void pass_through(c10::DeviceIndex index) {
+  const auto options = at::TensorOptions().device(c10::Device(kDeviceType, index));
+  const auto leaf = at::empty({0}, options).requires_grad_();
+  leaf.clone().backward(at::empty({0}, options));
+}
+
+} // namespace
+
+void settle_autograd_threads() {
+  if (!settings().autograd_threads || !in_use()) {
+    return;
+  }
+  const ReleasedGil released;
+  // From a thread that has never run Python, because a backward is given what its caller has of it.
+  std::thread([] {
+    try {
+      for (c10::DeviceIndex index = 0; index < reachable_count(); ++index) {
+        pass_through(index);
+      }
+    } catch (const c10::Error&) {
+      // There are no such threads: a backward on the CPU had been run before the chip was loaded.
+    }
+  }).join();
+}
+
+} // namespace chip

@@ -1,0 +1,35 @@
+// What a communication library cannot do, as its vendor's sentences say, and what it does by way of
+// another dtype.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/Types.hpp>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace chip {
+
+struct CollectiveLimits {
+  using Sentences = std::map<std::string, std::string>;
+  static constexpr const char* kEveryCall = "";
+  using DtypeSentences = std::map<c10::ScalarType, std::string>;
+
+  Sentences lacking_reductions; // by "sum", "avg" and so on
+  Sentences lacking_calls;
+  std::map<std::string, DtypeSentences> lacking_dtypes; // by call, or for every call
+  std::vector<c10::ScalarType> natively; // what is reduced as it is; empty where everything is
+  std::optional<c10::ScalarType> through; // what the rest is converted to
+
+  // Raise RuntimeError with the sentence.
+  void check_call(const char* call) const;
+  void check_dtype(const char* call, c10::ScalarType dtype) const;
+  void check_reduction(const c10d::ReduceOp& reduction) const;
+
+  // The dtype in which tensors of this one are reduced: itself, or what they are converted to.
+  c10::ScalarType reduced_as(c10::ScalarType dtype) const;
+};
+
+} // namespace chip

@@ -1,0 +1,23 @@
+// Lets other threads run Python where this one is about to wait for what they may hold.
+#pragma once
+
+#include <Python.h>
+
+namespace chip {
+
+class ReleasedGil {
+ public:
+  ReleasedGil() : state_(PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+  ~ReleasedGil() {
+    if (state_ != nullptr) {
+      PyEval_RestoreThread(state_);
+    }
+  }
+  ReleasedGil(const ReleasedGil&) = delete;
+  ReleasedGil& operator=(const ReleasedGil&) = delete;
+
+ private:
+  PyThreadState* const state_; // null in a thread that did not hold it
+};
+
+} // namespace chip

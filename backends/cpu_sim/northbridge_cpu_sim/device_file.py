@@ -1,0 +1,95 @@
+"""A ``device.toml``: read, and looked over."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import pydantic
+
+from northbridge_cpu_sim.errors import DeviceFileError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
+
+Facts = TypeVar("Facts", bound=pydantic.BaseModel)
+
+_TOP = ("device", "collective")
+
+
+def read_table(path: Path) -> dict[str, Any]:
+    """Return what stands in the file, [collective] inside of [device]. Raises :class:`DeviceFileError`."""
+    try:
+        tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DeviceFileError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:  # no TOML, or no UTF-8
+        raise DeviceFileError(f"{path} is not a TOML file: {error}") from None
+    for name in tables:
+        if name not in _TOP:
+            raise DeviceFileError(f"{path}: {name} is not a table of this file: it has [device] and [collective]")
+    for name in _TOP:
+        if not isinstance(tables.get(name), dict):
+            raise DeviceFileError(f"{path}: the table [{name}] is missing: the file has [device] and [collective]")
+    return {**tables["device"], "collective": tables["collective"]}
+
+
+def check(facts: type[Facts], table: dict[str, Any], whose: str) -> Facts:
+    """Return ``table`` as ``facts``.
+
+    Raises :class:`DeviceFileError`: ``whose`` it is, the key, what was found, and what is allowed.
+    """
+    try:
+        return facts.model_validate(table)
+    except pydantic.ValidationError as error:
+        first = error.errors()[0]
+        raise DeviceFileError(f"{whose}: {_complaint(facts, table, first)}") from None
+
+
+def _complaint(facts: type[pydantic.BaseModel], table: dict[str, Any], error: Any) -> str:
+    path, found = _follow(table, error)
+    key = ".".join(path if path[:1] == ["collective"] else ["device", *path])
+    owner, description = _owner(facts, path)
+    if error["type"] == "value_error" and isinstance(found, dict):  # of several keys, which do not agree
+        return f"{key}: {error['ctx']['error']}"
+    if error["type"] == "missing":
+        return f"{key} is missing: {description} is needed"
+    if error["type"] == "extra_forbidden":
+        near = difflib.get_close_matches(path[-1], owner.model_fields, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(owner.model_fields))}"
+        return f"{key} = {found!r} is not a key: {hint}"
+    return f"{key} = {found!r} is not allowed: {description} is"
+
+
+def _follow(table: dict[str, Any], error: Any) -> tuple[list[str], object]:
+    # Behind the keys of the file stand pydantic's own words: which member of a union it tried, and the like.
+    path: list[str] = []
+    found: Any = table
+    for step in error["loc"]:
+        if isinstance(found, dict) and step in found:
+            path.append(step)
+            found = found[step]
+        elif error["type"] == "missing":
+            path.append(str(step))
+    return path, found
+
+
+def _owner(facts: type[pydantic.BaseModel], path: list[str]) -> tuple[type[pydantic.BaseModel], str]:
+    """Return the model that the last key belongs to, and what it allows there."""
+    owner, description = facts, "a table"
+    inner: type[pydantic.BaseModel] | None = facts
+    for step in path:
+        if inner is None:
+            break
+        owner, inner = inner, None
+        if step in owner.model_fields:
+            field = owner.model_fields[step]
+            description = field.description or description
+            for kind in (field.annotation, *get_args(field.annotation)):
+                if isinstance(kind, type) and issubclass(kind, pydantic.BaseModel):
+                    inner = kind
+    return owner, description

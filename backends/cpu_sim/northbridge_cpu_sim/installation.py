@@ -1,0 +1,126 @@
+"""How a simulated device comes into a process: compiled, configured, and handed to torch."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.utils.backend_registration import (
+    generate_methods_for_privateuse1_backend,
+    rename_privateuse1_backend,
+)
+
+import northbridge
+from northbridge_cpu_sim import module as cuda_like
+from northbridge_cpu_sim.build import build
+from northbridge_cpu_sim.module import chip
+from northbridge_cpu_sim.recipe import recipe_for
+from northbridge_cpu_sim.settings import SimSettings
+from northbridge_cpu_sim.simulated_device import Dtype, Library, SimulatedDevice
+
+_EVERY_CALL = ""  # as the compiled chip has it
+
+
+def install(
+    device: SimulatedDevice,
+    *,
+    sources: Path | None = None,
+    acquire: Callable[[], int] | None = None,
+    module: ModuleType | None = None,
+) -> ModuleType:
+    """Make the simulated chip torch's device ``device.type``, and its collectives the group ``device.collective.name``.
+
+    ``sources`` is a folder of C++ files, of which one named like a shared source takes its place, and the others are
+    added. ``acquire`` is for a device of which a process holds one card: it is called before the first touch, by
+    whichever thread touches first, and returns the number of the card that it took; what it raises becomes a
+    RuntimeError of the same text, at every touch until it succeeds. ``module`` becomes ``torch.<type>``; the default is
+    one like ``torch.cuda``, which is returned in any case. ``NORTHBRIDGE_CPU_SIM_DEVICES``, ``_MEMORY``, ``_NAME``
+    and ``_AUTOGRAD_THREADS`` win over ``device`` where they are set.
+
+    Raises :class:`northbridge.DeviceTypeTakenError` where the process has a simulated chip already,
+    :class:`DeviceFileError` for a device that contradicts itself, and :class:`BuildError`.
+    """
+    _refuse_second(device.type)
+    settings = SimSettings.read()
+    device = device.checked().as_set()
+    if acquire is not None and not device.one_per_process:
+        raise ValueError(f"acquire was given for {device.type}, of which a process holds more than one card")
+    extension = build(settings, recipe_for(device, sources))
+    if device.key is None:
+        rename_privateuse1_backend(device.type)
+    _configure(extension, device, acquire)
+    chip.place(extension, device.type)
+    torch._register_device_module(device.type, module or cuda_like)  # type: ignore[no-untyped-call]
+    if device.key is None:
+        generate_methods_for_privateuse1_backend()
+    if device.autograd_threads:
+        atexit.register(extension.settle_autograd_threads)
+    else:
+        # The chip does this for every thread that touches it; this one may run a backward before.
+        torch.autograd.set_multithreading_enabled(False)
+    make = functools.partial(_make_collective, device.collective)
+    dist.Backend.register_backend(device.collective.name, make, extended_api=True, devices=[device.type])
+    return cuda_like
+
+
+def _refuse_second(name: str) -> None:
+    first = chip.installed_type()
+    if first is not None:
+        raise northbridge.DeviceTypeTakenError(
+            f"the simulated chip {name!r} was asked for, but this process has the simulated chip {first!r}, and torch"
+            " serves one accelerator a process: take another process for it",
+            backend=name,
+        )
+
+
+def _configure(extension: ModuleType, device: SimulatedDevice, acquire: Callable[[], int] | None) -> None:
+    extension.configure(
+        devices=device.count,
+        memory=int(device.memory),
+        label=device.label,
+        one_per_process=device.one_per_process,
+        autograd_threads=device.autograd_threads,
+        acquire=acquire,
+    )
+    extension.configure_dtypes(
+        lacks=_by_dtype(device.lacks),
+        held_as={_dtype(wide): _dtype(narrow) for wide, narrow in device.held_as.items()},
+    )
+
+
+def _dtype(name: str) -> torch.dtype:
+    found: torch.dtype = getattr(torch, name)
+    return found
+
+
+def _by_dtype(sentences: Mapping[Dtype, str]) -> dict[torch.dtype, str]:
+    return {_dtype(name): sentence for name, sentence in sentences.items()}
+
+
+def _make_collective(library: Library, options: Any, backend_options: object) -> Any:
+    if backend_options is not None:
+        raise ValueError(f"{library.name} takes no pg_options, but got {backend_options!r}; leave them out")
+    gloo = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, options.timeout)
+    reduces = library.reduces
+    lacking_calls: dict[str, str] = {}
+    lacking_dtypes = {_EVERY_CALL: _by_dtype(library.lacks.dtypes)}
+    for call, said in library.lacks.calls.items():
+        if isinstance(said, str):
+            lacking_calls[call] = said
+        else:
+            lacking_dtypes[call] = _by_dtype(said)
+    return chip.extension().make_collective(
+        gloo,
+        library.name,
+        lacking_reductions=dict(library.lacks.reductions),
+        lacking_calls=lacking_calls,
+        lacking_dtypes=lacking_dtypes,
+        natively=[_dtype(name) for name in reduces.natively] if reduces else [],
+        through=_dtype(reduces.through) if reduces else None,
+    )

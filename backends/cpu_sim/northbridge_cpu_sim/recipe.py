@@ -1,0 +1,65 @@
+"""What one chip is compiled from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from northbridge_cpu_sim.errors import BuildError
+
+if TYPE_CHECKING:
+    from northbridge_cpu_sim.simulated_device import SimulatedDevice
+
+SHARED = Path(__file__).with_name("csrc")
+"""The sources that every chip is made of."""
+
+_SUFFIXES = {".cpp", ".h"}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The folders with the sources, and what the compiler is told about them.
+
+    A file in a later folder takes the place of the one of its name in an earlier folder.
+    """
+
+    folders: tuple[Path, ...] = (SHARED,)
+    flags: tuple[str, ...] = ("-O2",)
+
+    def files(self) -> list[Path]:
+        """Return sources and headers, by name."""
+        chosen = {file.name: file for folder in self.folders for file in folder.iterdir() if file.suffix in _SUFFIXES}
+        return [chosen[name] for name in sorted(chosen)]
+
+    def sources(self) -> list[Path]:
+        """Return what is compiled: the files without the headers."""
+        return [file for file in self.files() if file.suffix == ".cpp"]
+
+
+def recipe_for(device: SimulatedDevice, extra: Path | None) -> Recipe:
+    """Return what the chip of ``device`` is compiled from, with the sources that ``extra`` adds or puts in their place.
+
+    Raises :class:`BuildError` where ``extra`` cannot be used.
+    """
+    recipe = Recipe()
+    folders, flags = recipe.folders, recipe.flags
+    if device.key is not None:
+        definitions = (f"CHIP_KEY={device.key}", f"CHIP_REGISTER_DISPATCH=REGISTER_{device.key.upper()}_DISPATCH")
+        flags = (*flags, *(f"-D{definition}" for definition in definitions))
+    if extra is not None:
+        _check(extra)
+        folders = (*folders, extra)
+    return Recipe(folders, flags)
+
+
+def _check(extra: Path) -> None:
+    if not extra.is_dir() or not any(extra.glob("*.cpp")):
+        raise BuildError(f"the sources of a simulated chip were to come from {extra}, where there is no C++ file")
+    shared = {file.name for file in SHARED.glob("*.h")}
+    for header in sorted(extra.glob("*.h")):
+        if header.name in shared:
+            raise BuildError(
+                f"{header} has the name of a header that all chips share, whose sources would go on reading theirs;"
+                " call it something else, or replace a .cpp file"
+            )

@@ -1,0 +1,181 @@
+"""The cards of a simulated server, shared out among processes by their locked files."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from northbridge_cpu_sim import CardTakenError, Server
+
+HOLDER = """
+import sys
+from pathlib import Path
+from northbridge_cpu_sim import Server
+Server(Path(sys.argv[1]), 8).take(int(sys.argv[2]))
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+ASKER = """
+import sys
+from pathlib import Path
+from northbridge_cpu_sim import Server
+print(Server(Path(sys.argv[1]), 8).holder(int(sys.argv[2])))
+"""
+
+FORKED = """
+import os, sys
+from pathlib import Path
+from northbridge_cpu_sim import CardTakenError, Server
+server = Server(Path(sys.argv[1]), 8)
+server.take(2)
+told, tell = os.pipe()
+if os.fork() == 0:
+    try:
+        server.take(2)
+    except CardTakenError as error:
+        print(error.pid == os.getppid(), flush=True)
+    os.write(tell, b"!")
+    sys.stdin.read()
+    os._exit(0)
+os.read(told, 1)
+os._exit(0)
+"""
+
+Hold = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def hold(tmp_path: Path) -> Iterator[Hold]:
+    """Start a process that holds a card until its stdin is closed."""
+    started = []
+
+    def hold(card: int, folder: Path = tmp_path) -> subprocess.Popen[str]:
+        child = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(folder), str(card)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(child)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "taken\n"
+        return child
+
+    yield hold
+    for child in started:
+        child.kill()
+        child.communicate()
+
+
+def test_a_card_that_nobody_has_is_free(tmp_path: Path) -> None:
+    assert Server(tmp_path, 8).holder(3) is None
+
+
+def test_the_file_of_a_card_holds_the_pid_of_its_holder(tmp_path: Path, hold: Hold) -> None:
+    child = hold(3)
+
+    assert (tmp_path / "accel" / "accel3").read_text() == str(child.pid)
+    assert Server(tmp_path, 8).holder(3) == child.pid
+
+
+def test_a_card_that_another_process_holds_is_refused_with_its_pid(tmp_path: Path, hold: Hold) -> None:
+    child = hold(3)
+
+    with pytest.raises(CardTakenError) as caught:
+        Server(tmp_path, 8).take(3)
+
+    assert str(caught.value) == (
+        f"card 3 was asked for, but process {child.pid} holds it; wait for its end, or take another card"
+    )
+    assert (caught.value.card, caught.value.pid) == (3, child.pid)
+
+
+def test_the_error_survives_the_way_home_from_a_rank() -> None:
+    sent = pickle.loads(pickle.dumps(CardTakenError(3, 17)))
+
+    assert (sent.card, sent.pid, str(sent)) == (3, 17, str(CardTakenError(3, 17)))
+
+
+def test_another_card_and_another_server_are_free(tmp_path: Path, hold: Hold) -> None:
+    hold(3)
+    hold(4)
+    hold(3, tmp_path / "another")
+
+    assert Server(tmp_path, 8).holder(5) is None
+
+
+def test_a_killed_process_leaves_its_card_free(tmp_path: Path, hold: Hold) -> None:
+    child = hold(3)
+
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+
+    assert Server(tmp_path, 8).holder(3) is None
+    assert hold(3).pid != child.pid
+
+
+def test_a_process_may_take_its_card_twice(tmp_path: Path) -> None:
+    Server(tmp_path, 8).take(6)
+    Server(tmp_path, 8).take(6)
+
+    assert Server(tmp_path, 8).holder(6) == os.getpid()
+
+
+def test_looking_at_the_file_in_its_own_process_lets_nothing_go(tmp_path: Path) -> None:
+    Server(tmp_path, 8).take(7)
+    (tmp_path / "accel" / "accel7").read_text()
+    asked = subprocess.run(
+        [sys.executable, "-c", ASKER, str(tmp_path), "7"], capture_output=True, text=True, check=True
+    )
+
+    assert asked.stdout == f"{os.getpid()}\n"
+
+
+def test_a_forked_child_holds_nothing_and_keeps_nothing_from_others(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", FORKED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert parent.stdout is not None
+    assert parent.stdin is not None
+    refused_to_the_child = parent.stdout.readline()
+    parent.wait()
+
+    held_by_the_child = Server(tmp_path, 8).holder(2)
+    parent.stdin.close()
+    parent.stdout.close()
+
+    assert refused_to_the_child == "True\n"
+    assert held_by_the_child is None
+
+
+def test_of_many_threads_that_ask_at_once_none_is_refused(tmp_path: Path) -> None:
+    refused = []
+
+    def take() -> None:
+        try:
+            Server(tmp_path, 8).take(1)
+        except CardTakenError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=take) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert refused == []
+
+
+@pytest.mark.parametrize("card", [-1, 8])
+def test_a_card_that_the_server_lacks_is_refused(tmp_path: Path, card: int) -> None:
+    with pytest.raises(ValueError, match=rf"card {card} was asked for, but the server in .* has 8 \(0 to 7\)"):
+        Server(tmp_path, 8).take(card)

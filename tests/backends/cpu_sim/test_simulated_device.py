@@ -1,0 +1,175 @@
+"""What a device.toml may say, and what it is told where it says something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import northbridge
+from northbridge_cpu_sim import DeviceFileError, SimulatedDevice
+
+WHOLE = """
+[device]
+type = "xpu"
+key = "XPU"
+label = "Example 1"
+count = 4
+memory = "2GiB"
+one_per_process = true
+autograd_threads = true
+[device.lacks]
+complex64 = "no complex numbers"
+[device.held_as]
+float64 = "float32"
+[collective]
+name = "exampleccl"
+[collective.lacks.reductions]
+product = "no products"
+[collective.lacks.dtypes]
+uint8 = "no bytes"
+[collective.lacks.calls]
+recv_anysource = "say whose"
+reduce_scatter = { int64 = "no integers" }
+[collective.reduces]
+natively = ["float32"]
+through = "float32"
+"""
+
+SHORT = """
+[device]
+type = "example"
+label = "Example 1"
+count = 4
+memory = "2GiB"
+[collective]
+name = "exampleccl"
+"""
+
+
+def read(tmp_path: Path, text: str) -> SimulatedDevice:
+    file = tmp_path / "device.toml"
+    file.write_text(text)
+    return SimulatedDevice.read(file)
+
+
+def complaint(tmp_path: Path, text: str) -> str:
+    with pytest.raises(DeviceFileError) as caught:
+        read(tmp_path, text)
+    return str(caught.value).replace(str(tmp_path / "device.toml"), "FILE")
+
+
+def test_a_file_says_everything_there_is(tmp_path: Path) -> None:
+    device = read(tmp_path, WHOLE)
+
+    assert (device.type, device.key, device.label, device.count) == ("xpu", "XPU", "Example 1", 4)
+    assert device.memory == 2 * 2**30
+    assert device.one_per_process
+    assert device.autograd_threads
+    assert device.lacks == {"complex64": "no complex numbers"}
+    assert device.held_as == {"float64": "float32"}
+    assert device.collective.name == "exampleccl"
+    assert device.collective.lacks.reductions == {"product": "no products"}
+    assert device.collective.lacks.dtypes == {"uint8": "no bytes"}
+    assert device.collective.lacks.calls == {
+        "recv_anysource": "say whose",
+        "reduce_scatter": {"int64": "no integers"},
+    }
+    assert device.collective.reduces is not None
+    assert (device.collective.reduces.natively, device.collective.reduces.through) == (("float32",), "float32")
+
+
+def test_what_a_short_file_leaves_out_is_as_on_cpu_sim(tmp_path: Path) -> None:
+    device = read(tmp_path, SHORT)
+
+    assert device.key is None
+    assert not device.one_per_process
+    assert not device.autograd_threads
+    assert (device.lacks, device.held_as, device.collective.reduces) == ({}, {}, None)
+
+
+def test_every_dtype_that_a_file_may_name_is_torchs(tmp_path: Path) -> None:
+    text = complaint(tmp_path, SHORT.replace("[collective]", '[device.lacks]\nfloat = "x"\n[collective]'))
+    names = SimulatedDevice.model_json_schema()["properties"]["lacks"]["propertyNames"]["enum"]
+
+    assert "device.lacks" in text
+    assert all(isinstance(getattr(torch, name), torch.dtype) for name in names)
+
+
+@pytest.mark.parametrize(
+    ("found", "instead", "said"),
+    [
+        ("count = 4", "count = 0", "device.count = 0 is not allowed: a whole number from 1 to 64 is"),
+        ("count = 4", "", "device.count is missing: a whole number from 1 to 64 is needed"),
+        ("count = 4", "cuont = 4", "device.count is missing: a whole number from 1 to 64 is needed"),
+        ("count = 4", "count = 4\nforks = 1", "device.forks = 1 is not a key: there are autograd_threads, collective,"),
+        ("key = ", "kye = ", "device.kye = 'XPU' is not a key: did you mean key?"),
+        (
+            '"2GiB"',
+            '"2 GiB each"',
+            "device.memory = '2 GiB each' is not allowed: the size of one device's memory, from 1MiB to 1PiB",
+        ),
+        ('"Example 1"', '"Ex\\nample"', "device.label = 'Ex\\nample' is not allowed: a name of 1 to 100 printable"),
+        ('type = "xpu"', 'type = "X-PU"', "device.type = 'X-PU' is not allowed: torch's name for it, of lower-case"),
+        ('"XPU"', '"MPS"', "device: key = 'MPS' is not the dispatch key of type = 'xpu'; leave it out"),
+        ("complex64 = ", "complex65 = ", "device.lacks.complex65 = 'no complex numbers' is not allowed: a table from"),
+        ('"no complex numbers"', '""', "device.lacks.complex64 = '' is not allowed: a table from the names of dtypes"),
+        ('float64 = "float32"', 'float32 = "float64"', "device: held_as.float32 = 'float64' is not a narrower dtype"),
+        ('float64 = "float32"', 'int64 = "float32"', "device: held_as.int64 = 'float32' is not a narrower dtype"),
+        ("complex64 = ", "float32 = ", "device: held_as.float64 = 'float32' speaks of a dtype that is lacking"),
+        ('name = "exampleccl"', "", "collective.name is missing: a name of lower-case letters, digits"),
+        ("product = ", "products = ", "collective.lacks.reductions.products = 'no products' is not allowed: a table"),
+        ("uint8 = ", "byte = ", "collective.lacks.dtypes.byte = 'no bytes' is not allowed: a table from the"),
+        ('"say whose"', "7", "collective.lacks.calls.recv_anysource = 7 is not allowed: a table from the names"),
+        (
+            "recv_anysource = ",
+            "receive = ",
+            "collective.lacks.calls.receive = 'say whose' is not allowed: a table from",
+        ),
+        ('through = "float32"', "", "collective.reduces.through is missing: one of the floating dtypes"),
+        ('["float32"]', '["bfloat16"]', "collective.reduces: through = 'float32' has to be one of natively = ['bfl"),
+        ("[collective]\n", "[kollective]\n", "FILE: kollective is not a table of this file: it has [device] and"),
+        ("[collective]\n", "[more]\n[collective]\n", "FILE: more is not a table of this file: it has [device] and"),
+        ("[device]\n", "", "FILE: type is not a table of this file: it has [device] and [collective]"),
+        ("[device]", "[device", "FILE is not a TOML file: "),
+    ],
+)
+def test_a_wrong_file_is_told_where_it_is_wrong(tmp_path: Path, found: str, instead: str, said: str) -> None:
+    assert found in WHOLE
+
+    text = complaint(tmp_path, WHOLE.replace(found, instead, 1))
+
+    assert text.startswith("FILE")
+    assert said in text
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    text = complaint(tmp_path, SHORT.partition("[collective]")[0])
+
+    assert text == "FILE: the table [collective] is missing: the file has [device] and [collective]"
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DeviceFileError, match=r"nowhere\.toml cannot be read: No such file or directory"):
+        SimulatedDevice.read(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("change", [{"count": 0}, {"lacks": {"complex64": ""}}, {"held_as": {"bool": "int8"}}])
+def test_a_changed_copy_is_looked_over_again(tmp_path: Path, change: dict[str, Any]) -> None:
+    device = read(tmp_path, SHORT)
+
+    with pytest.raises(DeviceFileError, match="the simulated device 'example': device"):
+        device.model_copy(update=change).checked()
+
+
+def test_an_unharmed_copy_is_the_same(tmp_path: Path) -> None:
+    device = read(tmp_path, WHOLE)
+
+    assert device.checked() == device
+
+
+def test_the_error_is_a_northbridge_error_and_a_value_error() -> None:
+    assert issubclass(DeviceFileError, northbridge.NorthbridgeError)
+    assert issubclass(DeviceFileError, ValueError)

@@ -1,0 +1,22 @@
+"""Make torch know the device "posed" and the process group "posedccl"."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import northbridge_cpu_sim
+
+_device = northbridge_cpu_sim.SimulatedDevice.read(Path(__file__).parents[1] / "device.toml")
+_folder = os.environ.get("POSED_SERVER") or f"{tempfile.gettempdir()}/posed-{os.getuid()}"
+_server = northbridge_cpu_sim.Server(Path(_folder), _device.count)
+
+
+def _acquire() -> int:
+    card = int(os.environ.get("POSED_CARD", "0"))
+    _server.take(card)
+    return card
+
+
+northbridge_cpu_sim.install(_device, acquire=_acquire)
