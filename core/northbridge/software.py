@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
+from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
-from northbridge.discovery import describe
+from northbridge.contract import contract_of, refuse_broken
+from northbridge.discovery import describe, names
 from northbridge.ending import describe_error
 from northbridge.errors import (
     DeviceTypeTakenError,
@@ -57,12 +60,32 @@ def _refuse_foreign_device_type(backend: Backend) -> None:
             backend=backend.name,
         )
 
+    others = [other for other in names() if other != backend.name and _has_registered_module(other)]
+    if others:
+        raise DeviceTypeTakenError(
+            f"{backend.name!r} was asked for, but the software of {others[0]!r} is loaded in this process already, and"
+            f" torch serves one accelerator per process; start a process that does not import the software of"
+            f" {others[0]!r}",
+            backend=backend.name,
+        )
+
+
+def _has_registered_module(name: str) -> bool:
+    # A vendor whose chip has a name of its own in torch registers its module there when it is imported. What torch
+    # ships itself, such as torch.cuda, is there in every process.
+    import torch
+
+    return f"torch.{name}" in sys.modules and PathFinder.find_spec(f"torch.{name}", torch.__path__) is None
+
 
 def _load(backend: Backend) -> None:
     try:
         backend.bridge.prepare()
         backend.bridge.load()
         _check_device_type(backend)
+        contract = contract_of(backend)
+        if contract is not None:
+            refuse_broken(contract)
         backend.collective.register()
     except (NorthbridgeError, KeyboardInterrupt):
         raise

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from bench.plugin import announce
 
 import northbridge
 from northbridge import software
+from northbridge.discovery import names
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.core.conftest import Install
 
 BROKEN: dict[str, tuple[str, str]] = {
@@ -186,14 +192,23 @@ def make(call: Callable[[str], None] = lambda step: None, *, simulated: bool = F
 
 @pytest.fixture
 def torch_has(nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Let torch's spare device type bear a name; it bears none to begin with."""
+    """Let torch's spare device type bear a name; it bears none to begin with, and no vendor's software is loaded."""
     monkeypatch.setattr(software, "_up", [])
+    for name in names():
+        monkeypatch.delitem(sys.modules, f"torch.{name}", raising=False)
 
     def torch_has(name: str) -> None:
         monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: name)
 
     torch_has("privateuseone")
     return torch_has
+
+
+def _register_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do what torch does where a vendor registers the module of a device with a name of its own in torch."""
+    module = ModuleType(f"torch_{name}.device")
+    monkeypatch.setattr(torch, name, module, raising=False)
+    monkeypatch.setitem(sys.modules, f"torch.{name}", module)
 
 
 @pytest.mark.usefixtures("torch_has")
@@ -258,6 +273,42 @@ class TestBringUp:
             "'tested' was asked for, but torch already serves 'hal9000' in this process, and it serves one such"
             " accelerator per process; start a process that does not import the software of 'hal9000'"
         )
+
+    def test_a_vendors_software_that_the_users_script_has_imported_is_named(
+        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install_here("acme")
+        _register_module("acme", monkeypatch)
+
+        with pytest.raises(northbridge.DeviceTypeTakenError) as caught:
+            software.bring_up(make())
+
+        assert str(caught.value) == (
+            "'tested' was asked for, but the software of 'acme' is loaded in this process already, and torch serves one"
+            " accelerator per process; start a process that does not import the software of 'acme'"
+        )
+        assert caught.value.backend == "tested"
+        assert software.loaded() is None
+
+    def test_a_vendors_own_software_may_have_been_imported_before(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        announce(tmp_path, "tested", "tested")
+        monkeypatch.syspath_prepend(tmp_path)
+        _register_module("tested", monkeypatch)
+        backend = make()
+
+        software.bring_up(backend)
+
+        assert software.loaded() is backend
+
+    def test_what_torch_ships_is_no_vendors_software(self, install_here: Install) -> None:
+        install_here("takes_cuda")
+        backend = make()
+
+        software.bring_up(backend)
+
+        assert software.loaded() is backend
 
     def test_a_simulated_chip_warns_of_the_hardware_that_it_hides(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

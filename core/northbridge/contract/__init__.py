@@ -1,0 +1,14 @@
+"""What a backend relies on in its vendor's software, where each fact was read, and whether it is true here.
+
+A backend that was written without the hardware keeps its assumptions in ``contract.toml``, beside its bridge. The core
+refuses to train where one that it needs is wrong; ``northbridge doctor`` checks every line.
+"""
+
+from __future__ import annotations
+
+from northbridge.contract.check import Finding, check, check_line
+from northbridge.contract.document import Contract, contract_of
+from northbridge.contract.refusal import cure, refuse_broken
+from northbridge.contract.symbol import Symbol
+
+__all__ = ["Contract", "Finding", "Symbol", "check", "check_line", "contract_of", "cure", "refuse_broken"]

@@ -1,0 +1,139 @@
+"""The file ``contract.toml`` of a backend.
+
+vendor = "Acme Anvil"
+packages = ["torch_acme"]            # the vendor's importable top-level modules
+distributions = ["torch-acme"]       # what installs them
+
+[[symbol]]
+name = "torch.acme.device_count"     # dotted; an environment variable by its bare name
+kind = "function"
+signature = "() -> int"              # as it is called: without self
+meaning = "how many cards the machine has"
+evidence = "read"                    # or "inferred"
+since = "2.1"                        # the vendor's release
+source = "https://acme.example/docs/device_count"
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.resources import files
+from typing import TYPE_CHECKING, Annotated, Any
+
+import pydantic
+from typing_extensions import Self
+
+from northbridge.contract.symbol import Symbol, Text
+from northbridge.discovery import describe
+from northbridge.errors import PluginContractError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.abc import Traversable
+    from pathlib import Path
+
+    from northbridge.backend import Backend
+
+FILE = "contract.toml"
+
+_HEADER = re.compile(r"^\s*\[\[\s*symbol\s*\]\]")
+
+
+class _Document(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid", strict=True)
+
+    vendor: Text
+    packages: Annotated[list[Text], pydantic.Field(min_length=1)]
+    distributions: list[Text] = []
+    symbol: list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What one backend relies on; ``backend`` is its name."""
+
+    path: Path | Traversable
+    backend: str
+    vendor: str
+    packages: tuple[str, ...]
+    distributions: tuple[str, ...]
+    symbols: tuple[Symbol, ...]
+    lines: Mapping[str, int] = field(repr=False)
+    """The number of the line at which each symbol, by its name, begins in the file."""
+
+    @classmethod
+    def read(cls, path: Path | Traversable, *, backend: str = "") -> Self:
+        """Return what the file says. ``backend`` is the name of the one that it belongs to, for messages.
+
+        Raises :class:`PluginContractError`, which names the line.
+        """
+        wrong = partial(_wrong, path, backend)
+        try:
+            text = path.read_text(encoding="utf-8")
+            document = _Document.model_validate(tomllib.loads(text))
+        except pydantic.ValidationError as error:
+            raise wrong("", _complaint(error, _Document)) from None
+        except (OSError, ValueError) as error:  # what is no UTF-8, or no TOML, is a ValueError
+            raise wrong("", str(error)) from error
+        # TOML's reader keeps no line numbers.
+        starts = [number for number, line in enumerate(text.splitlines(), 1) if _HEADER.match(line)]
+        if len(starts) != len(document.symbol):
+            raise wrong("", f"{len(document.symbol)} symbols, and {len(starts)} lines that begin with [[symbol]]")
+        symbols: dict[str, Symbol] = {}
+        lines: dict[str, int] = {}
+        for entry, line in zip(document.symbol, starts, strict=True):
+            try:
+                symbol = Symbol.model_validate(entry)
+            except pydantic.ValidationError as error:
+                raise wrong(f" line {line}", f"{entry.get('name')!r}: {_complaint(error, Symbol)}") from None
+            if symbol.name in symbols:
+                raise wrong(f" line {line}", f"{symbol.name!r} is in line {lines[symbol.name]} already")
+            symbols[symbol.name], lines[symbol.name] = symbol, line
+        packages, distributions = tuple(document.packages), tuple(document.distributions)
+        return cls(path, backend, document.vendor, packages, distributions, tuple(symbols.values()), lines)
+
+    def place(self, symbol: Symbol) -> str:
+        """Return where ``symbol`` stands: ``contract.toml line 120``."""
+        return f"{self.path.name} line {self.lines[symbol.name]}"
+
+
+def contract_of(backend: Backend) -> Contract | None:
+    """Return the contract that lies beside the bridge of ``backend``, or beside a class that it derives from.
+
+    ``None`` where there is none. Raises :class:`PluginContractError`.
+    """
+    for kind in type(backend.bridge).__mro__:
+        module = sys.modules.get(kind.__module__)
+        package = getattr(module, "__package__", None)
+        if not package:  # a script, or a plugin that is one file
+            continue
+        path = files(package) / FILE
+        if path.is_file():
+            return Contract.read(path, backend=backend.name)
+    return None
+
+
+def _wrong(path: Path | Traversable, backend: str, line: str, found: str) -> PluginContractError:
+    whose = f"{describe(backend)}: its {path.name}" if backend else str(path)
+    return PluginContractError(f"{whose}{line} is wrong: {found}; its author has to correct it", backend=backend)
+
+
+def _complaint(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) -> str:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return f"{where} is missing"
+    if first["type"] == "extra_forbidden":
+        fields = sorted(each.alias or name for name, each in model.model_fields.items())
+        return f"there is no {where!r}; there are {', '.join(fields)}"
+    if not where:
+        return str(first["msg"]).removeprefix("Value error, ")
+    return f"{where}={first['input']!r}: {first['msg']}"

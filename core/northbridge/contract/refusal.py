@@ -1,0 +1,65 @@
+"""What keeps a backend from training on software that is not what it was written for."""
+
+from __future__ import annotations
+
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from northbridge.contract.check import disagreement
+from northbridge.contract.lookup import NotLoadedError, NotThereError, look_up
+from northbridge.contract.signature import IncomparableError
+from northbridge.discovery import describe
+from northbridge.errors import ContractError
+
+if TYPE_CHECKING:
+    from northbridge.contract.document import Contract
+    from northbridge.contract.symbol import Symbol
+
+
+def refuse_broken(contract: Contract) -> None:
+    """Raise :class:`ContractError` where a required symbol is missing, or cannot be called as the contract says.
+
+    Called by the core after ``Bridge.load()``. Takes no card: imports nothing, calls nothing, and reads no attribute
+    that takes one. A module that this process has not imported is left alone, and refused where it is not installed.
+    """
+    wrong = [(symbol, reason) for symbol in contract.symbols if (reason := _reason_against(symbol))]
+    if not wrong:
+        return
+    symbol, reason = wrong[0]
+    more = f", and so are {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    raise ContractError(
+        f"{describe(contract.backend)} needs {symbol}, and {reason}; found: {_installed(contract)}."
+        f" {contract.place(symbol)} is wrong here{more} ({symbol.evidence}, {symbol.source}):"
+        f" `northbridge doctor {contract.backend}` checks every line; {cure(contract.vendor, symbol.since)}",
+        backend=contract.backend,
+    )
+
+
+def cure(vendor: str, since: str) -> str:
+    """Return what to do about a line that is wrong here; ``since`` is the release that it was read in, if known."""
+    known = f" ({since} is known to)" if since else ""
+    return f"install a release of {vendor}'s software that has it{known}, or tell the backend's author"
+
+
+def _reason_against(symbol: Symbol) -> str:
+    if not symbol.required or symbol.kind in ("environment", "behaviour", "absent"):
+        return ""
+    if symbol.acquires and symbol.kind == "attribute":
+        return ""
+    try:
+        return disagreement(symbol, look_up(symbol.name, importing=False))
+    except NotThereError as error:
+        return str(error)
+    except (NotLoadedError, IncomparableError):
+        return ""
+
+
+def _installed(contract: Contract) -> str:
+    return ", ".join(map(_name_and_version, contract.distributions)) or f"no distribution of {contract.vendor}'s"
+
+
+def _name_and_version(distribution: str) -> str:
+    try:
+        return f"{distribution} {version(distribution)}"
+    except PackageNotFoundError:
+        return f"no {distribution}"

@@ -1,0 +1,204 @@
+"""Each line against the software: what is said of it, and that nothing takes a card."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.core.contract.conftest import Write, line
+
+from northbridge.contract import check
+
+Software = Callable[[str], ModuleType]
+
+CODE = """
+taken = []
+
+def count() -> int:
+    return 2
+
+def name(device=None):
+    taken.append(device)
+    return "Toy"
+
+def lazy():
+    return "1"
+
+def fails():
+    raise OSError("no driver")
+
+class Stream:
+    limit = 3
+
+    def __init__(self, device=None, priority=0): ...
+
+    def wait(self, event): ...
+
+def __getattr__(name):
+    if name == "handle":
+        taken.append(name)
+        return 7
+    if name == "angry":
+        raise OSError("no driver")
+    raise AttributeError(name)
+
+wrapped = lambda *args, **kwargs: None
+native = max
+"""
+
+
+def judge(write: Write, *lines: str, acquire: bool = False) -> list[tuple[str, str]]:
+    return [(each.verdict, each.found) for each in check(write(*lines), acquire=acquire)]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        line("toy_chip", "module"),
+        line("toy_chip.count", "function", "() -> int"),
+        line("toy_chip.name", "function", "(device=None) -> str"),
+        line("toy_chip.Stream", "class"),
+        line("toy_chip.Stream", "class", "(device=None, priority=0)"),
+        line("toy_chip.Stream.wait", "method", "(event)"),
+        line("toy_chip.Stream.wait", "method", "(self, event)"),
+        line("toy_chip.Stream.limit", "attribute"),
+        line("toy_chip.handle", "attribute"),
+        line("toy_chip.empty_cache", "absent"),
+    ],
+)
+def test_what_is_as_the_contract_says_holds(write: Write, software: Software, said: str) -> None:
+    software(CODE)
+
+    assert judge(write, said) == [("holds", "")]
+
+
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (line("toy_chip.empty_cache", "function", "()"), "toy_chip has no 'empty_cache'"),
+        (line("toy_chip.Stream.query", "method", "()"), "toy_chip.Stream has no 'query'"),
+        (line("no_such_chip", "module"), "there is no module 'no_such_chip'"),
+        (line("no_such_chip.f", "function", "()"), "there is no module 'no_such_chip'"),
+        (line("toy_chip.count", "module"), "it is no module, but a function"),
+        (line("toy_chip.count", "class"), "it is no class, but a function"),
+        (line("toy_chip.taken", "function", "()"), "it cannot be called, being a list"),
+        (line("toy_chip.count", "function", "(device)"), "it has no parameter 'device': () -> int"),
+        (line("toy_chip.Stream.wait", "method", "(event, stream)"), "it has no parameter 'stream': (event)"),
+        (line("toy_chip.angry", "attribute"), "reading toy_chip.angry raised OSError: no driver"),
+        (
+            line("toy_chip.lazy", "function", "() -> bool", **{"try": True}),
+            "called, it returned '1', a str",
+        ),
+        (
+            line("toy_chip.fails", "function", "() -> bool", **{"try": True}),
+            "called, it raised OSError: no driver",
+        ),
+    ],
+)
+def test_what_is_otherwise_is_wrong(write: Write, software: Software, said: str, found: str) -> None:
+    software(CODE)
+
+    assert judge(write, said) == [("wrong", found)]
+
+
+@pytest.mark.parametrize(
+    ("said", "verdict", "found"),
+    [
+        (
+            line("toy_chip.graphs", "function", "()", required=False),
+            *("note", "toy_chip has no 'graphs', which the contract allows"),
+        ),
+        (line("toy_chip.count", "absent"), "note", "it is there after all, a function"),
+        (
+            line("toy_chip.native", "function", "(a, b)"),
+            *(
+                "unchecked",
+                "it is there; it tells no signature: no signature found for builtin <built-in function max>",
+            ),
+        ),
+        (
+            line("toy_chip.wrapped", "function", "(a, b)"),
+            *("unchecked", "it is there; it takes anything: (*args, **kwargs)"),
+        ),
+        (line("TOY_CARDS", "environment"), "unchecked", "a variable, no symbol to look up"),
+        (line("the import sets TOY", "behaviour"), "unchecked", "a behaviour, no symbol to look up"),
+    ],
+)
+def test_what_is_neither_is_told_with_the_reason(
+    write: Write, software: Software, said: str, verdict: str, found: str
+) -> None:
+    software(CODE)
+
+    assert judge(write, said) == [(verdict, found)]
+
+
+def test_what_may_be_tried_is_called_and_its_result_told(write: Write, software: Software) -> None:
+    software(CODE)
+
+    found = judge(write, line("toy_chip.count", "function", "() -> int", **{"try": True}))
+
+    assert found == [("holds", "called, it returned 2")]
+
+
+TAKING = (
+    line("toy_chip.name", "function", "(device=None) -> str", acquires=True, **{"try": True}),
+    line("toy_chip.handle", "attribute", acquires=True),
+)
+
+
+def test_nothing_takes_a_card(write: Write, software: Software) -> None:
+    module = software(CODE)
+
+    found = judge(write, *TAKING)
+
+    assert found == [
+        ("holds", "it was not called, which would take a card; --acquire does"),
+        ("unchecked", "to read it would take a card; --acquire does"),
+    ]
+    assert module.taken == []
+
+
+def test_a_card_is_taken_where_that_is_asked_for(write: Write, software: Software) -> None:
+    module = software(CODE)
+
+    assert judge(write, *TAKING, acquire=True) == [("holds", "called, it returned 'Toy'"), ("holds", "")]
+    assert module.taken == [None, "handle"]
+
+
+def test_a_module_that_nobody_has_imported_yet_is_imported(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "toy_package"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "inner.py").write_text("def is_lazy(): ...")
+    (package / "broken.py").write_text("raise OSError('no driver')")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    found = judge(
+        write,
+        line("toy_package.inner.is_lazy", "function", "()"),
+        line("toy_package.broken.f", "function", "()"),
+        line("toy_package.gone", "module"),
+    )
+
+    assert found == [
+        ("holds", ""),
+        ("wrong", "import toy_package.broken raised OSError: no driver"),
+        ("wrong", "toy_package has no 'gone'"),
+    ]
+    for name in ("toy_package", "toy_package.inner"):
+        monkeypatch.delitem(sys.modules, name)
+
+
+def test_a_finding_says_where_the_line_stands_and_what_it_rests_on(write: Write, software: Software) -> None:
+    software(CODE)
+
+    (finding,) = check(write(line("toy_chip.count", "function", "() -> int", evidence="inferred", required=False)))
+
+    assert (finding.name, finding.signature, finding.line) == ("toy_chip.count", "() -> int", 5)
+    assert (finding.evidence, finding.source, finding.since) == ("inferred", "https://toy.example/docs", "1.0")
+    assert finding.required is False

@@ -1,0 +1,125 @@
+"""The file: what it says, where it says it, and how a wrong one is told."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.core.contract.conftest import HEAD, Write, line
+
+import northbridge
+from northbridge.contract import Contract, contract_of
+from northbridge.errors import PluginContractError
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
+
+
+def test_it_says_what_the_file_says(write: Write) -> None:
+    contract = write(line("toy_chip.count", "function", "() -> int", **{"try": True}), line("TOY_CARDS", "environment"))
+
+    count, cards = contract.symbols
+    assert (contract.vendor, contract.packages, contract.distributions) == ("Toy", ("toy_chip",), ("toy-chip",))
+    assert (count.name, count.signature, count.tried, count.acquires, count.required) == (
+        *("toy_chip.count", "() -> int"),
+        *(True, False, True),
+    )
+    assert (cards.kind, cards.tried) == ("environment", False)
+    assert str(count) == "toy_chip.count() -> int"
+
+
+def test_each_line_is_found_again_in_the_file(write: Write) -> None:
+    contract = write("\n# the cards\n", line("toy_chip", "module"), line("toy_chip.count", "function", "() -> int"))
+
+    text = (contract.path.read_text()).splitlines()
+    for symbol in contract.symbols:
+        number = int(contract.place(symbol).removeprefix("contract.toml line "))
+        assert text[number - 1 : number + 1] == ["[[symbol]]", f"name = '{symbol.name}'"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([line("toy_chip", "modul")], "line 5 is wrong: 'toy_chip': kind='modul': Input should be 'module', 'class'"),
+        ([line("toy_chip", "module", meaning="")], "line 5 is wrong: 'toy_chip': meaning is missing"),
+        (
+            [line("toy_chip", "module", aquires=True)],
+            "line 5 is wrong: 'toy_chip': there is no 'aquires'; there are acquires, evidence, kind, meaning, name,",
+        ),
+        ([line("toy_chip", "module", required="yes")], "required='yes': Input should be a valid boolean"),
+        ([line("toy chip", "module")], "line 5 is wrong: 'toy chip': name='toy chip' is no dotted name"),
+        ([line("toy_chip.f", "function")], "a function needs a signature"),
+        ([line("toy_chip.f", "function", "() - int")], "signature='() - int' is none, such as '(device=None) -> str'"),
+        ([line("toy_chip", "module", "() -> int")], "kind='module' has no signature"),
+        ([line("toy_chip", "module", since="")], "since=… is the vendor's release; only what is inferred may leave it"),
+        ([line("toy_chip", "module", since="?", evidence="inferred")], "since=… is the vendor's release"),
+        ([line("toy_chip", "module", source="the docs")], "source='the docs': String should match pattern"),
+        (
+            [line("toy_chip.f", "function", "()", **{"try": True})],
+            "try=true is for a function whose signature says what it returns",
+        ),
+        (
+            [line("toy_chip.f", "function", "(card) -> int", **{"try": True})],
+            "try=true calls it with no arguments, and its signature asks for some",
+        ),
+        (
+            [line("toy_chip", "module"), line("toy_chip", "class")],
+            "line 13 is wrong: 'toy_chip' is in line 5 already",
+        ),
+        (["\n[[symbol]\n"], "contract.toml is wrong: Expected ']]' at the end of an array declaration (at line 5,"),
+        (["symbol = [{name = 'toy_chip'}]"], "1 symbols, and 0 lines that begin with [[symbol]]"),
+        (["\nsymbols = []"], "symbol is missing"),
+    ],
+)
+def test_a_wrong_line_is_told_with_its_number(write: Write, lines: list[str], told: str) -> None:
+    with pytest.raises(PluginContractError) as raised:
+        write(*lines)
+
+    assert str(raised.value).startswith("backend 'toy': its contract.toml ")
+    assert told in str(raised.value)
+    assert str(raised.value).endswith("; its author has to correct it")
+    assert raised.value.backend == "toy"
+
+
+def test_a_release_that_is_a_number_is_refused_because_its_last_zero_would_be_lost(write: Write) -> None:
+    with pytest.raises(PluginContractError, match=r"'toy_chip': since=1\.2: Input should be a valid string"):
+        write(line("toy_chip", "module").replace("'1.0'", "1.20"))
+
+
+def test_a_file_that_is_not_there_is_told_by_its_path(tmp_path: Path) -> None:
+    path = tmp_path / "contract.toml"
+
+    with pytest.raises(PluginContractError, match=rf"^{re.escape(str(path))} is wrong: \[Errno 2\] No such file"):
+        Contract.read(path)
+
+
+def test_a_file_whose_head_lacks_the_packages_is_refused(write: Write) -> None:
+    with pytest.raises(PluginContractError, match="packages is missing"):
+        write(head=HEAD.replace("packages", "# packages"))
+
+
+class TestTheContractOfABackend:
+    def test_it_lies_beside_the_bridge(self, install_here: Install) -> None:
+        install_here("contracted")
+
+        contract = contract_of(northbridge.get("contracted"))
+
+        assert contract is not None
+        assert (contract.backend, contract.path.name) == ("contracted", "contract.toml")
+
+    def test_it_is_found_for_a_bridge_that_derives_from_the_vendors(self, install_here: Install) -> None:
+        install_here("contracted")
+        backend = northbridge.get("contracted")
+        derived = type("Derived", (type(backend.bridge),), {})()
+
+        contract = contract_of(northbridge.Backend("contracted", backend.device, backend.collective, derived))
+
+        assert contract is not None
+
+    @pytest.mark.parametrize("name", ["acme", "load_raises"])
+    def test_a_backend_without_one_has_none(self, install_here: Install, name: str) -> None:
+        install_here(name)
+
+        assert contract_of(northbridge.get(name)) is None
