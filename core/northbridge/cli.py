@@ -1,23 +1,26 @@
 """The command ``northbridge``.
 
 Exit codes: 0 all well; hardware or software that is simply not there, and what is switched off, is no error. 1 a
-backend is broken, or an installed face of Lightning cannot be served. 2 wrong usage: an option, or the value of a
-``NORTHBRIDGE_`` variable.
+backend is broken, or an installed face of Lightning cannot be served; the doctor knows more that can be wrong. 2 wrong
+usage: an option, the name of a backend, or the value of a ``NORTHBRIDGE_`` variable. 3 and 4 are the doctor's, where it
+is asked about one backend: its software is not installed, its hardware is not here.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 from contextlib import contextmanager
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from northbridge import listing
-from northbridge.errors import SettingsError
+from northbridge.errors import BackendNotFoundError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -26,7 +29,15 @@ _EXIT_CODES = """\b
 Exit codes:
   0  all well (absent hardware or software, and what is off, is no error)
   1  a backend is broken, or an installed face of Lightning cannot be served
-  2  wrong usage: an option, or the value of a NORTHBRIDGE_ variable
+  2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
+"""
+_DOCTORS_EXIT_CODES = """\b
+Exit codes:
+  0  all well
+  1  something is wrong
+  2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
+  3  the software of the backend NAME is not installed
+  4  the hardware of the backend NAME is not here
 """
 
 _LIST = f"""List the installed backends, and what Northbridge did to Lightning.
@@ -46,6 +57,20 @@ Status of a backend:
 
 {_EXIT_CODES}"""
 
+_DOCTOR = f"""Examine this environment and one backend, or all of them, and say what is wrong and what to do.
+
+Covers Lightning and what was registered in it; how far a backend comes; what it knows of its machine; the environment;
+and each line of the backend's contract, which lists what it relies on in its vendor's software, against the software
+that is installed. Everything that can crash or hang happens in child processes with time limits. No card is taken,
+unless --acquire or --train asks for it.
+
+{_DOCTORS_EXIT_CODES}
+Without NAME, software and hardware that are not there are no error, and not an exit code."""
+
+_LoadTimeout = Annotated[
+    float, typer.Option(min=1, max=86400, metavar="SECONDS", help="How long one backend may take to load.")
+]
+
 # Plain help: rich's would cost a tenth of a second, also where no help is shown.
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -56,7 +81,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         app()
-    except SettingsError as error:
+    except (SettingsError, BackendNotFoundError) as error:
         print(f"northbridge: {error}", file=sys.stderr)
         sys.exit(2)
 
@@ -85,9 +110,7 @@ def list_backends(
     no_probe: Annotated[
         bool, typer.Option("--no-probe", help="Read metadata alone: start no process, import no plugin.")
     ] = False,
-    load_timeout: Annotated[
-        float, typer.Option(min=1, max=86400, metavar="SECONDS", help="How long one backend may take to load.")
-    ] = listing.LOAD_SECONDS,
+    load_timeout: _LoadTimeout = listing.LOAD_SECONDS,
 ) -> None:
     """Print what is installed, from metadata or from probing."""
     if no_probe:
@@ -105,6 +128,41 @@ def list_backends(
 
         show(found)
     raise typer.Exit(found.broken)
+
+
+@app.command("doctor", help=_DOCTOR)
+def examine(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The backend; all of them without.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a page.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write the JSON object there, too.")
+    ] = None,
+    acquire: Annotated[
+        bool, typer.Option("--acquire", help="Try also the calls of the contract that take a card.")
+    ] = False,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train a tiny model on one card and on two, a minute each at most.")
+    ] = False,
+    load_timeout: _LoadTimeout = listing.LOAD_SECONDS,
+) -> None:
+    """Print, and write, what is wrong and what to do."""
+    from northbridge import doctor
+
+    if output is not None and not os.access(output.absolute().parent, os.W_OK):
+        raise typer.BadParameter(f"{output.absolute().parent} is no folder that can be written to")
+    doctor.choose(name)  # a wrong name or variable is told before anything starts
+    with _spinner(quiet=as_json) as tell:
+        found = doctor.examine(name, acquire=acquire, training=train, load_seconds=load_timeout, tell=tell)
+    text = json.dumps(found.as_dict(), indent=2)
+    if output is not None:
+        output.write_text(text + "\n")
+    if as_json:
+        print(text)
+    else:
+        from northbridge.doctor.page import show
+
+        show(found, trained=train)
+    raise typer.Exit(found.exit_code)
 
 
 @contextmanager

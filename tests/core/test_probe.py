@@ -312,4 +312,4 @@ def test_broken_drivers_do_not_hide_a_healthy_one(install_here: Install, monkeyp
 
     assert northbridge.available() == {"cpu_sim": 8}
     outcomes = {entry.subject: entry.outcome for entry in northbridge.record()}
-    assert outcomes == {"detect_hangs": "not available", "load_hangs": "not available"}
+    assert outcomes["detect_hangs"] == outcomes["load_hangs"] == "not available"

@@ -89,9 +89,14 @@ def question(name: str) -> str:
 
 def answer(name: str) -> None:
     """Report on one backend from this process, the child: what a run that asks for it by name would meet."""
+    report = Reporter()
+    report.end(**bring_up(name, report))
+
+
+def bring_up(name: str, report: Reporter) -> dict[str, object]:
+    """Go through the stages of one backend in this process, the child; return what the last of them has found."""
     from northbridge.inquiry import ANSWERS
 
-    report = Reporter()
     report.begin("declare")
     # Another process of this tree may have asked before: what it was told may be old by now.
     os.environ.pop(ANSWERS, None)
@@ -102,8 +107,8 @@ def answer(name: str) -> None:
         report.begin("load", devices=devices)
         load(name)
     except NorthbridgeError as error:
-        report.end(loadable=False, error=str(error), missing=isinstance(error, SoftwareMissingError))
-    report.end(loadable=True)
+        return {"loadable": False, "error": str(error), "missing": isinstance(error, SoftwareMissingError)}
+    return {"loadable": True}
 
 
 def backend_row(claim: Claimed, reply: Reply | None = None) -> BackendRow:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from contextlib import suppress
 from tempfile import TemporaryFile
@@ -15,9 +16,28 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import BinaryIO
 
+    Tell = Callable[[str, str], None]
+    """Called with who is being asked, and what; with nothing when the answer is there."""
+
 _START = Stage("starting Python", 60.0, "is this machine very busy?")
 _GRACE = 3.0  # seconds for a child that notices the limit itself, and tells it better
 _LONGEST_LINE = 2**22
+
+
+class Queue:
+    """Asks children, a few of them at a time."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        # Each child imports torch: more of them at once than there are cores would only exceed each other's limits.
+        self._gate = asyncio.Semaphore(min(4, max(2, os.cpu_count() or 2)))
+
+    async def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
+        """Return what a child says about ``who``, when its turn has come."""
+        async with self._gate:
+            reply = await ask(question, stages, lambda what: self._tell(who, what))
+            self._tell(who, "")
+            return reply
 
 
 async def ask(question: str, stages: Mapping[str, Stage], tell: Callable[[str], None]) -> Reply:

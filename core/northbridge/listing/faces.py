@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from northbridge.lightning.faces import Face
+    from northbridge.listing.child import Queue
     from northbridge.listing.report import Reply
 
 Status = Literal[
@@ -40,6 +41,15 @@ class FaceRow:
     def is_broken(self) -> bool:
         """Whether it is installed, and cannot be served or must not be used."""
         return self.status in ("left alone", "malicious", "broken")
+
+
+async def ask(queue: Queue) -> tuple[list[FaceRow], tuple[Entry, ...]]:
+    """Return the row of each face, and what Northbridge recorded in the child that imported those that are here."""
+    names = [row.name for row in face_rows() if row.status == "not asked"]
+    if not names:
+        return face_rows(), ()
+    reply = await queue.ask("Lightning", question(names), stages(names))
+    return face_rows(reply), record_of(reply)
 
 
 def question(names: Sequence[str]) -> str:
@@ -86,7 +96,7 @@ def face_rows(reply: Reply | None = None) -> list[FaceRow]:
     return [_asked(row, reply) if row.status == "not asked" else row for row in rows]
 
 
-def record_of_faces(reply: Reply) -> tuple[Entry, ...]:
+def record_of(reply: Reply) -> tuple[Entry, ...]:
     """Return what Northbridge recorded in the child."""
     return tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
 
@@ -112,7 +122,7 @@ def _asked(row: FaceRow, reply: Reply) -> FaceRow:
     if failure:
         return replace(row, status="broken", reason=failure)
     row = replace(row, version=reply.facts["versions"][row.name] or row.version)
-    status, reason = _outcome(row, record_of_faces(reply))
+    status, reason = _outcome(row, record_of(reply))
     return replace(row, status=status, reason=reason)
 
 

@@ -38,18 +38,23 @@ _NO_LIGHTNING = (
 def show(listing: Listing) -> None:
     """Print the whole list to stdout."""
     console = Console(highlight=False)
-    if listing.backends:
-        console.print(_backends(listing.backends, console.width))
-        _print_reasons(console, listing.backends)
+    show_rows(console, listing.backends, listing.faces)
+    print_pairs(console, _remarks(listing))
+
+
+def show_rows(console: Console, backends: Sequence[BackendRow], faces: Sequence[FaceRow]) -> None:
+    """Print a table of the backends and one of Lightning's faces, each with its reasons below."""
+    if backends:
+        console.print(_backends(backends, console.width))
+        _print_reasons(console, backends)
     else:
         console.print(_NO_BACKEND)
     console.print()
-    if any(row.status != "not installed" for row in listing.faces):
-        console.print(_faces(listing.faces))
-        _print_reasons(console, listing.faces)
+    if any(row.status != "not installed" for row in faces):
+        console.print(_faces(faces))
+        _print_reasons(console, faces)
     else:
         console.print(Text(_NO_LIGHTNING, style="yellow"))
-    _print_pairs(console, _remarks(listing))
 
 
 def _backends(rows: Sequence[BackendRow], width: int) -> Table:
@@ -57,14 +62,15 @@ def _backends(rows: Sequence[BackendRow], width: int) -> Table:
     widths = [max(map(len, column)) + 2 for column in zip(_COLUMNS, *cells, strict=True)]
     place = _COLUMNS.index("distribution")
     left = max(12, width - sum(widths) + widths[place])
-    table = _table(*_COLUMNS)
+    table = make_table(*_COLUMNS, folding=("backend", "distribution"))
     for row, (name, _, _, *answers) in zip(rows, cells, strict=True):
         # Of two distributions that claim one name, each stands on a line of its own.
         claims = zip(row.version.split(", "), row.distribution.split(", "), strict=True)
         first, *more = ((version, textwrap.fill(distribution, left)) for version, distribution in claims)
-        _add(table, row.status, name, *first, *answers)
+        style = _STYLES.get(row.status, "")
+        add_row(table, style, name, *first, *answers)
         for each in more:
-            _add(table, row.status, "", *each)
+            add_row(table, style, "", *each)
     return table
 
 
@@ -76,22 +82,24 @@ def _cells(row: BackendRow) -> tuple[str, ...]:
 
 
 def _faces(rows: Sequence[FaceRow]) -> Table:
-    table = _table("Lightning", "version", "distribution", "status")
+    table = make_table("Lightning", "version", "distribution", "status")
     for row in rows:
-        _add(table, row.status, row.name, row.version, row.distribution, row.status)
+        add_row(table, _STYLES.get(row.status, ""), row.name, row.version, row.distribution, row.status)
     return table
 
 
-def _table(*columns: str) -> Table:
+def make_table(*columns: str, folding: tuple[str, ...] = ()) -> Table:
+    """Return an empty table; the columns that are ``folding`` give way where there is too little room."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for column in columns:
-        table.add_column(column, overflow="fold", no_wrap=column not in ("backend", "distribution"))
+        table.add_column(column, overflow="fold", no_wrap=column not in folding)
     return table
 
 
-def _add(table: Table, status: str, *cells: str) -> None:
+def add_row(table: Table, style: str, *cells: str) -> None:
+    """Add a row of plain texts."""
     # Text, because a cell that is a string is read as markup, and eats what stands in brackets.
-    table.add_row(*(Text(cell) for cell in cells), style=_STYLES.get(status, ""))
+    table.add_row(*(Text(cell) for cell in cells), style=style)
 
 
 def _word(answer: bool | int | None, unknown: str) -> str:
@@ -103,7 +111,7 @@ def _word(answer: bool | int | None, unknown: str) -> str:
 
 
 def _print_reasons(console: Console, rows: Sequence[BackendRow | FaceRow]) -> None:
-    _print_pairs(console, [(row.name, row.reason, _STYLES.get(row.status, "")) for row in rows if row.reason])
+    print_pairs(console, [(row.name, row.reason, _STYLES.get(row.status, "")) for row in rows if row.reason])
 
 
 def _remarks(listing: Listing) -> list[tuple[str, str, str]]:
@@ -116,7 +124,8 @@ def _remarks(listing: Listing) -> list[tuple[str, str, str]]:
     ]
 
 
-def _print_pairs(console: Console, pairs: Sequence[tuple[str, str, str]]) -> None:
+def print_pairs(console: Console, pairs: Sequence[tuple[str, str, str]]) -> None:
+    """Print lines of who, what, and a style."""
     if not pairs:
         return
     # Reasons have the whole width to themselves: in a column of the table they would be ten characters wide.

@@ -1,0 +1,122 @@
+"""What a child process finds out about one backend, and the process that asks it cannot: it may crash, or hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+from northbridge.contract import check_line, contract_of
+from northbridge.discovery import get
+from northbridge.ending import describe_error
+from northbridge.errors import NorthbridgeError, VariableError
+from northbridge.journal import record
+from northbridge.listing import backends
+from northbridge.listing.report import Reporter, Stage
+
+if TYPE_CHECKING:
+    from northbridge.bridge import Bridge
+    from northbridge.contract import Contract
+
+FINDING = "finding "
+"""How the names of the facts about a line of the contract begin; the number of the line follows."""
+
+
+def stages(*, detect: float, load: float, acquire: bool) -> dict[str, Stage]:
+    """Return what a backend's child does, with the limits in seconds."""
+    first = backends.stages(detect=detect, load=load)
+    patience = first["declare"].patience
+    return {
+        **first,
+        "environment": Stage("checking its environment", detect, patience),
+        "machine": Stage("describing its machine", detect, patience),
+        # The limit of one line; the first that takes a card may wait for the driver to set it up.
+        "contract": Stage("checking its contract", detect + 60.0 * acquire, patience),
+    }
+
+
+def question(name: str, *, acquire: bool) -> str:
+    """Return the code that a backend's child runs."""
+    return f"from {__name__} import answer; answer({name!r}, acquire={acquire})"
+
+
+def answer(name: str, *, acquire: bool) -> None:
+    """Examine one backend in this process, the child."""
+    report, environ = Reporter(), dict(os.environ)
+    report.begin("declare")
+    try:
+        backend = get(name)
+    except NorthbridgeError:
+        report.end(**backends.bring_up(name, report))  # raises the same, and tells it
+    report.begin("environment")
+    report.begin("declare", environment_problem=_check_environment(backend.bridge))
+    report.begin("machine", **backends.bring_up(name, report))
+    report.begin("contract", **_describe_machine(backend.bridge))
+    try:
+        contract = contract_of(backend)
+    except NorthbridgeError as error:
+        report.end(contract_problem=str(error))
+    if contract is not None:
+        _check_contract(contract, report, environ, acquire=acquire)
+    report.end(record=[entry.as_dict() for entry in record()], unfinished="")
+
+
+def _check_environment(bridge: Bridge) -> str:
+    try:
+        bridge.check_environment()
+    except VariableError as error:
+        return str(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
+        return f"its check_environment() raised {describe_error(error)}; upgrade the plugin"
+    return ""
+
+
+def _describe_machine(bridge: Bridge) -> dict[str, object]:
+    try:
+        return {"machine": json.loads(json.dumps(bridge.describe_machine(), default=_in_words))}
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
+        return {"machine_problem": f"its describe_machine() raised {describe_error(error)}; upgrade the plugin"}
+
+
+def _in_words(value: object) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _check_contract(contract: Contract, report: Reporter, environ: dict[str, str], *, acquire: bool) -> None:
+    # A load that failed late, at a line that is wrong perhaps, leaves software here that can be looked at.
+    checked = any(package in sys.modules for package in contract.packages)
+    about = {
+        "path": str(contract.path),
+        "vendor": contract.vendor,
+        "distributions": {name: _version(name) for name in contract.distributions},
+        "lines": len(contract.symbols),
+        "inferred": sum(symbol.evidence == "inferred" for symbol in contract.symbols),
+        "checked": checked,
+    }
+    variables = [
+        {
+            "name": symbol.name,
+            "value": value,
+            "written": now if now != value else None,
+            "meaning": symbol.meaning,
+            "evidence": symbol.evidence,
+        }
+        for symbol in contract.symbols
+        if symbol.kind == "environment"
+        for value, now in [(environ.get(symbol.name), os.environ.get(symbol.name))]
+    ]
+    report.begin("contract", contract=about, variables=variables)
+    for symbol in contract.symbols if checked else ():
+        report.begin("contract", unfinished=symbol.name)
+        finding = check_line(contract, symbol, acquire=acquire)
+        report.begin("contract", **{f"{FINDING}{finding.line}": asdict(finding)})
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

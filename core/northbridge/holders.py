@@ -1,0 +1,37 @@
+"""Which processes hold a card, as far as the kernel tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from textwrap import shorten
+
+
+def holders(device_file: re.Pattern[str]) -> dict[int, tuple[int, str]]:
+    """Return the processes that have a card's device file open: ``{pid: (number of the card, command)}``.
+
+    ``device_file`` finds the file's path, and its first group the number. For a vendor's errors and for the doctor, on
+    Linux; elsewhere, and of another user's processes, nothing is known.
+    """
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        cards = [card for path in _open_files(process) if (card := device_file.search(path))]
+        if cards:
+            with suppress(OSError):  # it has ended since
+                found[int(process.name)] = int(cards[0][1]), _command(process)
+    return found
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    with suppress(OSError):  # it has ended, or it is another user's
+        for file in (process / "fd").iterdir():
+            with suppress(FileNotFoundError):  # closed since
+                yield str(file.readlink())
+
+
+def _command(process: Path) -> str:
+    """Return its command in at most 80 characters, of each path only the name: deep folders would leave no room for it."""
+    words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    return shorten(" ".join(Path(word).name if word.startswith("/") else word for word in words), 80, placeholder=" …")

@@ -1,0 +1,200 @@
+"""One backend, examined: its states, its machine, its environment, and each line of its contract."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.command import beside, northbridge
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install, Site
+
+Examine = Callable[..., dict[str, Any]]
+
+
+def report(found: dict[str, Any]) -> dict[str, Any]:
+    (only,) = found["backends"]
+    return dict(only)
+
+
+def advice(found: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(each["level"], each["what"]) for each in found["advice"] if each["about"] == "contracted"]
+
+
+@pytest.fixture(scope="module")
+def found(contracted: Site) -> dict[str, Any]:
+    """What is found about the vendor where nothing but its contract is wrong."""
+    found: dict[str, Any] = json.loads(
+        northbridge(contracted, "doctor", "contracted", "--json", CONTRACTED_VISIBLE="1").stdout
+    )
+    return found
+
+
+class TestABackendWhoseContractIsPartlyWrong:
+    def test_its_states_are_told_apart(self, found: dict[str, Any]) -> None:
+        states = report(found)["states"]
+
+        assert (states["version"], states["distribution"]) == ("1.2.3", "northbridge-contracted")
+        assert (states["loadable"], states["devices"], states["status"]) == (True, 2, "ready")
+        assert report(found)["selected"] is False
+
+    def test_its_machine_is_as_the_backend_describes_it(self, found: dict[str, Any]) -> None:
+        machine = report(found)["machine"]
+
+        assert (machine["driver"], machine["firmware"]) == ("7.1", "fw-3")
+        assert machine["cards"][1] == {"index": 1, "model": "Anvil", "held by": 4711}
+        assert machine["module of index"] == {"0": 3, "1": 1}
+
+    def test_its_variables_are_told_with_what_loading_wrote(self, found: dict[str, Any]) -> None:
+        variables = {each["name"]: (each["value"], each["written"]) for each in report(found)["contract"]["variables"]}
+
+        assert variables == {"CONTRACTED_VISIBLE": ("1", None), "MASTER_PORT": (None, "12345")}
+
+    def test_each_line_is_judged_and_inferred_ones_come_first(self, found: dict[str, Any]) -> None:
+        contract = report(found)["contract"]
+        judged = [(each["evidence"], each["name"], each["verdict"]) for each in contract["findings"]]
+
+        assert judged == [
+            ("inferred", "torch.contracted.Stream", "holds"),
+            ("inferred", "torch.contracted.Stream.wait", "holds"),
+            ("inferred", "torch.contracted.memory_stats", "wrong"),
+            ("inferred", "torch.contracted.is_lazy", "wrong"),
+            ("inferred", "torch.contracted.empty_cache", "note"),
+            ("inferred", "MASTER_PORT", "unchecked"),
+            ("read", "torch_contracted", "holds"),
+            ("read", "torch.contracted.device_count", "holds"),
+            ("read", "torch.contracted.get_device_name", "holds"),
+            ("read", "torch.contracted.graph", "note"),
+            ("read", "torch.contracted.native", "unchecked"),
+            ("read", "torch.contracted.self_check", "holds"),
+            ("read", "CONTRACTED_VISIBLE", "unchecked"),
+            ("read", "a process holds one card", "unchecked"),
+        ]
+        assert (contract["lines"], contract["inferred"], contract["checked"]) == (14, 6, True)
+        assert contract["distributions"] == {"northbridge-contracted": "1.2.3"}
+
+    def test_what_is_wrong_is_told_with_the_line_and_the_source(self, found: dict[str, Any]) -> None:
+        required, optional = advice(found)
+
+        assert required[1] == (
+            "torch.contracted.is_lazy() -> bool: called, it returned '0', a str; contract.toml line 59 (inferred,"
+            " https://contracted.example/docs) is wrong here: install a release of Contracted Anvil's software that has"
+            " it, or tell the backend's author"
+        )
+        assert (
+            "torch.contracted.memory_stats(device=None) -> dict[str, int]: it has no parameter 'device'" in optional[1]
+        )
+        assert found["exit_code"] == 1
+
+    def test_no_card_is_taken(self, found: dict[str, Any]) -> None:
+        (name,) = (each for each in report(found)["contract"]["findings"] if each["name"].endswith("get_device_name"))
+
+        assert name["found"] == "it was not called, which would take a card; --acquire does"
+
+
+def test_a_card_is_taken_with_the_option_for_it(examine: Examine) -> None:
+    findings = report(examine("--acquire"))["contract"]["findings"]
+
+    (name,) = (each for each in findings if each["name"].endswith("get_device_name"))
+    assert name["found"] == "called, it returned 'Anvil'"
+
+
+def test_software_that_lacks_what_is_needed_is_refused_and_still_checked(examine: Examine) -> None:
+    found = examine(CONTRACTED_RELEASE="3")
+
+    states = report(found)["states"]
+    assert (states["status"], states["loadable"]) == ("broken", False)
+    assert (
+        "needs torch.contracted.device_count() -> int, and torch.contracted has no 'device_count'" in states["reason"]
+    )
+    assert len(report(found)["contract"]["findings"]) == 14
+    told = [what for _, what in advice(found) if what.startswith("torch.contracted.device_count() -> int: ")]
+    assert "contract.toml line 13 (read, https://contracted.example/docs) is wrong here: install a release" in told[0]
+
+
+def test_a_variable_of_the_vendors_that_is_wrong_comes_first(examine: Examine) -> None:
+    found = examine(CONTRACTED_VISIBLE="all")
+
+    told = "CONTRACTED_VISIBLE='all' is no number of a card; unset it for all of them"
+    assert report(found)["environment_problem"] == told
+    assert advice(found)[0] == ("wrong", told)
+
+
+def test_a_check_of_the_environment_that_raises_something_else_is_told(examine: Examine) -> None:
+    found = examine(CONTRACTED_VISIBLE="raises")
+
+    assert advice(found)[0] == ("wrong", "its check_environment() raised KeyError: 'raises'; upgrade the plugin")
+
+
+def test_a_machine_that_cannot_be_described_hides_nothing_else(examine: Examine) -> None:
+    found = examine(CONTRACTED_MACHINE="raises")
+
+    told = "its describe_machine() raised OSError: no management library; upgrade the plugin"
+    assert (report(found)["machine"], report(found)["machine_problem"]) == ({}, told)
+    assert len(report(found)["contract"]["findings"]) == 14
+    assert ("wrong", told) in advice(found)
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [
+        ("crashes", "its process was killed by SIGSEGV while describing its machine; does it fit this torch"),
+        ("hangs", "its process did not answer within 1 s while describing its machine; is the driver healthy?"),
+    ],
+)
+def test_a_machine_that_kills_who_asks_is_told(examine: Examine, deed: str, told: str) -> None:
+    found = examine(CONTRACTED_MACHINE=deed, NORTHBRIDGE_DETECT_TIMEOUT="1")
+
+    assert report(found)["states"]["loadable"] is True
+    assert told in advice(found)[0][1]
+
+
+def test_a_call_that_crashes_leaves_what_was_found_before_it(examine: Examine) -> None:
+    found = examine(CONTRACTED_SELF_CHECK="crashes")
+
+    assert len(report(found)["contract"]["findings"]) == 10
+    assert "was killed by SIGBUS while checking its contract" in advice(found)[0][1]
+    assert advice(found)[1][1] == (
+        "its process ended while torch.contracted.self_check was looked at; the lines after it were not checked"
+    )
+
+
+def test_without_its_software_the_contract_is_told_and_not_checked(examine: Examine) -> None:
+    found = examine(CONTRACTED_RELEASE="0")
+
+    contract = report(found)["contract"]
+    assert (contract["lines"], contract["checked"], contract["findings"]) == (14, False, [])
+    ((level, what),) = advice(found)
+    assert level == "software missing"
+    assert "is installed, but its software is not: ModuleNotFoundError: No module named 'libcontracted'" in what
+    assert found["exit_code"] == 3
+
+
+def test_without_its_hardware_the_contract_is_checked_all_the_same(examine: Examine) -> None:
+    found = examine(CONTRACTED_CARDS="0")
+
+    assert report(found)["states"]["status"] == "no hardware"
+    assert len(report(found)["contract"]["findings"]) == 14
+    assert advice(found)[-1] == ("hardware missing", "this machine has no such device")
+    assert found["exit_code"] == 1  # the contract is wrong, which weighs more
+
+
+def test_a_backend_without_a_contract_has_none(install: Install, without_lightning: Site) -> None:
+    site = beside(without_lightning, *install("acme").folders)
+
+    found = json.loads(northbridge(site, "doctor", "acme", "--json").stdout)
+
+    assert (report(found)["contract"], report(found)["machine"], found["advice"]) == (None, {}, [])
+
+
+def test_a_contract_that_cannot_be_read_is_told_once(install: Install, without_lightning: Site) -> None:
+    site = beside(without_lightning, *install("contract_misspelt").folders)
+
+    found = json.loads(northbridge(site, "doctor", "contract_misspelt", "--json").stdout)
+
+    (only,) = found["advice"]
+    assert "its contract.toml line 4 is wrong: 'torch_contract_misspelt': kind='modul': Input should be" in only["what"]
+    assert (report(found)["contract"], found["exit_code"]) == (None, 1)

@@ -1,0 +1,182 @@
+"""The command `northbridge doctor`: what is printed, written, and told by the exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.core.command import NO_CHIP, beside, command, flowing, northbridge
+from tests.core.conftest import Site
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
+
+
+class TestThePage:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def page(cls, contracted: Site) -> str:
+        environ = {"CONTRACTED_MACHINE": "", "NORTHBRIDGE_ZETA_X": "1", "MASTER_PORT": "0"}
+        return northbridge(contracted, "doctor", "contracted", **environ).stdout
+
+    @pytest.mark.parametrize(
+        "part",
+        [
+            "contracted 1.2.3 northbridge- ready yes 2 no contracted",
+            "accelerator='auto' was not asked: no Lightning is installed that Northbridge serves contracted loaded:",
+            "NORTHBRIDGE_ZETA_X '1': note, nothing that is installed reads it; is it misspelt, or left over?",
+            "MASTER_PORT '0': wrong, MASTER_PORT='0' on host",
+            "driver 7.1 firmware fw-3 cards index 0, model Anvil, held by - index 1, model Anvil, held by 4711",
+            "module of index 0: 3 1: 1",
+            "contracted: its contract with Contracted Anvil: 14 lines, 6 of them inferred northbridge-contracted 1.2.3",
+            "MASTER_PORT '0' not set CONTRACTED_VISIBLE line evidence verdict symbol",
+            "59 inferred wrong torch.contracted.is_lazy() -> bool: called, it returned '0', a str",
+            "13 read holds torch.contracted.device_count() -> int: called, it returned 2",
+            "What is wrong, and what to do, most important first wrong: MASTER_PORT MASTER_PORT='0' on host",
+        ],
+    )
+    def test_it_says_everything(self, page: str, part: str) -> None:
+        assert part in flowing(page)
+
+    def test_it_fits_an_ordinary_terminal(self, page: str) -> None:
+        assert max(len(line) for line in page.splitlines()) <= 80
+        assert "…" not in page
+
+
+def test_without_a_name_it_covers_every_backend_and_what_is_missing_is_no_error(
+    install: Install, without_lightning: Site
+) -> None:
+    site = beside(without_lightning, *install("acme", "no_hardware", "load_needs_software").folders)
+
+    run = northbridge(site, "doctor", "--json")
+
+    found = json.loads(run.stdout)
+    states = {each["states"]["name"]: each["states"]["status"] for each in found["backends"]}
+    assert (
+        states.items()
+        >= {
+            "acme": "ready",
+            "cpu_sim": "off",
+            "load_needs_software": "no software",
+            "no_hardware": "no hardware",
+        }.items()
+    )
+    assert {each["level"] for each in found["advice"]} == {"software missing", "hardware missing", "note"}
+    assert run.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("vendor", "code"), [("acme", 0), ("load_raises", 1), ("load_needs_software", 3), ("no_hardware", 4)]
+)
+def test_the_exit_code_tells_about_the_backend_that_was_named(
+    install: Install, without_lightning: Site, vendor: str, code: int
+) -> None:
+    site = beside(without_lightning, *install(vendor).folders)
+
+    assert northbridge(site, "doctor", vendor).returncode == code
+
+
+def test_a_name_that_nobody_has_is_wrong_usage_and_told_with_the_nearest(install: Install) -> None:
+    run = northbridge(install("acme"), "doctor", "acmee")
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("northbridge: no backend 'acmee' is installed; found acme, ")
+    assert run.stderr.endswith(". Did you mean 'acme'?\n")
+
+
+def test_a_wrong_variable_of_ours_is_wrong_usage(install: Install) -> None:
+    run = northbridge(install("acme"), "doctor", NORTHBRIDGE_DETECT_TIMEOUT="soon")
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("northbridge: NORTHBRIDGE_DETECT_TIMEOUT='soon' is not allowed")
+
+
+def test_an_option_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
+    run = northbridge(Site((), tmp_path), "doctor", "--jsom")
+
+    assert run.returncode == 2
+    assert "No such option: --jsom" in run.stderr
+
+
+def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
+    run = northbridge(Site((), tmp_path), "doctor", "--output", "no_such_folder/found.json")
+
+    assert (run.returncode, run.stdout) == (2, "")
+    assert f"{tmp_path}/no_such_folder is no folder that can be written to" in run.stderr.replace("\n", "")
+
+
+def test_what_is_written_is_what_is_printed_as_json(install: Install, without_lightning: Site) -> None:
+    site = beside(without_lightning, *install("acme").folders)
+
+    run = northbridge(site, "doctor", "acme", "--json", "--output", "found.json")
+
+    assert (site.here / "found.json").read_text() == run.stdout
+    found = json.loads(run.stdout)
+    assert (found["asked"], found["exit_code"], run.stderr) == ("acme", 0, "")
+    assert found["python"] == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_help_tells_the_exit_codes(tmp_path: Path) -> None:
+    run = northbridge(Site((), tmp_path), "doctor", "--help")
+
+    assert "3  the software of the backend NAME is not installed" in run.stdout
+    assert "4  the hardware of the backend NAME is not here" in run.stdout
+
+
+def test_each_face_is_told_and_what_auto_selects(install: Install) -> None:
+    found = json.loads(northbridge(install("acme"), "doctor", "acme", "--json").stdout)
+
+    assert [face["status"] for face in found["faces"]] == ["registered"] * 4
+    assert (found["selection"]["chosen"], found["selection"]["failed"]) == ("acme", False)
+    assert found["selection"]["reason"] == "its hardware is present, and no other accelerator's"
+    assert [each["selected"] for each in found["backends"]] == [True]
+    recorded = [(each["subject"], each["outcome"]) for each in found["record"]]
+    assert {("lightning.fabric", "registered"), ("auto", "chose acme"), ("acme", "loaded")} <= set(recorded)
+
+
+def test_what_auto_cannot_decide_is_told(install: Install) -> None:
+    run = northbridge(install("acme"), "doctor", "acme", "--json", NORTHBRIDGE_SIMULATE="zeta")
+
+    found = json.loads(run.stdout)
+    assert (found["selection"]["chosen"], found["selection"]["failed"]) == (None, True)
+    told = [each["what"] for each in found["advice"] if each["about"] == "accelerator='auto'"]
+    assert told[0].startswith("it raised BackendNotFoundError: no backend 'zeta' is installed; found acme, cpu_sim")
+    assert run.returncode == 1
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_the_end_of_the_command_is_the_end_of_what_it_asked(
+    contracted: Site, tmp_path: Path, number: int, code: int
+) -> None:
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    paths = os.pathsep.join(map(str, contracted.folders))
+    environ = {
+        **os.environ,
+        **NO_CHIP,
+        "PYTHONPATH": paths,
+        "CONTRACTED_MACHINE": "hangs",
+        "CONTRACTED_PIPE": str(alive),
+    }
+
+    with subprocess.Popen(
+        [sys.executable, "-c", command("doctor", "contracted")],
+        env=environ,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as run:
+        with alive.open("rb", buffering=0) as end:  # waits for the backend to open it
+            run.send_signal(number)
+            assert run.wait(timeout=30) == code
+            ended, _, _ = select.select([end], [], [], 30)
+            assert ended  # every process that could have written is gone
+            assert end.read() == b""
+        assert run.stderr is not None
+        assert b"Traceback" not in run.stderr.read()
