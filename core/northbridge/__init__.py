@@ -29,8 +29,10 @@ if TYPE_CHECKING:
         installed as installed,
         load as load,
     )
+    from northbridge.environment import keep_environment as keep_environment
     from northbridge.errors import (
         AmbiguousAcceleratorError as AmbiguousAcceleratorError,
+        ArgumentsError as ArgumentsError,
         BackendConflictError as BackendConflictError,
         BackendDisabledError as BackendDisabledError,
         BackendError as BackendError,
@@ -39,25 +41,40 @@ if TYPE_CHECKING:
         CheckpointError as CheckpointError,
         ClusterError as ClusterError,
         CollectiveError as CollectiveError,
+        ContractError as ContractError,
         DetectionError as DetectionError,
+        DeviceBusyError as DeviceBusyError,
         DevicesError as DevicesError,
         DeviceTypeTakenError as DeviceTypeTakenError,
         FaceError as FaceError,
         HardwareMissingError as HardwareMissingError,
         NorthbridgeError as NorthbridgeError,
         PluginAPIError as PluginAPIError,
+        PluginContractError as PluginContractError,
         PluginError as PluginError,
         PluginHookError as PluginHookError,
         PluginImportError as PluginImportError,
         PluginNameError as PluginNameError,
         SettingsError as SettingsError,
+        SimulationError as SimulationError,
         SoftwareLoadError as SoftwareLoadError,
         SoftwareMissingError as SoftwareMissingError,
         UnsupportedError as UnsupportedError,
         VariableError as VariableError,
         WrongDeviceError as WrongDeviceError,
     )
+    from northbridge.holders import holders as holders
     from northbridge.journal import Entry as Entry, record as record
+    from northbridge.lightning.strategy_names import (
+        DDPStrategyName as DDPStrategyName,
+        SingleDeviceStrategyName as SingleDeviceStrategyName,
+    )
+    from northbridge.lightning.vendor_names import (
+        AcceleratorName as AcceleratorName,
+        CheckpointIOName as CheckpointIOName,
+        PrecisionName as PrecisionName,
+    )
+    from northbridge.personality import Personality as Personality
     from northbridge.settings import Settings as Settings
 
 
@@ -70,6 +87,7 @@ _HOMES = {
     "northbridge.discovery": ("Plugin", "available", "get", "hookimpl", "installed", "load"),
     "northbridge.errors": (
         "AmbiguousAcceleratorError",
+        "ArgumentsError",
         "BackendConflictError",
         "BackendDisabledError",
         "BackendError",
@@ -78,25 +96,34 @@ _HOMES = {
         "CheckpointError",
         "ClusterError",
         "CollectiveError",
+        "ContractError",
         "DetectionError",
+        "DeviceBusyError",
         "DeviceTypeTakenError",
         "DevicesError",
         "FaceError",
         "HardwareMissingError",
         "NorthbridgeError",
         "PluginAPIError",
+        "PluginContractError",
         "PluginError",
         "PluginHookError",
         "PluginImportError",
         "PluginNameError",
         "SettingsError",
+        "SimulationError",
         "SoftwareLoadError",
         "SoftwareMissingError",
         "UnsupportedError",
         "VariableError",
         "WrongDeviceError",
     ),
+    "northbridge.environment": ("keep_environment",),
+    "northbridge.holders": ("holders",),
     "northbridge.journal": ("Entry", "record"),
+    "northbridge.lightning.strategy_names": ("DDPStrategyName", "SingleDeviceStrategyName"),
+    "northbridge.lightning.vendor_names": ("AcceleratorName", "CheckpointIOName", "PrecisionName"),
+    "northbridge.personality": ("Personality",),
     "northbridge.settings": ("Settings",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

@@ -47,6 +47,10 @@ class Backend:
                 raise TypeError(f'Backend({self.name!r}, …): {owner} has no {attribute}; write {attribute} = "…" in it')
         self.bridge.backend = self.name
 
+    def present_capabilities(self) -> Capabilities:
+        """Return what the cards of this machine can do: what is claimed, corrected by the device. After loading."""
+        return self.device.capabilities(self.capabilities)
+
     def __reduce__(self) -> tuple[object, ...]:
         # Devices and vendor handles do not cross a process boundary; the name does, and the child finds its own.
         from northbridge.discovery import get

@@ -41,6 +41,19 @@ class Bridge(ABC):
             return 0
         return count_in_child(self.backend)
 
+    def describe_machine(self) -> dict[str, object]:
+        """Return facts about driver, firmware, cards and who uses them, for people to read; takes no card.
+
+        Called by ``northbridge doctor`` in a child process, after :meth:`load` where that works.
+        """
+        return {}
+
+    def check_environment(self) -> None:
+        """Raise :class:`VariableError` where a variable of the vendor's has a value that is not allowed.
+
+        Called by ``northbridge doctor`` in a child process, before :meth:`prepare`.
+        """
+
     def prepare(self) -> None:
         """Set what the vendor's import reads from the environment. What the user set wins. Called before the import."""
 
@@ -52,6 +65,9 @@ class Bridge(ABC):
 
     def after_step(self) -> None:
         """Mark the end of an optimizer step. A lazy runtime submits its graph here."""
+
+    def after_evaluation(self) -> None:
+        """Mark the end of a step that no backward pass follows: of validation, test, prediction. As above."""
 
 
 def is_installed(package: str) -> bool:

@@ -25,6 +25,7 @@ class Claim:
 
 yes = Claim("yes")
 unknown = Claim("unknown")
+not_driven = Claim("unknown", "Northbridge does not drive it yet")
 
 
 def no(reason: str) -> Claim:
@@ -55,11 +56,38 @@ class Capabilities:
     float64: Claim = field(default=unknown)
     """Tensors in float64, computed as float64."""
 
+    int64: Claim = field(default=unknown)
+    """Tensors in int64, held and computed as int64."""
+
     sync_batchnorm: Claim = field(default=unknown)
     """``torch.nn.SyncBatchNorm``, which needs operators that no CPU has."""
 
     fork: Claim = field(default=unknown)
     """Ranks forked from a process that has loaded the vendor's software and not touched a card."""
+
+    float8: Claim = field(default=not_driven)
+    """Matrix products in float8."""
+
+    graphs: Claim = field(default=not_driven)
+    """Steps that are captured once as a graph and replayed."""
+
+    compile: Claim = field(default=not_driven)
+    """``torch.compile`` with the vendor's own compiler."""
+
+    fused_optimizers: Claim = field(default=not_driven)
+    """Optimizers whose step is one kernel of the vendor's."""
+
+    profiler: Claim = field(default=not_driven)
+    """The chip's activity in Lightning's profiler."""
+
+    data_loaders: Claim = field(default=not_driven)
+    """Loaders of the vendor's that decode on the chip."""
+
+    deepspeed: Claim = field(default=not_driven)
+    """DeepSpeed's sharded training."""
+
+    fsdp: Claim = field(default=not_driven)
+    """torch's fully sharded training."""
 
     def claims(self) -> dict[str, Claim]:
         """Return every claim by its name."""

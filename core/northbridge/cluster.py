@@ -14,9 +14,18 @@ import sys
 import threading
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 
 from northbridge.errors import ClusterError
-from northbridge.launch_environment import CURES, RANK_FIELDS, START_COMMANDS, VARIABLES, LaunchEnvironment, Run
+from northbridge.launch_environment import (
+    CURES,
+    RANK_FIELDS,
+    START_COMMANDS,
+    VARIABLES,
+    LaunchEnvironment,
+    Run,
+    launcher_of,
+)
 
 RESOLVE_SECONDS = 20.0
 """How long the master's name may take to resolve: getaddrinfo itself has no limit."""
@@ -46,10 +55,32 @@ def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> Non
     if run.stage == "launch" and not VARIABLES[run.launcher]:
         return
     found = LaunchEnvironment(run, os.environ if environ is None else environ)
+    _refuse_wrong_port(found)
     _refuse_out_of_range(found)
     _refuse_missing(found)
     _refuse_left_over_rank(found)
     _refuse_contradiction(found)
+    _refuse_unresolvable(found)
+    _refuse_taken_port(found)
+    _warn_of_loopback(found)
+
+
+def check_variables(environ: Mapping[str, str]) -> None:
+    """Refuse variables that are wrong whatever is run: the least that they speak of is taken for the run.
+
+    ``northbridge doctor`` calls it, which knows no Trainer; that a port is taken is an error, as no run has begun.
+    Raises :class:`ClusterError`, warns with :class:`ClusterWarning`.
+    """
+    found = LaunchEnvironment(Run(1, 1, launcher_of(environ), "launch"), environ)
+    _refuse_wrong_port(found)
+    values = found.values
+    if values.rank is not None and values.world_size is not None and not 0 <= values.rank < values.world_size:
+        raise found.error("rank", f"with {found.quote('world_size')} it is from 0 to {values.world_size - 1}")
+    for field in ("node_rank", "local_rank"):
+        if (getattr(values, field) or 0) < 0:
+            raise found.error(field, "it counts from 0")
+    found = LaunchEnvironment(replace(found.run, nodes=(values.node_rank or 0) + 1), environ)
+    _refuse_missing(found)
     _refuse_unresolvable(found)
     _refuse_taken_port(found)
     _warn_of_loopback(found)
@@ -92,10 +123,13 @@ def explain_connection_failure(
     )
 
 
-def _refuse_out_of_range(found: LaunchEnvironment) -> None:
-    run, processes = found.run, found.run.nodes * found.run.devices
+def _refuse_wrong_port(found: LaunchEnvironment) -> None:
     if found.values.port is not None and not 1 <= found.values.port <= 65535:
         raise found.error("port", "a port is from 1 to 65535")
+
+
+def _refuse_out_of_range(found: LaunchEnvironment) -> None:
+    run, processes = found.run, found.run.nodes * found.run.devices
     asked = f"with num_nodes={run.nodes} and devices={run.devices}"
     for field, count in (
         ("node_rank", run.nodes),

@@ -6,13 +6,17 @@ import warnings
 from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from northbridge.errors import CollectiveError
+from northbridge.errors import CollectiveError, VariableError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from datetime import timedelta
 
     import torch
     from torch.distributed import ProcessGroup
+
+
+_REDUCTIONS = {"sum": "SUM", "mean": "SUM", "min": "MIN", "max": "MAX", "product": "PRODUCT"}
 
 
 class Collective(ABC):
@@ -28,6 +32,15 @@ class Collective(ABC):
     takes_device_id: ClassVar[bool] = False
     """Whether ``init_process_group(device_id=…)`` works. torch binds the group to the device eagerly then."""
 
+    missing_reductions: ClassVar[Mapping[str, str]] = {}
+    """The reductions of :meth:`all_reduce` that the library does not have: what to do instead, by the word."""
+
+    exact_dtypes: ClassVar[frozenset[str] | None] = None
+    """The dtypes, such as ``"float32"``, that the library reduces as they are; None where it does so with all.
+
+    Others it would convert and round without a word, so that they are reduced on the host. It has to gather any dtype.
+    """
+
     def register(self) -> None:
         """Make :attr:`name` known to torch. Called once, after ``Bridge.load()``; most vendors do it on import."""
 
@@ -38,6 +51,7 @@ class Collective(ABC):
         """
         import torch.distributed
 
+        _refuse_torchcomms(self.name)
         ignore_doubt_about_device()
         options: dict[str, Any] = {"timeout": timeout} if timeout is not None else {}
         if self.takes_device_id:
@@ -70,29 +84,68 @@ class Collective(ABC):
         """Reduce ``tensor`` over the ranks, in place, and return it.
 
         ``op`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or ``"product"``. A mean is the sum, divided; that of
-        whole numbers is cut towards zero, as Lightning does it. Raises :class:`CollectiveError` for any other word.
+        whole numbers is cut towards zero, as Lightning does it. A dtype that the library would round is gathered, and
+        reduced on the host, where it is exact. Raises :class:`CollectiveError` for any other word, and for a reduction
+        that the library does not have.
         """
         import torch.distributed
 
-        names = {"sum": "SUM", "mean": "SUM", "min": "MIN", "max": "MAX", "product": "PRODUCT"}
-        if op not in names:
-            raise CollectiveError(f"no reduction is called {op!r}: {', '.join(names)} are")
+        if op not in _REDUCTIONS:
+            raise CollectiveError(f"no reduction is called {op!r}: {', '.join(_REDUCTIONS)} are")
+        if op in self.missing_reductions:
+            raise CollectiveError(f"{self.name!r} cannot reduce by {op!r}: {self.missing_reductions[op]}")
         if op == "mean" and tensor.dtype == torch.bool:
             raise CollectiveError(
                 "the mean of bool is not a bool: convert it to float, or reduce with 'max' (any) or 'min' (all)"
             )
-        torch.distributed.all_reduce(tensor, op=getattr(torch.distributed.ReduceOp, names[op]), group=group)
+        if self._reduces_exactly(tensor):
+            torch.distributed.all_reduce(tensor, op=getattr(torch.distributed.ReduceOp, _REDUCTIONS[op]), group=group)
+        else:
+            _reduce_on_host(tensor, op, group)
         if op == "mean":
             fractional = tensor.is_floating_point() or tensor.is_complex()
             # True division of whole numbers goes through float32, which is exact to 2^24 only.
             tensor.div_(torch.distributed.get_world_size(group), rounding_mode=None if fractional else "trunc")
         return tensor
 
+    def _reduces_exactly(self, tensor: torch.Tensor) -> bool:
+        return self.exact_dtypes is None or str(tensor.dtype).removeprefix("torch.") in self.exact_dtypes
+
     def barrier(self, group: ProcessGroup | None = None) -> None:
         """Wait until every rank is here."""
         import torch.distributed
 
         torch.distributed.barrier(group=group)
+
+
+def _refuse_torchcomms(library: str) -> None:
+    from importlib import import_module
+
+    try:
+        config = import_module("torch.distributed.config")
+    except ModuleNotFoundError:  # before torch 2.13
+        return
+    if getattr(config, "use_torchcomms", False):
+        raise VariableError(
+            "TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, which hands every process group to torchcomms, and that does not"
+            f" know {library!r}: unset it",
+            variable="TORCH_DISTRIBUTED_USE_TORCHCOMMS",
+        )
+
+
+def _reduce_on_host(tensor: torch.Tensor, op: str, group: ProcessGroup | None) -> None:
+    import torch.distributed
+
+    everybodys = [torch.empty_like(tensor) for _ in range(torch.distributed.get_world_size(group))]
+    torch.distributed.all_gather(everybodys, tensor.contiguous(), group=group)
+    stacked = torch.stack([each.cpu() for each in everybodys])
+    if op == "product":
+        reduced = stacked.prod(dim=0)
+    elif op in ("min", "max"):
+        reduced = stacked.amin(dim=0) if op == "min" else stacked.amax(dim=0)
+    else:
+        reduced = stacked.any(dim=0) if stacked.dtype == torch.bool else stacked.sum(dim=0)
+    tensor.copy_(reduced.to(tensor.dtype))
 
 
 def ignore_doubt_about_device() -> None:

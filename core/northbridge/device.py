@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from northbridge.capabilities import Capabilities
+
 
 class Device(ABC):
     """One family of chips.
@@ -73,6 +75,13 @@ class Device(ABC):
     def seed(self, seed: int) -> None:
         """Seed the generator of every device. Called when a rank starts, with the seed of ``seed_everything``."""
         self.module.manual_seed_all(seed)
+
+    def capabilities(self, claimed: Capabilities) -> Capabilities:
+        """Return ``claimed``, corrected by what the cards of this machine are, where generations of a chip differ.
+
+        Asked after ``Bridge.load()``, before precision and strategy are chosen; takes no card.
+        """
+        return claimed
 
     def autocast_dtypes(self) -> tuple[torch.dtype, ...]:
         """Return the dtypes that ``torch.autocast(type)`` takes. Asked before mixed precision is set up.

@@ -46,6 +46,16 @@ CURES = {
 }
 
 
+def launcher_of(environ: Mapping[str, str]) -> Launcher:
+    """Return which launcher started a process with this environment: of those that tell, else Lightning's own."""
+    if "TORCHELASTIC_RUN_ID" in environ:
+        return "torchrun"
+    for launcher in ("slurm", "lsf"):
+        if all(name in environ for name in VARIABLES[launcher][1:]):
+            return launcher
+    return "lightning"
+
+
 @dataclasses.dataclass(frozen=True)
 class Run:
     """Say what the Trainer or Fabric was asked for, and how far this process has come.

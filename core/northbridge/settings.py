@@ -31,10 +31,10 @@ class Settings(pydantic.BaseModel):
     """What the names of the variables begin with, such as ``"NORTHBRIDGE_ACME_"``."""
 
     strict_prefix: ClassVar[bool] = True
-    """Whether any variable with the prefix that is no field is refused; False where others share it.
+    """Whether any variable with the prefix that is no field is refused; False where others share it."""
 
-    What looks like a field misspelt is refused then too.
-    """
+    near_misses: ClassVar[bool] = True
+    """Whether what looks like a field misspelt is refused where the prefix is not strict."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
@@ -59,7 +59,9 @@ class Settings(pydantic.BaseModel):
         given = {name: text for name, text in source.items() if name.startswith(cls.prefix) and text}
         fields = {cls.variable(field): field for field in cls.model_fields}
         for name, text in given.items():
-            if name not in fields and (cls.strict_prefix or cls._nearest(name, cutoff=0.8)):
+            if name in fields:
+                continue
+            if cls.strict_prefix or (cls.near_misses and cls._nearest(name, cutoff=0.8)):
                 raise cls._unknown(name, text)
         try:
             return cls.model_validate({fields[name]: text for name, text in given.items() if name in fields})

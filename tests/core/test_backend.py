@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -61,6 +61,22 @@ def test_a_class_where_an_instance_belongs_is_refused() -> None:
 def test_it_cannot_be_changed_afterwards() -> None:
     with pytest.raises(FrozenInstanceError):
         make().name = "another"  # type: ignore[misc]  # the point of the test
+
+
+def test_what_its_cards_can_do_is_what_it_claims_corrected_by_the_device() -> None:
+    class FirstGeneration(Card):
+        def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
+            return replace(claimed, float16=northbridge.no("the first generation has none"))
+
+    backend = make(
+        device=FirstGeneration(),
+        capabilities=northbridge.Capabilities(bfloat16=northbridge.yes, float16=northbridge.yes),
+    )
+
+    present = backend.present_capabilities()
+
+    assert (present.bfloat16, present.float16.reason) == (northbridge.yes, "the first generation has none")
+    assert backend.capabilities.float16 == northbridge.yes
 
 
 def test_it_crosses_a_process_boundary_as_its_name(install_here: Install) -> None:

@@ -78,5 +78,8 @@ def test_everything_but_load_may_be_left_out() -> None:
     bridge.prepare_rank(index=0, local_rank=0, world_size=1)
     bridge.after_backward()
     bridge.after_step()
+    bridge.after_evaluation()
+    bridge.check_environment()
 
+    assert bridge.describe_machine() == {}
     assert vars(bridge) == {}

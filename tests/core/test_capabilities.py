@@ -29,7 +29,12 @@ def test_a_chip_that_claims_nothing_is_real_and_unknown_in_everything() -> None:
     capabilities = Capabilities()
 
     assert (capabilities.simulated, capabilities.auto) == (False, True)
-    assert set(capabilities.claims().values()) == {unknown}
+    assert {claim.answer for claim in capabilities.claims().values()} == {"unknown"}
+
+
+@pytest.mark.parametrize("claim", ["float8", "graphs", "compile", "fused_optimizers", "profiler", "deepspeed", "fsdp"])
+def test_what_northbridge_drives_on_no_chip_says_so(claim: str) -> None:
+    assert Capabilities().claims()[claim].reason == "Northbridge does not drive it yet"
 
 
 def test_every_field_but_the_two_facts_is_a_claim() -> None:

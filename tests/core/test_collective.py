@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 import torch
@@ -39,6 +39,9 @@ import northbridge
 class Gloo(northbridge.Collective):
     name = "gloo"
 
+class Rounding(Gloo):
+    exact_dtypes = frozenset({"float32"})
+
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
@@ -48,7 +51,7 @@ collective = Gloo()
 collective.initialize(rank=rank, world_size=2, timeout=timedelta(seconds=60), device=torch.device("cpu"))
 collective.assert_carries(torch.device("cpu"))
 
-def reduce(op, first, second, dtype):
+def reduce(op, first, second, dtype, collective=collective):
     tensor = torch.tensor([first, second][rank], dtype=dtype)
     returned = collective.all_reduce(tensor, op)
     assert returned is tensor, "not in place"
@@ -68,6 +71,27 @@ told = {
     "max of int64": reduce("max", [big], [big + 2], torch.int64),
     "mean of float64": reduce("mean", [1.0], [2.0], torch.float64),
 }
+rounding, reduced = Rounding(), []
+all_reduce = torch.distributed.all_reduce
+
+def watched(tensor, **options):
+    reduced.append(str(tensor.dtype))
+    return all_reduce(tensor, **options)
+
+torch.distributed.all_reduce = watched
+told |= {
+    "exact sum": reduce("sum", [1.5], [0.5], torch.float32, rounding),
+    "gathered sum": reduce("sum", [big, 2**60 + 1], [big + 2, 2], torch.int64, rounding),
+    "gathered mean": reduce("mean", [big, -3], [big + 2, -4], torch.int64, rounding),
+    "gathered min": reduce("min", [big, 7], [big + 2, 5], torch.int64, rounding),
+    "gathered max": reduce("max", [big, 7], [big + 2, 5], torch.int64, rounding),
+    "gathered product": reduce("product", [3, 5], [7, 2**50 + 1], torch.int64, rounding),
+    "gathered sum of bool": reduce("sum", [True, False], [False, False], torch.bool, rounding),
+    "gathered min of bool": reduce("min", [True, True], [False, True], torch.bool, rounding),
+    "gathered sum of float64": reduce("sum", [1.0], [2.0**-40], torch.float64, rounding),
+    "reduced by the library": reduced,
+}
+torch.distributed.all_reduce = all_reduce
 alone = torch.distributed.new_group([0])
 if rank == 0:
     told["in a group of one"] = collective.all_reduce(torch.tensor([6.0]), "mean", alone).tolist()
@@ -101,10 +125,23 @@ def ranks(install: Install) -> Any:
         ("max of int64", [2**24 + 3]),
         ("mean of float64", [1.5]),
         ("in a group of one", [6.0]),
+        ("exact sum", [2.0]),
+        ("gathered sum", [2**25 + 4, 2**60 + 3]),
+        ("gathered mean", [2**24 + 2, -3]),
+        ("gathered min", [2**24 + 1, 5]),
+        ("gathered max", [2**24 + 3, 7]),
+        ("gathered product", [21, 5 * 2**50 + 5]),
+        ("gathered sum of bool", [True, False]),
+        ("gathered min of bool", [False, True]),
+        ("gathered sum of float64", [1.0 + 2.0**-40]),
     ],
 )
 def test_all_reduce_leaves_the_reduction_in_the_tensor(reduction: str, result: list[float], ranks: Any) -> None:
     assert ranks[reduction] == result
+
+
+def test_only_what_the_library_reduces_exactly_is_given_to_it(ranks: Any) -> None:
+    assert ranks["reduced by the library"] == ["torch.float32"]
 
 
 def test_both_ranks_end_well(ranks: Any) -> None:
@@ -137,6 +174,15 @@ class TestAGroup:
             Gloo().all_reduce(torch.tensor([1.0]), word)
 
         assert str(caught.value).startswith(f"no reduction is called {word!r}: sum, mean, min, max, product are")
+
+    def test_a_reduction_that_the_library_lacks_is_refused_with_what_to_do(self) -> None:
+        class Poor(Gloo):
+            missing_reductions: ClassVar = {"product": "multiply what all_gather brings"}
+
+        with pytest.raises(northbridge.CollectiveError) as caught:
+            Poor().all_reduce(torch.tensor([1.0]), "product")
+
+        assert str(caught.value) == "'gloo' cannot reduce by 'product': multiply what all_gather brings"
 
     def test_the_library_that_carries_the_device_is_accepted(self) -> None:
         Gloo().assert_carries(CPU)
@@ -180,6 +226,18 @@ class TestInitialize:
         ACCL().initialize(rank=0, world_size=1, timeout=None, device=CPU)
 
         assert "timeout" not in asked
+
+    def test_torchcomms_in_its_place_is_refused_by_the_variables_name(self, asked: dict[str, Any]) -> None:
+        config = pytest.importorskip("torch.distributed.config", reason="torchcomms came with torch 2.13")
+        with config.patch(use_torchcomms=True), pytest.raises(northbridge.VariableError) as caught:
+            ACCL().initialize(rank=0, world_size=1, timeout=None, device=CPU)
+
+        assert not asked
+        assert caught.value.variable == "TORCH_DISTRIBUTED_USE_TORCHCOMMS"
+        assert str(caught.value) == (
+            "TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, which hands every process group to torchcomms, and that does not"
+            " know 'accl': unset it"
+        )
 
     def test_a_library_that_takes_the_device_is_given_it(self, asked: dict[str, Any]) -> None:
         class Eager(ACCL):

@@ -82,6 +82,13 @@ def test_the_root_device_has_the_index_that_was_asked_for() -> None:
     assert Card().root(1) == torch.device("cpu", 1)
 
 
+def test_what_is_claimed_holds_unless_the_device_knows_better(module: Mock) -> None:
+    claimed = northbridge.Capabilities(float16=northbridge.yes)
+
+    assert Card().capabilities(claimed) is claimed
+    assert module.method_calls == []
+
+
 def test_what_the_vendors_module_raises_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> int:
         raise OSError("the card fell off the bus")

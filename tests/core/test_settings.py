@@ -24,6 +24,10 @@ class LooseAcmeSettings(AcmeSettings):
     strict_prefix = False
 
 
+class SharedAcmeSettings(LooseAcmeSettings):
+    near_misses = False
+
+
 class PairedSettings(Settings):
     prefix = "NORTHBRIDGE_PAIRED_"
 
@@ -121,6 +125,24 @@ def test_a_loose_prefix_lets_unknown_variables_pass() -> None:
     environ = {"NORTHBRIDGE_ACME_FIRMWARE": "4", "NORTHBRIDGE_ACME_DEVICES": "2"}
 
     assert LooseAcmeSettings.read(environ).devices == 2
+
+
+def test_a_loose_prefix_still_refuses_what_looks_misspelt() -> None:
+    error = refusal(LooseAcmeSettings, {"NORTHBRIDGE_ACME_DEVICE": "4"})
+
+    assert str(error) == "NORTHBRIDGE_ACME_DEVICE='4' is not a setting: did you mean NORTHBRIDGE_ACME_DEVICES?"
+
+
+def test_where_near_misses_are_somebody_elses_they_pass_and_the_fields_are_read() -> None:
+    environ = {"NORTHBRIDGE_ACME_DEVICE": "4", "NORTHBRIDGE_ACME_DEVICES": "2"}
+
+    assert SharedAcmeSettings.read(environ).devices == 2
+
+
+def test_where_near_misses_pass_a_wrong_value_of_a_field_is_refused_as_ever() -> None:
+    error = refusal(SharedAcmeSettings, {"NORTHBRIDGE_ACME_DEVICES": "many"})
+
+    assert error.variable == "NORTHBRIDGE_ACME_DEVICES"
 
 
 def test_values_that_contradict_each_other_are_all_named() -> None:

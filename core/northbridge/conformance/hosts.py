@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -51,9 +52,12 @@ def fabric(scenario: Scenario, **arguments: Any) -> Any:
 
 
 def _placement(scenario: Scenario) -> dict[str, Any]:
+    devices = list(scenario.devices) if isinstance(scenario.devices, tuple) else scenario.devices
+    if scenario.launch == "two nodes" and scenario.accelerator != "cpu":
+        devices = [int(os.environ["NODE_RANK"])]  # both nodes are this machine, and a card may be one process's alone
     return {
         "accelerator": scenario.accelerator,
-        "devices": list(scenario.devices) if isinstance(scenario.devices, tuple) else scenario.devices,
+        "devices": devices,
         "num_nodes": scenario.num_nodes,
         "strategy": scenario.strategy,
     }

@@ -38,6 +38,7 @@ class Launches(Suite):
     def test_a_simulated_chip_says_so_once(self, backend: str, environ: dict[str, str], strategy: str) -> None:
         require(TRAINERS[0])
         scenario = Scenario(backend, TRAINERS[0], ("training",), 2, strategy, models=("ensemble",))
+        require_fork(scenario)
 
         said = run(scenario, environ).said.count(f"{backend} is a simulated chip")
 
@@ -53,8 +54,16 @@ class Launches(Suite):
     def check(self, scenario: Scenario, environ: dict[str, str]) -> None:
         """Compare the weights of each model on each rank."""
         require(scenario.face)
+        require_fork(scenario)
         for model in scenario.models:
             expected = cpu_run(scenario.face, 2).each(f"training {model}", "weights")
             found = run(scenario, environ)
             assert found.each(f"training {model}", "weights") == expected
             assert found.each(f"training {model}", "world size") == [2, 2]
+
+
+def require_fork(scenario: Scenario) -> None:
+    """Skip the test where the ranks of ``scenario`` would be forked, and the chip denies that they may be."""
+    claim = northbridge.get(scenario.accelerator).capabilities.fork
+    if scenario.strategy.endswith("_fork") and claim.denied:
+        pytest.skip(f"{scenario.accelerator} cannot be forked: {claim.reason}")

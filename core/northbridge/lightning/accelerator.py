@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,12 @@ from northbridge.bridge import is_installed
 from northbridge.discovery import detect, get, load
 from northbridge.errors import (
     HardwareMissingError,
-    NorthbridgeError,
     SoftwareMissingError,
     WrongDeviceError,
 )
-from northbridge.journal import logger, note
-from northbridge.lightning.devices import parse_devices
+from northbridge.journal import logger
+from northbridge.lightning.questions import AcceleratorQuestions
+from northbridge.personality import is_simulable
 from northbridge.probe import missing_software
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def make_accelerator(face: Face) -> Any:
     """
     stock: Any = face.module("accelerators").Accelerator
 
-    class Accelerator(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class Accelerator(AcceleratorQuestions, stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         """One chip family in Lightning; ``Accelerator("acme")`` for the backend ``acme``."""
 
         backend_name = ""
@@ -61,35 +60,6 @@ def make_accelerator(face: Face) -> Any:
         def backend(self) -> Backend:
             """The backend behind this accelerator; kept, for the strategy asks in every step."""
             return get(self.backend_name)
-
-        @classmethod
-        def name(cls) -> str:
-            return cls.backend_name
-
-        @classmethod
-        def is_available(cls) -> bool:
-            # Lightning asks every registered accelerator on its way to an error of its own: this must not raise.
-            try:
-                return detect(cls.backend_name) > 0
-            except NorthbridgeError as error:
-                note(cls.backend_name, "not available", str(error), problem=True)
-                return False
-
-        @classmethod
-        def auto_device_count(cls) -> int:
-            # Lightning takes one device in a notebook, for CUDA only: several would have to be forked.
-            return 1 if hasattr(sys, "ps1") else detect(cls.backend_name)
-
-        @classmethod
-        def parse_devices(cls, devices: Any) -> list[int]:
-            return parse_devices(devices, count=detect(cls.backend_name), name=cls.backend_name)
-
-        @classmethod
-        def get_parallel_devices(cls, devices: list[int]) -> list[torch.device]:
-            import torch
-
-            kind = load(cls.backend_name).device.type
-            return [torch.device(kind, index) for index in devices]
 
         def setup_device(self, device: torch.device) -> None:
             """Take ``device`` unless this process holds one already; refuse a device that is not the chip's."""
@@ -155,7 +125,8 @@ def load_with_hardware(name: str) -> Backend:
         if package is not None and not is_installed(package):
             raise SoftwareMissingError(
                 f"accelerator={name!r} was asked for, but its software is not installed: no module named {package!r};"
-                " install the vendor's package that brings it",
+                " install the vendor's package that brings it"
+                + (f", or set NORTHBRIDGE_SIMULATE={name} to train on a simulated one" if is_simulable(name) else ""),
                 backend=name,
             )
         missing = missing_software(name)

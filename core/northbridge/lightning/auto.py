@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from northbridge.candidate import candidate
-from northbridge.discovery import find, names
+from northbridge.discovery import LIGHTNING_NAMES, find, names
 from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
 from northbridge.journal import note
 from northbridge.lightning.accelerator import load_with_hardware
@@ -18,10 +18,12 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the
     CPU. Then the one backend whose real hardware is present; with two, :class:`AmbiguousAcceleratorError` lists both.
     """
-    simulated = CoreSettings.read().simulate
-    if simulated is not None:
-        return _choose(simulated, "NORTHBRIDGE_SIMULATE names it")
+    settings = CoreSettings.read()
+    if settings.simulate is not None:
+        return _choose(settings.simulate, "NORTHBRIDGE_SIMULATE names it")
     choice = lightnings_choice()
+    if choice in names() and choice not in LIGHTNING_NAMES and not settings.disables(choice):
+        return _choose(choice, "Lightning found its hardware")  # up to 2.5.5, by a package that the backend succeeds
     if choice != "cpu":
         note("auto", f"chose {choice}", "Lightning found its hardware")
         return choice

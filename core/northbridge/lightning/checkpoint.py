@@ -45,6 +45,22 @@ def to_cpu(state: Any) -> Any:
     return apply_to_collection(state, torch.Tensor, move)
 
 
+@contextmanager
+def stock_format() -> Iterator[None]:
+    """Let ``torch.save`` be torch's own inside: a vendor's import may have put another in its place.
+
+    One such writes a pickle protocol that no ``torch.load(weights_only=True)`` elsewhere reads. What is saved inside
+    is on the CPU already.
+    """
+    import torch
+
+    in_place, torch.save = torch.save, torch.serialization.save
+    try:
+        yield
+    finally:
+        torch.save = in_place
+
+
 def make_checkpoint_io(face: Face) -> Any:
     """Return the ``CheckpointIO`` that our strategies of ``face`` use unless the user brings one."""
     stock: Any = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO
@@ -55,11 +71,12 @@ def make_checkpoint_io(face: Face) -> Any:
         def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
             checkpoint = to_cpu(checkpoint)
             if "://" in str(path):
-                super().save_checkpoint(checkpoint, path, storage_options)
+                with stock_format():
+                    super().save_checkpoint(checkpoint, path, storage_options)
                 return
             target = Path(path)
             try:
-                with _draft(target) as draft:
+                with _draft(target) as draft, stock_format():
                     super().save_checkpoint(checkpoint, draft, storage_options)
             except OSError as error:
                 raise CheckpointError(

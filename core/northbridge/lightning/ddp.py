@@ -180,7 +180,7 @@ def reduction_word(reduce_op: Any) -> str:
 
 def refuse_fork(backend: Backend) -> None:
     """Raise :class:`UnsupportedError` where the chip denies that ranks may be forked."""
-    claim = backend.capabilities.fork
+    claim = backend.present_capabilities().fork
     if claim.denied:
         raise UnsupportedError(
             f"ranks on {backend.name!r} cannot be forked: {claim.reason}; write strategy='ddp_spawn', or strategy='ddp'"

@@ -9,10 +9,12 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from northbridge.discovery import LIGHTNING_NAMES, names
+from northbridge.capabilities import not_driven
+from northbridge.discovery import LIGHTNING_NAMES, get, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
 from northbridge.lightning.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
+from northbridge.lightning.names import take_over, tell_of_predecessors
 from northbridge.lightning.precision import mixed_precision, refuse_plugin, refuse_precision
 from northbridge.lightning.twins import exchange
 from northbridge.software import loaded
@@ -73,7 +75,7 @@ def _backend_of_strategy(strategy: str) -> str | None:
 
 def _is_somebody_elses(face: Face, name: str) -> bool:
     owner = face.owner(name)
-    return owner is not None and not is_of_ours(owner)
+    return owner is not None and not is_of_ours(owner) and not take_over(face, name)
 
 
 def _means_lightnings(name: str) -> bool:
@@ -91,8 +93,10 @@ def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
     for kind, (words, reason) in _REFUSED.items():
         if word in words or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
+            claim = get(name).capabilities.claims().get(kind, not_driven)
+            claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
             raise UnsupportedError(
-                f"strategy={word!r} cannot run on {name!r}: {reason}. Write {face.host}(accelerator={name!r},"
+                f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}. Write {face.host}(accelerator={name!r},"
                 " strategy='ddp'), and devices= as before",
                 capability=f"strategy {kind}",
             )
@@ -113,6 +117,7 @@ def build_strategy(face: Face, connector: Any) -> Any:
     ours = classes(face)
     flag = connector._strategy_flag
     name = connector.accelerator.backend_name
+    tell_of_predecessors(face, name)
     _refuse_synchronized_batchnorm(connector)
     stock_ddp, stock_single = ours.ddp.stock_class, ours.single_device.stock_class
     if isinstance(flag, str):
@@ -140,7 +145,7 @@ def build_strategy(face: Face, connector: Any) -> Any:
 
 def _refuse_synchronized_batchnorm(connector: Any) -> None:
     backend = connector.accelerator.backend
-    claim = backend.capabilities.sync_batchnorm
+    claim = backend.present_capabilities().sync_batchnorm
     # The Trainer's: from sync_batchnorm=True, or from the user's plugin.
     if getattr(connector, "_layer_sync", None) is not None and claim.denied:
         raise UnsupportedError(

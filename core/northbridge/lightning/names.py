@@ -1,11 +1,15 @@
-"""Under which names a face offers the backends: ``accelerator="acme"``, ``strategy="ddp_acme"``."""
+"""Under which names a face offers the backends: ``accelerator="acme"``, ``strategy="ddp_acme"``, and their aliases."""
 
 from __future__ import annotations
 
-from northbridge.discovery import LIGHTNING_NAMES, is_wellformed, names
+from typing import Any
+
+from northbridge.bridge import is_installed
+from northbridge.discovery import LIGHTNING_NAMES, describe, is_wellformed, names
 from northbridge.errors import SettingsError
 from northbridge.journal import note
 from northbridge.lightning.accelerator import is_of_ours
+from northbridge.lightning.aliases import Alias, Announced, read_announced
 from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import Face
 from northbridge.settings import CoreSettings
@@ -14,10 +18,36 @@ from northbridge.settings import CoreSettings
 def register_names(face: Face) -> None:
     """Register the accelerator and the strategies of every installed backend in ``face``; nothing is loaded by that.
 
-    A name that somebody else has registered there is left alone.
+    A name that somebody else has registered there is left alone, unless the backend succeeds them.
     """
+    announced = read_announced()
     for name in _names_to_register():
-        _register(face, name)
+        _register(face, name, announced)
+
+
+def take_over(face: Face, name: str) -> bool:
+    """Register backend ``name`` in ``face`` once more, and tell so, where a module that it succeeds has its name."""
+    owner = face.owner(name)
+    announced = read_announced()
+    if owner is None or _module_of(owner) not in announced.predecessors_of(name):
+        return False
+    _register(face, name, announced)
+    return True
+
+
+def tell_of_predecessors(face: Face, name: str) -> None:
+    """Warn once, on rank 0, that a package which had the name ``name`` is installed too, and not used."""
+    if name in _told:
+        return
+    _told.add(name)
+    for module in filter(is_installed, read_announced().predecessors_of(name)):
+        face.fabric_module("utilities.rank_zero").rank_zero_warn(
+            f"accelerator={name!r} is served by {describe(name)}; {module!r} is installed too, and is not used:"
+            f" pip uninstall {module.replace('_', '-')}"
+        )
+
+
+_told: set[str] = set()
 
 
 def _names_to_register() -> list[str]:
@@ -42,11 +72,11 @@ def _names_to_register() -> list[str]:
     ]
 
 
-def _register(face: Face, name: str) -> None:
+def _register(face: Face, name: str, announced: Announced) -> None:
     ours = classes(face)
+    succeeded = announced.predecessors_of(name)
     owner = face.owner(name)
-    if owner is not None and not is_of_ours(owner):
-        note(name, "left alone", f"{owner.__module__}.{owner.__qualname__} has it in {face.name}")
+    if owner is not None and not is_of_ours(owner) and not _may_replace(face, name, owner, succeeded):
         return
     face.accelerator_registry.register(
         name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True
@@ -63,6 +93,32 @@ def _register(face: Face, name: str) -> None:
                 start_method=start_method,
                 **options,
             )
+    for alias in announced.aliases:
+        if alias.backend == name:
+            _register_alias(face, alias, succeeded)
+
+
+def _register_alias(face: Face, alias: Alias, succeeded: list[str]) -> None:
+    registry, ours = face.strategy_registry, classes(face)
+    owner = registry[alias.name]["strategy"] if alias.name in registry else None
+    if owner in (ours.ddp, ours.single_device):
+        return  # it is the generic name, which says the same
+    if not is_wellformed(alias.name):
+        reason = "the name of a strategy is made of lower-case letters, digits and underscores"
+        note(alias.backend, "refused", f"strategy {alias.name!r}: {reason}", problem=True)
+    elif owner is None or isinstance(owner, Alias) or _may_replace(face, alias.name, owner, succeeded):
+        registry.register(alias.name, alias, description=f"{alias.reference} on {alias.backend}", override=True)
+
+
+def _may_replace(face: Face, name: str, owner: Any, succeeded: list[str]) -> bool:
+    mine = _module_of(owner) in succeeded
+    whose = f"{owner.__module__}.{owner.__qualname__} {'had' if mine else 'has'} it in {face.name}"
+    note(name, "taken over" if mine else "left alone", whose)
+    return mine
+
+
+def _module_of(owner: Any) -> str:
+    return str(owner.__module__).partition(".")[0]
 
 
 _START_METHODS = {"": "popen", "_spawn": "spawn", "_fork": "fork", "_notebook": "fork"}

@@ -1,7 +1,8 @@
 """Ranks that Lightning started as scripts end where the process that started them was killed.
 
 Ranks that train notice a lost peer by themselves. One that still waits for rank 0 to appear does not: it would wait for
-half an hour, and nobody is left to stop it. Rank 0 may also end well before the others, which then go on.
+half an hour, and nobody is left to stop it. So would one whose rank 0 has raised before they met. Once they have met,
+rank 0 may end well before the others, which then go on.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -45,14 +47,23 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
 
 
 def _watch(launcher: int, alive: Path) -> None:
+    has_met_the_others = False
     while os.getppid() == launcher:
+        has_met_the_others = has_met_the_others or _has_process_group()
         time.sleep(_LOOK_SECONDS)
-    if not alive.exists():
+    was_killed = alive.exists()
+    if not was_killed and (has_met_the_others or _has_process_group()):
         return
-    logger.error("the process that started this rank was killed, and this rank ends with it")
+    how = "was killed" if was_killed else "ended before the ranks had met"
+    logger.error("the process that started this rank %s, and this rank ends with it", how)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_GRACE_SECONDS)
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _has_process_group() -> bool:
+    distributed = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
 
 
 def _is_running(process: int) -> bool:

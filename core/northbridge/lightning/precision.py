@@ -31,7 +31,7 @@ def refuse_precision(backend: Backend, precision: str) -> None:
             f" precision={_working(backend)!r}",
             capability="transformer-engine",
         )
-    claims = backend.capabilities.claims()
+    claims = backend.present_capabilities().claims()
     needed = _NEEDS.get(precision)
     if needed is None or not claims[needed].denied:
         return
@@ -44,7 +44,7 @@ def refuse_precision(backend: Backend, precision: str) -> None:
 
 def _working(backend: Backend) -> str:
     """Return the precision to write instead: a mixed one, unless the chip denies both."""
-    claims = backend.capabilities.claims()
+    claims = backend.present_capabilities().claims()
     return next((word for word in reversed(_MIXED) if not claims[_NEEDS[word]].denied), "32-true")
 
 

@@ -22,6 +22,7 @@ from northbridge.lightning.auto import choose_auto
 from northbridge.lightning.device_line import device_line
 from northbridge.lightning.faces import FACES, Face
 from northbridge.lightning.names import register_names
+from northbridge.lightning.settled_devices import settle_devices
 from northbridge.lightning.sigterm import agree_to_end, take_note
 from northbridge.lightning.versions import reason_against_version, untested
 
@@ -57,6 +58,16 @@ def _read_arguments(face: Face, original: Callable[..., Any]) -> Callable[..., A
 
 def _choose_auto(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda: choose_auto(original)
+
+
+def _settle_devices(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self: Any) -> None:
+        asked = self._devices_flag
+        original(self)
+        if is_ours(self.accelerator):
+            settle_devices(self, asked)
+
+    return replacement
 
 
 def _choose_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -147,6 +158,12 @@ CORRECTIONS = (
         "knows tpu, mps, cuda and cpu alone: Trainer() trains on the CPU of a machine full of other chips",
         _choose_auto,
         static=True,
+    ),
+    Correction(
+        "_set_parallel_devices_and_init_accelerator",
+        ("self",),
+        "takes the devices of a strategy object without an index for one and the same, and drops devices= for them",
+        _settle_devices,
     ),
     Correction(
         "_choose_strategy",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from northbridge.discovery import load
+from northbridge.bridge import Bridge
+from northbridge.discovery import get, load
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerator import announce_simulation, is_ours
-from northbridge.lightning.checkpoint import to_cpu
+from northbridge.lightning.checkpoint import stock_format, to_cpu
+from northbridge.lightning.dtypes import warn_of_batch, warn_of_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +49,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
     class ChipStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         _checkpoint_io: Any
+        _saw_a_batch = False
         stock_class = stock
 
         @property
@@ -90,10 +93,12 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def model_to_device(self) -> None:
             super().model_to_device()
             assert_on_device(self.model, self.root_device)
+            warn_of_module(self.backend, self.model)
 
         def module_to_device(self, module: torch.nn.Module) -> None:
             super().module_to_device(module)
             assert_on_device(module, self.root_device)
+            warn_of_module(self.backend, module)
 
         # Bound on first use, and kept: a training step looks nothing up.
 
@@ -104,6 +109,10 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         @cached_property
         def _after_backward(self) -> Callable[[], None]:
             return self.backend.bridge.after_backward
+
+        @cached_property
+        def _after_evaluation(self) -> Callable[[], None]:
+            return self.backend.bridge.after_evaluation
 
         @cached_property
         def _after_step(self) -> Callable[[], None]:
@@ -119,16 +128,47 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             self._after_step()
             return result
 
+        # The Trainer's steps that no backward pass follows; a Fabric's are seen at its modules.
+
+        def validation_step(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().validation_step(*args, **kwargs)
+            self._after_evaluation()
+            return result
+
+        def test_step(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().test_step(*args, **kwargs)
+            self._after_evaluation()
+            return result
+
+        def predict_step(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().predict_step(*args, **kwargs)
+            self._after_evaluation()
+            return result
+
+        def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
+            module = super().setup_module(module)
+            if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
+                module.register_forward_hook(partial(_after_forward, self.backend.name))
+            return module
+
+        def batch_to_device(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._saw_a_batch:
+                self._saw_a_batch = True
+                warn_of_batch(self.backend, batch)
+            return super().batch_to_device(batch, *args, **kwargs)
+
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
             if self.is_global_zero:
-                super().save_checkpoint(to_cpu(checkpoint), filepath, storage_options)
+                with stock_format():
+                    super().save_checkpoint(to_cpu(checkpoint), filepath, storage_options)
 
         def _save_fabric(
             self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
         ) -> None:
             state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # by all ranks: it may wait
             if self.is_global_zero:
-                self.checkpoint_io.save_checkpoint(to_cpu(state), path, storage_options)
+                with stock_format():
+                    self.checkpoint_io.save_checkpoint(to_cpu(state), path, storage_options)
 
         # Here, and not in our CheckpointIO alone: the user may have brought another.
         save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
@@ -144,7 +184,15 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
     return ChipStrategy
 
 
-_BOUND = ("_root", "_after_backward", "_after_step")
+_BOUND = ("_root", "_after_backward", "_after_evaluation", "_after_step")
+
+
+def _after_forward(backend: str, _module: object, _inputs: object, _output: object) -> None:
+    # A hook of the user's module, which may be copied and pickled with it: so it holds no more than a name.
+    import torch
+
+    if not torch.is_grad_enabled():
+        get(backend).bridge.after_evaluation()
 
 
 def assert_on_device(module: Any, device: torch.device) -> None:

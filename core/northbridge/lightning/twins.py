@@ -1,4 +1,4 @@
-"""Objects that belong to another of Lightning's namespaces than the Trainer or Fabric they are given to."""
+"""Objects that belong to another of Lightning's namespaces than the Trainer or Fabric they are given to, or to none."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from northbridge.errors import FaceError
 from northbridge.lightning.accelerator import is_of_ours, is_ours
 from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import FACES
+from northbridge.lightning.taking import take_names
 
 if TYPE_CHECKING:
     from northbridge.lightning.faces import Face
 
 
 def exchange(face: Face, arguments: dict[str, Any]) -> None:
-    """Replace our objects of another face by their twins of ``face``, in place.
+    """Replace our objects of another face, and vendors' names of none, by their twins of ``face``, in place.
 
     A foreign object of another face is refused with the right import, if the run is ours: ``isinstance`` would fail in
     Lightning, whose own message is about something else.
     """
+    take_names(face, arguments)
     arguments["accelerator"] = _twin(face, arguments["accelerator"])
     arguments["strategy"] = _twin(face, arguments["strategy"])
     plugins = arguments.get("plugins")

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from northbridge import discovery
+from northbridge.capabilities import Claim
 from northbridge.conformance.scenario import tells_of_a_launcher
 from northbridge.lightning.faces import FACES, Face
 
 
 @pytest.fixture(autouse=True)
-def no_variable_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in os.environ:
+def no_variable_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let a test know of no launcher; nor the next one of what Lightning has written for the ranks of this one."""
+    before = dict(os.environ)
+    for variable in before:
         if tells_of_a_launcher(variable) or variable in ("NORTHBRIDGE_DISABLE", "NORTHBRIDGE_SIMULATE"):
             monkeypatch.delenv(variable)
+    yield
+    for variable in set(os.environ) - set(before):
+        if tells_of_a_launcher(variable):
+            del os.environ[variable]
 
 
 @pytest.fixture(params=list(FACES.values()), ids=list(FACES))
@@ -36,3 +45,15 @@ def build(face: Face) -> Callable[..., Any]:
     if face.is_trainer:
         quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     return lambda **arguments: host(**{**quiet, **arguments})
+
+
+@pytest.fixture
+def claims(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the simulated chip claim something else about what it can do."""
+
+    def claim(**claims: Claim) -> None:
+        backend = discovery.load("cpu_sim")
+        capabilities = replace(backend.capabilities, **claims)  # type: ignore[arg-type]  # only claims are given
+        monkeypatch.setitem(discovery._declared, "cpu_sim", replace(backend, capabilities=capabilities))
+
+    return claim

@@ -196,6 +196,24 @@ def test_a_chip_whose_package_is_not_installed_is_told_from_one_that_is_not_ther
     )
 
 
+def test_a_chip_whose_package_is_not_installed_and_that_can_be_simulated_is_told_how(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_here("stood_in")
+    bridge = type(get("stood_in").bridge)
+    monkeypatch.setattr(bridge, "package", "torch_stood_in", raising=False)
+    monkeypatch.setattr(bridge, "detect", lambda self: 0)
+
+    with pytest.raises(SoftwareMissingError) as caught:
+        room.load_with_hardware("stood_in")
+
+    assert str(caught.value) == (
+        "accelerator='stood_in' was asked for, but its software is not installed: no module named 'torch_stood_in';"
+        " install the vendor's package that brings it, or set NORTHBRIDGE_SIMULATE=stood_in to train on a simulated one"
+    )
+    assert caught.value.backend == "stood_in"
+
+
 def test_software_that_the_child_did_not_find_is_named_as_load_names_it(
     install_here: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

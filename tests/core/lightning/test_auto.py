@@ -81,6 +81,7 @@ def test_a_machine_without_an_accelerator_trains_on_the_cpu_and_the_record_says_
     assert type(built.strategy.accelerator).__name__ == "CPUAccelerator"
     assert said_by_auto() == (
         Entry("auto", "passed over cpu_sim", "it is simulated; NORTHBRIDGE_SIMULATE=cpu_sim would choose it"),
+        Entry("auto", "passed over hpu", "no hardware is present"),
         Entry("auto", "chose cpu", "no accelerator's hardware is present"),
     )
 
@@ -131,6 +132,31 @@ def test_what_lightning_finds_by_itself_wins(pose: Pose, brought_up: list[str]) 
     assert choose_auto(lambda: "cuda") == "cuda"
     assert brought_up == []
     assert said_by_auto() == (Entry("auto", "chose cuda", "Lightning found its hardware"),)
+
+
+def test_a_plugin_that_calls_itself_cuda_takes_it_from_nobody(pose: Pose, brought_up: list[str]) -> None:
+    pose("cuda", cards=8)
+
+    assert choose_auto(lambda: "cuda") == "cuda"
+    assert brought_up == []
+
+
+def test_what_lightning_finds_by_a_name_of_ours_is_brought_up_as_ours(pose: Pose, brought_up: list[str]) -> None:
+    pose("acme", cards=8)
+
+    assert choose_auto(lambda: "acme") == "acme"
+    assert brought_up == ["acme"]
+    assert said_by_auto() == (Entry("auto", "chose acme", "Lightning found its hardware"),)
+
+
+def test_what_lightning_finds_by_a_name_that_is_switched_off_is_lightnings(
+    pose: Pose, brought_up: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pose("acme", cards=8)
+    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
+
+    assert choose_auto(lambda: "acme") == "acme"
+    assert brought_up == []
 
 
 def test_the_one_backend_whose_hardware_is_present_is_chosen(pose: Pose, brought_up: list[str]) -> None:

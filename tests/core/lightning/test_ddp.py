@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -125,12 +124,8 @@ def test_waiting_for_the_ranks_raises_no_warning_about_the_device_they_selected(
 
 
 @pytest.mark.parametrize("asked", ["ddp_fork", "ddp_notebook", "ddp_cpu_sim_fork"])
-def test_ranks_are_not_forked_where_the_chip_denies_it(
-    build: Build, asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = discovery.get("cpu_sim")
-    capabilities = replace(backend.capabilities, fork=no("its runtime starts threads when it is loaded"))
-    monkeypatch.setitem(discovery._declared, "cpu_sim", replace(backend, capabilities=capabilities))
+def test_ranks_are_not_forked_where_the_chip_denies_it(build: Build, asked: str, claims: Callable[..., None]) -> None:
+    claims(fork=no("its runtime starts threads when it is loaded"))
 
     with pytest.raises(UnsupportedError) as refusal:
         build(accelerator="cpu_sim", devices=2, strategy=asked)

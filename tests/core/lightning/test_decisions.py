@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from northbridge.capabilities import Claim, no
 from northbridge.errors import (
     BackendNotFoundError,
     ClusterError,
@@ -223,9 +224,9 @@ def test_a_class_derived_from_our_strategy_is_taken_as_it_is(face: Face, build: 
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
-        ("cpu_simm", "no backend 'cpu_simm' is installed; found cpu_sim. Did you mean 'cpu_sim'?"),
-        ("CPU_SIM", "no backend 'CPU_SIM' is installed; found cpu_sim. Did you mean 'cpu_sim'?"),
-        ("acme", "no backend 'acme' is installed; found cpu_sim. `northbridge list` says more"),
+        ("cpu_simm", "no backend 'cpu_simm' is installed; found cpu_sim, hpu. Did you mean 'cpu_sim'?"),
+        ("CPU_SIM", "no backend 'CPU_SIM' is installed; found cpu_sim, hpu. Did you mean 'cpu_sim'?"),
+        ("acme", "no backend 'acme' is installed; found cpu_sim, hpu. `northbridge list` says more"),
     ],
 )
 def test_a_name_that_nobody_has_is_refused_with_the_nearest_that_somebody_has(
@@ -237,7 +238,7 @@ def test_a_name_that_nobody_has_is_refused_with_the_nearest_that_somebody_has(
     assert str(refusal.value) == found
 
 
-@pytest.mark.parametrize("asked", ["hpu", "npu", "mlu"])
+@pytest.mark.parametrize("asked", ["npu", "mlu", "sdaa"])
 def test_another_vendors_name_is_not_taken_for_a_misspelt_cpu(build: Build, asked: str) -> None:
     with pytest.raises(BackendNotFoundError, match=f"no backend '{asked}' is installed; found cpu_sim"):
         build(accelerator=asked)
@@ -273,6 +274,25 @@ def test_a_strategy_that_cannot_work_on_the_chip_is_refused_with_the_line_to_wri
         f"strategy={asked!r} cannot run on 'cpu_sim': {reason}. Write {face.host}(accelerator='cpu_sim',"
         " strategy='ddp'), and devices= as before"
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "claim", "said"),
+    [
+        ("deepspeed_stage_2", no("its memory cannot be shared"), "('cpu_sim' claims no: its memory cannot be shared)"),
+        ("fsdp", Claim("unknown", "nobody has tried"), "('cpu_sim' claims unknown: nobody has tried)"),
+    ],
+)
+def test_where_the_chip_says_why_it_cannot_that_is_told_too(
+    build: Build, claims: Callable[..., None], asked: str, claim: Claim, said: str
+) -> None:
+    claims(**{asked.partition("_")[0]: claim})
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=asked)
+
+    assert f" is not there yet {said}. Write " in str(refusal.value)
+    assert refusal.value.capability == f"strategy {asked.partition('_')[0]}"
 
 
 @pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)

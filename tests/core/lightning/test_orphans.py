@@ -29,14 +29,17 @@ if __name__ == "__main__":
 
 LAST_WORDS = """
 import os, socket, subprocess, sys, threading
+import torch.distributed as dist
 from northbridge.lightning.orphans import end_with_launcher
 
+if "LOCAL_RANK" in os.environ and sys.argv[1] == "met":
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 end_with_launcher(starts_ranks="LOCAL_RANK" not in os.environ)
 if "LOCAL_RANK" not in os.environ:
     # The first process ends well once its rank is there, which goes on for a while.
     ours, ranks = socket.socketpair()
     environ = {**os.environ, "LOCAL_RANK": "1", "SOCKET": str(ranks.fileno())}
-    subprocess.Popen([sys.executable, __file__], env=environ, pass_fds=[ranks.fileno()])
+    subprocess.Popen([sys.executable, __file__, *sys.argv[1:]], env=environ, pass_fds=[ranks.fileno()])
     ranks.close()
     ours.recv(1)
 else:
@@ -70,12 +73,12 @@ def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path)
     assert time.monotonic() - start < 90
 
 
-def test_a_rank_that_outlives_a_process_which_ended_well_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "last.py").write_text(LAST_WORDS)
-
+def last_words(folder: Path, *, met: bool) -> str:
+    """What a rank says whose launcher ended well, after or before the ranks had met."""
+    (folder / "last.py").write_text(LAST_WORDS)
     with subprocess.Popen(
-        [sys.executable, "last.py"],
-        cwd=tmp_path,
+        [sys.executable, "last.py", "met" if met else "alone"],
+        cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -85,6 +88,14 @@ def test_a_rank_that_outlives_a_process_which_ended_well_is_left_alone(tmp_path:
         assert first.stdout is not None
         assert first.wait(60) == 0
         first.stdin.close()
-        said = first.stdout.read()
+        return first.stdout.read()
 
-    assert said == "the rank has done its work\n"
+
+def test_a_rank_that_outlives_a_process_which_ended_well_is_left_alone(tmp_path: Path) -> None:
+    assert last_words(tmp_path, met=True) == "the rank has done its work\n"
+
+
+def test_a_rank_that_has_not_met_a_rank_0_which_is_gone_ends_and_says_why(tmp_path: Path) -> None:
+    said = last_words(tmp_path, met=False)
+
+    assert said == "the process that started this rank ended before the ranks had met, and this rank ends with it\n"

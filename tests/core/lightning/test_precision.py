@@ -7,24 +7,12 @@ from typing import Any
 import pytest
 
 from northbridge import discovery
-from northbridge.capabilities import Claim, no
+from northbridge.capabilities import Capabilities, no
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.faces import FACES, Face
 
 Build = Callable[..., Any]
-Deny = Callable[..., None]
-
-
-@pytest.fixture
-def deny(monkeypatch: pytest.MonkeyPatch) -> Deny:
-    """Have the simulated chip deny what it can do."""
-
-    def denying(**claims: Claim) -> None:
-        backend = discovery.load("cpu_sim")
-        capabilities = replace(backend.capabilities, **claims)  # type: ignore[arg-type]  # only claims are given
-        monkeypatch.setitem(discovery._declared, "cpu_sim", replace(backend, capabilities=capabilities))
-
-    return denying
+Claims = Callable[..., None]
 
 
 def precision_of(built: Any) -> Any:
@@ -83,9 +71,9 @@ def test_a_precision_that_names_no_device_is_lightnings_own(
     ],
 )
 def test_a_precision_that_the_chip_denies_is_refused_with_one_that_works(
-    build: Build, deny: Deny, precision: Any, claim: str, instead: str
+    build: Build, claims: Claims, precision: Any, claim: str, instead: str
 ) -> None:
-    deny(**{claim: no("its matrix unit has none")})
+    claims(**{claim: no("its matrix unit has none")})
     unified = "64-true" if precision == 64 else precision
 
     with pytest.raises(UnsupportedError) as refusal:
@@ -98,8 +86,21 @@ def test_a_precision_that_the_chip_denies_is_refused_with_one_that_works(
     assert refusal.value.capability == claim
 
 
-def test_a_chip_with_neither_half_precision_is_given_float32(build: Build, deny: Deny) -> None:
-    deny(float16=no("too old"), bfloat16=no("too old"))
+def test_a_precision_that_the_cards_of_this_machine_deny_is_refused_although_the_family_claims_it(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first_generation(device: object, claimed: Capabilities) -> Capabilities:
+        return replace(claimed, float16=no("the first generation has none"))
+
+    monkeypatch.setattr(type(discovery.load("cpu_sim").device), "capabilities", first_generation)
+    build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
+
+    with pytest.raises(UnsupportedError, match=r"'cpu_sim' has no float16: the first generation has none; write"):
+        build(accelerator="cpu_sim", devices=1, precision="16-mixed")
+
+
+def test_a_chip_with_neither_half_precision_is_given_float32(build: Build, claims: Claims) -> None:
+    claims(float16=no("too old"), bfloat16=no("too old"))
 
     with pytest.raises(UnsupportedError, match=r"has no bfloat16: too old; write precision='32-true'$"):
         build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
@@ -135,8 +136,8 @@ def test_a_plugin_that_was_made_for_the_chip_is_taken_as_it_is(face: Face, build
     assert precision_of(build(accelerator="cpu_sim", devices=1, plugins=plugin)) is plugin
 
 
-def test_a_plugin_for_a_precision_that_the_chip_denies_is_refused(face: Face, build: Build, deny: Deny) -> None:
-    deny(bfloat16=no("its matrix unit has none"))
+def test_a_plugin_for_a_precision_that_the_chip_denies_is_refused(face: Face, build: Build, claims: Claims) -> None:
+    claims(bfloat16=no("its matrix unit has none"))
     plugin = face.module("plugins").HalfPrecision("bf16-true")
 
     with pytest.raises(UnsupportedError, match=r"^precision='bf16-true' was asked for, but 'cpu_sim' has no bfloat16"):
@@ -145,9 +146,9 @@ def test_a_plugin_for_a_precision_that_the_chip_denies_is_refused(face: Face, bu
 
 @pytest.mark.parametrize("face", [FACES["lightning.fabric"]], indirect=True, ids=str)
 def test_the_precision_of_a_command_line_is_refused_like_that_of_an_argument(
-    build: Build, deny: Deny, monkeypatch: pytest.MonkeyPatch
+    build: Build, claims: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    deny(bfloat16=no("its matrix unit has none"))
+    claims(bfloat16=no("its matrix unit has none"))
     monkeypatch.setenv("LT_CLI_USED", "1")
     monkeypatch.setenv("LT_PRECISION", "bf16-mixed")
 

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import io
 import pickle
 import pickletools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from northbridge.lightning.strategy import LoadFirst, assert_on_device
 
 Build = Callable[..., Any]
 FABRICS = [face for face in FACES.values() if not face.is_trainer]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
 
 
 class Pinned(torch.nn.Linear):
@@ -31,6 +33,14 @@ class Pinned(torch.nn.Linear):
 @pytest.fixture(autouse=True, scope="module")
 def chip() -> None:
     discovery.load("cpu_sim")
+
+
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    """End the process group that a DDP strategy leaves behind in this process."""
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 @pytest.mark.parametrize(("strategy", "devices"), [("auto", 1), ("ddp_spawn", 2)])
@@ -78,10 +88,9 @@ def test_the_root_device_of_a_chip_that_lets_a_process_hold_one_card_is_card_0(
     assert (str(several), str(one)) == ("cpu_sim:3", "cpu_sim:0")
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
-def test_a_lazy_runtime_hears_of_the_end_of_every_backward_pass_and_of_every_step(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the simulated chip's software is told, in order, if its runtime were lazy."""
     heard: list[str] = []
     backend = discovery.get("cpu_sim")
 
@@ -95,7 +104,17 @@ def test_a_lazy_runtime_hears_of_the_end_of_every_backward_pass_and_of_every_ste
         def after_step(self) -> None:
             heard.append("step")
 
+        def after_evaluation(self) -> None:
+            heard.append("evaluation")
+
     monkeypatch.setitem(discovery._declared, "cpu_sim", replace(backend, bridge=LazyBridge()))
+    return heard
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+def test_a_lazy_runtime_hears_of_the_end_of_every_backward_pass_and_of_every_step(
+    build: Build, heard: list[str]
+) -> None:
     fabric = build(accelerator="cpu_sim", devices=1)
     model = torch.nn.Linear(2, 1)
     model, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -104,6 +123,87 @@ def test_a_lazy_runtime_hears_of_the_end_of_every_backward_pass_and_of_every_ste
         optimizer.step()
 
     assert heard == ["backward", "step", "backward", "step"]
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ("validate", ["evaluation"] * 2),
+        ("test", ["evaluation"] * 2),
+        ("predict", ["evaluation"] * 2),
+        ("fit", ["evaluation", "backward", "step", "backward", "step", "evaluation", "evaluation"]),
+    ],
+)
+@pytest.mark.usefixtures("process_group")
+def test_in_a_trainer_it_hears_of_every_step_that_no_backward_pass_follows(
+    face: Face, build: Build, heard: list[str], strategy: str, stage: str, told: list[str]
+) -> None:
+    model = importlib.import_module(f"{face.name}.demos.boring_classes").BoringModel()
+    two = {f"limit_{each}_batches": 2 for each in ("train", "val", "test", "predict")}
+    trainer = build(
+        accelerator="cpu_sim",
+        devices=1,
+        strategy=strategy,
+        max_epochs=1,
+        num_sanity_val_steps=1,
+        log_every_n_steps=1,
+        **two,
+    )
+
+    getattr(trainer, stage)(model)
+
+    assert heard == told
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+@pytest.mark.usefixtures("process_group")
+def test_in_a_fabric_it_hears_of_every_forward_pass_without_gradients_and_of_no_other(
+    build: Build, heard: list[str], strategy: str
+) -> None:
+    fabric = build(accelerator="cpu_sim", devices=1, strategy=strategy)
+    fabric.launch()
+    model = fabric.setup_module(torch.nn.Linear(2, 1))
+    inputs = torch.ones(1, 2, device=fabric.device)
+
+    model(inputs)
+    assert heard == []
+    for without_gradients in (torch.no_grad(), torch.inference_mode()):
+        with without_gradients:
+            model(inputs)
+
+    assert heard == ["evaluation", "evaluation"]
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "cross", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))], ids=["copied", "pickled"]
+)
+def test_a_module_that_a_fabric_has_set_up_can_be_copied_and_pickled_and_is_heard_of_still(
+    build: Build, heard: list[str], cross: Callable[[torch.nn.Module], torch.nn.Module]
+) -> None:
+    fabric = build(accelerator="cpu_sim", devices=1)
+    module = torch.nn.Linear(2, 1)
+    fabric.setup_module(module)
+
+    arrived = cross(module)
+    with torch.no_grad():
+        result = arrived(torch.ones(1, 2, device=fabric.device))
+
+    assert torch.equal(result.cpu(), module(torch.ones(1, 2, device=fabric.device)).cpu())
+    assert heard == ["evaluation"]
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+def test_where_the_software_wants_to_hear_of_no_evaluation_a_module_is_given_no_hook(build: Build) -> None:
+    module = torch.nn.Linear(2, 1)
+
+    build(accelerator="cpu_sim", devices=1).setup_module(module)
+
+    assert list(module._forward_hooks) == []
 
 
 @pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import northbridge
 from northbridge.conformance.findings import write
 from northbridge.conformance.hosts import fabric, is_trainer, trainer
 from northbridge.conformance.scenario import Scenario
@@ -22,10 +23,21 @@ FORMS: dict[str, Any] = {
 """The ways, as a user writes them."""
 
 
+SECOND = "[1]"
+
+
+def is_held_by_one_fabric(backend: str, face: str) -> bool:
+    """Whether a Fabric of one device, which takes it when it is built, leaves its process no other."""
+    device = northbridge.get(backend).device
+    return not is_trainer(face) and device.root(0) == device.root(1)
+
+
 def perform(scenario: Scenario, folder: Path) -> None:
     """Build a Trainer or a Fabric for each of :data:`FORMS` and report the devices of its ranks."""
     found: dict[str, list[str]] = {}
     for word, devices in FORMS.items():
+        if word == SECOND and is_held_by_one_fabric(scenario.accelerator, scenario.face):
+            continue
         if is_trainer(scenario.face):
             strategy = trainer(scenario, folder, devices=devices).strategy
         else:

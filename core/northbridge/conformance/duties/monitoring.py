@@ -14,7 +14,7 @@ from northbridge.conformance.scenario import Scenario
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Train with Lightning's DeviceStatsMonitor; rank 0 reports the columns it logged, with their largest number."""
+    """Train with Lightning's DeviceStatsMonitor; rank 0 reports its columns' largest numbers, and the chip's."""
     callbacks: Any = import_module(f"{scenario.face}.callbacks")
     loggers: Any = import_module(f"{scenario.face}.loggers")
     logger = loggers.CSVLogger(folder, name="monitoring")
@@ -24,4 +24,5 @@ def perform(scenario: Scenario, folder: Path) -> None:
     with (Path(logger.log_dir) / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     largest = {name: max((float(row[name]) for row in rows if row[name]), default=0.0) for name in rows[0]}
-    write(folder, "monitoring", host.global_rank, largest)
+    statistics = sorted(host.accelerator.get_device_stats(host.strategy.root_device))
+    write(folder, "monitoring", host.global_rank, {"columns": largest, "statistics": statistics})

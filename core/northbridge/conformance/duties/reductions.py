@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from northbridge.conformance.duties.collectives import large_number
 from northbridge.conformance.findings import write
 from northbridge.conformance.hosts import build, classifier_class, fabric, is_trainer, trainer
 from northbridge.conformance.models import loader
@@ -16,8 +17,10 @@ from northbridge.conformance.scenario import Scenario
 FLOATS = ((1.5, -2.0), (3.0, -4.0))
 """What each of two ranks gives."""
 
-WHOLES = ((2**40 + 1, -7), (2**40 + 4, -2))
-"""Likewise; a float32 between would lose the last digits."""
+
+def wholes(large: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return what each of two ranks gives in whole numbers; a float32 between would lose the last digits."""
+    return (large + 1, -7), (large + 4, -2)
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -51,8 +54,10 @@ def _exchange(
     device: torch.device,
     rank: int,
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for word, given in (("float", torch.tensor(FLOATS[rank])), ("int64", torch.tensor(WHOLES[rank]))):
+    large = large_number(device.type)
+    given_wholes = torch.tensor(wholes(large)[rank])
+    found: dict[str, Any] = {"large": large}
+    for word, given in (("float", torch.tensor(FLOATS[rank])), ("int64", given_wholes)):
         for operation in ("sum", "mean", "min", "max"):
             tensor = given.to(device)
             result = reduce(tensor, reduce_op=operation)
@@ -61,9 +66,7 @@ def _exchange(
                 "in place": tensor.tolist(),
                 "device": str(result.device),
             }
-    gathered = all_gather(
-        {"float": torch.tensor(FLOATS[rank]).to(device), "int64": torch.tensor(WHOLES[rank]).to(device)}
-    )
+    gathered = all_gather({"float": torch.tensor(FLOATS[rank]).to(device), "int64": given_wholes.to(device)})
     found["gathered"] = {name: tensor.tolist() for name, tensor in gathered.items()}
     found["gathered on"] = sorted({str(tensor.device) for tensor in gathered.values()})
     weight = torch.full((2,), rank + 1.0, device=device, requires_grad=True)
@@ -71,5 +74,5 @@ def _exchange(
     assert weight.grad is not None
     found["gradient of a gather"] = weight.grad.tolist()
     found["broadcast"] = broadcast({"from": rank, "text": "ü" * (rank + 1)})
-    found["broadcast tensor"] = broadcast(torch.tensor(WHOLES[rank]).to(device)).tolist()
+    found["broadcast tensor"] = broadcast(given_wholes.to(device)).tolist()
     return found

@@ -1,0 +1,57 @@
+"""What a strategy object says of its devices, and what ``devices=`` says of them, made one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import DevicesError
+
+if TYPE_CHECKING:
+    import torch
+
+
+def settle_devices(connector: Any, asked: Any) -> None:
+    """Give the devices of the user's strategy object their indices, and refuse what ``devices=asked`` contradicts.
+
+    A list of devices without an index means one for each local rank: ``[torch.device("acme")] * 8``. Where ``devices=``
+    is written too, both have to mean the same number, and the indices of ``devices=`` are taken. A single device
+    without an index is the one that ``devices=`` takes, or the first. Called when the connector has read ``devices=``.
+    """
+    strategy = connector._strategy_flag
+    listed = getattr(strategy, "parallel_devices", None)
+    if listed:
+        strategy.parallel_devices = connector._parallel_devices = _index(connector, listed, asked)
+    elif getattr(getattr(strategy, "_root_device", None), "type", None) == connector.accelerator.backend.device.type:
+        strategy._root_device = _index_one(connector, strategy._root_device, asked)
+
+
+def _index(connector: Any, listed: list[torch.device], asked: Any) -> list[torch.device]:
+    accelerator, indices = connector.accelerator, connector._devices_flag
+    for device in listed:
+        accelerator.refuse_foreign(device)
+    given = [device.index for device in listed]
+    written = f"parallel_devices={[str(device) for device in listed]}"
+    if None in given and set(given) != {None}:
+        raise DevicesError(f"{written} has devices with an index and without; give each its own, or none")
+    meant = accelerator.parse_devices(len(listed) if None in given else given)
+    if asked != "auto":
+        names_indices = isinstance(asked, (list, tuple)) or (isinstance(asked, str) and "," in asked)
+        if len(indices) != len(listed) or (names_indices and None not in given and indices != given):
+            raise DevicesError(
+                f"{written} of the strategy and devices={asked!r} contradict; leave one of them out, or make them agree"
+            )
+        if None in given:
+            meant = indices
+    return list(accelerator.get_parallel_devices(meant))
+
+
+def _index_one(connector: Any, device: torch.device, asked: Any) -> torch.device:
+    if device.index is not None:
+        return device
+    devices: list[torch.device] = connector.accelerator.get_parallel_devices(connector._devices_flag)
+    if asked != "auto" and len(devices) != 1:
+        raise DevicesError(
+            f"{type(connector._strategy_flag).__name__} trains on one device, and devices={asked!r} takes"
+            f" {len(devices)}; write devices=1, or a strategy for several devices"
+        )
+    return devices[0]

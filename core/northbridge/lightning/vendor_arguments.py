@@ -1,0 +1,66 @@
+"""The arguments of a vendor's name: bound as a user wrote them, long before Lightning's class can object."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+import warnings
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import Any
+
+from northbridge.errors import ArgumentsError
+
+
+def bind(
+    name: str,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    *,
+    positional: tuple[str, ...],
+    without_meaning: Mapping[str, str],
+    passed_on: Collection[str],
+) -> dict[str, Any]:
+    """Return the arguments of the call ``name(*args, **kwargs)`` by their names, without those that mean nothing.
+
+    ``positional`` are taken, in order; ``passed_on`` by name alone; each ``without_meaning`` is warned of once, with
+    the words that are there for it. Raises :class:`ArgumentsError` for any other.
+    """
+    meant = [argument for argument in positional if argument not in without_meaning]
+    taken = f"it takes {', '.join(meant)}" if meant else "it takes none"
+    if len(args) > len(positional):
+        raise ArgumentsError(f"{name}() was given {len(args)} arguments by their place; {taken}")
+    given = dict(zip(positional, args, strict=False))
+    for argument, value in kwargs.items():
+        if argument in given:
+            raise ArgumentsError(f"{name}() was given {argument}= twice, by its place and by its name; write it once")
+        if argument not in (*positional, *without_meaning, *passed_on):
+            near = difflib.get_close_matches(argument, [*meant, *passed_on], n=1)
+            hint = f"; did you mean {near[0]}=?" if near else ""
+            raise ArgumentsError(f"{name}() takes no {argument}={hint}; {taken}")
+        given[argument] = value
+    for argument in without_meaning:
+        if argument in given:
+            del given[argument]
+            _warn_once(name, argument, without_meaning[argument])
+    return given
+
+
+@cache
+def arguments_of_ddp() -> frozenset[str]:
+    """Return what torch's ``DistributedDataParallel`` takes, but for what a strategy gives it."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    given_by_strategy = {"self", "module", "device_ids", "output_device"}
+    return frozenset(inspect.signature(DistributedDataParallel.__init__).parameters) - given_by_strategy
+
+
+_warned: set[tuple[str, str]] = set()
+
+
+def _warn_once(name: str, argument: str, what_to_know: str) -> None:
+    if (name, argument) in _warned or os.environ.get("LOCAL_RANK", "0") != "0":
+        return
+    _warned.add((name, argument))
+    warnings.warn(f"{name}({argument}=…) has no meaning any more: {what_to_know}", stacklevel=4)

@@ -1,0 +1,240 @@
+"""Names of strategies and accelerators that a plugin's metadata adds; the plugin is ``tests/vendors/anvil``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install, Site
+
+QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+PREDECESSOR = """
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from lightning.pytorch.accelerators import AcceleratorRegistry, CPUAccelerator
+from lightning.pytorch.strategies import DDPStrategy, StrategyRegistry
+
+archived = ModuleType("lightning_anvil")  # what an archived package would have done, found and imported
+archived.__spec__ = ModuleSpec("lightning_anvil", None)
+sys.modules["lightning_anvil"] = archived
+TheirAccelerator = type("AnvilAccelerator", (CPUAccelerator,), {"__module__": "lightning_anvil.accelerator"})
+TheirStrategy = type("AnvilDDPStrategy", (DDPStrategy,), {"__module__": "lightning_anvil"})
+
+def register_theirs():
+    AcceleratorRegistry.register("anvil", TheirAccelerator, override=True)
+    StrategyRegistry.register("anvil_ddp", TheirStrategy, override=True)
+"""
+TELL = """
+import json, warnings
+import northbridge
+
+def told(function):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            said = function()
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+    return {"said": said, "warned": [str(each.message) for each in caught]}
+
+def record(*subjects):
+    return [[each.subject, each.outcome, each.reason] for each in northbridge.record() if each.subject in subjects]
+"""
+
+
+def ask(site: Site, code: str, **environ: str) -> Any:
+    child = site.python(f"{TELL}\n{code}", **environ)
+    assert child.returncode == 0, child.stderr
+    return json.loads(child.stdout.splitlines()[-1])
+
+
+def build(host: str, **arguments: Any) -> str:
+    """The code that builds a Trainer or Fabric and tells what strategy it has."""
+    quiet = QUIET if host == "Trainer" else {}
+    given = ", ".join(f"{key}={value!r}" for key, value in {**quiet, **arguments}.items())
+    return f"told(lambda: repr({host}({given}).strategy).split(' ')[0])"
+
+
+@pytest.fixture(scope="module")
+def site(install: Install) -> Site:
+    return install("anvil")
+
+
+REGISTERED = """
+import sys
+from lightning.pytorch.strategies import StrategyRegistry
+from lightning.fabric.strategies import STRATEGY_REGISTRY
+import lightning.pytorch
+found = [sorted(name for name in registry if "anvil" in name.lower() and "ddp_anvil" not in name)
+         for registry in (StrategyRegistry, STRATEGY_REGISTRY)]
+kept = [type(StrategyRegistry["single_anvil"]["strategy"]).__name__, StrategyRegistry["ddp"]["strategy"].__module__]
+print(json.dumps([found, kept, "nobodys_ddp" in StrategyRegistry, "northbridge_anvil" in sys.modules,
+                  record("ddp", "anvil")]))
+"""
+
+
+@pytest.fixture(scope="module")
+def registered(site: Site) -> Any:
+    return ask(site, REGISTERED)
+
+
+class TestRegistration:
+    def test_the_further_names_are_registered_in_trainer_and_fabric_and_no_plugin_is_imported_for_that(
+        self, registered: Any
+    ) -> None:
+        found, _, _, imported, _ = registered
+
+        names = ["anvil_ddp", "anvil_gone", "anvil_single", "anvil_sinlge", "anvil_string", "single_anvil"]
+        assert found == [names, names]
+        assert imported is False
+
+    def test_a_generic_name_and_a_name_of_lightnings_stay_what_they_are(self, registered: Any) -> None:
+        _, kept, _, _, record = registered
+
+        assert kept == ["ABCMeta", "lightning.pytorch.strategies.ddp"]
+        assert [
+            "ddp",
+            "left alone",
+            "lightning.pytorch.strategies.ddp.DDPStrategy has it in lightning.pytorch",
+        ] in record
+
+    def test_a_name_that_lightning_could_not_find_again_is_refused_and_recorded(self, registered: Any) -> None:
+        reason = "strategy 'Anvil-DDP': the name of a strategy is made of lower-case letters, digits and underscores"
+
+        assert ["anvil", "refused", reason] in registered[4]
+
+    def test_an_entry_of_a_module_that_is_no_plugin_is_nobodys(self, registered: Any) -> None:
+        assert registered[2] is False
+
+    def test_the_names_of_a_backend_that_is_switched_off_are_not_registered(self, site: Site) -> None:
+        found, *_ = ask(site, REGISTERED.replace('StrategyRegistry["single_anvil"]["strategy"]', "None"), **OFF)
+
+        assert found == [[], []]
+
+
+OFF = {"NORTHBRIDGE_DISABLE": "anvil"}
+
+USED = f"""
+from lightning.pytorch import Trainer
+from lightning.fabric import Fabric
+import northbridge_anvil
+print(json.dumps({{
+    "ddp": {build("Trainer", accelerator="anvil", devices=2, strategy="anvil_ddp")},
+    "upper": {build("Fabric", devices=2, strategy="ANVIL_DDP")},
+    "single": {build("Trainer", strategy="anvil_single")},
+    "misspelt": {build("Trainer", strategy="anvil_sinlge")},
+    "cpu": {build("Trainer", accelerator="cpu", strategy="anvil_ddp")},
+    "gone": {build("Trainer", strategy="anvil_gone")},
+    "string": {build("Fabric", strategy="anvil_string")},
+    "isinstance": isinstance(Fabric(devices=2, strategy="anvil_ddp").strategy, northbridge_anvil.AnvilDDPStrategy),
+}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def used(site: Site) -> Any:
+    return ask(site, USED)
+
+
+class TestUse:
+    def test_a_further_name_is_our_strategy_in_any_spelling_of_its_letters(self, used: Any) -> None:
+        assert used["ddp"]["said"] == "<northbridge.lightning.pytorch.DDPStrategy"
+        assert used["upper"]["said"] == "<northbridge.lightning.fabric.DDPStrategy"
+        assert used["isinstance"] is True
+
+    def test_it_chooses_the_accelerator_where_the_user_chose_none(self, used: Any) -> None:
+        assert used["single"] == {"said": "<northbridge.lightning.pytorch.SingleDeviceStrategy", "warned": []}
+
+    def test_a_plugin_can_warn_of_a_misspelt_one(self, used: Any) -> None:
+        assert used["misspelt"] == {
+            "said": "<northbridge.lightning.pytorch.SingleDeviceStrategy",
+            "warned": ["strategy='anvil_sinlge' is misspelt; write 'anvil_single'"],
+        }
+
+    def test_it_is_refused_on_another_accelerator(self, used: Any) -> None:
+        assert used["cpu"]["said"].startswith(
+            "UnsupportedError: AnvilDDPStrategy is for 'anvil', and accelerator='cpu' was asked for"
+        )
+
+    def test_one_that_the_plugin_does_not_have_is_the_plugins_error(self, used: Any) -> None:
+        assert used["gone"]["said"] == (
+            "PluginImportError: backend 'anvil' (northbridge-anvil 1.2.3) announces strategy='anvil_gone' as"
+            " 'northbridge_anvil:AnvilGoneStrategy', which cannot be used: AttributeError: module 'northbridge_anvil'"
+            " has no attribute 'AnvilGoneStrategy'; its vendor has to correct that, until then write strategy='ddp'"
+        )
+
+    def test_one_that_makes_something_else_is_the_plugins_error(self, used: Any) -> None:
+        assert (
+            "which cannot be used: TypeError: it makes 'ddp', and no strategy's name of northbridge"
+            in (used["string"]["said"])
+        )
+
+
+THEIRS_FIRST = f"""
+{PREDECESSOR}
+register_theirs()
+import northbridge.lightning
+from lightning.pytorch import Trainer
+print(json.dumps([{build("Trainer", accelerator="anvil", devices=2)},
+                  {build("Trainer", devices=2, strategy="anvil_ddp")}, record("anvil", "anvil_ddp")]))
+"""
+THEIRS_LAST = f"""
+from lightning.pytorch import Trainer
+{PREDECESSOR}
+register_theirs()
+print(json.dumps([{build("Trainer", accelerator="anvil", devices=2)},
+                  {build("Trainer", devices=2, strategy="anvil_ddp")}, record("anvil", "anvil_ddp")]))
+"""
+SAYS_AUTO = f"""
+from lightning.pytorch import Trainer
+{PREDECESSOR}
+from lightning.pytorch.trainer.connectors import accelerator_connector
+accelerator_connector._select_auto_accelerator = lambda: "anvil"  # as Lightning 2.5.5 does with an archived package
+print(json.dumps([{build("Trainer", devices=2)}, record("auto")]))
+"""
+UNKNOWN = THEIRS_FIRST.replace("lightning_anvil", "another_package")
+OURS = "<northbridge.lightning.pytorch.DDPStrategy"
+SAID = (
+    "accelerator='anvil' is served by backend 'anvil' (northbridge-anvil 1.2.3); 'lightning_anvil' is installed too,"
+    " and is not used: pip uninstall lightning-anvil"
+)
+
+
+class TestSuccession:
+    @pytest.mark.parametrize(
+        ("code", "environ"), [(THEIRS_FIRST, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}), (THEIRS_LAST, {})]
+    )
+    def test_ours_serves_the_name_of_a_package_that_the_backend_succeeds_and_says_so_once(
+        self, site: Site, code: str, environ: dict[str, str]
+    ) -> None:
+        by_accelerator, by_strategy, record = ask(site, code, **environ)
+
+        assert by_accelerator == {"said": OURS, "warned": [SAID]}
+        assert by_strategy == {"said": OURS, "warned": []}
+        assert [
+            "anvil",
+            "taken over",
+            "lightning_anvil.accelerator.AnvilAccelerator had it in lightning.pytorch",
+        ] in record
+
+    def test_a_package_that_nobody_succeeds_keeps_its_name(self, site: Site) -> None:
+        by_accelerator, _, record = ask(site, UNKNOWN, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+        assert "northbridge" not in by_accelerator["said"]
+        assert by_accelerator["warned"] == []
+        assert [
+            "anvil",
+            "left alone",
+            "another_package.accelerator.AnvilAccelerator has it in lightning.pytorch",
+        ] in record
+
+    def test_what_lightning_finds_with_the_archived_package_is_brought_up_by_ours(self, site: Site) -> None:
+        built, record = ask(site, SAYS_AUTO)
+
+        assert built == {"said": OURS, "warned": [SAID]}
+        assert ["auto", "chose anvil", "Lightning found its hardware"] in record
