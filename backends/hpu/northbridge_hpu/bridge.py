@@ -1,0 +1,126 @@
+"""How the vendor's software comes into a process, and what it is told in every step."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from dataclasses import asdict
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+import northbridge
+from northbridge_hpu import cards
+from northbridge_hpu.settings import HPUSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
+"""What the vendor's import writes where it is unset. MASTER_PORT=12345 would be every job's on a machine."""
+
+_CHOSEN_HERE = "_NORTHBRIDGE_HPU_CHOSE"
+"""The module that this process, or the one that started it, chose: it is not the user's, whom a later choice obeys."""
+
+
+class HPUBridge(northbridge.Bridge):
+    """Bring ``habana_frameworks.torch`` in, choose the card by its module id, and mark steps in lazy mode."""
+
+    package = "habana_frameworks"
+
+    def __init__(self) -> None:
+        self._mark: Callable[[], None] = lambda: None  # eager mode has no marker
+
+    def detect(self) -> int:
+        if find_spec("habana_frameworks") is None:
+            return 0
+        return len(cards.visible_modules()) if cards.can_be_asked() else super().detect()
+
+    def check_environment(self) -> None:
+        settings = HPUSettings.read()
+        settings.refuse_what_deceives()
+        meant = settings.habana_visible_devices
+        seen = len(cards.cards()) if isinstance(meant, tuple) and cards.can_be_asked() else 0
+        if isinstance(meant, tuple) and seen > len(meant):
+            warnings.warn(
+                f"HABANA_VISIBLE_DEVICES={','.join(map(str, meant))} speaks to the container runtime alone: this"
+                f" process sees {seen} cards all the same; HABANA_VISIBLE_MODULES chooses among them",
+                stacklevel=2,
+            )
+
+    def prepare(self) -> None:
+        self.check_environment()
+        # In lazy mode it patches torch.nn.Module, under which a Fabric's wrapper loses its attributes.
+        os.environ.setdefault("PT_HPU_WEIGHT_SHARING", "0")
+
+    def load(self) -> None:
+        script_was_first = "habana_frameworks.torch" in sys.modules
+        with northbridge.keep_environment(_WRITTEN_BY_IMPORT, written=_imports_own() if script_was_first else None):
+            import habana_frameworks.torch.core
+            import habana_frameworks.torch.distributed.hccl
+
+        # Its default has changed between releases: only the software itself knows.
+        if habana_frameworks.torch.core.is_lazy():
+            self._mark = habana_frameworks.torch.core.mark_step
+
+    def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
+        settings = HPUSettings.read()
+        if world_size == 1 and index == 0 and settings.hls_module_id is None and not cards.can_be_asked():
+            return  # the vendor takes the first card that is free
+        modules = cards.visible_modules()
+        if world_size > 1:
+            settings.refuse_unknown_subset(modules)
+        if index >= len(modules):
+            raise northbridge.DevicesError(
+                f"device {index} of 'hpu' was asked for, and HABANA_VISIBLE_MODULES={','.join(map(str, modules))} names"
+                f" {len(modules)}; name more modules there, or ask for fewer devices"
+            )
+        os.environ["HLS_MODULE_ID"] = os.environ[_CHOSEN_HERE] = str(self._module(modules[index], world_size, settings))
+        # Where it is set, a card that is taken is an error; where not, the vendor takes any other card instead.
+        os.environ.setdefault("HABANA_VISIBLE_MODULES", ",".join(map(str, modules)))
+
+    def _module(self, module: int, world_size: int, settings: HPUSettings) -> int:
+        asked = settings.hls_module_id
+        if asked is None or asked == module or os.environ["HLS_MODULE_ID"] == os.environ.get(_CHOSEN_HERE):
+            return module
+        if world_size == 1:
+            return asked
+        raise northbridge.SettingsError(
+            f"HLS_MODULE_ID={asked} is set, and this rank's card is module {module}: every rank that inherits the"
+            " variable would take the same card; unset it, and choose cards by devices= or HABANA_VISIBLE_MODULES",
+            variable="HLS_MODULE_ID",
+        )
+
+    def after_backward(self) -> None:
+        self._mark()
+
+    def after_step(self) -> None:
+        self._mark()
+
+    def after_evaluation(self) -> None:
+        self._mark()
+
+    def describe_machine(self) -> dict[str, object]:
+        if not cards.can_be_asked():
+            return {"cards": "unknown: habana-pyhlml is not installed"}
+        order = {module: device for device, module in enumerate(cards.visible_modules())}
+        return {
+            **cards.versions(),
+            "cards": [{"device": order.get(card.module), **asdict(card)} for card in cards.cards()],
+            "processes": {
+                str(pid): f"holds card {index}: {command}"
+                for pid, (index, command) in northbridge.holders(cards.DEVICE_FILE).items()
+            },
+        }
+
+
+def _imports_own() -> dict[str, str | None]:
+    """Return what the vendor's import writes in this process, where it finds nothing."""
+    rank, visible = os.environ.get("LOCAL_RANK", ""), os.environ.get("HABANA_VISIBLE_MODULES", "")
+    modules = {str(number): module for number, module in enumerate(visible.split(",")) if module}
+    return {
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": "12345",
+        "HLS_MODULE_ID": modules.get(rank, rank),
+        "ID": os.environ.get("RANK"),
+    }

@@ -1,0 +1,133 @@
+"""The HPU, as torch sees it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import northbridge
+from northbridge_hpu import cards
+
+if TYPE_CHECKING:
+    import torch
+
+_GENERATIONS = {"synDeviceGaudi": 1, "synDeviceGaudi2": 2, "synDeviceGaudi3": 3}
+
+
+class HPUDevice(northbridge.Device):
+    """A process holds one card and calls it 0; which card that is, its module id decides before the first touch."""
+
+    type = "hpu"
+
+    def __init__(self) -> None:
+        self._held: int | None = None
+
+    def count(self) -> int:
+        # The vendor's own count is that of the machine: it does not read HABANA_VISIBLE_MODULES.
+        return len(cards.visible_modules()) if cards.can_be_asked() else int(self.module.device_count())
+
+    def root(self, index: int) -> torch.device:
+        return super().root(0)
+
+    def select(self, index: int) -> None:
+        if self._held == index:
+            return
+        if self._held is not None:
+            raise northbridge.WrongDeviceError(
+                f"this process holds device {self._held} of 'hpu' and cannot take device {index} too: a process holds"
+                " one card until it ends; start another process"
+            )
+        self._acquire(index)
+        self._held = index
+        self._assert_autograd_serves_it()
+
+    def _acquire(self, index: int) -> None:
+        try:
+            self.module.current_device()
+        except RuntimeError as error:
+            if "acquire" not in str(error).lower():
+                raise
+            raise northbridge.DeviceBusyError(
+                f"device {index} of 'hpu' (HLS_MODULE_ID={os.environ.get('HLS_MODULE_ID')}) could not be taken:"
+                f" {str(error).splitlines()[0]}; {_who_holds_it()}",
+                backend="hpu",
+            ) from error
+
+    def _assert_autograd_serves_it(self) -> None:
+        # Autograd starts a thread for each device when the first backward() of the process runs, and none later.
+        import torch
+
+        try:
+            torch.ones(1, device=self.root(0), requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
+        except RuntimeError as error:
+            raise northbridge.SoftwareLoadError(
+                "the HPU came into this process too late: autograd had run a backward() before, and serves no device"
+                f" that it did not know then ({str(error).splitlines()[0]}); load the HPU first, with"
+                " `import northbridge; northbridge.load('hpu')` at the top of the script",
+                backend="hpu",
+            ) from error
+
+    def synchronize(self) -> None:
+        self.module.synchronize()  # the vendor's takes no device
+
+    def label(self, index: int) -> str:
+        # Not get_device_name, which would take the card.
+        return f"GAUDI{self.generation if self.generation > 1 else ''}"
+
+    @cached_property
+    def generation(self) -> int:
+        """Which Gaudi this machine has, 1, 2 or 3; found without taking a card."""
+        import habana_frameworks.torch.utils.experimental as experimental
+
+        found = experimental._get_device_type()
+        for name, number in _GENERATIONS.items():
+            if found == getattr(experimental.synDeviceType, name, None):
+                return number
+        known = ", ".join(_GENERATIONS)
+        raise northbridge.SoftwareLoadError(
+            f"the HPU says that its type is {found!r}, and {known} are known; is this Northbridge older than the card?",
+            backend="hpu",
+        )
+
+    def memory_stats(self, index: int) -> dict[str, float]:
+        return dict(self.module.memory_stats())  # of the card that this process holds; another index would not be
+
+    def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
+        first = self.generation == 1
+        return replace(
+            claimed,
+            float16=northbridge.no("the first generation of Gaudi has none") if first else northbridge.yes,
+            int64=northbridge.no("it is held as int32 there") if self._holds_int64_as_int32 else northbridge.yes,
+        )
+
+    @property
+    def _holds_int64_as_int32(self) -> bool:
+        from habana_frameworks.torch.utils.internal import is_lazy
+
+        asked = os.environ.get("PT_ENABLE_INT64_SUPPORT", "")
+        native = not is_lazy() and self.generation > 1
+        return not native or asked.lower() in ("0", "false")
+
+    def autocast_dtypes(self) -> tuple[torch.dtype, ...]:
+        import torch
+
+        return (torch.bfloat16,) if self.generation == 1 else (torch.bfloat16, torch.float16)
+
+
+def _who_holds_it() -> str:
+    """Return who has taken the card that HLS_MODULE_ID names, where that can be known, and what to do."""
+    everything = cards.cards() if cards.can_be_asked() else ()
+    wanted = next((card.index for card in everything if str(card.module) == os.environ.get("HLS_MODULE_ID")), None)
+    found = northbridge.holders(cards.DEVICE_FILE)
+    who = [
+        f"process {pid} ({command})"
+        for pid, (index, command) in found.items()
+        if pid != os.getpid() and wanted in (None, index)
+    ]
+    free = ", ".join(str(card.module) for card in everything if not card.is_held)
+    rest = f"; free are the modules {free}, which HABANA_VISIBLE_MODULES can name" if free else ""
+    if who:
+        return f"{' and '.join(who)} {'hold' if len(who) > 1 else 'holds'} it: wait for it or end it{rest}"
+    return f"nobody that can be seen from here holds it: perhaps another user or container (sudo hl-smi shows){rest}"

@@ -1,0 +1,73 @@
+"""What the environment may say to the vendor's software, checked before that reads it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import pydantic
+
+import northbridge
+
+KNOWN_SUBSETS = (
+    *({first, first + 1} for first in range(0, 8, 2)),
+    *({*range(first, first + 4)} for first in (0, 4)),
+    {*range(8)},
+)
+"""The sets of module ids that may talk to each other: docs.habana.ai, "Multiple Workloads on a Single Docker"."""
+
+
+def _numbers(text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    numbers = tuple(int(part) for part in text.split(","))
+    if len(set(numbers)) < len(numbers) or min(numbers) < 0:
+        raise ValueError(f"{text!r} names a card twice, or one below 0")
+    return numbers
+
+
+def _numbers_or_all(text: object) -> object:
+    return text if text == "all" else _numbers(text)
+
+
+class HPUSettings(northbridge.Settings):
+    """The vendor's variables that a run depends on. Each is read where it is named in ``contract.toml``."""
+
+    prefix = ""
+    strict_prefix = False
+    near_misses = False  # the vendor has hundreds of variables, many of them alike
+
+    habana_visible_modules: Annotated[tuple[int, ...] | None, pydantic.BeforeValidator(_numbers)] = pydantic.Field(
+        default=None, description="a list of module ids, each once, with commas between, such as 0,1,2,3,"
+    )
+    habana_visible_devices: Annotated[
+        tuple[int, ...] | Literal["all"] | None, pydantic.BeforeValidator(_numbers_or_all)
+    ] = pydantic.Field(default=None, description="'all', or a list of indices, each once, with commas between,")
+    hls_module_id: int | None = pydantic.Field(default=None, ge=0, description="one module id, a whole number from 0,")
+    pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy) alone")
+    pt_hpu_gpu_migration: bool = pydantic.Field(default=False, description="0 or 1 alone")
+    pt_hpu_emulate_distributed: bool = pydantic.Field(default=False, description="0 or 1 alone")
+
+    def refuse_what_deceives(self) -> None:
+        """Raise :class:`northbridge.SettingsError` for a switch under which a run would not be what it says it is."""
+        if self.pt_hpu_gpu_migration:
+            raise northbridge.SettingsError(
+                "PT_HPU_GPU_MIGRATION is set, which makes the HPU pass for CUDA and torch.distributed answer 'nccl'"
+                " where 'hccl' runs; accelerator='hpu' needs no migration: unset it",
+                variable="PT_HPU_GPU_MIGRATION",
+            )
+        if self.pt_hpu_emulate_distributed:
+            raise northbridge.SettingsError(
+                "PT_HPU_EMULATE_DISTRIBUTED is set, which makes every collective do nothing: the ranks would train"
+                " apart, each on its own gradients; unset it",
+                variable="PT_HPU_EMULATE_DISTRIBUTED",
+            )
+
+    def refuse_unknown_subset(self, modules: tuple[int, ...]) -> None:
+        """Raise :class:`northbridge.SettingsError` where the user chose ``modules`` that may not reach each other."""
+        if self.habana_visible_modules is not None and len(modules) > 1 and set(modules) not in KNOWN_SUBSETS:
+            known = "; ".join(",".join(map(str, sorted(each))) for each in KNOWN_SUBSETS)
+            raise northbridge.SettingsError(
+                f"HABANA_VISIBLE_MODULES={','.join(map(str, modules))!r} is not one of the sets of modules that are"
+                f" documented to work together: {known}, in any order",
+                variable="HABANA_VISIBLE_MODULES",
+            )

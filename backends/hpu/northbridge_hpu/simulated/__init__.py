@@ -1,0 +1,21 @@
+"""A Gaudi server that is not there: what ``NORTHBRIDGE_SIMULATE=hpu`` puts in the place of the vendor's software.
+
+``habana_frameworks/`` and ``pyhlml.py`` hold the vendor's names and nothing else; what the names do is in the modules
+beside them. All of it is made from ``contract.toml``, and from no line of the vendor's code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import northbridge
+
+_HERE = Path(__file__).parent
+
+
+@northbridge.hookimpl
+def northbridge_personality() -> northbridge.Personality:
+    """Say what poses as the vendor's software."""
+    return northbridge.Personality(
+        {"habana_frameworks": _HERE / "habana_frameworks", "pyhlml": _HERE / "pyhlml.py"},
+    )

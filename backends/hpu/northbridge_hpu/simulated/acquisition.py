@@ -1,0 +1,52 @@
+"""How a process gets its card."""
+
+from __future__ import annotations
+
+import warnings
+
+from northbridge_cpu_sim import CardTakenError
+from northbridge_hpu.simulated.machine import device_count, module_ids, server
+from northbridge_hpu.simulated.record import variable
+
+_TAKEN = "synStatus=20 [Device already acquired] Device acquire failed."
+_FAILED = "synStatus=26 [Generic failure] Device acquire failed."
+
+
+def acquire() -> int:
+    """Take the card that HLS_MODULE_ID names, or else the first that is free, and return its index.
+
+    Where the named card cannot be had, any free one is taken, with a warning, unless HABANA_VISIBLE_MODULES is set or
+    there are fewer cards than ranks. Raises RuntimeError with the vendor's words where no card can be had.
+    """
+    wanted = variable("HLS_MODULE_ID")
+    if wanted is None:
+        return _take_any()
+    try:
+        return _take_module(wanted)
+    except RuntimeError as error:
+        if variable("HABANA_VISIBLE_MODULES") is not None or device_count() < int(variable("WORLD_SIZE") or 1):
+            raise
+        warnings.warn(f"module {wanted} cannot be acquired ({error}); any free device is taken", stacklevel=1)
+        return _take_any()
+
+
+def _take_module(text: str) -> int:
+    modules = {str(module): card for card, module in enumerate(module_ids())}
+    card = modules.get(text.strip())
+    if card is None:
+        raise RuntimeError(_FAILED)
+    try:
+        server().take(card)
+    except CardTakenError:
+        raise RuntimeError(_TAKEN) from None
+    return card
+
+
+def _take_any() -> int:
+    for card in range(device_count()):
+        try:
+            server().take(card)
+        except CardTakenError:
+            continue
+        return card
+    raise RuntimeError(_TAKEN)

@@ -1,0 +1,125 @@
+"""The functions of ``torch.hpu`` about devices, with the vendor's signatures, which are not CUDA's."""
+
+from __future__ import annotations
+
+import warnings
+from types import TracebackType
+
+import torch
+from torch.utils.checkpoint import DefaultDeviceType
+
+from northbridge_cpu_sim import module as chip
+from northbridge_hpu.simulated import machine, markers
+from northbridge_hpu.simulated.record import set_variable, variable
+
+DeviceLike = torch.device | str | int | None
+_EIGHT = 8
+
+
+def is_available() -> bool:
+    """Return whether there are cards; takes none."""
+    return device_count() > 0
+
+
+def device_count() -> int:
+    """Count the server's cards, visible to this process or not; takes none."""
+    return machine.device_count()
+
+
+def init() -> None:
+    """Take this process's card, and make ``hpu`` the default of activation checkpointing."""
+    chip.init()
+    DefaultDeviceType.set_device_type("hpu")
+
+
+def _lazy_init() -> None:
+    """Take this process's card; torch calls it before the first tensor is made on it."""
+    chip.init()
+
+
+def is_initialized() -> bool:
+    """Return whether this process holds a card."""
+    return chip.is_initialized()
+
+
+def current_device() -> int:
+    """Take this process's card, and return 0, which is what every process calls its own."""
+    chip.init()
+    return 0
+
+
+def set_device(device: DeviceLike) -> None:
+    """Write HLS_MODULE_ID, and do nothing else: a card that is held already stays the one."""
+    index = _get_device_index(device, True)
+    visible = variable("HABANA_VISIBLE_MODULES")
+    chosen = visible is not None or variable("HLS_MODULE_ID") is not None
+    assert index == 0 or chosen or device_count() >= _EIGHT, (
+        f"device {index} needs HLS_MODULE_ID or HABANA_VISIBLE_MODULES where there are fewer than {_EIGHT} devices"
+    )
+    modules = visible.split(",") if visible is not None else [str(module) for module in range(_EIGHT)]
+    set_variable("HLS_MODULE_ID", modules[index].strip())
+
+
+class device:
+    """Do nothing inside the ``with``: there is one device. Raises AssertionError for any other."""
+
+    def __init__(self, device: DeviceLike) -> None:
+        self.idx = _get_device_index(device, True)
+        own = variable("HLS_MODULE_ID")
+        assert self.idx == 0 or str(self.idx) == own, f"device {self.idx} is neither 0 nor HLS_MODULE_ID={own}"
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+def get_device_name(device: DeviceLike = None) -> str:  # noqa: ARG001 - there is one
+    """Take this process's card, and return the name of its generation; where there is none, "" with a warning."""
+    if not is_available():
+        warnings.warn("Device not available", stacklevel=2)
+        return ""
+    chip.init()
+    return machine.generation().label
+
+
+def get_device_capability(device: DeviceLike = None) -> str:  # noqa: ARG001
+    """Take this process's card, and return the driver's version: a text, no pair of numbers."""
+    chip.init()
+    return machine.DRIVER
+
+
+def get_device_properties(device: DeviceLike = None) -> str:  # noqa: ARG001
+    """Take this process's card, and return a text about it: no object."""
+    chip.init()
+    return f"(dramSize={chip.mem_get_info()[1]}, device_type={machine.generation().number})"
+
+
+def synchronize() -> None:
+    """Wait for the device's work; in lazy mode a step marker is set first. It takes no device."""
+    markers.mark_step()
+    chip.init()
+    chip.synchronize()
+
+
+def is_bf16_supported() -> bool:
+    """Return whether there are cards: all have bfloat16."""
+    return is_available()
+
+
+def _get_device_index(device: DeviceLike, optional: bool = False, /) -> int:
+    """Return the index of ``device``; what has none is the current device, for which the card is taken."""
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, torch.device):
+        if device.type != "hpu":
+            raise ValueError(f"an hpu device was expected, but got {device}")
+        device = device.index
+    if device is None:
+        if not optional:
+            raise ValueError("a device with an index was expected")
+        return current_device()
+    return device

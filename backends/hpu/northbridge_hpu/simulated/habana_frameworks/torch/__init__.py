@@ -1,0 +1,14 @@
+"""The import that makes ``hpu`` a device of torch, and changes torch in the ways that the contract lists."""
+
+from __future__ import annotations
+
+from northbridge_hpu.simulated.loading import load as _load
+from northbridge_hpu.simulated.record import watch as _watch
+
+from . import core, distributed, hpu, utils
+
+_load()
+
+__all__ = ["core", "distributed", "hpu", "utils"]
+
+_watch(__name__)

@@ -1,0 +1,11 @@
+"""The names of ``habana_frameworks.torch.utils.experimental``."""
+
+from __future__ import annotations
+
+from northbridge_hpu.simulated.experimental import (
+    _get_device_type as _get_device_type,
+    synDeviceType as synDeviceType,
+)
+from northbridge_hpu.simulated.record import watch as _watch
+
+_watch(__name__)

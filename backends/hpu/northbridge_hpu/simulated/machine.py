@@ -1,0 +1,91 @@
+"""The simulated server: its cards, their module ids, and what a card of each generation is."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import northbridge
+from northbridge_cpu_sim import Server, SimulatedDevice
+from northbridge_hpu.simulated.settings import HPUSimSettings
+
+# The mapping that the vendor's page about several dockers shows, completed to eight cards:
+# docs.habana.ai, "Multiple Dockers each with Single Workload".
+_MODULES = (5, 4, 7, 6, 2, 1, 0, 3)
+
+DRIVER = "1.22.0-0000000"
+"""The version of the driver: that of no real one."""
+
+_NO_HALF = "float16/half is not supported on Gaudi."
+_NO_FLOAT8 = "float8 is not supported on Gaudi."
+
+
+@dataclass(frozen=True)
+class Generation:
+    """What a card of one generation is; the memory is in bytes."""
+
+    number: int
+    label: str
+    product: str
+    memory: int
+    lacks: dict[str, str]
+
+
+_GENERATIONS = {
+    "1": Generation(
+        1,
+        "GAUDI",
+        "HL-205",
+        32 * 2**30,
+        {"float16": _NO_HALF, "float8_e4m3fn": _NO_FLOAT8, "float8_e5m2": _NO_FLOAT8},
+    ),
+    "2": Generation(2, "GAUDI2", "HL-225", 96 * 2**30, {}),
+    "3": Generation(3, "GAUDI3", "HL-325", 128 * 2**30, {}),
+}
+
+
+def generation() -> Generation:
+    """Return the generation of this server's cards."""
+    return _GENERATIONS[HPUSimSettings.read().generation]
+
+
+def card() -> SimulatedDevice:
+    """Return what a card of this server is, whatever the mode of the process that will hold it."""
+    own = generation()
+    device = SimulatedDevice.read(Path(__file__).with_name("device.toml"))
+    lacks: dict[str, str] = dict(own.lacks)
+    lacks.update((str(dtype), sentence) for dtype, sentence in device.lacks.items())
+    # The management library counts the cards and their memory before, and without, an installation.
+    return device.model_copy(update={"label": own.label, "memory": own.memory, "lacks": lacks}).as_set()
+
+
+def module_ids() -> tuple[int, ...]:
+    """Return the module id of every card, by its index."""
+    count = device_count()
+    chosen = HPUSimSettings.read().modules
+    if chosen is None:
+        return tuple(module for module in _MODULES if module < count) if count <= len(_MODULES) else _reversed(count)
+    if len(chosen) != count:
+        name, text = HPUSimSettings.variable("modules"), ",".join(map(str, chosen))
+        raise northbridge.SettingsError(
+            f"{name}={text!r} names {len(chosen)} cards, but the server has {count}; name as many, or unset it",
+            variable=name,
+        )
+    return chosen
+
+
+def _reversed(count: int) -> tuple[int, ...]:
+    return tuple(reversed(range(count)))
+
+
+@functools.cache
+def server() -> Server:
+    """Return the server, with what is held of its cards."""
+    return Server(HPUSimSettings.read().folder, device_count())
+
+
+@functools.cache
+def device_count() -> int:
+    """Return how many cards stand in the server."""
+    return card().count

@@ -1,0 +1,27 @@
+"""Lazy or eager: what this process was started as."""
+
+from __future__ import annotations
+
+import functools
+
+from northbridge_hpu.simulated.record import variable
+from northbridge_hpu.simulated.settings import HPUSimSettings
+
+
+def is_lazy() -> bool:
+    """Return whether operators wait for a step marker; decided once a process, by whoever asks first."""
+    return _decided()
+
+
+@functools.cache
+def _decided() -> bool:
+    text = variable("PT_HPU_LAZY_MODE")
+    if text is None:
+        return HPUSimSettings.read().release == "1.19"
+    return text != "0"
+
+
+def keeps_int64() -> bool:
+    """Return whether int64 is held as such: in eager mode, from the second generation on, unless told otherwise."""
+    asked = (variable("PT_ENABLE_INT64_SUPPORT") or "1").lower() in {"1", "true"}
+    return asked and not is_lazy() and HPUSimSettings.read().generation != "1"

@@ -1,0 +1,47 @@
+"""Seeds and states of random generators, the card's included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
+
+import torch
+
+from northbridge_hpu.simulated import generators
+from northbridge_hpu.simulated.replaced.place import put
+
+_manual_seed = torch.manual_seed
+_seed = torch.seed
+_fork_rng = torch.random.fork_rng
+
+
+def replace() -> None:
+    """Replace ``torch.manual_seed``, ``torch.seed`` and ``torch.random.fork_rng``."""
+    put("torch.manual_seed", manual_seed)
+    put("torch.seed", seed)
+    put("torch.random.fork_rng", fork_rng)
+
+
+def manual_seed(seed: int) -> torch.Generator:
+    """Seed the host's generator and the card's, and return the host's."""
+    generator = _manual_seed(seed)
+    generators.manual_seed(seed)
+    return generator
+
+
+def seed() -> int:
+    """Seed the host's generator with a random number, the card's with the same, and return it."""
+    chosen = _seed()
+    generators.manual_seed(chosen)
+    return chosen
+
+
+def fork_rng(
+    devices: Iterable[int] | None = None,
+    enabled: bool = True,
+    _caller: str = "fork_rng",
+    _devices_kw: str = "devices",
+    device_type: str = "hpu",
+) -> AbstractContextManager[None]:
+    """Do what torch's does, of ``hpu`` where nothing is said: all cards, though only the state of 0 can be read."""
+    return _fork_rng(devices, enabled, _caller, _devices_kw, device_type)

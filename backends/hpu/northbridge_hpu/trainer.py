@@ -1,0 +1,77 @@
+"""What lightning-Habana called these things, for a Trainer: names for the one accelerator and its strategies."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+import northbridge
+
+_NOT_HERE = {
+    "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
+    "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
+    "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
+    "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
+    "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
+    "HPUProfiler": ("profiler", "write profiler='simple'"),
+}
+
+
+class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
+    """``accelerator="hpu"``. Nothing that the class answers takes a card."""
+
+    @staticmethod
+    def get_device_name() -> str:
+        """Return ``GAUDI``, ``GAUDI2`` or ``GAUDI3``."""
+        return northbridge.load("hpu").device.label(0)
+
+    @staticmethod
+    def is_fp8_available() -> tuple[bool, str]:
+        """Return that it is not, and why."""
+        return False, northbridge.get("hpu").capabilities.float8.reason
+
+    @staticmethod
+    def is_lazy() -> bool:
+        """Whether the vendor's software runs in lazy mode."""
+        northbridge.load("hpu")
+        from habana_frameworks.torch.utils.internal import is_lazy
+
+        return bool(is_lazy())
+
+
+class SingleHPUStrategy(northbridge.SingleDeviceStrategyName, backend="hpu"):
+    """``strategy="hpu_single"``."""
+
+
+class HPUParallelStrategy(northbridge.DDPStrategyName, backend="hpu"):
+    """``strategy="hpu_parallel"``. Gradients are averaged over the ranks."""
+
+
+class HPUDDPStrategy(HPUParallelStrategy, backend="hpu"):
+    """``strategy="hpu_ddp"``."""
+
+
+class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
+    """What every strategy on HPUs uses by itself."""
+
+
+class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
+    """``precision="bf16-mixed"``. "bf16" is the same: mixed, with weights in float32."""
+
+    positional = ("precision", "device", "recipe", "replace_layers")
+    refused = MappingProxyType({"fp8": "float8"})
+    without_meaning = MappingProxyType(
+        {
+            "device": "autocast is on the accelerator's device; leave it out",
+            **dict.fromkeys(("recipe", "replace_layers"), "it was for 'fp8', which is not there; leave it out"),
+        }
+    )
+
+
+def __getattr__(name: str) -> object:
+    if name == "HPU_AVAILABLE":
+        return HPUAccelerator.is_available()
+    if name not in _NOT_HERE:
+        raise AttributeError(f"module 'northbridge_hpu' has no attribute {name!r}")
+    claim, cure = _NOT_HERE[name]
+    reason = northbridge.get("hpu").capabilities.claims()[claim].reason
+    raise northbridge.UnsupportedError(f"northbridge_hpu has no {name}: {reason}; {cure}", capability=claim)
