@@ -1,0 +1,84 @@
+"""Users' scripts in the background: what they say while they run, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+LIMIT_S = 200.0
+"""How long one step of a run may take: less than pytest's own limit, and enough for eight ranks on two cores."""
+
+SCRIPTS = Path(__file__).with_name("scripts")
+
+
+@dataclass
+class Job:
+    """One script and its ranks, which are one process group."""
+
+    process: subprocess.Popen[bytes]
+    printed: bytearray = field(default_factory=bytearray)
+
+    @property
+    def said(self) -> str:
+        """What all processes of the job have printed so far, to stdout and stderr."""
+        return self.printed.decode(errors="replace")
+
+    def wait_for(self, text: str, limit_s: float = LIMIT_S) -> None:
+        """Return as soon as the job has printed ``text``."""
+        deadline = time.monotonic() + limit_s
+        while text not in self.said:
+            assert self._read(deadline), f"{text!r} was not said:\n{self.said}"
+
+    def press_enter(self) -> None:
+        """Let a job go on that waits for it."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(b"\n")
+        self.process.stdin.flush()
+
+    def end(self, limit_s: float = LIMIT_S) -> int:
+        """Return the exit status of the script, once every process of the job has closed its output."""
+        deadline = time.monotonic() + limit_s
+        while self._read(deadline):
+            pass
+        try:
+            return self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"the job did not end within {limit_s:g} s:\n{self.said}") from None
+
+    def kill(self) -> None:
+        """End every process of the job."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+    def _read(self, deadline: float) -> bool:
+        assert self.process.stdout is not None
+        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        part = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+        self.printed += part
+        return bool(part)
+
+
+def start_job(
+    script: str, *arguments: str, folder: Path, environ: Mapping[str, str], inside: Sequence[str] = ()
+) -> Job:
+    """Start one of ``scripts/`` in ``folder``; ``inside`` is a command that starts others in a network of its own."""
+    return Job(
+        subprocess.Popen(
+            [*inside, sys.executable, str(SCRIPTS / script), *arguments],
+            env=environ,
+            cwd=folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    )

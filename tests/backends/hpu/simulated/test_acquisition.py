@@ -1,0 +1,153 @@
+"""How processes get their cards, and keep them from one another."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from northbridge_cpu_sim import Server
+
+Run = Callable[..., str]
+Start = Callable[..., subprocess.Popen[str]]
+
+TAKE = """
+try:
+    torch.ones(1, device="hpu")
+except RuntimeError as error:
+    print("refused:", error, flush=True)
+else:
+    print("taken", flush=True)
+"""
+TAKE_AND_KEEP = TAKE + "input()\n"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Server:
+    """The server of the test's processes, looked at from outside."""
+    return Server(tmp_path / "server", 8)
+
+
+def say(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+@pytest.mark.shows("module ids are no indices")
+def test_the_named_module_is_taken_whatever_its_index(start: Start, server: Server) -> None:
+    with start(TAKE_AND_KEEP, HLS_MODULE_ID="1", NORTHBRIDGE_HPU_SIM_MODULES="3,2,1,0,7,6,5,4") as process:
+        assert say(process) == "taken\n"
+        assert [card for card in range(8) if server.holder(card) == process.pid] == [2]
+        process.communicate("\n")
+
+
+def test_without_a_name_the_first_free_card_is_taken(start: Start, server: Server) -> None:
+    with start(TAKE_AND_KEEP) as first, start(TAKE_AND_KEEP) as second:
+        assert say(first) == say(second) == "taken\n"
+        assert {server.holder(0), server.holder(1)} == {first.pid, second.pid}
+        first.communicate("\n")
+        second.communicate("\n")
+
+
+@pytest.mark.shows("a process holds one card and calls it 0")
+def test_a_second_process_cannot_have_the_card(start: Start, run: Run) -> None:
+    only = {"HLS_MODULE_ID": "3", "HABANA_VISIBLE_MODULES": "3"}
+    with start(TAKE_AND_KEEP, **only) as holder:
+        assert say(holder) == "taken\n"
+        said = run(TAKE + TAKE, **only)
+        assert said == 2 * "refused: synStatus=20 [Device already acquired] Device acquire failed.\n"
+        holder.communicate("\n")
+
+
+def test_a_card_that_was_refused_can_be_had_later(start: Start) -> None:
+    only = {"HLS_MODULE_ID": "3", "HABANA_VISIBLE_MODULES": "3"}
+    with start(TAKE_AND_KEEP, **only) as holder:
+        assert say(holder) == "taken\n"
+        with start(TAKE_AND_KEEP + TAKE, **only) as later:
+            assert say(later).startswith("refused:")
+            holder.communicate("\n")
+            assert later.communicate("\n")[0] == "taken\n"
+
+
+@pytest.mark.shows("a card that is taken is exchanged for a free one")
+def test_another_card_is_taken_with_a_warning_where_none_is_said_to_be_visible(start: Start, run: Run) -> None:
+    with start(TAKE_AND_KEEP, HLS_MODULE_ID="3") as holder:
+        assert say(holder) == "taken\n"
+        said = run(TAKE, HLS_MODULE_ID="3")
+        assert "UserWarning: module 3 cannot be acquired" in said
+        assert said.endswith("taken\n")
+        holder.communicate("\n")
+
+
+def test_no_other_card_is_taken_where_there_are_fewer_than_ranks(start: Start, run: Run) -> None:
+    with start(TAKE_AND_KEEP, HLS_MODULE_ID="3") as holder:
+        assert say(holder) == "taken\n"
+        assert run(TAKE, HLS_MODULE_ID="3", WORLD_SIZE="16").startswith("refused: synStatus=20")
+        holder.communicate("\n")
+
+
+def test_a_module_that_is_not_there_cannot_be_taken(run: Run) -> None:
+    said = run(TAKE, HLS_MODULE_ID="8", HABANA_VISIBLE_MODULES="8")
+    assert said == "refused: synStatus=26 [Generic failure] Device acquire failed.\n"
+
+
+def test_a_killed_process_gives_its_card_back(start: Start, run: Run) -> None:
+    only = {"HLS_MODULE_ID": "0", "HABANA_VISIBLE_MODULES": "0"}
+    with start(TAKE_AND_KEEP, **only) as holder:
+        assert say(holder) == "taken\n"
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        assert run(TAKE, **only) == "taken\n"
+
+
+def test_no_card_is_left_for_a_ninth_process(start: Start, run: Run, server: Server, tmp_path: Path) -> None:
+    for card in range(8):
+        server.take(card)
+    assert run(TAKE).startswith("refused: synStatus=20")
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "torch.hpu.is_available()",
+        "torch.hpu.device_count()",
+        "torch.hpu.is_bf16_supported()",
+        "torch.hpu.is_initialized()",
+        "torch.hpu.set_device(5)",
+        "torch.hpu.manual_seed_all(1)",
+        "torch.manual_seed(1)",
+        "torch.hpu.get_rng_state(0)",
+        "__import__('habana_frameworks.torch.utils.experimental').torch.utils.experimental._get_device_type()",
+    ],
+)
+def test_what_takes_no_card(run: Run, question: str) -> None:
+    assert run(f"{question}\nprint(torch.hpu.is_initialized())") == "False\n"
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "torch.hpu.init()",
+        "torch.hpu.current_device()",
+        "torch.hpu.synchronize()",
+        "torch.hpu.get_device_name()",
+        "torch.hpu.get_device_capability()",
+        "torch.hpu.get_device_properties()",
+        "torch.hpu.memory_stats()",
+        "torch.hpu.reset_peak_memory_stats()",
+        "torch.hpu.get_rng_state()",
+        "torch.ones(1).to('hpu')",
+    ],
+)
+def test_what_takes_the_card(run: Run, question: str) -> None:
+    assert run(f"{question}\nprint(torch.hpu.is_initialized())") == "True\n"
+
+
+def test_a_card_that_is_held_stays_the_one(start: Start, server: Server) -> None:
+    with start("torch.hpu.current_device(); torch.hpu.set_device(5)" + TAKE_AND_KEEP, HLS_MODULE_ID="5") as process:
+        assert say(process) == "taken\n"
+        assert [card for card in range(8) if server.holder(card) == process.pid] == [0]
+        process.communicate("\n")

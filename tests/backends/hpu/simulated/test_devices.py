@@ -1,0 +1,122 @@
+"""``torch.hpu``: signatures and answers that are not CUDA's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+
+Run = Callable[..., str]
+
+
+def test_the_process_calls_its_card_0(hpu: ModuleType) -> None:
+    assert hpu.current_device() == 0
+    assert torch.ones(1, device="hpu").device == torch.device("hpu", 0)
+
+
+def test_there_is_no_second_device_in_a_process_though_eight_are_counted(hpu: ModuleType) -> None:
+    assert hpu.device_count() == 8
+    with pytest.raises(RuntimeError):
+        torch.ones(1, device="hpu:1")
+
+
+def test_visible_modules_do_not_change_the_count(run: Run) -> None:
+    assert run("print(torch.hpu.device_count())", HABANA_VISIBLE_MODULES="0,1") == "8\n"
+
+
+def test_synchronize_takes_no_device(hpu: ModuleType) -> None:
+    hpu.synchronize()
+    with pytest.raises(TypeError, match="positional argument"):
+        hpu.synchronize(0)
+
+
+def test_capability_and_properties_are_texts(hpu: ModuleType) -> None:
+    assert isinstance(hpu.get_device_capability(), str)
+    assert isinstance(hpu.get_device_properties(0), str)
+    assert "dramSize=" in hpu.get_device_properties(0)
+
+
+def test_nothing_empties_a_cache(hpu: ModuleType) -> None:
+    assert not hasattr(hpu, "empty_cache")
+
+
+def test_set_device_writes_the_module_of_that_place(hpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "4,5,6,7")
+    monkeypatch.setenv("HLS_MODULE_ID", "4")
+    hpu.set_device(2)
+    assert os.environ["HLS_MODULE_ID"] == "6"
+
+
+def test_set_device_needs_a_variable_where_there_are_fewer_than_eight(run: Run) -> None:
+    said = run(
+        """
+        try:
+            torch.hpu.set_device(1)
+        except AssertionError as error:
+            print(error)
+        """,
+        NORTHBRIDGE_CPU_SIM_DEVICES="4",
+    )
+    assert said.startswith("device 1 needs HLS_MODULE_ID or HABANA_VISIBLE_MODULES")
+
+
+def test_the_context_of_another_device_is_refused(hpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HLS_MODULE_ID", "3")
+    with hpu.device(0), hpu.device(3):
+        pass
+    with pytest.raises(AssertionError, match="device 2 is neither 0 nor HLS_MODULE_ID=3"):
+        hpu.device(2)
+
+
+@pytest.mark.parametrize(("generation", "name"), [("1", "GAUDI"), ("2", "GAUDI2"), ("3", "GAUDI3")])
+def test_the_generation_can_be_asked_before_the_card_is_taken(run: Run, generation: str, name: str) -> None:
+    said = run(
+        """
+        from habana_frameworks.torch.utils.experimental import _get_device_type, synDeviceType
+        print([each.name for each in synDeviceType if each == _get_device_type()], torch.hpu.is_initialized())
+        print(torch.hpu.get_device_name())
+        """,
+        NORTHBRIDGE_HPU_SIM_GENERATION=generation,
+    )
+    assert said == f"['synDevice{name.capitalize()}'] False\n{name}\n"
+
+
+def test_memory_is_told_under_the_vendors_keys(hpu: ModuleType) -> None:
+    kept = torch.ones(2**20, device="hpu")
+    stats = hpu.memory_stats()
+    counts = "NumAllocs NumFrees ActiveAllocs TotalSystemAllocs TotalSystemFrees TotalActiveAllocs"
+    assert set(stats) == {"Limit", "InUse", "MaxInUse", *counts.split()}
+    assert kept.nbytes <= stats["InUse"] <= stats["MaxInUse"] <= stats["Limit"] == 96 * 2**30
+    assert hpu.memory_allocated() == stats["InUse"]
+    assert hpu.max_memory_allocated() == stats["MaxInUse"]
+    assert hpu.memory_reserved() == stats["Limit"]
+    assert hpu.mem_get_info() == (stats["Limit"] - stats["InUse"], stats["Limit"])
+
+
+def test_the_peak_starts_anew(hpu: ModuleType) -> None:
+    torch.ones(2**22, device="hpu")
+    hpu.reset_peak_memory_stats()
+    stats = hpu.memory_stats()
+    assert stats["MaxInUse"] == stats["InUse"]
+
+
+def test_initializing_makes_it_the_device_of_activation_checkpointing(hpu: ModuleType) -> None:
+    from torch.utils.checkpoint import DefaultDeviceType
+
+    hpu.init()
+    assert DefaultDeviceType.get_device_type() == "hpu"
+    assert hpu.is_initialized()
+
+
+def test_a_file_of_the_card_opens_on_the_card(hpu: ModuleType, tmp_path: os.PathLike[str]) -> None:
+    file = os.path.join(tmp_path, "tensor.pt")
+    torch.save(torch.arange(3.0, device="hpu"), file)
+    assert torch.load(file, weights_only=True).device.type == "hpu"
+
+
+def test_all_cards_have_bfloat16(hpu: ModuleType) -> None:
+    assert hpu.is_bf16_supported()
+    assert hpu.is_available()

@@ -1,0 +1,98 @@
+"""``torch.save`` and ``torch.load``, which lazy mode replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+Lazily = Callable[[str], str]
+
+
+@pytest.fixture
+def lazily(run: Callable[..., str], tmp_path: Path) -> Lazily:
+    """Run a program in lazy mode, which may write to `file`."""
+    return lambda program: run(f"file = {str(tmp_path / 'file.pt')!r}\n" + program, PT_HPU_LAZY_MODE="1")
+
+
+def test_tensors_lose_device_subclass_and_shared_storage(lazily: Lazily, tmp_path: Path) -> None:
+    lazily(
+        "whole = torch.nn.Parameter(torch.arange(4.0, device='hpu'))\n"
+        "torch.save({'whole': whole, 'part': whole.data[:2]}, file)"
+    )
+    found = torch.load(tmp_path / "file.pt", weights_only=False)
+    assert {name: (type(value), value.device.type) for name, value in found.items()} == {
+        "whole": (torch.Tensor, "cpu"),
+        "part": (torch.Tensor, "cpu"),
+    }
+    assert found["whole"].untyped_storage().data_ptr() != found["part"].untyped_storage().data_ptr()
+    assert found["part"].untyped_storage().nbytes() == 2 * 4
+
+
+def test_the_file_is_of_a_protocol_that_stock_torch_opens_with_a_warning_alone(lazily: Lazily, tmp_path: Path) -> None:
+    lazily("torch.save(torch.ones(1), file)")
+    with (
+        pytest.warns(UserWarning, match="pickle protocol 4"),
+        pytest.raises(Exception, match=r"[Uu]nsupported|Weights"),
+    ):
+        torch.load(tmp_path / "file.pt", weights_only=True)
+
+
+def test_what_is_no_tensor_may_be_in_a_file_unless_the_user_forbids_it(lazily: Lazily) -> None:
+    program = """
+import datetime, pickle
+torch.save({'when': datetime.timedelta(1), 'weight': torch.ones(1)}, file)
+print(torch.load(file)['when'])
+try:
+    torch.load(file, weights_only=True)
+except pickle.UnpicklingError as error:
+    print(error)
+torch.save([torch.ones(1)], file)
+print(torch.load(file, weights_only=True))
+"""
+    assert lazily(program) == (
+        "1 day, 0:00:00\nweights_only=True, but the file names datetime.timedelta\n[tensor([1.])]\n"
+    )
+
+
+def test_tensors_are_sent_to_the_place_that_is_said(lazily: Lazily) -> None:
+    program = """
+torch.save([torch.ones(1, device='hpu')], file)
+print(torch.load(file)[0].device, torch.load(file, map_location='hpu')[0].device)
+"""
+    assert lazily(program) == "cpu hpu:0\n"
+
+
+def test_a_function_is_asked_with_tensor_and_device(lazily: Lazily) -> None:
+    program = """
+torch.save((torch.ones(1),), file)
+asked = []
+torch.load(file, map_location=lambda *what: asked.append(what))
+print(type(asked[0][0]).__name__, asked[0][1])
+"""
+    assert lazily(program) == "Tensor cpu\n"
+
+
+def test_of_a_dict_only_the_host_is_looked_at(lazily: Lazily) -> None:
+    program = """
+torch.save(torch.ones(1, device='hpu'), file)
+print(torch.load(file, map_location={'hpu:0': 'hpu'}).device, torch.load(file, map_location={'cpu': 'hpu'}).device)
+"""
+    assert lazily(program) == "cpu hpu:0\n"
+
+
+def test_kinds_of_dict_and_tuple_come_back_plain(lazily: Lazily) -> None:
+    program = """
+import collections
+Pair = collections.namedtuple('Pair', 'a b')
+torch.save([collections.OrderedDict(a=torch.ones(1)), Pair(torch.ones(1), 2)], file)
+print([type(each).__name__ for each in torch.load(file, map_location='cpu')])
+"""
+    assert lazily(program) == "['dict', 'tuple']\n"
+
+
+def test_eager_mode_leaves_both_alone(run: Callable[..., str]) -> None:
+    program = "print(torch.save.__module__, torch.load.__module__)"
+    assert run(program, PT_HPU_LAZY_MODE="0") == "torch.serialization torch.serialization\n"

@@ -1,0 +1,166 @@
+"""How the vendor's software comes into a process: what its import leaves behind, and which card a rank is given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., str]
+
+LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
+NEVER_SET = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
+TELL = f"import json, os\nprint(json.dumps({{name: os.environ.get(name) for name in {NEVER_SET}}}))\n"
+RANK = "backend.bridge.prepare_rank(index={index}, local_rank=0, world_size={world_size})\n"
+ASK = "print(os.environ['HLS_MODULE_ID'], os.environ['HABANA_VISIBLE_MODULES'])"
+REFUSED = """
+try:
+    backend.bridge.prepare_rank(index={index}, local_rank=0, world_size={world_size})
+except northbridge.NorthbridgeError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def last(said: str) -> str:
+    return said.strip().splitlines()[-1]
+
+
+class TestWhatTheImportLeavesBehind:
+    def test_nothing_of_what_it_writes(self, run: Run) -> None:
+        assert json.loads(last(run(TELL, first=LOAD))) == dict.fromkeys(NEVER_SET)
+
+    def test_what_the_user_set_wins(self, run: Run) -> None:
+        said = run(TELL, first=LOAD, MASTER_ADDR="10.0.0.7", MASTER_PORT="29517", HLS_MODULE_ID="3")
+
+        assert json.loads(last(said)) == {
+            "MASTER_ADDR": "10.0.0.7",
+            "MASTER_PORT": "29517",
+            "HLS_MODULE_ID": "3",
+            "ID": None,
+        }
+
+    @pytest.mark.parametrize("rank", [{}, {"WORLD_SIZE": "4", "RANK": "2", "LOCAL_RANK": "2"}], ids=["alone", "rank"])
+    def test_nothing_where_the_script_was_first(self, run: Run, rank: dict[str, str]) -> None:
+        script_first = "import torch\nimport habana_frameworks.torch.core\n" + LOAD
+
+        assert json.loads(last(run(TELL, first=script_first, **rank))) == dict.fromkeys(NEVER_SET)
+
+    def test_what_the_user_set_wins_where_the_script_was_first(self, run: Run) -> None:
+        script_first = "import torch\nimport habana_frameworks.torch.core\n" + LOAD
+
+        said = run(TELL, first=script_first, MASTER_ADDR="localhost", MASTER_PORT="12345")
+
+        assert json.loads(last(said)) == {
+            **dict.fromkeys(NEVER_SET),
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": "12345",
+        }
+
+    def test_no_card_is_taken(self, run: Run) -> None:
+        assert last(run("print(torch.hpu.is_initialized(), torch.hpu.device_count())", first=LOAD)) == "False 8"
+
+
+class TestTheCardOfARank:
+    """Module ids are a permutation of the indices: ``5,4,7,6,2,1,0,3`` here."""
+
+    MODULES = (5, 4, 7, 6, 2, 1, 0, 3)
+
+    @pytest.mark.parametrize("index", range(8))
+    def test_it_is_chosen_by_the_module_id_of_its_index(self, run: Run, index: int) -> None:
+        said = run(RANK.format(index=index, world_size=8) + ASK, first=LOAD)
+
+        assert last(said) == f"{self.MODULES[index]} 5,4,7,6,2,1,0,3"
+
+    def test_visible_modules_are_counted_in_their_order(self, run: Run) -> None:
+        said = run(RANK.format(index=1, world_size=2) + ASK, first=LOAD, HABANA_VISIBLE_MODULES="3,2")
+
+        assert last(said) == "2 3,2"
+
+    def test_what_the_user_chose_for_one_process_wins(self, run: Run) -> None:
+        assert last(run(RANK.format(index=0, world_size=1) + ASK, first=LOAD, HLS_MODULE_ID="6")).startswith("6 ")
+
+    def test_what_this_process_chose_before_does_not(self, run: Run) -> None:
+        twice = RANK.format(index=1, world_size=1) + RANK.format(index=2, world_size=1)
+
+        assert last(run(twice + ASK, first=LOAD)).startswith("7 ")
+
+    def test_a_module_id_that_every_rank_inherits_is_refused(self, run: Run) -> None:
+        said = run(REFUSED.format(index=1, world_size=2), first=LOAD, HLS_MODULE_ID="6")
+
+        assert last(said) == (
+            "SettingsError HLS_MODULE_ID=6 is set, and this rank's card is module 4: every rank that inherits the"
+            " variable would take the same card; unset it, and choose cards by devices= or HABANA_VISIBLE_MODULES"
+        )
+
+    def test_fewer_visible_modules_than_ranks_are_refused(self, run: Run) -> None:
+        said = run(REFUSED.format(index=2, world_size=4), first=LOAD, HABANA_VISIBLE_MODULES="0,1")
+
+        assert last(said) == (
+            "DevicesError device 2 of 'hpu' was asked for, and HABANA_VISIBLE_MODULES=0,1 names 2; name more modules"
+            " there, or ask for fewer devices"
+        )
+
+    def test_modules_that_do_not_reach_each_other_are_refused(self, run: Run) -> None:
+        said = run(REFUSED.format(index=0, world_size=2), first=LOAD, HABANA_VISIBLE_MODULES="1,2")
+
+        assert last(said).startswith("SettingsError HABANA_VISIBLE_MODULES='1,2' is not one of the sets of modules")
+
+    def test_a_module_that_is_not_there_is_refused(self, run: Run) -> None:
+        said = run(REFUSED.format(index=0, world_size=1), first=LOAD, HABANA_VISIBLE_MODULES="9")
+
+        assert last(said) == (
+            "SettingsError HABANA_VISIBLE_MODULES='9' names module 9, and this machine has 0, 1, 2, 3, 4, 5, 6, 7"
+        )
+
+
+class TestTheEnvironment:
+    @pytest.mark.parametrize("variable", ["PT_HPU_GPU_MIGRATION", "PT_HPU_EMULATE_DISTRIBUTED"])
+    def test_a_switch_under_which_a_run_would_deceive_is_refused_before_the_import(
+        self, run: Run, variable: str
+    ) -> None:
+        attempt = """
+import sys, northbridge
+try:
+    northbridge.load("hpu")
+except northbridge.SettingsError as error:
+    print(error.variable, "habana_frameworks.torch" in sys.modules)
+"""
+
+        assert last(run(attempt, first="", **{variable: "1"})) == f"{variable} False"
+
+    def test_a_variable_of_the_container_runtime_that_does_nothing_here_is_warned_about(self, run: Run) -> None:
+        said = run("", first=LOAD, HABANA_VISIBLE_DEVICES="0,1")
+
+        assert (
+            "HABANA_VISIBLE_DEVICES=0,1 speaks to the container runtime alone: this process sees 8 cards all the same;"
+            " HABANA_VISIBLE_MODULES chooses among them"
+        ) in said
+
+    def test_the_vendors_patches_of_modules_are_off_unless_asked_for(self, run: Run) -> None:
+        ask = "print(os.environ['PT_HPU_WEIGHT_SHARING'])"
+
+        assert last(run(ask, first=LOAD)) == "0"
+        assert last(run(ask, first=LOAD, PT_HPU_WEIGHT_SHARING="1")) == "1"
+
+
+class TestMarkers:
+    COUNT = """
+from northbridge_hpu.simulated import markers
+before = markers.placed
+backend.bridge.after_backward(); backend.bridge.after_step(); backend.bridge.after_evaluation()
+print(markers.placed - before)
+"""
+
+    @pytest.mark.parametrize(
+        ("environ", "marks"),
+        [
+            ({"PT_HPU_LAZY_MODE": "1"}, 3),
+            ({"PT_HPU_LAZY_MODE": "0"}, 0),
+            ({"NORTHBRIDGE_HPU_SIM_RELEASE": "1.19"}, 3),
+            ({"NORTHBRIDGE_HPU_SIM_RELEASE": "1.22"}, 0),
+        ],
+        ids=["lazy", "eager", "a release that is lazy by default", "a release that is eager by default"],
+    )
+    def test_a_step_is_marked_in_lazy_mode_alone(self, run: Run, environ: dict[str, str], marks: int) -> None:
+        assert last(run(self.COUNT, first=LOAD, **environ)) == str(marks)

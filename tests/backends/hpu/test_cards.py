@@ -1,0 +1,68 @@
+"""What the vendor's management library tells, without a card being taken."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import northbridge
+from northbridge_hpu import cards
+
+
+@pytest.fixture(autouse=True)
+def simulated() -> None:
+    """Let the stand-ins be there: `import torch` or the backend puts them in their place."""
+    northbridge.get("hpu")
+
+
+def test_each_card_has_an_index_a_module_and_a_name() -> None:
+    found = cards.cards()
+
+    assert [card.index for card in found] == list(range(8))
+    assert sorted(card.module for card in found) == list(range(8))
+    assert [card.module for card in found] != list(range(8))
+    assert all(card.name and card.total >= card.used >= 0 for card in found)
+
+
+def test_visible_modules_are_those_of_the_cards_by_index() -> None:
+    assert cards.visible_modules() == tuple(card.module for card in cards.cards())
+
+
+def test_the_driver_has_a_version() -> None:
+    assert set(cards.versions()) == {"driver", "hlml"}
+    assert all(cards.versions().values())
+
+
+def test_without_the_library_the_users_modules_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pyhlml")
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "4,5")
+
+    assert cards.visible_modules() == (4, 5)
+
+
+def test_without_the_library_and_without_a_choice_nothing_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "pyhlml")
+    monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
+
+    with pytest.raises(northbridge.SoftwareMissingError) as caught:
+        cards.visible_modules()
+
+    assert str(caught.value) == (
+        "which card has which module id has to be asked, and habana-pyhlml, which can be, is not installed: pip install"
+        " habana-pyhlml, or set HABANA_VISIBLE_MODULES"
+    )
+
+
+def test_a_driver_that_does_not_answer_is_our_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyhlml
+
+    def fail() -> None:
+        raise pyhlml.HLMLError(1)
+
+    monkeypatch.setattr(pyhlml, "hlmlInit", fail)
+
+    with pytest.raises(
+        northbridge.DetectionError, match="the driver of the HPU does not answer habana-pyhlml: HLMLError"
+    ):
+        cards.cards()

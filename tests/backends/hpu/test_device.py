@@ -1,0 +1,146 @@
+"""The card of a process: taking it, naming it, and what is known of it before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+Run = Callable[..., str]
+Start = Callable[..., "subprocess.Popen[str]"]
+
+LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
+TAKE = "backend.bridge.prepare_rank(index={0}, local_rank=0, world_size=1)\nbackend.device.select({0})\n"
+HOLD = TAKE.format(3) + "print('holds', flush=True)\ninput()\n"
+TRY = """
+try:
+    {take}
+except northbridge.NorthbridgeError as error:
+    print(type(error).__name__, error)
+"""
+
+
+def last(said: str) -> str:
+    return said.strip().splitlines()[-1]
+
+
+def attempt(take: str) -> str:
+    return TRY.format(take=take.strip().replace("\n", "\n    "))
+
+
+class TestTakingACard:
+    def test_a_process_calls_its_card_0_whichever_it_is(self, run: Run) -> None:
+        ask = TAKE.format(5) + "print(backend.device.root(5), torch.ones(2, device='hpu').device)"
+
+        assert last(run(ask, first=LOAD)) == "hpu:0 hpu:0"
+
+    def test_a_second_card_is_refused(self, run: Run) -> None:
+        assert last(run(TAKE.format(1) + attempt(TAKE.format(2)), first=LOAD)) == (
+            "WrongDeviceError this process holds device 1 of 'hpu' and cannot take device 2 too: a process holds one"
+            " card until it ends; start another process"
+        )
+
+    def test_a_card_that_another_process_holds_is_an_error_that_says_which_one(self, run: Run, start: Start) -> None:
+        holder = start(HOLD, first=LOAD)
+        try:
+            assert holder.stdout is not None
+            while holder.stdout.readline().strip() != "holds":
+                pass
+            said = run(attempt(TAKE.format(3)), first=LOAD)
+        finally:
+            holder.kill()
+            holder.communicate()
+
+        assert (
+            "DeviceBusyError device 3 of 'hpu' (HLS_MODULE_ID=6) could not be taken: synStatus=20 [Device already"
+            f" acquired] Device acquire failed.; process {holder.pid} ("
+        ) in said
+        assert said.strip().endswith(
+            " holds it: wait for it or end it; free are the modules 5, 4, 7, 2, 1, 0, 3, which HABANA_VISIBLE_MODULES"
+            " can name"
+        )
+
+    def test_the_card_of_a_killed_process_is_free(self, run: Run, start: Start) -> None:
+        holder = start(HOLD, first=LOAD)
+        assert holder.stdout is not None
+        while holder.stdout.readline().strip() != "holds":
+            pass
+        os.kill(holder.pid, signal.SIGKILL)
+        holder.communicate()
+
+        assert last(run(TAKE.format(3) + "print('taken')", first=LOAD)) == "taken"
+
+
+class TestLoadedTooLate:
+    CPU_BACKWARD = "import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n"
+
+    def test_after_a_backward_on_the_cpu_it_is_an_error_with_the_line_that_loads_it_first(self, run: Run) -> None:
+        said = last(run(attempt(TAKE.format(0)), first=self.CPU_BACKWARD + LOAD))
+
+        assert said.startswith(
+            "SoftwareLoadError the HPU came into this process too late: autograd had run a backward() before"
+        )
+        assert said.endswith(
+            "load the HPU first, with `import northbridge; northbridge.load('hpu')` at the top of the script"
+        )
+
+    def test_before_one_it_trains(self, run: Run) -> None:
+        train = (
+            TAKE.format(0) + "x = torch.ones(2, device='hpu', requires_grad=True)\nx.sum().backward()\nprint(x.grad)"
+        )
+
+        assert last(run(self.CPU_BACKWARD.removeprefix("import torch\n") + train, first=LOAD)).startswith(
+            "tensor([1., 1.]"
+        )
+
+
+class TestWhatIsKnownWithoutTakingACard:
+    @pytest.mark.parametrize(("generation", "name"), [("1", "GAUDI"), ("2", "GAUDI2"), ("3", "GAUDI3")])
+    def test_its_name(self, run: Run, generation: str, name: str) -> None:
+        ask = "print(backend.device.label(0), torch.hpu.is_initialized())"
+
+        assert last(run(ask, first=LOAD, NORTHBRIDGE_HPU_SIM_GENERATION=generation)) == f"{name} False"
+
+    @pytest.mark.parametrize(
+        ("environ", "claims"),
+        [
+            ({"NORTHBRIDGE_HPU_SIM_GENERATION": "1"}, "no no"),
+            ({"NORTHBRIDGE_HPU_SIM_GENERATION": "2"}, "yes yes"),
+            ({"NORTHBRIDGE_HPU_SIM_GENERATION": "3", "PT_HPU_LAZY_MODE": "1"}, "yes no"),
+            ({"PT_ENABLE_INT64_SUPPORT": "0"}, "yes no"),
+        ],
+        ids=["first generation", "second, eager", "third, lazy", "switched off"],
+    )
+    def test_float16_and_int64(self, run: Run, environ: dict[str, str], claims: str) -> None:
+        ask = "here = backend.present_capabilities()\nprint(here.float16.answer, here.int64.answer)"
+
+        assert last(run(ask, first=LOAD, **environ)) == claims
+
+    def test_how_many_there_are(self, run: Run) -> None:
+        ask = "print(northbridge.available()['hpu'], backend.device.count(), torch.hpu.is_initialized())"
+
+        assert last(run(ask, first=LOAD)) == "8 8 False"
+        assert last(run(ask, first=LOAD, HABANA_VISIBLE_MODULES="2,3")) == "2 2 False"
+
+
+def test_memory_statistics_are_the_vendors(run: Run) -> None:
+    ask = TAKE.format(4) + "held = torch.ones(2**20, device='hpu')\nprint(backend.device.memory_stats(4))"
+
+    said = last(run(ask, first=LOAD))
+
+    for key in ("Limit", "InUse", "MaxInUse", "NumAllocs", "NumFrees"):
+        assert f"'{key}': " in said
+
+
+def test_synchronizing_asks_for_no_device(run: Run) -> None:
+    assert last(run(TAKE.format(0) + "backend.device.synchronize()\nprint('done')", first=LOAD)) == "done"
+
+
+def test_a_first_generation_takes_bfloat16_alone_under_autocast(run: Run) -> None:
+    ask = "print(backend.device.autocast_dtypes())"
+
+    assert last(run(ask, first=LOAD, NORTHBRIDGE_HPU_SIM_GENERATION="1")) == "(torch.bfloat16,)"
+    assert last(run(ask, first=LOAD)) == "(torch.bfloat16, torch.float16)"

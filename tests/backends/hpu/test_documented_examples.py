@@ -1,0 +1,243 @@
+"""The examples of the Habana documentation for Lightning, as they stand there but for one line: what is imported.
+
+Each script is the documentation's, and ends after two steps because the environment says so (``PL_TRAINER_…``). The
+lines that tell what came of it stand below it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.scripts import run_script
+
+SHORT = {
+    "NORTHBRIDGE_SIMULATE": "hpu",
+    "PL_TRAINER_MAX_STEPS": "2",
+    "PL_TRAINER_LOGGER": "False",
+    "PL_TRAINER_ENABLE_CHECKPOINTING": "False",
+    "PL_TRAINER_ENABLE_PROGRESS_BAR": "False",
+    "PL_TRAINER_ENABLE_MODEL_SUMMARY": "False",
+}
+
+ACCELERATOR = """
+from lightning import Trainer
+from northbridge_hpu import HPUAccelerator  # was: from lightning_habana.pytorch.accelerator import HPUAccelerator
+"""
+STRATEGIES = """
+import torch
+from lightning import Trainer
+from northbridge_hpu import (  # was: from lightning_habana.pytorch… import, a line for each
+    HPUAccelerator, HPUCheckpointIO, HPUDDPStrategy, HPUParallelStrategy, HPUPrecisionPlugin, SingleHPUStrategy
+)
+"""
+FABRIC = """
+from lightning import Fabric
+from northbridge_hpu.fabric import (  # was: from lightning_habana.fabric… import, a line for each
+    HPUAccelerator, HPUDDPStrategy, HPUParallelStrategy, HPUPrecision, SingleHPUStrategy
+)
+"""
+TRAINS = """
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+model = BoringModel()
+{example}
+trainer.fit(model)
+weights = model.layer.weight.detach().cpu().double().sum().item()
+told = [trainer.strategy.root_device, trainer.global_rank, trainer.world_size, type(trainer.strategy).__name__, weights]
+print("trained " + "|".join(map(str, told)) + "\\n", end="", flush=True)
+"""
+TRAINS_FABRIC = """
+import torch
+{example}
+fabric.launch()
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.1)
+model, optimizer = fabric.setup(model, optimizer)
+inputs = torch.ones(2, 4, device=fabric.device) * (fabric.global_rank + 1)
+with fabric.autocast():
+    loss = model(inputs).sum()
+fabric.backward(loss)
+optimizer.step()
+weights = model.weight.detach().cpu().double().sum().item()
+told = [fabric.device, fabric.global_rank, fabric.world_size, type(fabric.strategy).__name__, weights]
+print("trained " + "|".join(map(str, told)) + "\\n", end="", flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """What one rank told at its end."""
+
+    device: str
+    rank: int
+    world_size: int
+    strategy: str
+    weights: float
+
+
+def ranks(said: str) -> list[Rank]:
+    """Return what the ranks told, in order."""
+    told = [line.split("|") for line in re.findall(r"trained (.+\|.+)", said)]
+    found = [Rank(device, int(rank), int(size), name, float(weights)) for device, rank, size, name, weights in told]
+    return sorted(found, key=lambda each: each.rank)
+
+
+def train(folder: Path, script: str, **environ: str) -> list[Rank]:
+    (folder / "train.py").write_text(script)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("MASTER_", "HABANA_", "HLS_"))}
+    ran = run_script(folder / "train.py", folder=folder, environ={**clean, **SHORT, **environ})
+    assert ran.status == 0, ran.said
+    return ranks(ran.said)
+
+
+def assert_one_training(found: list[Rank], world_size: int) -> None:
+    """Assert that so many ranks trained one model, each on the card that its process calls 0."""
+    strategy = "SingleDeviceStrategy" if world_size == 1 else "DDPStrategy"
+    assert [(each.device, each.rank, each.world_size, each.strategy) for each in found] == [
+        ("hpu:0", rank, world_size, strategy) for rank in range(world_size)
+    ]
+    assert len({each.weights for each in found}) == 1
+
+
+# --- A server of two cards, where the documentation has eight: the same lines, in a quarter of the time
+
+WHOLE_SERVER = [
+    "trainer = Trainer()",
+    'trainer = Trainer(accelerator="auto", devices="auto", strategy="auto")',
+    'trainer = Trainer(accelerator="hpu", devices="auto")',
+    'trainer = Trainer(accelerator="hpu")',
+    'trainer = Trainer(accelerator=HPUAccelerator(), devices="auto")',
+    'trainer = Trainer(accelerator=HPUAccelerator(), devices="auto", strategy="hpu_parallel")',
+]
+ONE_CARD = [
+    'trainer = Trainer(accelerator="hpu", devices=1)',
+    "trainer = Trainer(devices=1, accelerator=HPUAccelerator())",
+    'trainer = Trainer(accelerator="hpu", devices=1, strategy="hpu_single")',
+    'trainer = Trainer(accelerator="hpu", devices=1, precision="bf16-mixed")',
+]
+NAMES = {
+    1: [
+        "trainer = Trainer(accelerator=HPUAccelerator(), devices=1, strategy=SingleHPUStrategy())",
+        (
+            'trainer = Trainer(devices=1, plugins=[HPUPrecisionPlugin(precision="bf16-mixed"), HPUCheckpointIO()],'
+            " accelerator=HPUAccelerator(), strategy=SingleHPUStrategy())"
+        ),
+    ],
+    2: [
+        "trainer = Trainer(accelerator=HPUAccelerator(), devices=2, strategy=HPUDDPStrategy())",
+        (
+            "trainer = Trainer(accelerator=HPUAccelerator(), devices=2,"
+            ' strategy=HPUParallelStrategy(parallel_devices=[torch.device("hpu")] * 2))'
+        ),
+        (
+            "trainer = Trainer(accelerator=HPUAccelerator(), devices=2, strategy=HPUDDPStrategy(bucket_cap_mb=100,"
+            " gradient_as_bucket_view=True, static_graph=True, find_unused_parameters=True))"
+        ),
+    ],
+}
+TWO_CARDS = {"HABANA_VISIBLE_MODULES": "0,1"}
+
+
+@pytest.mark.parametrize("example", WHOLE_SERVER)
+def test_the_whole_server(tmp_path: Path, example: str) -> None:
+    found = train(tmp_path, ACCELERATOR + TRAINS.format(example=example), **TWO_CARDS)
+
+    assert_one_training(found, 2)
+
+
+@pytest.mark.parametrize("example", ONE_CARD)
+def test_one_card(tmp_path: Path, example: str) -> None:
+    assert_one_training(train(tmp_path, ACCELERATOR + TRAINS.format(example=example)), 1)
+
+
+@pytest.mark.parametrize(
+    ("cards", "example"), [(cards, each) for cards, examples in NAMES.items() for each in examples]
+)
+def test_the_names_of_strategies_and_plugins(tmp_path: Path, cards: int, example: str) -> None:
+    found = train(tmp_path, STRATEGIES + TRAINS.format(example=example), **TWO_CARDS)
+
+    assert_one_training(found, cards)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        'trainer = Trainer(accelerator="hpu", devices=8)',
+        "trainer = Trainer(accelerator=HPUAccelerator(), devices=8)",
+    ],
+)
+def test_eight_cards(tmp_path: Path, example: str) -> None:
+    assert_one_training(train(tmp_path, ACCELERATOR + TRAINS.format(example=example)), 8)
+
+
+# --- Fabric
+
+
+@pytest.mark.parametrize(
+    ("cards", "example"),
+    [
+        (1, 'fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy="single_hpu")'),
+        (1, "fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy=SingleHPUStrategy(device='hpu'))"),
+        (2, 'fabric = Fabric(accelerator="hpu", devices=2, strategy="hpu_parallel")'),
+        (2, "fabric = Fabric(devices=2, strategy=HPUDDPStrategy(), plugins=[HPUPrecision('bf16-mixed')])"),
+    ],
+)
+def test_fabric(tmp_path: Path, cards: int, example: str) -> None:
+    assert_one_training(train(tmp_path, FABRIC + TRAINS_FABRIC.format(example=example)), cards)
+
+
+# --- Scale-out: two nodes, which are two servers of cards and one loopback address here
+
+NODES = [
+    'trainer = Trainer(accelerator="hpu", devices=2, num_nodes=2)',
+    (
+        "trainer = Trainer(devices=2, num_nodes=2, accelerator=HPUAccelerator(),"
+        ' strategy=HPUParallelStrategy(parallel_devices=[torch.device("hpu")] * 2))'
+    ),
+    'trainer = Trainer(num_nodes=2, strategy=HPUParallelStrategy(parallel_devices=[torch.device("hpu")] * 2))',
+]
+
+
+def free_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+@pytest.mark.parametrize("example", NODES)
+def test_two_nodes(tmp_path: Path, example: str) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(STRATEGIES + TRAINS.format(example=example))
+    shared = {**SHORT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "4"}
+    nodes = [
+        subprocess.Popen(
+            [sys.executable, str(script)],
+            env={
+                **os.environ,
+                **shared,
+                "NODE_RANK": str(node),
+                "NORTHBRIDGE_HPU_SIM_SERVER": str(tmp_path / f"{node}"),
+            },
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for node in range(2)
+    ]
+    try:
+        said = [node.communicate(timeout=240)[0] for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+
+    assert [node.returncode for node in nodes] == [0, 0], "\n".join(said)
+    assert_one_training(ranks("\n".join(said)), 4)
+    assert [each.rank for each in ranks(said[1])] == [2, 3]

@@ -1,0 +1,250 @@
+"""Beside the archived package, and instead of it: its names, and what became of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests.core.conftest import install as install
+from tests.scripts import run_script
+
+import northbridge
+import northbridge_hpu
+import northbridge_hpu.fabric
+from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.lightning import vendor_arguments
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
+
+EXPORTED = ("HPUAccelerator", "SingleHPUStrategy", "HPUParallelStrategy", "HPUDDPStrategy", "HPUCheckpointIO")
+
+# --- Where it is installed too
+
+BESIDE = """
+import json, warnings
+{order}
+def build(**arguments):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        strategy = Trainer(logger=False, enable_checkpointing=False, **arguments).strategy
+    said = [str(each.message) for each in caught if "lightning_habana" in str(each.message)]
+    return [type(strategy).__module__, type(strategy.accelerator).__module__, said]
+
+print("\\n" + json.dumps([build(accelerator="hpu", devices=1), build(devices=2, strategy="hpu_parallel"),
+                        build(strategy="hpu_single")]))
+"""
+FIRST_THEIRS = """
+import lightning_habana
+lightning_habana.register_as_lightning_2_5_5_does()
+import northbridge.lightning
+from lightning.pytorch import Trainer
+"""
+FIRST_OURS = """
+from lightning.pytorch import Trainer
+import lightning_habana
+lightning_habana.register_as_lightning_2_5_5_does()
+"""
+
+
+@pytest.mark.parametrize(
+    ("order", "environ"),
+    [(FIRST_THEIRS, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}), (FIRST_OURS, {})],
+    ids=["its names first", "our names first"],
+)
+def test_where_the_archived_package_is_installed_too_ours_serves_its_names_and_says_so_once(
+    install: Install,
+    order: str,
+    environ: dict[str, str],
+) -> None:
+    child = install("lightning_habana").python(BESIDE.format(order=order), NORTHBRIDGE_SIMULATE="hpu", **environ)
+
+    assert child.returncode == 0, child.stderr
+    built = json.loads(child.stdout.splitlines()[-1])
+    ours = "northbridge.lightning.pytorch"
+    version = northbridge.installed()[0].version
+    said = (
+        f"accelerator='hpu' is served by backend 'hpu' (northbridge {version}); 'lightning_habana' is installed too,"
+        " and is not used: pip uninstall lightning-habana"
+    )
+    assert built == [[ours, ours, [said]], [ours, ours, []], [ours, ours, []]]
+
+
+# --- Its names
+
+
+@pytest.fixture(autouse=True)
+def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vendor_arguments, "_warned", set())
+
+
+@pytest.mark.parametrize("module", [northbridge_hpu, northbridge_hpu.fabric], ids=["Trainer", "Fabric"])
+def test_every_name_that_has_a_meaning_is_there(module: Any) -> None:
+    assert all(isinstance(getattr(module, name), type) for name in EXPORTED)
+    assert isinstance(getattr(module, "HPUPrecisionPlugin" if module is northbridge_hpu else "HPUPrecision"), type)
+
+
+@pytest.mark.parametrize(
+    ("name", "claim", "cure"),
+    [
+        ("HPUFSDPStrategy", "fsdp", "write strategy='hpu_ddp'"),
+        ("HPUFSDPPrecision", "fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
+        ("HPUDeepSpeedStrategy", "deepspeed", "write strategy='hpu_ddp'"),
+        ("HPUDeepSpeedPrecisionPlugin", "deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
+        ("HPUDataModule", "data_loaders", "give the Trainer torch's DataLoader"),
+        ("HPUProfiler", "profiler", "write profiler='simple'"),
+    ],
+)
+@pytest.mark.parametrize("module", [northbridge_hpu, northbridge_hpu.fabric], ids=["Trainer", "Fabric"])
+def test_a_name_that_is_not_there_says_so_and_what_to_write(module: Any, name: str, claim: str, cure: str) -> None:
+    reason = northbridge.get("hpu").capabilities.claims()[claim].reason
+
+    with pytest.raises(UnsupportedError) as refusal:
+        getattr(module, name)
+
+    assert str(refusal.value) == f"northbridge_hpu has no {name}: {reason}; {cure}"
+    assert refusal.value.capability == claim
+
+
+def test_a_name_that_never_was_is_an_attribute_error() -> None:
+    for name in ("HPUWhatever", "whatever"):
+        with pytest.raises(AttributeError, match=f"module 'northbridge_hpu' has no attribute '{name}'"):
+            getattr(northbridge_hpu, name)
+
+
+def test_fp8_is_refused_with_the_reason_and_the_precision_to_write() -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+        northbridge_hpu.HPUPrecisionPlugin(precision="fp8")
+
+    reason = northbridge.get("hpu").capabilities.float8.reason
+    assert str(refusal.value) == f"HPUPrecisionPlugin(precision='fp8') was asked for: {reason}; write 'bf16-mixed'"
+    assert northbridge_hpu.HPUAccelerator.is_fp8_available() == (False, reason)
+
+
+@pytest.mark.parametrize("word", ["32", "32-true", "bf16", "bf16-mixed", "16-mixed"])
+def test_a_precision_is_taken_by_every_word_that_it_had(word: str) -> None:
+    meant = {"32": "32-true", "bf16": "bf16-mixed"}.get(word, word)
+
+    assert northbridge_hpu.HPUPrecisionPlugin(word).precision == meant
+    assert northbridge_hpu.fabric.HPUPrecision(precision=word).precision == meant
+
+
+@pytest.mark.parametrize(
+    ("argument", "why"),
+    [
+        ({"device": "hpu"}, "autocast is on the accelerator's device; leave it out"),
+        ({"recipe": None}, "it was for 'fp8', which is not there; leave it out"),
+        ({"replace_layers": True}, "it was for 'fp8', which is not there; leave it out"),
+    ],
+)
+def test_an_argument_that_has_no_meaning_any_more_is_warned_of(argument: dict[str, object], why: str) -> None:
+    (name,) = argument
+    with pytest.warns(UserWarning) as caught:  # noqa: PT030 - the whole text is read below
+        northbridge_hpu.HPUPrecisionPlugin("bf16-mixed", **argument)
+
+    assert [str(each.message) for each in caught] == [f"HPUPrecisionPlugin({name}=…) has no meaning any more: {why}"]
+
+
+def test_an_argument_that_never_was_is_refused() -> None:
+    with pytest.raises(
+        ArgumentsError, match=r"^HPUDDPStrategy\(\) takes no find_unused_parameter=; did you mean find_"
+    ):
+        northbridge_hpu.HPUDDPStrategy(find_unused_parameter=True)
+
+
+def test_a_strategy_survives_pickling_before_a_trainer_has_it() -> None:
+    strategy = pickle.loads(pickle.dumps(northbridge_hpu.HPUDDPStrategy(bucket_cap_mb=100)))
+
+    assert repr(strategy) == "HPUDDPStrategy(bucket_cap_mb=100)"
+
+
+# --- On the simulated Gaudi
+
+ASKED = """
+import json, os
+import torch
+from lightning.pytorch import Trainer
+from lightning.fabric import Fabric
+
+from northbridge_hpu import HPU_AVAILABLE, HPUAccelerator, HPUDDPStrategy, HPUParallelStrategy, HPUPrecisionPlugin
+from northbridge_hpu import HPUCheckpointIO, SingleHPUStrategy
+
+answers = [HPU_AVAILABLE, HPUAccelerator.is_available(), HPUAccelerator.auto_device_count(),
+           HPUAccelerator.parse_devices("2"), list(map(str, HPUAccelerator.get_parallel_devices(2))),
+           HPUAccelerator.get_device_name(), HPUAccelerator.is_lazy()]
+held = [name for name in os.listdir("/proc/self/fd") if "accel/accel" in os.path.realpath(f"/proc/self/fd/{name}")]
+quiet = dict(logger=False, enable_checkpointing=False, precision="bf16-mixed")
+named = Trainer(accelerator=HPUAccelerator(), devices=2, strategy=HPUParallelStrategy(), **quiet)
+plain = Trainer(accelerator="hpu", devices=2, strategy="ddp", **quiet)
+single = Trainer(devices=1, strategy="hpu_single", **quiet)
+known = [[isinstance(trainer.accelerator, HPUAccelerator), isinstance(trainer.strategy, HPUDDPStrategy),
+          isinstance(trainer.strategy, HPUParallelStrategy), isinstance(trainer.strategy, SingleHPUStrategy),
+          isinstance(trainer.strategy.checkpoint_io, HPUCheckpointIO),
+          isinstance(trainer.precision_plugin, HPUPrecisionPlugin)] for trainer in (named, plain, single)]
+print("\\n" + json.dumps([answers, held, known]))
+"""
+
+
+@pytest.fixture(scope="module")
+def asked(install: Install) -> Any:
+    environ = {"NORTHBRIDGE_SIMULATE": "hpu", "NORTHBRIDGE_HPU_SIM_RELEASE": "1.22"}
+    child = install("lightning_habana").python(ASKED, **environ)
+    assert child.returncode == 0, child.stderr
+    return json.loads(child.stdout.splitlines()[-1])
+
+
+def test_what_the_accelerators_class_is_asked_takes_no_card(asked: Any) -> None:
+    answers, held, _ = asked
+
+    assert answers == [True, True, 8, [0, 1], ["hpu:0", "hpu:1"], "GAUDI2", False]
+    assert held == []
+
+
+def test_a_run_is_known_by_its_names_however_it_was_asked_for(asked: Any) -> None:
+    several = [True, True, True, False, True, True]
+
+    assert asked[2] == [several, several, [True, False, False, True, True, True]]
+
+
+AVERAGED = """
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from northbridge_hpu import HPUParallelStrategy
+
+class OneWeight(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def training_step(self, batch, index):
+        return (self.weight * (1.0 if self.global_rank == 0 else 3.0)).sum()
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(torch.zeros(2))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1.0)
+
+model = OneWeight()
+quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+trainer = Trainer(accelerator="hpu", devices=2, strategy={strategy}, max_steps=1, **quiet)
+trainer.fit(model)
+print("rank %d: %g\\n" % (trainer.global_rank, model.weight.item()), end="", flush=True)
+"""
+
+
+@pytest.mark.parametrize("strategy", ['"hpu_parallel"', "HPUParallelStrategy()", '"auto"'])
+def test_gradients_of_1_and_3_are_averaged_where_the_archived_package_halved_each(
+    tmp_path: Path, strategy: str
+) -> None:
+    (tmp_path / "train.py").write_text(AVERAGED.format(strategy=strategy))
+
+    ran = run_script(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "hpu"})
+
+    assert ran.status == 0, ran.said
+    assert sorted(re.findall(r"rank \d: -?[\d.]+", ran.said)) == ["rank 0: -2", "rank 1: -2"]

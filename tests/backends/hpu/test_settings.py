@@ -1,0 +1,116 @@
+"""The vendor's variables: what is allowed, and what is said of the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge import SettingsError
+from northbridge_hpu.settings import KNOWN_SUBSETS, HPUSettings
+
+
+def refusal(**environ: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        HPUSettings.read(environ)
+    assert caught.value.variable in environ
+    return str(caught.value)
+
+
+def test_each_is_read_from_the_vendors_variable() -> None:
+    settings = HPUSettings.read(
+        {
+            "HABANA_VISIBLE_MODULES": "3,1",
+            "HABANA_VISIBLE_DEVICES": "0,2",
+            "HLS_MODULE_ID": "5",
+            "PT_HPU_LAZY_MODE": "1",
+        }
+    )
+
+    assert settings.habana_visible_modules == (3, 1)
+    assert settings.habana_visible_devices == (0, 2)
+    assert settings.hls_module_id == 5
+    assert settings.pt_hpu_lazy_mode == "1"
+
+
+def test_the_containers_word_for_all_cards_is_allowed() -> None:
+    assert HPUSettings.read({"HABANA_VISIBLE_DEVICES": "all"}).habana_visible_devices == "all"
+
+
+def test_the_vendors_many_other_variables_are_left_alone() -> None:
+    HPUSettings.read({"PT_HPU_LAZY_ACC_PAR_MODE": "0", "HABANA_LOGS": "/tmp", "HABANA_VISIBLE_MODULE": "x"})
+
+
+@pytest.mark.parametrize("text", ["0,one", "0,0", "-1,0", "all", "0;1"])
+def test_module_ids_that_are_none_are_refused(text: str) -> None:
+    assert refusal(HABANA_VISIBLE_MODULES=text) == (
+        f"HABANA_VISIBLE_MODULES={text!r} is not allowed: a list of module ids, each once, with commas between, such as"
+        " 0,1,2,3, is; unset it for the default"
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "allowed"),
+    [
+        ("HABANA_VISIBLE_DEVICES", "some", "'all', or a list of indices, each once, with commas between, is"),
+        ("HLS_MODULE_ID", "first", "one module id, a whole number from 0, is"),
+        ("PT_HPU_LAZY_MODE", "2", "0 (eager) or 1 (lazy) alone is"),
+        ("PT_HPU_GPU_MIGRATION", "maybe", "0 or 1 alone is"),
+    ],
+)
+def test_what_is_allowed_is_said(variable: str, text: str, allowed: str) -> None:
+    assert refusal(**{variable: text}).startswith(f"{variable}={text!r} is not allowed: {allowed}")
+
+
+@pytest.mark.parametrize(
+    ("variable", "why"),
+    [
+        (
+            "PT_HPU_GPU_MIGRATION",
+            (
+                "PT_HPU_GPU_MIGRATION is set, which makes the HPU pass for CUDA and torch.distributed answer 'nccl'"
+                " where 'hccl' runs; accelerator='hpu' needs no migration: unset it"
+            ),
+        ),
+        (
+            "PT_HPU_EMULATE_DISTRIBUTED",
+            (
+                "PT_HPU_EMULATE_DISTRIBUTED is set, which makes every collective do nothing: the ranks would train"
+                " apart, each on its own gradients; unset it"
+            ),
+        ),
+    ],
+)
+def test_a_switch_under_which_a_run_would_deceive_is_refused_by_name(variable: str, why: str) -> None:
+    settings = HPUSettings.read({variable: "1"})
+
+    with pytest.raises(SettingsError) as caught:
+        settings.refuse_what_deceives()
+
+    assert str(caught.value) == why
+
+
+@pytest.mark.parametrize("known", KNOWN_SUBSETS, ids=str)
+def test_a_documented_set_of_modules_is_allowed_in_any_order(known: set[int]) -> None:
+    modules = tuple(sorted(known, reverse=True))
+
+    HPUSettings(habana_visible_modules=modules).refuse_unknown_subset(modules)
+
+
+@pytest.mark.parametrize("modules", [(0, 2), (1, 2), (0, 1, 2), (2, 3, 4, 5), (0, 1, 2, 3, 4, 5)])
+def test_modules_that_are_not_documented_to_reach_each_other_are_refused(modules: tuple[int, ...]) -> None:
+    settings = HPUSettings(habana_visible_modules=modules)
+
+    with pytest.raises(SettingsError) as caught:
+        settings.refuse_unknown_subset(modules)
+
+    assert str(caught.value) == (
+        f"HABANA_VISIBLE_MODULES={','.join(map(str, modules))!r} is not one of the sets of modules that are documented"
+        " to work together: 0,1; 2,3; 4,5; 6,7; 0,1,2,3; 4,5,6,7; 0,1,2,3,4,5,6,7, in any order"
+    )
+
+
+def test_what_the_machine_has_is_not_the_users_choice() -> None:
+    HPUSettings().refuse_unknown_subset((0, 2))
+
+
+def test_one_module_alone_needs_no_company() -> None:
+    HPUSettings(habana_visible_modules=(6,)).refuse_unknown_subset((6,))
