@@ -25,6 +25,8 @@ MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
     "step-convnet": partial(step.measure_step, "convnet", steps=40),
     "step-transformer": partial(step.measure_step, "transformer", steps=8),
     "step-ddp": step.measure_ddp_step,
+    "step-hpu": partial(step.measure_personality_step, "hpu", devices=1),
+    "step-hpu-ddp": partial(step.measure_personality_step, "hpu", devices=2),
     "memory": step.measure_memory,
     "strategy": strategy.measure_strategy,
     "step-one-parameter": partial(step.measure_step, "one-parameter", steps=400),

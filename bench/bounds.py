@@ -23,6 +23,8 @@ BOUNDS = (
     Bound("step-convnet", "training step, ConvNet, 28×28, batch 64: cpu_sim ÷ CPU", "×", 1.05),
     Bound("step-transformer", "training step, Transformer, 4×256, sequence 128, batch 8: cpu_sim ÷ CPU", "×", 1.05),
     Bound("step-ddp", "2-rank DDP step, ConvNet: cpu_sim over simccl ÷ CPU over Gloo", "×", 1.05),
+    Bound("step-hpu", "training step, ConvNet: the simulated Gaudi ÷ cpu_sim", "×", 1.05),
+    Bound("step-hpu-ddp", "2-rank DDP step, ConvNet: the simulated Gaudi ÷ cpu_sim", "×", 1.05),
     Bound("memory", "peak memory of the process, ConvNet: cpu_sim ÷ CPU", "×", 1.10),
     Bound("strategy", "training step, one parameter, on the CPU: our strategy ÷ Lightning's", "×", 1.05),
     # Chiefly what the chip's operators cost, 2 µs each, on work that is too small to hide it.

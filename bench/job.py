@@ -40,12 +40,13 @@ _WORKER = [sys.executable, "-m", "bench.worker"]
 
 # The CPU is measured as Lightning alone has it.
 CPU_ENVIRONMENT = {"NORTHBRIDGE_DISABLE": "1"}
+ENVIRONMENTS = {"cpu": CPU_ENVIRONMENT, "hpu": {"NORTHBRIDGE_SIMULATE": "hpu"}}
 
 
-def launch(job: Job) -> Answer:
+def launch(job: Job, **environ: str) -> Answer:
     """Do one job in a process, or ranks, of its own. Raises :class:`bench.child.MeasurementError`."""
-    environ = CPU_ENVIRONMENT if job.accelerator == "cpu" else {}
-    return Answer(**json.loads(child.run(job.command, environ=environ)))
+    environment = {**ENVIRONMENTS.get(job.accelerator, {}), **environ}
+    return Answer(**json.loads(child.run(job.command, environ=environment)))
 
 
 @contextlib.contextmanager

@@ -31,6 +31,18 @@ def measure_ddp_step(*, quick: bool) -> Measurement:
     return ratio(pairs, _NAMES, "ms", 1e3)
 
 
+def measure_personality_step(name: str, *, devices: int, quick: bool) -> Measurement:
+    """Launch a simulated vendor's chip and the plain simulated chip in turn, both with autograd's device threads."""
+    names = (name, "cpu_sim")
+    steps = 60 if devices == 1 else 30
+    posed, plain = (Job("convnet", accelerator, steps, devices=devices, threads=1) for accelerator in names)
+    threads = {"NORTHBRIDGE_CPU_SIM_AUTOGRAD_THREADS": "1"}
+    pairs = interleave(
+        lambda: launch(posed, **threads).step_seconds, lambda: launch(plain, **threads).step_seconds, 2 if quick else 9
+    )
+    return ratio(pairs, names, "ms", 1e3)
+
+
 def measure_memory(*, quick: bool) -> Measurement:
     """Let one process after another do one fit, and ask each for its peak of resident memory."""
     chip, cpu = (Job("convnet", accelerator, 20) for accelerator in _NAMES)

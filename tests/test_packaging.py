@@ -10,6 +10,8 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
+from configparser import ConfigParser
+from email.message import Message
 from email.parser import Parser
 from pathlib import Path
 from zipfile import ZipFile
@@ -18,10 +20,13 @@ import pytest
 from packaging.requirements import Requirement
 
 import northbridge
+import northbridge_cpu_sim
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "northbridge"
 BACKENDS = {package.name: package for package in (ROOT / "backends").glob("*/northbridge_*")}
+VENDORS_DISTRIBUTIONS = {"habana-torch-plugin", "habana-pyhlml"}
+VENDORS_MODULES = ("habana_frameworks", "pyhlml")
 VENDORS_WORDS = re.compile(
     r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin)(?![a-z])", re.IGNORECASE
 )
@@ -67,33 +72,77 @@ def test_the_wheel_brings_every_source_and_nothing_that_was_made_from_one(listin
     assert {name for name in listing if ".dist-info/" not in name} == sources
     assert {Path(name).suffix for name in sources} <= {".py", ".cpp", ".h", ".typed", ".toml"}
     assert {f"{package}/py.typed" for package in ("northbridge", *BACKENDS)} <= sources
-    assert "northbridge_cpu_sim/csrc/bindings.cpp" in sources
+    # What is no Python, and so is easily forgotten.
+    assert {
+        "northbridge_cpu_sim/csrc/bindings.cpp",
+        "northbridge_hpu/contract.toml",
+        "northbridge_hpu/simulated/device.toml",
+        "northbridge_hpu/simulated/csrc/hooks.cpp",
+        "northbridge_hpu/simulated/habana_frameworks/torch/__init__.py",
+        "northbridge_hpu/simulated/pyhlml.py",
+    } <= sources
 
 
-def test_the_wheel_announces_its_backends_its_autoload_and_its_command(wheel: Path, listing: list[str]) -> None:
+def test_the_wheel_announces_its_backends_their_simulations_its_autoload_and_its_command(
+    wheel: Path, listing: list[str]
+) -> None:
     (entry_points,) = [name for name in listing if name.endswith("entry_points.txt")]
+    announced = ConfigParser()
     with ZipFile(wheel) as archive:
-        announced = archive.read(entry_points).decode().split()
+        announced.read_string(archive.read(entry_points).decode())
 
-    assert announced == [
-        *("[console_scripts]", "northbridge", "=", "northbridge.cli:main"),
-        *("[northbridge.backends]", "cpu_sim", "=", "northbridge_cpu_sim"),
-        *("[torch.backends]", "northbridge", "=", "northbridge.autoload:arm"),
-    ]
+    groups = {group: dict(announced[group]) for group in announced.sections()}
+    assert groups.pop("northbridge.strategies").keys() == {"hpu_ddp", "hpu_parallel", "hpu_single"}
+    assert groups == {
+        "console_scripts": {"northbridge": "northbridge.cli:main"},
+        "northbridge.backends": {"cpu_sim": "northbridge_cpu_sim", "hpu": "northbridge_hpu"},
+        "northbridge.personalities": {"hpu": "northbridge_hpu.simulated"},
+        "northbridge.succeeds": {"lightning_habana": "northbridge_hpu"},
+        "torch.backends": {"northbridge": "northbridge.autoload:arm"},
+    }
 
 
-def test_the_wheel_asks_for_a_lightning_that_is_not_a_thiefs(wheel: Path, listing: list[str]) -> None:
-    (metadata,) = [name for name in listing if name.endswith("METADATA")]
+@pytest.fixture(scope="module")
+def metadata(wheel: Path, listing: list[str]) -> Message:
+    (name,) = [name for name in listing if name.endswith("METADATA")]
     with ZipFile(wheel) as archive:
-        fields = Parser().parsestr(archive.read(metadata).decode())
-    wanted = {Requirement(line).name: Requirement(line) for line in fields.get_all("Requires-Dist", [])}
+        return Parser().parsestr(archive.read(name).decode())
 
-    assert fields["License-Expression"] == "Apache-2.0"
-    assert fields["Requires-Python"] == ">=3.10"
+
+def requirements(metadata: Message, extra: str = "") -> dict[str, Requirement]:
+    """Return what the wheel asks for, by its name: in any case, or for one of its extras alone."""
+    everything = [Requirement(line) for line in metadata.get_all("Requires-Dist", [])]
+    if extra:
+        return {each.name: each for each in everything if str(each.marker) == f'extra == "{extra}"'}
+    return {each.name: each for each in everything if "extra" not in str(each.marker)}
+
+
+def test_the_wheel_asks_for_a_lightning_that_is_not_a_thiefs(metadata: Message) -> None:
+    offered = ["2.3.3", "2.4.0", "2.6.2", "2.6.3", "2.6.6", "2.7.0", "2.8.0"]
+
     for name in ("lightning", "pytorch-lightning"):
-        offered = ["2.3.3", "2.4.0", "2.6.2", "2.6.3", "2.6.6", "2.7.0", "2.8.0"]
-        assert list(wanted[name].specifier.filter(offered)) == ["2.4.0", "2.6.6", "2.7.0"]
-        assert str(wanted[name].marker) == f'extra == "{name}"'
+        (wanted,) = requirements(metadata, extra=name).values()
+        assert wanted.name == name
+        assert list(wanted.specifier.filter(offered)) == ["2.4.0", "2.6.6", "2.7.0"]
+
+
+def test_the_wheel_has_an_extra_for_each_lightning_and_for_each_vendors_software(metadata: Message) -> None:
+    assert set(metadata.get_all("Provides-Extra", [])) == {"lightning", "pytorch-lightning", "hpu"}
+    assert requirements(metadata, extra="hpu").keys() == VENDORS_DISTRIBUTIONS
+
+
+def test_without_its_extra_a_vendors_software_is_asked_for_by_nobody(metadata: Message) -> None:
+    files = [(ROOT / name).read_text() for name in ("Makefile", "constraints.txt", ".ci/run")]
+
+    # A distribution that is not on the public index is a name that anybody may take there.
+    assert "torch" in requirements(metadata)
+    assert not VENDORS_DISTRIBUTIONS & requirements(metadata).keys()
+    assert not [text for text in files if re.search(r"habana|\[[\w,-]*\bhpu\b", text, re.IGNORECASE)]
+
+
+def test_the_wheel_says_what_it_runs_on_and_under_which_licence(metadata: Message) -> None:
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["Requires-Python"] == ">=3.10"
 
 
 # --- A fresh environment
@@ -142,12 +191,20 @@ def without_this_checkout() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV")}
 
 
-def test_a_fresh_environment_lists_the_simulated_chip(environment: Path, tmp_path: Path) -> None:
+def test_a_fresh_environment_lists_every_backend(environment: Path, tmp_path: Path) -> None:
     command = [str(environment / "bin" / "northbridge"), "list", "--no-probe", "--json"]
 
     listed = json.loads(call(command, tmp_path, without_this_checkout()))
 
-    assert [backend["name"] for backend in listed["backends"]] == ["cpu_sim"]
+    assert [backend["name"] for backend in listed["backends"]] == ["cpu_sim", "hpu"]
+
+
+def test_a_fresh_environment_has_no_module_of_a_vendors_name(environment: Path, tmp_path: Path) -> None:
+    code = f"from importlib.util import find_spec; print(*map(find_spec, {VENDORS_MODULES}))"
+
+    said = call([str(environment / "bin" / "python"), "-c", code], tmp_path, without_this_checkout())
+
+    assert said.split() == ["None"] * len(VENDORS_MODULES)
 
 
 def test_a_fresh_environment_trains_ten_lines_on_the_simulated_chip(environment: Path, tmp_path: Path) -> None:
@@ -184,15 +241,25 @@ def test_no_file_imports_the_folders_that_hold_the_packages() -> None:
     assert wrong == []
 
 
+def public_names(file: Path) -> dict[str, list[str]]:
+    """Return which names of which packages a file of a backend may use, beside those of its own package.
+
+    What poses as a vendor's software does so with the simulated chip.
+    """
+    packages = [northbridge, northbridge_cpu_sim] if "simulated" in file.parts else [northbridge]
+    return {package.__name__: package.__all__ for package in packages}
+
+
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_backend_imports_public_names_of_northbridge_and_no_other_backend(name: str) -> None:
     wrong = []
     for file in python_files(BACKENDS[name]):
         for module, names in imports(file):
             room, *inner = module.split(".")
-            if (room == "northbridge" and (inner or not set(names) <= set(northbridge.__all__))) or (
-                room.startswith("northbridge_") and room != name
-            ):
+            if room == name or not f"{room}_".startswith("northbridge_"):
+                continue
+            allowed = public_names(file).get(room)
+            if inner or allowed is None or not set(names) <= set(allowed):
                 wrong.append((file.name, module, names))
 
     assert wrong == []
@@ -201,11 +268,11 @@ def test_a_backend_imports_public_names_of_northbridge_and_no_other_backend(name
 @pytest.mark.parametrize("name", BACKENDS)
 def test_a_backend_asks_northbridge_for_public_names_alone(name: str) -> None:
     wrong = [
-        (file.name, node.attr)
+        (file.name, node.value.id, node.attr)
         for file in python_files(BACKENDS[name])
         for node in ast.walk(ast.parse(file.read_text()))
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "northbridge"
-        if node.attr not in northbridge.__all__
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in public_names(file)
+        if node.attr not in public_names(file)[node.value.id]
     ]
 
     assert wrong == []

@@ -24,6 +24,8 @@ LIMITS = {
     "step-convnet": (1.05, "×"),
     "step-transformer": (1.05, "×"),
     "step-ddp": (1.05, "×"),
+    "step-hpu": (1.05, "×"),
+    "step-hpu-ddp": (1.05, "×"),
     "memory": (1.10, "×"),
     "strategy": (1.05, "×"),
     "step-one-parameter": (None, "×"),

@@ -7,7 +7,7 @@ import json
 import re
 
 import pytest
-from tests.core.conftest import Install
+from tests.core.conftest import Install, Site
 from tests.docs.page import PAGES, shows
 
 from northbridge import errors
@@ -23,18 +23,26 @@ PRODUCED = {
     "PluginHookError": "northbridge.get('hook_misspelt')",
     "PluginAPIError": "northbridge.get('newer_api')",
     "PluginNameError": "northbridge.get('other_name')",
+    "PluginContractError": "contract_of(northbridge.get('contract_misspelt'))",
     "SoftwareMissingError": "northbridge.load('load_needs_software')",
     "SoftwareLoadError": "northbridge.load('load_raises')",
     "BuildError": "find_compiler({'PATH': ''})",
+    "SimulationError": "with environ(NORTHBRIDGE_SIMULATE='acme'): northbridge.get('acme')",
     "HardwareMissingError": "load_with_hardware('no_hardware')",
     "DetectionError": "discovery.detect('probe_crashes')",
     "AmbiguousAcceleratorError": "auto(acme=2, load_raises=1)",
     "ClusterError": "check_environment(Run(nodes=2, devices=4, launcher='lightning', stage='launch'), {})",
     "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): discovery.detect('cpu_sim')",
     "DeviceTypeTakenError": "northbridge.load('cpu_sim'); northbridge.load('acme')",
+    # The last: from here on torch has something that is called as a backend's device.
+    "ContractError": "torch.contracted = ModuleType('contracted'); refuse_software_of('contracted')",
 }
+ALONE = {"DeviceBusyError": "take_what_another_process_holds()"}
+"""What is produced on a simulated chip, in a process of its own."""
 _VENDORS = (
     "acme",
+    "contract_misspelt",
+    "contracted",
     "hook_misspelt",
     "import_raises",
     "load_needs_software",
@@ -47,12 +55,17 @@ _VENDORS = (
     "twin_one",
     "twin_two",
 )
-_CHILD = f"""
+_PRELUDE = '''
 import json, os, socket
 from contextlib import contextmanager
+from subprocess import DEVNULL, PIPE, Popen
+from sys import executable
+from types import ModuleType
+import torch
 import northbridge
 from northbridge import discovery
 from northbridge.cluster import Run, check_environment
+from northbridge.contract import contract_of, refuse_broken
 from northbridge.lightning.accelerator import load_with_hardware
 from northbridge.lightning.auto import choose_auto
 from northbridge_cpu_sim.compiler import find_compiler
@@ -68,19 +81,45 @@ def environ(**variables):
         for name in variables:
             del os.environ[name]
 
+def refuse_software_of(name):
+    refuse_broken(contract_of(northbridge.get(name)))
+
+TAKE = """
+import northbridge
+chip = northbridge.load("hpu")
+chip.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
+chip.device.select(0)
+"""
+
+def take_what_another_process_holds():
+    with Popen([executable, "-c", TAKE + "print(); input()"], stdin=PIPE, stdout=PIPE, stderr=DEVNULL) as holder:
+        holder.stdout.readline()
+        exec(TAKE)
+
 def auto(**present):
     for name, devices in present.items():
         northbridge.get(name).bridge.detect = lambda devices=devices: devices
     choose_auto(lambda: "cpu")
 
-said = {{}}
-for name, code in {list(PRODUCED.items())}:
+said = {}
+
+def produce(name, code):
     try:
-        exec(code)
+        exec(code, globals())
     except northbridge.NorthbridgeError as error:
-        said[name] = f"{{type(error).__module__}}.{{type(error).__name__}}: {{error}}"
-print(json.dumps(said))
-"""
+        said[name] = f"{type(error).__module__}.{type(error).__name__}: {error}"
+'''
+
+
+def produce(site: Site, produced: dict[str, str], **environ: str) -> dict[str, str]:
+    """Return the message that each of these pieces of code ends with, by the name of the error."""
+    child = site.python(
+        f"{_PRELUDE}\nfor name, code in {list(produced.items())}:\n    produce(name, code)\nprint(json.dumps(said))",
+        **environ,
+    )
+    assert child.returncode == 0, child.stderr
+    found: dict[str, str] = json.loads(child.stdout.splitlines()[-1])
+    return found
 
 
 def sections() -> dict[str, str]:
@@ -90,11 +129,10 @@ def sections() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def said(install: Install) -> dict[str, str]:
-    child = install(*_VENDORS).python(_CHILD)
-    assert child.returncode == 0, child.stderr
-    found: dict[str, str] = json.loads(child.stdout.splitlines()[-1])
-    return found
+def said(install: Install, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    site = install(*_VENDORS)
+    simulated = {"NORTHBRIDGE_SIMULATE": "hpu", "NORTHBRIDGE_HPU_SIM_SERVER": str(tmp_path_factory.mktemp("server"))}
+    return produce(site, PRODUCED) | produce(site, ALONE, **simulated)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -106,7 +144,7 @@ def test_every_error_has_a_section_with_a_message(name: str) -> None:
     assert (name in groups) or f"{name}: " in section
 
 
-@pytest.mark.parametrize("name", PRODUCED)
+@pytest.mark.parametrize("name", [*PRODUCED, *ALONE])
 def test_the_message_shown_is_the_one_produced(name: str, said: dict[str, str]) -> None:
     shown = re.findall(rf"```text\n([\w.]+\.{name}: .*?)\n```", sections()[name], flags=re.S)
 
@@ -116,4 +154,6 @@ def test_the_message_shown_is_the_one_produced(name: str, said: dict[str, str]) 
 def test_no_message_is_shown_that_nothing_produces() -> None:
     for name, section in sections().items():
         for before, _ in re.findall(r"(```\n\n)?```text\n(northbridge\.errors\.\w+)", section):
-            assert before or name in PRODUCED, f"{name}: its message follows no sample, and no code here produces it"
+            assert before or name in (*PRODUCED, *ALONE), (
+                f"{name}: its message follows no sample, and no code here produces it"
+            )

@@ -15,7 +15,9 @@ from tests.core.conftest import Install
 from tests.docs.page import PAGES, ROOT, Sample, samples, shows
 from tests.scripts import run_script
 
-VENDORS = {"docs/write-a-backend.md": ("acme",)}
+from northbridge.contract import Contract
+
+VENDORS = {"docs/write-a-backend.md": ("acme", "posed")}
 """The vendors' distributions that must be installed for a page's samples."""
 
 COMMANDS = [
@@ -77,8 +79,29 @@ def test_the_fifteen_lines_are_those_of_a_distribution_that_works() -> None:
     page, vendor = "docs/write-a-backend.md", ROOT / "tests" / "vendors" / "acme"
 
     plugin, *_ = samples(page, "python")
-    (metadata,) = samples(page, "toml")
+    metadata, *_ = samples(page, "toml")
 
     assert plugin.code == (vendor / "northbridge_acme" / "__init__.py").read_text()
     shipped = [line.partition(" #")[0] for line in (vendor / "pyproject.toml").read_text().splitlines()]
     assert not set(metadata.code.splitlines()) - set(shipped)
+
+
+def test_the_contract_that_the_page_shows_can_be_read(tmp_path: Path) -> None:
+    _, contract, *_ = samples("docs/write-a-backend.md", "toml")
+    file = tmp_path / "contract.toml"
+    file.write_text(contract.code)
+
+    (symbol,) = Contract.read(file).symbols
+
+    assert (symbol.name, symbol.tried) == ("torch.acme.device_count", True)
+
+
+def test_what_the_page_shows_of_a_simulation_is_from_a_distribution_that_works() -> None:
+    page, vendor = "docs/write-a-backend.md", ROOT / "tests" / "vendors" / "posed"
+    shipped = [file.read_text() for file in vendor.rglob("*") if file.suffix in (".toml", ".py")]
+    _, _, *files = samples(page, "toml")
+
+    shown = [part.strip() for each in (*files, *samples(page, "py")) for part in each.code.split("\n\n")]
+
+    assert len(shown) > 5
+    assert [part for part in shown if not any(part in text for text in shipped)] == []

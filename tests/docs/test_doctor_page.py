@@ -1,0 +1,22 @@
+"""docs/doctor.md: a contract that is wrong is told as the page shows it."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tests.core.command import beside, northbridge
+from tests.docs.page import PAGES, shows
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install, Site
+
+
+def test_a_wrong_contract_is_told_as_the_page_shows(install: Install, without_lightning: Site) -> None:
+    (shown,) = re.findall(r"```text\n(contracted: .*?)```", PAGES["docs/doctor.md"].read_text(), flags=re.S)
+    site = beside(without_lightning, *install("contracted").folders)
+
+    run = northbridge(site, "doctor", "contracted", COLUMNS="100")
+
+    assert shows(run.stdout, shown), run.stdout
+    assert run.returncode == 1
