@@ -32,6 +32,6 @@ def _open_files(process: Path) -> Iterator[str]:
 
 
 def _command(process: Path) -> str:
-    """Return its command in at most 80 characters, of each path only the name: deep folders would leave no room for it."""
+    """Return its command in 80 characters; of each path only the name, or deep folders would leave no room for it."""
     words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
     return shorten(" ".join(Path(word).name if word.startswith("/") else word for word in words), 80, placeholder=" …")

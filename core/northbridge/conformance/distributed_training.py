@@ -1,20 +1,17 @@
-"""Two devices, through the Trainer."""
+"""Several devices, through the Trainer."""
 
 from __future__ import annotations
 
-import pytest
-
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, EqualWeights, cpu_run
+from northbridge.conformance.suite import TRAINERS, EqualWeights, cpu_run, several_devices
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [2])
+@several_devices(*TRAINERS)
 class DistributedTraining(EqualWeights):
-    """A Trainer with two devices trains as Lightning's own does on two CPU ranks over Gloo.
+    """A Trainer with several devices trains as Lightning's own does on as many CPU ranks over Gloo.
 
-    The data set has an odd number of samples: the ranks' sampler repeats one.
+    The data set has an odd number of samples: the ranks' sampler repeats some.
     """
 
     def test_the_weights_differ_from_those_of_one_device(self, face: str, chip: Outcome) -> None:
@@ -22,12 +19,14 @@ class DistributedTraining(EqualWeights):
 
         assert chip.ranks("training mlp")[0]["weights"] != alone
 
-    def test_each_rank_trains_on_a_device_of_its_own(self, device: northbridge.Device, chip: Outcome) -> None:
+    def test_each_rank_trains_on_a_device_of_its_own(
+        self, device: northbridge.Device, devices: int, chip: Outcome
+    ) -> None:
         for index, rank in enumerate(chip.ranks("training mlp")):
             name = str(device.root(index))
             assert rank["root device"] == rank["module device"] == name
             assert rank["parameter devices"] == [name]
-            assert rank["world size"] == 2
+            assert rank["world size"] == devices
 
     def test_tied_weights_stay_tied_on_each_rank(self, chip: Outcome, cpu: Outcome) -> None:
         for topic in ("training tied", "after training tied"):

@@ -1,4 +1,4 @@
-"""One and two devices, in a loop of one's own through Fabric."""
+"""One device and several, in a loop of one's own through Fabric."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ import northbridge
 from northbridge.conformance.findings import digest
 from northbridge.conformance.hosts import build
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, MODELS, EqualWeights, both_numbers
+from northbridge.conformance.suite import FABRICS, MODELS, EqualWeights, one_and_several_devices
 
 
-@pytest.mark.parametrize("face", FABRICS)
-@both_numbers
+@one_and_several_devices(*FABRICS)
 class FabricTraining(EqualWeights):
     """Fabric trains as Lightning's own does on as many CPU ranks."""
 

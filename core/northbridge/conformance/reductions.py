@@ -8,57 +8,74 @@ import pytest
 
 from northbridge.conformance.duties.reductions import FLOATS, wholes
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, several_devices
 
 OPERATIONS = [f"{reduction} of {kind}" for kind in ("float", "int64") for reduction in ("sum", "mean", "min", "max")]
 
 
-def expected(operation: str, large: int) -> list[float]:
-    """Return what both ranks end up with, where whole numbers lie about ``large``."""
-    results: dict[str, list[float]] = {
-        "sum of float": [4.5, -6.0],
-        "mean of float": [2.25, -3.0],
-        "min of float": [1.5, -4.0],
-        "max of float": [3.0, -2.0],
-        "sum of int64": [2 * large + 5, -9],
-        "mean of int64": [large + 2, -4],
-        "min of int64": [large + 1, -7],
-        "max of int64": [large + 4, -2],
+def expected(operation: str, devices: int, large: int) -> list[float]:
+    """Return what every rank ends up with, where whole numbers lie about ``large``."""
+    results: dict[int, dict[str, list[float]]] = {
+        2: {
+            "sum of float": [4.5, -6.0],
+            "mean of float": [2.25, -3.0],
+            "min of float": [1.5, -4.0],
+            "max of float": [3.0, -2.0],
+            "sum of int64": [2 * large + 5, -9],
+            "mean of int64": [large + 2, -4],
+            "min of int64": [large + 1, -7],
+            "max of int64": [large + 4, -2],
+        },
+        4: {
+            "sum of float": [3.75, 2.5],
+            "mean of float": [0.9375, 0.625],
+            "min of float": [-1.0, -4.0],
+            "max of float": [3.0, 8.0],
+            "sum of int64": [4 * large + 10, 5],
+            "mean of int64": [large + 2, 1],
+            "min of int64": [large + 1, -7],
+            "max of int64": [large + 4, 9],
+        },
     }
-    return results[operation]
+    return results[devices][operation]
 
 
-@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
-@pytest.mark.parametrize("devices", [2])
+@several_devices(*TRAINERS, *FABRICS)
 class Reductions(FaceSuite):
-    """Two ranks exchange numbers through the strategy, the module, and Fabric."""
+    """Several ranks exchange numbers through the strategy, the module, and Fabric."""
 
     @pytest.fixture
     def found(self, chip: Outcome) -> list[dict[str, Any]]:
         return chip.ranks("reductions")
 
     @pytest.mark.parametrize("operation", OPERATIONS)
-    def test_a_reduction_is_exact(self, found: list[dict[str, Any]], operation: str) -> None:
-        assert [rank[operation]["result"] for rank in found] == [expected(operation, found[0]["large"])] * 2
+    def test_a_reduction_is_exact(self, devices: int, found: list[dict[str, Any]], operation: str) -> None:
+        exact = expected(operation, devices, found[0]["large"])
+
+        assert [rank[operation]["result"] for rank in found] == [exact] * devices
 
     @pytest.mark.parametrize("operation", OPERATIONS)
-    def test_a_reduction_is_made_in_place(self, found: list[dict[str, Any]], operation: str) -> None:
-        assert [rank[operation]["in place"] for rank in found] == [expected(operation, found[0]["large"])] * 2
+    def test_a_reduction_is_made_in_place(self, devices: int, found: list[dict[str, Any]], operation: str) -> None:
+        exact = expected(operation, devices, found[0]["large"])
+
+        assert [rank[operation]["in place"] for rank in found] == [exact] * devices
 
     def test_results_stay_on_the_ranks_device(self, chip: Outcome, found: list[dict[str, Any]]) -> None:
-        for rank, trained in zip(found, chip.ranks("autocasting mlp"), strict=True):
+        for rank, trained in zip(found, chip.ranks("training mlp"), strict=True):
             assert {rank[operation]["device"] for operation in OPERATIONS} == {trained["root device"]}
             assert rank["gathered on"] == [trained["root device"]]
 
-    def test_all_gather_stacks_what_the_ranks_give(self, found: list[dict[str, Any]]) -> None:
-        given = {"float": [list(each) for each in FLOATS], "int64": [list(each) for each in wholes(found[0]["large"])]}
+    def test_all_gather_stacks_what_the_ranks_give(self, devices: int, found: list[dict[str, Any]]) -> None:
+        given = {"float": FLOATS[:devices], "int64": wholes(found[0]["large"])[:devices]}
 
-        assert [rank["gathered"] for rank in found] == [given] * 2
+        stacked = {kind: [list(each) for each in ranks] for kind, ranks in given.items()}
+        assert [rank["gathered"] for rank in found] == [stacked] * devices
 
-    def test_gradients_flow_back_through_all_gather(self, found: list[dict[str, Any]]) -> None:
-        # Rank 0 weighs what both gave with 1, rank 1 with 2.
-        assert [rank["gradient of a gather"] for rank in found] == [[3.0, 3.0]] * 2
+    def test_gradients_flow_back_through_all_gather(self, devices: int, found: list[dict[str, Any]]) -> None:
+        weights = range(1, devices + 1)  # rank 0 weighs what all gave with 1, rank 1 with 2 and so on
 
-    def test_broadcast_carries_objects_and_tensors_of_rank_0(self, found: list[dict[str, Any]]) -> None:
-        assert [rank["broadcast"] for rank in found] == [{"from": 0, "text": "ü"}] * 2
-        assert [rank["broadcast tensor"] for rank in found] == [list(wholes(found[0]["large"])[0])] * 2
+        assert [rank["gradient of a gather"] for rank in found] == [[float(sum(weights))] * 2] * devices
+
+    def test_broadcast_carries_objects_and_tensors_of_rank_0(self, devices: int, found: list[dict[str, Any]]) -> None:
+        assert [rank["broadcast"] for rank in found] == [{"from": 0, "text": "ü"}] * devices
+        assert [rank["broadcast tensor"] for rank in found] == [list(wholes(found[0]["large"])[0])] * devices

@@ -44,7 +44,7 @@ class Scenario:
     launch: Launch = "script"
     models: tuple[str, ...] = ("mlp", "convnet", "transformer", "tied", "ensemble")
     resume: str = ""
-    """The folder of the run whose checkpoints are taken up."""
+    """The folder of the run whose checkpoints are taken up; none: those of this run."""
 
     @property
     def alone(self) -> bool:
@@ -195,7 +195,9 @@ def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[st
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     if scenario.launch == "two nodes":
         return [([sys.executable, *work], {**meeting, "NODE_RANK": str(node)}) for node in range(2)]
-    return [([sys.executable, *work], {**meeting, "WORLD_SIZE": "2", "RANK": str(rank)}) for rank in range(2)]
+    assert isinstance(scenario.devices, int)
+    world = {**meeting, "WORLD_SIZE": str(scenario.devices)}
+    return [([sys.executable, *work], {**world, "RANK": str(rank)}) for rank in range(scenario.devices)]
 
 
 def _free_port() -> int:

@@ -24,13 +24,31 @@ _DUTIES = {
     ("Trainer", 1): (*_TRAINER, "scaling", "monitoring", "choosing", "refusals"),
     ("Trainer", 2): (*_TRAINER, "metrics", "strategies", "reductions"),
     ("Fabric", 1): (*_FABRIC, "scaling", "choosing", "refusals"),
+    ("Trainer", 4): (*_TRAINER, "reductions"),
     ("Fabric", 2): (*_FABRIC, "reductions"),
+    ("Fabric", 4): (*_FABRIC, "reductions"),
 }
-_OF_THE_CHIP_ALONE = ("resuming", "scaling", "monitoring", "choosing", "refusals", "reductions")
+_OF_THE_CHIP_ALONE = ("scaling", "monitoring", "choosing", "refusals", "reductions")
 
 
-both_numbers = pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
-"""The class that it stands above runs with one device and with two."""
+def one_and_several_devices(*faces: str) -> pytest.MarkDecorator:
+    """Run a class in each of ``faces`` with one device and with two, and in the first Trainer and Fabric with four."""
+    return _faces_and_devices(faces, (1, 2))
+
+
+def several_devices(*faces: str) -> pytest.MarkDecorator:
+    """Run a class in each of ``faces`` with two devices, and in the first Trainer and the first Fabric with four."""
+    return _faces_and_devices(faces, (2,))
+
+
+def _faces_and_devices(faces: tuple[str, ...], in_each: tuple[int, ...]) -> pytest.MarkDecorator:
+    runs = [(face, devices) for devices in in_each for face in faces]
+    # Faces of a kind differ in their imports and not in how they meet: four ranks of each would only take longer.
+    runs += [(face, 4) for face in (TRAINERS[0], FABRICS[0]) if face in faces]
+    words = {1: "one device", 2: "two devices", 4: "four devices"}
+    return pytest.mark.parametrize(
+        ("face", "devices"), runs, ids=[f"{words[devices]}-{face}" for face, devices in runs]
+    )
 
 
 class Suite:
@@ -61,6 +79,7 @@ class FaceSuite(Suite):
     @pytest.fixture
     def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
         """The run on the chip."""
+        require_devices(backend, devices)
         return chip_run(backend, face, devices, environ)
 
     @pytest.fixture
@@ -95,6 +114,13 @@ def require(face: str) -> None:
     """Skip the test where ``face`` is not installed."""
     if find_spec(face.partition(".")[0]) is None:
         pytest.skip(f"{face} is not installed")
+
+
+def require_devices(backend: str, devices: int) -> None:
+    """Skip the test where this machine has fewer than ``devices`` of the chip."""
+    count = northbridge.load(backend).device.count()
+    if count < devices:
+        pytest.skip(f"{count} devices of {backend} are here, and not {devices}")
 
 
 def chip_run(backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:

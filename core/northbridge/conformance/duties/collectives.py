@@ -19,6 +19,12 @@ from northbridge.conformance.findings import write
 from northbridge.conformance.scenario import Scenario
 
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8")
+GIVEN = ([1, 2, 3], [5, 1, 3], [2, 4, 3], [3, 3, 3])
+"""What each rank gives to a reduction."""
+
+GRADIENTS = (0.1, 0.2, 0.0, 0.0)
+"""What each rank gives to a communication hook."""
+
 SHORT_S = 5.0
 """How long the ranks wait for one that never comes."""
 
@@ -51,11 +57,11 @@ def large_number(accelerator: str) -> int:
 
 
 def _reduced(collective: northbridge.Collective, device: torch.device, rank: int) -> dict[str, Any]:
-    """Reduce ``[1, 2, 3]`` of rank 0 and ``[5, 1, 3]`` of rank 1 in each dtype."""
+    """Reduce :data:`GIVEN` in each dtype."""
     found: dict[str, Any] = {}
     for dtype in DTYPES:
         for word in ("SUM", "MIN", "MAX"):
-            tensor = torch.tensor([[1, 2, 3], [5, 1, 3]][rank], dtype=getattr(torch, dtype), device=device)
+            tensor = torch.tensor(GIVEN[rank], dtype=getattr(torch, dtype), device=device)
             collective.all_reduce(tensor, word.lower())
             found[f"{word} of {dtype}"] = tensor.tolist()
     large = torch.tensor([large_number(device.type) + rank], device=device)
@@ -77,7 +83,7 @@ def _moved(device: torch.device, rank: int, ranks: int) -> dict[str, Any]:
     flat = torch.empty(ranks * 2, device=device)
     dist.all_gather_into_tensor(flat, given)
     share = torch.empty(2, device=device)
-    dist.reduce_scatter_tensor(share, torch.arange(4.0, device=device) * (rank + 1))
+    dist.reduce_scatter_tensor(share, torch.arange(2.0 * ranks, device=device) * (rank + 1))
     objects: list[Any] = [None] * ranks
     dist.all_gather_object(objects, {"rank": rank, "text": "ü" * rank})
     message = [f"from {rank}", rank]
@@ -111,17 +117,17 @@ def _asynchronous(device: torch.device, rank: int) -> dict[str, Any]:
 
 
 def _compressed_gradient(device: torch.device, rank: int) -> float:
-    """Return the gradient that ranks of gradients 0.1 and 0.2 agree on, sent as float16."""
+    """Return the gradient that the ranks agree on, sent as float16."""
     model = _one_weight(device)
     model.register_comm_hook(None, fp16_compress_hook)
-    model(torch.tensor([[0.1 * (rank + 1)]], device=device)).sum().backward()
+    model(torch.tensor([[GRADIENTS[rank]]], device=device)).sum().backward()
     (weight,) = model.parameters()
     assert weight.grad is not None
     return weight.grad.item()
 
 
 def _joined_weight(device: torch.device, rank: int) -> float:
-    """Train on two batches in rank 0 and on four in rank 1; return the weight."""
+    """Train on two batches in rank 0 and on two more in each rank after it; return the weight."""
     model = _one_weight(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     with Join([model]):
@@ -140,7 +146,7 @@ def _one_weight(device: torch.device) -> DistributedDataParallel:
 
 
 def _wait_for_an_absent_rank(chip: northbridge.Device, device: torch.device, rank: int) -> dict[str, Any]:
-    """Let rank 0 begin a collective that rank 1 stays out of."""
+    """Let rank 0 begin a collective that the others stay out of."""
     group = dist.new_group(timeout=timedelta(seconds=SHORT_S))
     outcome: dict[str, Any] = {}
     if rank == 0:

@@ -14,13 +14,13 @@ from northbridge.conformance.hosts import build, classifier_class, fabric, is_tr
 from northbridge.conformance.models import loader
 from northbridge.conformance.scenario import Scenario
 
-FLOATS = ((1.5, -2.0), (3.0, -4.0))
-"""What each of two ranks gives."""
+FLOATS = ((1.5, -2.0), (3.0, -4.0), (0.25, 8.0), (-1.0, 0.5))
+"""What each rank gives."""
 
 
-def wholes(large: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return what each of two ranks gives in whole numbers; a float32 between would lose the last digits."""
-    return (large + 1, -7), (large + 4, -2)
+def wholes(large: int) -> tuple[tuple[int, int], ...]:
+    """Return what each rank gives in whole numbers; a float32 between would lose the last digits."""
+    return (large + 1, -7), (large + 4, -2), (large + 3, 5), (large + 2, 9)
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
