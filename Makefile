@@ -27,7 +27,7 @@ check: setup ## run the linter, the formatter and both type checkers
 	$(RUN)/pyright --project . # and not the configuration of a folder above
 
 bench: setup ## measure against Lightning's CPU accelerator; writes bench/report.json
-	@echo "make bench: measuring, about 12 minutes on 2 cores; leave the machine alone meanwhile"
+	@echo "make bench: measuring, about 18 minutes on 2 cores; leave the machine alone meanwhile"
 	@$(RUN)/python -m bench
 
 docs: setup ## build the site into site/
