@@ -26,7 +26,8 @@ def to_cpu(state: Any) -> Any:
     import torch
     from lightning_utilities.core.apply_func import apply_to_collection
 
-    storages: dict[int, torch.UntypedStorage] = {}
+    # The storages are kept, so that no later one gets the number of one that is gone.
+    moved_storages: dict[tuple[int, torch.dtype], tuple[torch.UntypedStorage, torch.Tensor]] = {}
 
     def move(tensor: torch.Tensor) -> torch.Tensor:
         if tensor.device.type == "cpu":
@@ -34,15 +35,29 @@ def to_cpu(state: Any) -> Any:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
             return tensor.cpu()
         storage = tensor.untyped_storage()
-        if storage._cdata not in storages:
-            storages[storage._cdata] = storage.cpu()  # type: ignore[no-untyped-call]  # torch leaves it untyped
-        moved = torch.empty(0, dtype=tensor.dtype)
-        moved.set_(storages[storage._cdata], tensor.storage_offset(), tensor.size(), tensor.stride())
+        key = storage._cdata, tensor.dtype
+        if key not in moved_storages:
+            moved_storages[key] = storage, _whole_storage(tensor, storage)
+        moved = moved_storages[key][1].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
         if isinstance(tensor, torch.nn.Parameter):
             return torch.nn.Parameter(moved, requires_grad=tensor.requires_grad)
         return moved.requires_grad_(tensor.requires_grad)
 
     return apply_to_collection(state, torch.Tensor, move)
+
+
+def _whole_storage(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:
+    """Return a tensor on the CPU that holds all of ``storage``, in which ``tensor`` lies as it does on the chip.
+
+    It is copied as numbers of the tensor's dtype and never as bytes: a chip may hold them narrower, or in an order of
+    its own, which its copies of tensors undo.
+    """
+    numbers = storage.nbytes() // tensor.element_size()
+    if tensor.storage_offset() == 0 and tensor.numel() >= numbers:
+        alone = tensor.detach().cpu()
+        if alone.stride() == tensor.stride():
+            return alone
+    return tensor.detach().as_strided((numbers,), (1,), 0).cpu()
 
 
 @contextmanager

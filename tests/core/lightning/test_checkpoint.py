@@ -62,6 +62,26 @@ def test_tensors_that_share_memory_still_do() -> None:
     assert torch.equal(state["again"], torch.full((8,), 7.0))
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bfloat16])
+def test_numbers_are_copied_as_numbers_and_never_as_bytes(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A chip that computes float64 as float32 may hold it so: the bytes of its storage are no float64.
+    monkeypatch.delattr(torch.storage._StorageBase, "cpu")
+    whole = torch.arange(24, device="cpu_sim").reshape(2, 3, 2, 2).to(dtype)
+    forms = {
+        "whole": whole,
+        "channels last": whole.to(memory_format=torch.channels_last),
+        "part": whole[1:, :2],
+        "expanded": whole[0, 0, 0, :1].expand(3),
+        "nothing": whole[:0],
+    }
+
+    moved = to_cpu(forms)
+
+    for name, form in forms.items():
+        assert torch.equal(moved[name], form.cpu()), name
+        assert moved[name].stride() == form.stride(), name
+
+
 def test_tied_weights_are_written_once(tmp_path: Path, checkpoint_io: Any) -> None:
     weight = torch.zeros(100_000, device="cpu_sim")
 
