@@ -130,17 +130,23 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
             return None
 
         def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-            """Reduce a tensor over the ranks, in place, as Lightning documents; anything else is returned as it is."""
+            """Reduce a tensor over the ranks, in place, as Lightning documents; anything else is returned as it is.
+
+            A tensor on the CPU is reduced on the chip, and stays on the CPU.
+            """
             import torch
 
             if not isinstance(tensor, torch.Tensor) or not torch.distributed.is_initialized():
                 return tensor
-            if tensor.device.type != self.root_device.type:
+            if tensor.device.type not in ("cpu", self.root_device.type):
                 raise WrongDeviceError(
                     f"a tensor on '{tensor.device}' cannot be reduced over {self._process_group_backend!r}: move it"
                     f" first, tensor.to('{self.root_device}')"
                 )
-            return self.backend.collective.all_reduce(tensor, reduction_word(reduce_op), group)
+            # What a user logs is often on the CPU, where the library reaches nothing.
+            moved = tensor.detach().to(self.root_device) if tensor.device.type == "cpu" else tensor
+            reduced = self.backend.collective.all_reduce(moved, reduction_word(reduce_op), group)
+            return reduced if moved is tensor else tensor.copy_(reduced)
 
         def barrier(self, *args: Any, **kwargs: Any) -> None:
             import torch.distributed

@@ -70,14 +70,38 @@ def test_a_reduction_that_nobody_knows_is_refused(strategy: Any, group: Callable
         strategy.all_reduce(torch.ones(1, device="cpu_sim"), reduce_op="median")
 
 
-def test_a_tensor_on_the_cpu_is_not_reduced_over_the_chips_library(strategy: Any, group: Callable[[str], None]) -> None:
+def test_a_tensor_on_the_cpu_is_reduced_on_the_chip_and_stays_on_the_cpu(
+    strategy: Any, group: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group("simccl")
+    reduced_on = []
+    all_reduce = strategy.backend.collective.all_reduce
+
+    def seen(tensor: torch.Tensor, *args: Any) -> torch.Tensor:
+        reduced_on.append(tensor.device.type)
+        result: torch.Tensor = all_reduce(tensor.add_(1), *args)
+        return result
+
+    monkeypatch.setattr(strategy.backend.collective, "all_reduce", seen)
+    logged = torch.ones(1)
+
+    result = strategy.all_reduce(logged)
+
+    assert reduced_on == ["cpu_sim"]
+    assert result is logged
+    assert logged.tolist() == [2.0]
+
+
+def test_a_tensor_on_another_chip_is_not_reduced_over_this_ones_library(
+    strategy: Any, group: Callable[[str], None]
+) -> None:
     group("simccl")
 
     with pytest.raises(WrongDeviceError) as refusal:
-        strategy.all_reduce(torch.ones(1))
+        strategy.all_reduce(torch.ones(1, device="meta"))
 
     assert str(refusal.value) == (
-        "a tensor on 'cpu' cannot be reduced over 'simccl': move it first, tensor.to('cpu_sim:0')"
+        "a tensor on 'meta' cannot be reduced over 'simccl': move it first, tensor.to('cpu_sim:0')"
     )
 
 
