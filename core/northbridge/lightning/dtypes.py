@@ -40,6 +40,12 @@ def warn_of_batch(backend: Backend, batch: Any) -> None:
     _warn(backend, tensors, ("float64", "int64"))
 
 
+_CURES = {
+    "float64": "make it float32, or keep to values that fit",
+    "int64": "class labels and token ids fit; a number beyond 2^31 does not",
+}
+
+
 def _warn(backend: Backend, tensors: Iterable[tuple[str, torch.Tensor]], dtypes: tuple[str, ...]) -> None:
     claims = backend.present_capabilities().claims()
     for what, tensor in tensors:
@@ -47,8 +53,7 @@ def _warn(backend: Backend, tensors: Iterable[tuple[str, torch.Tensor]], dtypes:
         if dtype in dtypes and claims[dtype].denied and dtype not in _warned:
             _warned.add(dtype)
             warnings.warn(
-                f"{what} is {dtype}, and {backend.name!r} has no {dtype}: {claims[dtype].reason}; make it"
-                f" {'float32' if dtype == 'float64' else 'int32'}, or keep to values that fit",
+                f"{what} is {dtype}, and {backend.name!r} has no {dtype}: {claims[dtype].reason}; {_CURES[dtype]}",
                 DtypeWarning,
                 stacklevel=3,
             )

@@ -13,7 +13,9 @@ DOUBLE = (
     "the parameter 'scale' is float64, and 'hpu' has no float64: it is stored as float64 and computed as float32"
     " there; make it float32, or keep to values that fit"
 )
-LONG = "and 'hpu' has no int64: it is held as int32 there; make it int32, or keep to values that fit"
+LONG = (
+    "and 'hpu' has no int64: it is held as int32 there; class labels and token ids fit; a number beyond 2^31 does not"
+)
 
 
 @pytest.mark.parametrize(
