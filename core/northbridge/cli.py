@@ -116,9 +116,11 @@ def list_backends(
     if no_probe:
         found = listing.read_metadata()
     else:
+        from northbridge.discovery import refuse_unknown_simulation
         from northbridge.settings import CoreSettings
 
         CoreSettings.read()  # a wrong variable is told before anything starts
+        refuse_unknown_simulation()
         with _spinner(quiet=as_json) as tell:
             found = listing.probe(load_seconds=load_timeout, tell=tell)
     if as_json:
@@ -154,14 +156,17 @@ def examine(
     with _spinner(quiet=as_json) as tell:
         found = doctor.examine(name, acquire=acquire, training=train, load_seconds=load_timeout, tell=tell)
     text = json.dumps(found.as_dict(), indent=2)
-    if output is not None:
-        output.write_text(text + "\n")
     if as_json:
         print(text)
     else:
         from northbridge.doctor.page import show
 
         show(found, trained=train)
+    if output is not None:
+        try:
+            output.write_text(text + "\n")
+        except OSError as error:
+            raise typer.BadParameter(f"{output} could not be written: {error.strerror or error}") from None
     raise typer.Exit(found.exit_code)
 
 

@@ -124,13 +124,7 @@ def find(name: str) -> Plugin:
     everything = installed()
     claims = [plugin for plugin in everything if plugin.name == name]
     if not claims:
-        others = sorted({plugin.name for plugin in everything})
-        near = difflib.get_close_matches(name.lower(), others, n=1)
-        raise BackendNotFoundError(
-            f"no backend {name!r} is installed; found {', '.join(others) or 'none'}."
-            + (f" Did you mean {near[0]!r}?" if near else " `northbridge list` says more"),
-            backend=name,
-        )
+        raise BackendNotFoundError(_is_not_installed(name), backend=name)
     _refuse_disabled(name)
     if len(claims) > 1:
         raise BackendConflictError(
@@ -165,10 +159,26 @@ def get(name: str) -> Backend:
     else:
         from northbridge.plugin import declare
 
+        refuse_unknown_simulation()
         _declared[name] = declare(find(name))
     if not _declared[name].capabilities.simulated and os.environ.get("NORTHBRIDGE_SIMULATE") == name:
         _declared[name] = _simulated(_declared[name])
     return _declared[name]
+
+
+def refuse_unknown_simulation() -> None:
+    """Raise :class:`BackendNotFoundError` where ``NORTHBRIDGE_SIMULATE`` names none: the run would be a real one."""
+    simulated = os.environ.get("NORTHBRIDGE_SIMULATE")
+    if simulated and simulated not in names():
+        raise BackendNotFoundError(
+            f"NORTHBRIDGE_SIMULATE={simulated} was asked for, and {_is_not_installed(simulated)}", backend=simulated
+        )
+
+
+def _is_not_installed(name: str) -> str:
+    near = difflib.get_close_matches(name.lower(), names(), n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
+    return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
 
 
 def _simulated(backend: Backend) -> Backend:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from northbridge.discovery import find, names
+from northbridge.discovery import find, names, refuse_unknown_simulation
 from northbridge.doctor import examination, selection
 from northbridge.doctor.advice import Advice, advise
 from northbridge.doctor.backend import BackendReport, backend_report
@@ -84,6 +84,7 @@ def examine(
 
 def choose(name: str | None) -> list[Claimed]:
     """Return who claims ``name``, or every name. Raises :class:`BackendNotFoundError` and :class:`SettingsError`."""
+    refuse_unknown_simulation()
     chosen = [each for each in claimed() if name in (None, each.name)]
     if name is not None and not chosen:
         find(name)  # raises, with the names that there are

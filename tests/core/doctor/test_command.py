@@ -112,6 +112,15 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path: 
     assert f"{tmp_path}/no_such_folder is no folder that can be written to" in run.stderr.replace("\n", "")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_report_that_cannot_be_written_is_printed_all_the_same(install: Install) -> None:
+    run = northbridge(install("acme"), "doctor", "acme", "--json", "--output", "/dev/full")
+
+    assert json.loads(run.stdout)["asked"] == "acme"
+    assert "/dev/full could not be written: No space left on device" in " ".join(run.stderr.split())
+    assert run.returncode == 2
+
+
 def test_what_is_written_is_what_is_printed_as_json(install: Install, without_lightning: Site) -> None:
     site = beside(without_lightning, *install("acme").folders)
 
@@ -142,13 +151,22 @@ def test_each_face_is_told_and_what_auto_selects(install: Install) -> None:
 
 
 def test_what_auto_cannot_decide_is_told(install: Install) -> None:
-    run = northbridge(install("acme"), "doctor", "acme", "--json", NORTHBRIDGE_SIMULATE="zeta")
+    run = northbridge(install("acme"), "doctor", "acme", "--json", NORTHBRIDGE_SIMULATE="acme")
 
     found = json.loads(run.stdout)
     assert (found["selection"]["chosen"], found["selection"]["failed"]) == (None, True)
     told = [each["what"] for each in found["advice"] if each["about"] == "accelerator='auto'"]
-    assert told[0].startswith("it raised BackendNotFoundError: no backend 'zeta' is installed; found acme, cpu_sim")
+    assert told[0].startswith("it raised SimulationError: NORTHBRIDGE_SIMULATE=acme was asked for, but nobody")
     assert run.returncode == 1
+
+
+@pytest.mark.parametrize("command", ["doctor", "list"])
+def test_a_simulated_chip_that_nobody_brings_is_wrong_usage(install: Install, command: str) -> None:
+    run = northbridge(install("acme"), command, NORTHBRIDGE_SIMULATE="ACME")
+
+    assert run.returncode == 2
+    assert "NORTHBRIDGE_SIMULATE=ACME was asked for, and no backend 'ACME' is installed; found acme," in run.stderr
+    assert "Did you mean 'acme'?" in " ".join(run.stderr.split())
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
