@@ -46,6 +46,7 @@ def advise(
         *(Advice("wrong", each.name, each.reason) for each in environment if each.verdict == "wrong"),
         *(Advice("wrong", each.states.name, each.environment_problem) for each in backends if each.environment_problem),
         *(advice for each in backends for advice in _about_states(each, asked)),
+        *(Advice("wrong", each.states.name, each.acquire_problem) for each in backends if each.acquire_problem),
         *(advice for each in backends for advice in _about_contract(each)),
         *(Advice("wrong", name, _failure(each)) for name, tried in trainings.items() for each in tried if each.reason),
         *(Advice("wrong", row.name, row.reason) for row in faces if row.is_broken and row.status != "malicious"),

@@ -54,6 +54,7 @@ class BackendReport:
     environment_problem: str = ""
     contract: ContractReport | None = None
     contract_problem: str = ""
+    acquire_problem: str = ""
     record: tuple[Entry, ...] = ()
 
 
@@ -63,7 +64,7 @@ def backend_report(claim: Claimed, reply: Reply | None = None) -> BackendReport:
     if reply is None:
         return BackendReport(states)
     facts = reply.facts
-    problems = ("machine_problem", "environment_problem", "contract_problem")
+    problems = ("machine_problem", "environment_problem", "contract_problem", "acquire_problem")
     return BackendReport(
         states,
         machine=facts.get("machine", {}),

@@ -16,8 +16,10 @@ from northbridge.errors import NorthbridgeError, VariableError
 from northbridge.journal import record
 from northbridge.listing import backends
 from northbridge.listing.report import Reporter, Stage
+from northbridge.software import loaded
 
 if TYPE_CHECKING:
+    from northbridge.backend import Backend
     from northbridge.bridge import Bridge
     from northbridge.contract import Contract
 
@@ -33,6 +35,8 @@ def stages(*, detect: float, load: float, acquire: bool) -> dict[str, Stage]:
         **first,
         "environment": Stage("checking its environment", detect, patience),
         "machine": Stage("describing its machine", detect, patience),
+        # The first touch may wait for the driver to set the card up.
+        "acquire": Stage("taking its first device", detect + 60.0, patience),
         # The limit of one line; the first that takes a card may wait for the driver to set it up.
         "contract": Stage("checking its contract", detect + 60.0 * acquire, patience),
     }
@@ -59,6 +63,11 @@ def answer(name: str, *, acquire: bool) -> None:
         contract = contract_of(backend)
     except NorthbridgeError as error:
         report.end(contract_problem=str(error))
+    if acquire:
+        report.begin("acquire")
+        problem = _acquire(backend)
+        report.begin("contract", acquire_problem=problem)
+        acquire = not problem
     if contract is not None:
         _check_contract(contract, report, environ, acquire=acquire)
     report.end(record=[entry.as_dict() for entry in record()], unfinished="")
@@ -74,9 +83,25 @@ def _check_environment(bridge: Bridge) -> str:
     return ""
 
 
+def _acquire(backend: Backend) -> str:
+    """Take the first device, as a run on one would, and return why that failed; empty where it did not."""
+    if loaded() is not backend:
+        return ""  # that it does not load is told already
+    try:
+        backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
+        backend.device.select(0)
+    except NorthbridgeError as error:
+        return str(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
+        return f"to take its first device raised {describe_error(error)}"
+    return ""
+
+
 def _describe_machine(bridge: Bridge) -> dict[str, object]:
     try:
         return {"machine": json.loads(json.dumps(bridge.describe_machine(), default=_in_words))}
+    except VariableError as error:
+        return {"machine_problem": str(error)}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
         return {"machine_problem": f"its describe_machine() raised {describe_error(error)}; upgrade the plugin"}
 

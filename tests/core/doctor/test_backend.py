@@ -96,10 +96,19 @@ class TestABackendWhoseContractIsPartlyWrong:
 
 
 def test_a_card_is_taken_with_the_option_for_it(examine: Examine) -> None:
-    findings = report(examine("--acquire"))["contract"]["findings"]
+    found = examine("--acquire", CONTRACTED_CARD="free")
 
-    (name,) = (each for each in findings if each["name"].endswith("get_device_name"))
+    assert report(found)["acquire_problem"] == ""
+    (name,) = (each for each in report(found)["contract"]["findings"] if each["name"].endswith("get_device_name"))
     assert name["found"] == "called, it returned 'Anvil'"
+
+
+def test_a_card_that_cannot_be_taken_is_told_and_nothing_more_is_tried_on_it(examine: Examine) -> None:
+    found = examine("--acquire", CONTRACTED_CARD="taken")
+
+    assert ("wrong", "device 0 of 'contracted' is held by process 4711") in advice(found)
+    (name,) = (each for each in report(found)["contract"]["findings"] if each["name"].endswith("get_device_name"))
+    assert name["found"] == "it was not called, which would take a card; --acquire does"
 
 
 def test_software_that_lacks_what_is_needed_is_refused_and_still_checked(examine: Examine) -> None:
