@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from importlib.machinery import PathFinder
@@ -11,6 +12,7 @@ from northbridge.contract import contract_of, refuse_broken
 from northbridge.discovery import describe, names
 from northbridge.ending import describe_error
 from northbridge.errors import (
+    ClusterError,
     DeviceTypeTakenError,
     NorthbridgeError,
     SoftwareLoadError,
@@ -96,11 +98,23 @@ def _load(backend: Backend) -> None:
             backend=backend.name,
         ) from error
     except BaseException as error:  # SystemExit too, and a panic in Rust
+        _blame_environment(error)
         raise SoftwareLoadError(
             f"{describe(backend.name)}: its software failed to load: {describe_error(error)}; does the vendor's package"
             " fit this torch and this driver?",
             backend=backend.name,
         ) from error
+
+
+def _blame_environment(error: BaseException) -> None:
+    """Raise :class:`ClusterError` where a variable that launchers set holds no number: vendors' imports read them."""
+    from northbridge.launch_environment import LaunchEnvironment, Run, launcher_of
+
+    launch = LaunchEnvironment(Run(1, 1, launcher_of(os.environ), "launch"), os.environ)
+    try:
+        _ = launch.values
+    except ClusterError as reason:
+        raise reason from error
 
 
 def _check_device_type(backend: Backend) -> None:
