@@ -16,6 +16,9 @@ from typing_extensions import Self
 
 from northbridge.errors import SettingsError
 
+_WRITTEN = "_NORTHBRIDGE_WROTE_"
+"""Before a variable's name: what :meth:`Settings.write` wrote there."""
+
 
 class Settings(pydantic.BaseModel):
     """Read one group of environment variables: the field ``devices`` from ``<prefix>DEVICES``.
@@ -51,12 +54,16 @@ class Settings(pydantic.BaseModel):
     def read(cls, environ: Mapping[str, str] | None = None) -> Self:
         """Return the settings that ``environ`` (default: ``os.environ``) holds.
 
-        An empty variable counts as unset.
+        An empty variable counts as unset, and so does what :meth:`write` has written.
 
         Raises :class:`SettingsError`, which names the variable, its value and what is allowed.
         """
         source = os.environ if environ is None else environ
-        given = {name: text for name, text in source.items() if name.startswith(cls.prefix) and text}
+        given = {
+            name: text
+            for name, text in source.items()
+            if name.startswith(cls.prefix) and text and source.get(_WRITTEN + name) != text
+        }
         fields = {cls.variable(field): field for field in cls.model_fields}
         for name, text in given.items():
             if name in fields:
@@ -67,6 +74,15 @@ class Settings(pydantic.BaseModel):
             return cls.model_validate({fields[name]: text for name, text in given.items() if name in fields})
         except pydantic.ValidationError as error:
             raise cls._wrong(error, given) from None
+
+    @classmethod
+    def write(cls, field: str, text: str) -> None:
+        """Set the variable of ``field`` for vendors' software, here and in every process that this one starts.
+
+        It is no choice of the user's: :meth:`read` takes the variable for unset while it holds ``text``.
+        """
+        name = cls.variable(field)
+        os.environ[name] = os.environ[_WRITTEN + name] = text
 
     @classmethod
     def _unknown(cls, name: str, text: str) -> SettingsError:

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 _WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
 """What the vendor's import writes where it is unset. MASTER_PORT=12345 would be every job's on a machine."""
 
-_CHOSEN_HERE = "_NORTHBRIDGE_HPU_CHOSE"
-"""The module that this process, or the one that started it, chose: it is not the user's, whom a later choice obeys."""
-
 
 class HPUBridge(northbridge.Bridge):
     """Bring ``habana_frameworks.torch`` in, choose the card by its module id, and mark steps in lazy mode."""
@@ -50,6 +47,9 @@ class HPUBridge(northbridge.Bridge):
 
     def prepare(self) -> None:
         self.check_environment()
+        for name in ("HABANA_VISIBLE_MODULES", "HLS_MODULE_ID"):
+            if os.environ.get(name) == "":
+                del os.environ[name]  # the vendor's import would look for a number in it
         # In lazy mode it patches torch.nn.Module, under which a Fabric's wrapper loses its attributes.
         os.environ.setdefault("PT_HPU_WEIGHT_SHARING", "0")
 
@@ -65,8 +65,8 @@ class HPUBridge(northbridge.Bridge):
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
         settings = HPUSettings.read()
-        if world_size == 1 and index == 0 and settings.hls_module_id is None and not cards.can_be_asked():
-            return  # the vendor takes the first card that is free
+        if world_size == 1 and index == 0 and settings.habana_visible_modules is None and not cards.can_be_asked():
+            return  # the vendor takes the card of HLS_MODULE_ID, or the first that is free
         modules = cards.visible_modules()
         if world_size > 1:
             settings.refuse_unknown_subset(modules)
@@ -75,21 +75,13 @@ class HPUBridge(northbridge.Bridge):
                 f"device {index} of 'hpu' was asked for, and HABANA_VISIBLE_MODULES={','.join(map(str, modules))} names"
                 f" {len(modules)}; name more modules there, or ask for fewer devices"
             )
-        os.environ["HLS_MODULE_ID"] = os.environ[_CHOSEN_HERE] = str(self._module(modules[index], world_size, settings))
-        # Where it is set, a card that is taken is an error; where not, the vendor takes any other card instead.
-        os.environ.setdefault("HABANA_VISIBLE_MODULES", ",".join(map(str, modules)))
-
-    def _module(self, module: int, world_size: int, settings: HPUSettings) -> int:
-        asked = settings.hls_module_id
-        if asked is None or asked == module or os.environ["HLS_MODULE_ID"] == os.environ.get(_CHOSEN_HERE):
-            return module
-        if world_size == 1:
-            return asked
-        raise northbridge.SettingsError(
-            f"HLS_MODULE_ID={asked} is set, and this rank's card is module {module}: every rank that inherits the"
-            " variable would take the same card; unset it, and choose cards by devices= or HABANA_VISIBLE_MODULES",
-            variable="HLS_MODULE_ID",
-        )
+        if settings.hls_module_id is None:
+            HPUSettings.write("hls_module_id", str(modules[index]))
+        else:
+            settings.refuse_module_of_another(modules[index], modules, alone=world_size == 1 and index == 0)
+        if settings.habana_visible_modules is None:
+            # Where it is set, a card that is taken is an error; where not, the vendor takes any other card instead.
+            HPUSettings.write("habana_visible_modules", ",".join(map(str, modules)))
 
     def after_backward(self) -> None:
         self._mark()
@@ -118,9 +110,10 @@ def _imports_own() -> dict[str, str | None]:
     """Return what the vendor's import writes in this process, where it finds nothing."""
     rank, visible = os.environ.get("LOCAL_RANK", ""), os.environ.get("HABANA_VISIBLE_MODULES", "")
     modules = {str(number): module for number, module in enumerate(visible.split(",")) if module}
+    alone = os.environ.get("WORLD_SIZE", "1") == "1"
     return {
         "MASTER_ADDR": "localhost",
         "MASTER_PORT": "12345",
-        "HLS_MODULE_ID": modules.get(rank, rank),
+        "HLS_MODULE_ID": None if alone else modules.get(rank, rank),
         "ID": os.environ.get("RANK"),
     }

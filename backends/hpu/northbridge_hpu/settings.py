@@ -8,25 +8,17 @@ import pydantic
 
 import northbridge
 
-KNOWN_SUBSETS = (
-    *({first, first + 1} for first in range(0, 8, 2)),
-    *({*range(first, first + 4)} for first in (0, 4)),
-    {*range(8)},
-)
+KNOWN_SUBSETS = ("0,1", "2,3", "4,5", "6,7", "0,1,2,3", "4,5,6,7", "0,1,2,3,4,5,6,7")
 """The sets of module ids that may talk to each other: docs.habana.ai, "Multiple Workloads on a Single Docker"."""
 
 
 def _numbers(text: object) -> object:
-    if not isinstance(text, str):
+    if not isinstance(text, str) or text == "all":
         return text
     numbers = tuple(int(part) for part in text.split(","))
     if len(set(numbers)) < len(numbers) or min(numbers) < 0:
         raise ValueError(f"{text!r} names a card twice, or one below 0")
     return numbers
-
-
-def _numbers_or_all(text: object) -> object:
-    return text if text == "all" else _numbers(text)
 
 
 class HPUSettings(northbridge.Settings):
@@ -39,9 +31,9 @@ class HPUSettings(northbridge.Settings):
     habana_visible_modules: Annotated[tuple[int, ...] | None, pydantic.BeforeValidator(_numbers)] = pydantic.Field(
         default=None, description="a list of module ids, each once, with commas between, such as 0,1,2,3,"
     )
-    habana_visible_devices: Annotated[
-        tuple[int, ...] | Literal["all"] | None, pydantic.BeforeValidator(_numbers_or_all)
-    ] = pydantic.Field(default=None, description="'all', or a list of indices, each once, with commas between,")
+    habana_visible_devices: Annotated[tuple[int, ...] | Literal["all"] | None, pydantic.BeforeValidator(_numbers)] = (
+        pydantic.Field(default=None, description="'all', or a list of indices, each once, with commas between,")
+    )
     hls_module_id: int | None = pydantic.Field(default=None, ge=0, description="one module id, a whole number from 0,")
     pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy) alone")
     pt_hpu_gpu_migration: bool = pydantic.Field(default=False, description="0 or 1 alone")
@@ -64,10 +56,20 @@ class HPUSettings(northbridge.Settings):
 
     def refuse_unknown_subset(self, modules: tuple[int, ...]) -> None:
         """Raise :class:`northbridge.SettingsError` where the user chose ``modules`` that may not reach each other."""
-        if self.habana_visible_modules is not None and len(modules) > 1 and set(modules) not in KNOWN_SUBSETS:
-            known = "; ".join(",".join(map(str, sorted(each))) for each in KNOWN_SUBSETS)
+        chosen = ",".join(map(str, sorted(modules)))
+        if self.habana_visible_modules is not None and len(modules) > 1 and chosen not in KNOWN_SUBSETS:
             raise northbridge.SettingsError(
                 f"HABANA_VISIBLE_MODULES={','.join(map(str, modules))!r} is not one of the sets of modules that are"
-                f" documented to work together: {known}, in any order",
+                f" documented to work together: {'; '.join(KNOWN_SUBSETS)}, in any order",
                 variable="HABANA_VISIBLE_MODULES",
+            )
+
+    def refuse_module_of_another(self, own: int, modules: tuple[int, ...], alone: bool) -> None:
+        """Raise :class:`northbridge.SettingsError` where HLS_MODULE_ID is none of ``modules``, or not this rank's."""
+        if self.hls_module_id not in modules or not (alone or self.hls_module_id == own):
+            raise northbridge.SettingsError(
+                f"HLS_MODULE_ID={self.hls_module_id} is set, and this rank's card is module {own} of the run's"
+                f" {','.join(map(str, modules))}: every rank that inherits the variable would take the same card; unset"
+                " it, and choose cards by devices= or HABANA_VISIBLE_MODULES",
+                variable="HLS_MODULE_ID",
             )
