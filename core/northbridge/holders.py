@@ -8,16 +8,24 @@ from contextlib import suppress
 from pathlib import Path
 from textwrap import shorten
 
+from northbridge.personality import device_folder
+
 
 def holders(device_file: re.Pattern[str]) -> dict[int, tuple[int, str]]:
     """Return the processes that have a card's device file open: ``{pid: (number of the card, command)}``.
 
     ``device_file`` finds the file's path, and its first group the number. For a vendor's errors and for the doctor, on
-    Linux; elsewhere, and of another user's processes, nothing is known.
+    Linux; elsewhere, and of another user's processes, nothing is known. Of simulated cards, only those of this
+    process's own server are looked at, under the names that real ones have.
     """
+    simulated = device_folder()
+    folder = simulated and f"{simulated.resolve()}/"
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
-        cards = [card for path in _open_files(process) if (card := device_file.search(path))]
+        paths = _open_files(process)
+        if folder:
+            paths = (path.replace(folder, "/dev/", 1) for path in paths if path.startswith(folder))
+        cards = [card for path in paths if (card := device_file.search(path))]
         if cards:
             with suppress(OSError):  # it has ended since
                 found[int(process.name)] = int(cards[0][1]), _command(process)

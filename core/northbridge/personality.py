@@ -18,13 +18,13 @@ from northbridge.errors import BackendConflictError, SimulationError
 from northbridge.journal import note
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 GROUP = "northbridge.personalities"
 """The entry-point group: ``acme = "northbridge_acme.simulated"``, the backend's name and the module with its hook."""
 
-_posing: set[str] = set()
+_posing: dict[str, Personality] = {}
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ class Personality:
 
     stand_ins: Mapping[str, Path]
 
+    dev: Callable[[], Path] | None = None
+    """Returns the folder in which the simulated cards have their device files, as the real ones have in ``/dev``."""
+
 
 def is_simulable(name: str) -> bool:
     """Whether a personality for backend ``name`` is installed; imports nothing."""
@@ -46,6 +49,11 @@ def is_simulable(name: str) -> bool:
 def is_posing(name: str) -> bool:
     """Whether stand-ins pose as the software of backend ``name`` in this process."""
     return name in _posing
+
+
+def device_folder() -> Path | None:
+    """Return the folder that stands for ``/dev`` in this process; None where nothing does."""
+    return next((each.dev() for each in _posing.values() if each.dev is not None), None)
 
 
 def pose(name: str) -> bool:
@@ -58,7 +66,8 @@ def pose(name: str) -> bool:
         return True
     if not is_simulable(name):
         return False
-    stand_ins = _get(name).stand_ins
+    personality = _get(name)
+    stand_ins = personality.stand_ins
     for module in stand_ins:
         _refuse_beside_the_real(name, module)
     for module, where in stand_ins.items():
@@ -70,7 +79,7 @@ def pose(name: str) -> bool:
                 f" imported: {describe_error(error)}; upgrade or uninstall what brings it, or unset the variable",
                 backend=name,
             ) from error
-    _posing.add(name)
+    _posing[name] = personality
     note(name, "simulated", f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(stand_ins))} are stand-ins here")
     return True
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import northbridge
+from northbridge_hpu.simulated.settings import HPUSimSettings
 
 _HERE = Path(__file__).parent
 
@@ -18,4 +19,5 @@ def northbridge_personality() -> northbridge.Personality:
     """Say what poses as the vendor's software."""
     return northbridge.Personality(
         {"habana_frameworks": _HERE / "habana_frameworks", "pyhlml": _HERE / "pyhlml.py"},
+        dev=lambda: HPUSimSettings.read().folder,
     )
