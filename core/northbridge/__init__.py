@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
         PrecisionName as PrecisionName,
+        undriven as undriven,
     )
     from northbridge.personality import Personality as Personality
     from northbridge.settings import Settings as Settings
@@ -122,7 +123,7 @@ _HOMES = {
     "northbridge.holders": ("holders",),
     "northbridge.journal": ("Entry", "record"),
     "northbridge.lightning.strategy_names": ("DDPStrategyName", "SingleDeviceStrategyName"),
-    "northbridge.lightning.vendor_names": ("AcceleratorName", "CheckpointIOName", "PrecisionName"),
+    "northbridge.lightning.vendor_names": ("AcceleratorName", "CheckpointIOName", "PrecisionName", "undriven"),
     "northbridge.personality": ("Personality",),
     "northbridge.settings": ("Settings",),
 }

@@ -72,6 +72,5 @@ def __getattr__(name: str) -> object:
         return HPUAccelerator.is_available()
     if name not in _NOT_HERE:
         raise AttributeError(f"module 'northbridge_hpu' has no attribute {name!r}")
-    claim, cure = _NOT_HERE[name]
-    reason = northbridge.get("hpu").capabilities.claims()[claim].reason
-    raise northbridge.UnsupportedError(f"northbridge_hpu has no {name}: {reason}; {cure}", capability=claim)
+    capability, instead = _NOT_HERE[name]
+    return northbridge.undriven(name, backend="hpu", capability=capability, instead=instead)

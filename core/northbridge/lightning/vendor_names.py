@@ -15,7 +15,8 @@ from __future__ import annotations
 import difflib
 from abc import ABC, ABCMeta
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 from northbridge.discovery import get
 from northbridge.errors import ArgumentsError, UnsupportedError
@@ -171,14 +172,14 @@ class PrecisionName(VendorName):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        word = self.arguments.get("precision", "32-true")
+        word = str(self.arguments.get("precision", "32-true"))
         call = f"{type(self).__name__}(precision={word!r})"
         if word in self.refused:
             claim = self.refused[word]
             reason = get(self.backend_name).capabilities.claims()[claim].reason
             raise UnsupportedError(f"{call} was asked for: {reason}; write 'bf16-mixed'", capability=claim)
         if word not in self.words:
-            near = difflib.get_close_matches(str(word), self.words, n=1)
+            near = difflib.get_close_matches(word, self.words, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ArgumentsError(f"{call} is no precision{hint}; it takes {', '.join(self.words)}")
         self.precision = self.words[word]
@@ -186,6 +187,24 @@ class PrecisionName(VendorName):
     @classmethod
     def stands_for(cls, base: type) -> bool:
         return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PRECISION
+
+
+@cache
+def undriven(name: str, *, backend: str, capability: str, instead: str) -> type:
+    """Return a class called ``name`` that can be imported and not made, for what Northbridge does not drive.
+
+    Scripts import such names whether they use them or not. Whoever makes an object of it gets an
+    :class:`UnsupportedError` with the reason of the claim ``capability``, and what to do ``instead``.
+    """
+
+    def refuse(cls: type, *args: object, **kwargs: object) -> NoReturn:
+        reason = get(backend).capabilities.claims()[capability].reason
+        raise UnsupportedError(
+            f"{name} was asked for, and {capability!r} on {backend!r} is unknown: {reason}; {instead}",
+            capability=capability,
+        )
+
+    return type(name, (), {"__new__": refuse, "__doc__": f"Refuses to be made; {instead}."})
 
 
 _HOMES = frozenset(face.home for face in FACES.values())
