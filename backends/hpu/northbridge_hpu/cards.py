@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from types import ModuleType
@@ -15,7 +15,7 @@ from northbridge_hpu.settings import HPUSettings
 IDLE_BYTES = 2**30
 """More memory in use than this means that a process holds the card; an idle one shows about 768 MiB."""
 
-DEVICE_FILE = re.compile(r"/(?:accel/accel|hl)(\d+)$")
+DEVICE_FILE = re.compile(r"^/dev/(?:accel/accel|hl)(\d+)$")
 """What a process that holds a card has open; the number is taken for the card's index."""
 
 
@@ -23,20 +23,20 @@ DEVICE_FILE = re.compile(r"/(?:accel/accel|hl)(\d+)$")
 class Card:
     """One card: its index, which may change when the driver is loaded anew, and its module id, which tells its place.
 
-    Memory is in bytes. ``utilization`` is in percent.
+    Memory is in bytes. ``utilization`` is in percent. None is what the card did not say.
     """
 
     index: int
     module: int
-    name: str
-    used: int
-    total: int
-    utilization: int
+    name: str | None
+    used: int | None
+    total: int | None
+    utilization: int | None
 
     @property
     def is_held(self) -> bool:
         """Whether some process has taken the card."""
-        return self.used > IDLE_BYTES
+        return self.used is not None and self.used > IDLE_BYTES
 
 
 def can_be_asked() -> bool:
@@ -57,9 +57,9 @@ def versions() -> dict[str, str]:
 
 
 def visible_modules() -> tuple[int, ...]:
-    """Return the module ids that this run may use, in the order of ``devices=``.
+    """Return the module ids that this run may use, in the order of ``devices=``: their own, where none are chosen.
 
-    Module ids are a permutation of the indices, and another one on each kind of server: they are asked, never assumed.
+    They are a permutation of the indices, another one on each server. Ranks of two nodes talk module to module.
     Raises :class:`northbridge.SettingsError` where HABANA_VISIBLE_MODULES names a module that is not here, and
     :class:`northbridge.SoftwareMissingError` where nobody can be asked.
     """
@@ -72,12 +72,12 @@ def visible_modules() -> tuple[int, ...]:
             " install habana-pyhlml, or set HABANA_VISIBLE_MODULES",
             backend="hpu",
         )
-    present = [card.module for card in cards()]
+    present = sorted(card.module for card in cards())
     absent = sorted(set(chosen or ()) - set(present))
     if absent:
         raise northbridge.SettingsError(
             f"HABANA_VISIBLE_MODULES={','.join(map(str, chosen or ()))!r} names module"
-            f" {', '.join(map(str, absent))}, and this machine has {', '.join(map(str, sorted(present))) or 'none'}",
+            f" {', '.join(map(str, absent))}, and this machine has {', '.join(map(str, present)) or 'none'}",
             variable="HABANA_VISIBLE_MODULES",
         )
     return tuple(present) if chosen is None else chosen
@@ -88,11 +88,11 @@ def _hlml() -> Iterator[ModuleType]:
     import pyhlml
 
     try:
-        pyhlml.hlmlInit()
-        try:
+        with ExitStack() as opened:
+            with suppress(pyhlml.HLMLError_AlreadyInitialized):  # by the script, whose own use of it goes on
+                pyhlml.hlmlInit()
+                opened.callback(pyhlml.hlmlShutdown)
             yield pyhlml
-        finally:
-            pyhlml.hlmlShutdown()
     except pyhlml.HLMLError as error:
         raise northbridge.DetectionError(
             f"the driver of the HPU does not answer habana-pyhlml: {type(error).__name__}: {error}; is it loaded"
@@ -103,14 +103,18 @@ def _hlml() -> Iterator[ModuleType]:
 
 def _card(hlml: ModuleType, index: int) -> Card:
     handle = hlml.hlmlDeviceGetHandleByIndex(index)
-    memory = hlml.hlmlDeviceGetMemoryInfo(handle)
+    name = memory = rates = None  # one sick card does not keep the others from being used
+    with suppress(hlml.HLMLError):
+        name = _text(hlml.hlmlDeviceGetName(handle))
+        memory = hlml.hlmlDeviceGetMemoryInfo(handle)
+        rates = hlml.hlmlDeviceGetUtilizationRates(handle)
     return Card(
         index=index,
         module=int(hlml.hlmlDeviceGetModuleID(handle)),
-        name=_text(hlml.hlmlDeviceGetName(handle)),
-        used=int(memory.used),
-        total=int(memory.total),
-        utilization=int(hlml.hlmlDeviceGetUtilizationRates(handle).aip),
+        name=name,
+        used=memory and int(memory.used),
+        total=memory and int(memory.total),
+        utilization=rates and int(rates.aip),
     )
 
 

@@ -49,9 +49,11 @@ class HPUDevice(northbridge.Device):
         except RuntimeError as error:
             if "acquire" not in str(error).lower():
                 raise
-            raise northbridge.DeviceBusyError(
-                f"device {index} of 'hpu' (HLS_MODULE_ID={os.environ.get('HLS_MODULE_ID')}) could not be taken:"
-                f" {str(error).splitlines()[0]}; {_who_holds_it()}",
+            said = str(error).splitlines()[0]
+            absent = "found" in said  # "No devices found", "[Device not found]"
+            raise (northbridge.DetectionError if absent else northbridge.DeviceBusyError)(
+                f"device {index} of 'hpu' (HLS_MODULE_ID={os.environ.get('HLS_MODULE_ID')}) could not be taken: {said};"
+                f" {'is the container given it, and does hl-smi show it?' if absent else _who_holds_it()}",
                 backend="hpu",
             ) from error
 
@@ -126,7 +128,7 @@ def _who_holds_it() -> str:
         for pid, (index, command) in found.items()
         if pid != os.getpid() and wanted in (None, index)
     ]
-    free = ", ".join(str(card.module) for card in everything if not card.is_held)
+    free = ", ".join(str(module) for module in sorted(card.module for card in everything if not card.is_held))
     rest = f"; free are the modules {free}, which HABANA_VISIBLE_MODULES can name" if free else ""
     if who:
         return f"{' and '.join(who)} {'hold' if len(who) > 1 else 'holds'} it: wait for it or end it{rest}"

@@ -22,11 +22,38 @@ def test_each_card_has_an_index_a_module_and_a_name() -> None:
     assert [card.index for card in found] == list(range(8))
     assert sorted(card.module for card in found) == list(range(8))
     assert [card.module for card in found] != list(range(8))
-    assert all(card.name and card.total >= card.used >= 0 for card in found)
+    for card in found:
+        assert card.name
+        assert card.total is not None
+        assert card.used is not None
+        assert card.total >= card.used >= 0
 
 
-def test_visible_modules_are_those_of_the_cards_by_index() -> None:
-    assert cards.visible_modules() == tuple(card.module for card in cards.cards())
+def test_visible_modules_are_those_of_the_cards_in_their_own_order() -> None:
+    assert cards.visible_modules() == tuple(sorted(card.module for card in cards.cards())) == tuple(range(8))
+
+
+def test_a_card_that_is_sick_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyhlml
+
+    def fail(device: object) -> None:
+        raise pyhlml.HLMLError(1)
+
+    monkeypatch.setattr(pyhlml, "hlmlDeviceGetMemoryInfo", fail)
+
+    assert [(card.used, card.is_held) for card in cards.cards()] == [(None, False)] * 8
+    assert cards.visible_modules() == tuple(range(8))
+
+
+def test_a_library_that_the_script_has_opened_stays_open() -> None:
+    import pyhlml
+
+    pyhlml.hlmlInit()
+    try:
+        assert len(cards.cards()) == 8
+        assert pyhlml.hlmlDeviceGetCount() == 8
+    finally:
+        pyhlml.hlmlShutdown()
 
 
 def test_the_driver_has_a_version() -> None:

@@ -219,7 +219,7 @@ def _is_touched(symbol: Symbol, touched: set[tuple[str, str]]) -> bool:
     if symbol.kind == "module":
         return any(name.startswith(f"{symbol.name}.") for _, name in touched)
     if symbol.kind == "attribute":
-        return ("read", symbol.name.rpartition(".")[0]) in touched
+        return not touched.isdisjoint({("read", symbol.name), ("read", symbol.name.rpartition(".")[0])})
     return bool(kinds)
 
 

@@ -43,6 +43,7 @@ class TestTakingACard:
             " card until it ends; start another process"
         )
 
+    @pytest.mark.shows("a card's device file carries its index")
     def test_a_card_that_another_process_holds_is_an_error_that_says_which_one(self, run: Run, start: Start) -> None:
         holder = start(HOLD, first=LOAD)
         try:
@@ -55,12 +56,25 @@ class TestTakingACard:
             holder.communicate()
 
         assert (
-            "DeviceBusyError device 3 of 'hpu' (HLS_MODULE_ID=6) could not be taken: synStatus=20 [Device already"
+            "DeviceBusyError device 3 of 'hpu' (HLS_MODULE_ID=3) could not be taken: synStatus=20 [Device already"
             f" acquired] Device acquire failed.; process {holder.pid} ("
         ) in said
         assert said.strip().endswith(
-            " holds it: wait for it or end it; free are the modules 5, 4, 7, 2, 1, 0, 3, which HABANA_VISIBLE_MODULES"
+            " holds it: wait for it or end it; free are the modules 0, 1, 2, 4, 5, 6, 7, which HABANA_VISIBLE_MODULES"
             " can name"
+        )
+
+    @pytest.mark.parametrize("words", ["acquire failed. No devices found.", "[Device not found] acquire"])
+    def test_a_card_that_is_not_there_is_not_said_to_be_held(self, run: Run, words: str) -> None:
+        fail = f"""
+def fail():
+    raise RuntimeError({words!r})
+torch.hpu.current_device = fail
+"""
+
+        assert last(run(fail + attempt(TAKE.format(0)), first=LOAD)) == (
+            f"DetectionError device 0 of 'hpu' (HLS_MODULE_ID=0) could not be taken: {words}; is the container given"
+            " it, and does hl-smi show it?"
         )
 
     def test_the_card_of_a_killed_process_is_free(self, run: Run, start: Start) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from types import TracebackType
 
@@ -27,14 +28,19 @@ def device_count() -> int:
 
 
 def init() -> None:
-    """Take this process's card, and make ``hpu`` the default of activation checkpointing."""
-    chip.init()
-    DefaultDeviceType.set_device_type("hpu")
+    """Take this process's card."""
+    _lazy_init()
 
 
 def _lazy_init() -> None:
-    """Take this process's card; torch calls it before the first tensor is made on it."""
+    """Take this process's card, and make ``hpu`` the default of activation checkpointing.
+
+    torch calls it before the first tensor is made on the card. ``_initialized`` is what activation checkpointing looks
+    at before it keeps the card's random state.
+    """
     chip.init()
+    vars(sys.modules["habana_frameworks.torch.hpu"])["_initialized"] = True
+    DefaultDeviceType.set_device_type("hpu")
 
 
 def is_initialized() -> bool:
@@ -44,24 +50,32 @@ def is_initialized() -> bool:
 
 def current_device() -> int:
     """Take this process's card, and return 0, which is what every process calls its own."""
-    chip.init()
+    _lazy_init()
     return 0
 
 
 def set_device(device: DeviceLike) -> None:
-    """Write HLS_MODULE_ID, and do nothing else: a card that is held already stays the one."""
+    """Write HLS_MODULE_ID where it is unset: a card that is held already stays the one.
+
+    Raises AssertionError where HLS_MODULE_ID is set to a module that is not visible.
+    """
     index = _get_device_index(device, True)
-    visible = variable("HABANA_VISIBLE_MODULES")
-    chosen = visible is not None or variable("HLS_MODULE_ID") is not None
-    assert index == 0 or chosen or device_count() >= _EIGHT, (
+    visible, own = variable("HABANA_VISIBLE_MODULES"), variable("HLS_MODULE_ID")
+    assert index == 0 or visible is not None or own is not None or device_count() >= _EIGHT, (
         f"device {index} needs HLS_MODULE_ID or HABANA_VISIBLE_MODULES where there are fewer than {_EIGHT} devices"
     )
     modules = visible.split(",") if visible is not None else [str(module) for module in range(_EIGHT)]
-    set_variable("HLS_MODULE_ID", modules[index].strip())
+    if own is None:
+        set_variable("HLS_MODULE_ID", modules[index].strip())
+        return
+    assert own.strip() in [module.strip() for module in modules], f"HLS_MODULE_ID={own} is not among {modules}"
 
 
 class device:
-    """Do nothing inside the ``with``: there is one device. Raises AssertionError for any other."""
+    """Change nothing inside the ``with``: there is one device. Raises AssertionError for any other.
+
+    To enter calls :func:`set_device` for what HLS_MODULE_ID says, where it says something.
+    """
 
     def __init__(self, device: DeviceLike) -> None:
         self.idx = _get_device_index(device, True)
@@ -69,7 +83,9 @@ class device:
         assert self.idx == 0 or str(self.idx) == own, f"device {self.idx} is neither 0 nor HLS_MODULE_ID={own}"
 
     def __enter__(self) -> None:
-        return None
+        own = variable("HLS_MODULE_ID")
+        if own is not None:
+            set_device(int(own))
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -82,26 +98,26 @@ def get_device_name(device: DeviceLike = None) -> str:  # noqa: ARG001 - there i
     if not is_available():
         warnings.warn("Device not available", stacklevel=2)
         return ""
-    chip.init()
+    _lazy_init()
     return machine.generation().label
 
 
 def get_device_capability(device: DeviceLike = None) -> str:  # noqa: ARG001
     """Take this process's card, and return the driver's version: a text, no pair of numbers."""
-    chip.init()
+    _lazy_init()
     return machine.DRIVER
 
 
 def get_device_properties(device: DeviceLike = None) -> str:  # noqa: ARG001
     """Take this process's card, and return a text about it: no object."""
-    chip.init()
+    _lazy_init()
     return f"(dramSize={chip.mem_get_info()[1]}, device_type={machine.generation().number})"
 
 
 def synchronize() -> None:
     """Wait for the device's work; in lazy mode a step marker is set first. It takes no device."""
     markers.mark_step()
-    chip.init()
+    _lazy_init()
     chip.synchronize()
 
 

@@ -29,18 +29,18 @@ def get_rng_state_all() -> list[torch.Tensor]:
     return [get_rng_state(0)]
 
 
-def set_rng_state_all(new_states: Sequence[torch.Tensor], /) -> None:
+def set_rng_state_all(new_states: Sequence[torch.Tensor]) -> None:
     """Set the state of the one generator, from a list of one."""
     assert len(new_states) == 1, f"there is one generator, but {len(new_states)} states"
     set_rng_state(new_states[0], 0)
 
 
-def manual_seed(seed: int, /) -> torch.Generator:
+def manual_seed(seed: int) -> torch.Generator:
     """Seed the generator, and return it."""
     return chip.default_generator(0).manual_seed(int(seed))
 
 
-def manual_seed_all(seed: int, /) -> None:
+def manual_seed_all(seed: int) -> None:
     """Seed every generator: the one that there is."""
     manual_seed(seed)
 

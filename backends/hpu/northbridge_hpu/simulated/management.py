@@ -31,6 +31,10 @@ _MEANINGS = {
 }
 
 
+class HLMLError_AlreadyInitialized(HLMLError):
+    """What :func:`hlmlInit` raises in a process that has called it before."""
+
+
 @dataclass(frozen=True)
 class _Handle:
     card: int
@@ -50,10 +54,10 @@ class _Utilization:
 
 
 def hlmlInit() -> None:
-    """Open the library, which every other call needs. Raises :class:`HLMLError` where it is open already."""
+    """Open the library, which every other call needs. Raises where it is open already."""
     global _is_open
     if _is_open:
-        raise HLMLError(_ALREADY_INITIALIZED)
+        raise HLMLError_AlreadyInitialized(_ALREADY_INITIALIZED)
     _is_open = True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from northbridge_cpu_sim import module as chip
-from northbridge_hpu.simulated.devices import DeviceLike
+from northbridge_hpu.simulated.devices import DeviceLike, _lazy_init
 
 _KEYS = {
     "InUse": "allocated_bytes.all.current",
@@ -20,7 +20,7 @@ _KEYS = {
 
 def memory_stats(device: DeviceLike = None) -> dict[str, int]:  # noqa: ARG001 - there is one
     """Return the allocator's numbers under the vendor's keys, sizes in bytes."""
-    chip.init()
+    _lazy_init()
     stats = chip.memory_stats()
     return {"Limit": chip.mem_get_info()[1], **{key: int(stats[name]) for key, name in _KEYS.items()}}
 
@@ -48,5 +48,5 @@ def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:  # noqa: ARG001
     """Start the peak anew at what is in use."""
-    chip.init()
+    _lazy_init()
     chip.reset_peak_memory_stats()

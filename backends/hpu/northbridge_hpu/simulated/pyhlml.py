@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from northbridge_hpu.simulated.management import (
     HLMLError as HLMLError,
+    HLMLError_AlreadyInitialized as HLMLError_AlreadyInitialized,
     hlmlDeviceGetCount as hlmlDeviceGetCount,
     hlmlDeviceGetHandleByIndex as hlmlDeviceGetHandleByIndex,
     hlmlDeviceGetMemoryInfo as hlmlDeviceGetMemoryInfo,

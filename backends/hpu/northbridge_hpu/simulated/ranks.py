@@ -12,25 +12,25 @@ def initialize_distributed_hpu(
 ) -> tuple[int, int, int]:
     """Complete the environment of a rank, choose its card, and return world size, rank and local rank.
 
-    What is not known is -1. Raises AssertionError where HABANA_VISIBLE_MODULES lists too few.
+    A world size that is not known is 1, a rank is -1. Raises AssertionError where HABANA_VISIBLE_MODULES lists too few.
     """
     given = (world_size, rank, local_rank)
     if None not in given:
         for key, value in zip(_KEYS, given, strict=True):
             set_variable(key, str(value))
     elif any(variable(key) is None for key in _KEYS):
-        for key in _KEYS:
-            from_mpi = variable(f"OMPI_COMM_WORLD_{key.removeprefix('WORLD_')}")
-            if from_mpi is not None:
-                set_variable(key, from_mpi)
+        of_mpi = {key: variable(f"OMPI_COMM_WORLD_{key.removeprefix('WORLD_')}") for key in _KEYS}
+        for key, text in of_mpi.items():
+            if text is not None and None not in of_mpi.values():
+                set_variable(key, text)
         for key, default in (("MASTER_ADDR", "localhost"), ("MASTER_PORT", "12345")):
             if variable(key) is None:
                 set_variable(key, default)
-    found = [int(variable(key) or -1) for key in _KEYS]
+    found = int(variable("WORLD_SIZE") or 1), int(variable("RANK") or -1), int(variable("LOCAL_RANK") or -1)
     _choose_card(world_size=found[0], local_rank=found[2])
     if found[1] != -1:
         set_variable("ID", str(found[1]))
-    return found[0], found[1], found[2]
+    return found
 
 
 def _choose_card(*, world_size: int, local_rank: int) -> None:

@@ -16,7 +16,7 @@ from northbridge_cpu_sim import Server
 def holder(start: Start) -> Job:
     """A process that holds the first card."""
     job = start("hold.py")
-    job.wait_for("holds module 5\n")
+    job.wait_for("holds module 0\n")
     return job
 
 
@@ -25,9 +25,9 @@ def test_the_error_names_who_holds_it(start: Start, holder: Job) -> None:
 
     assert job.end() == 1, job.said
     assert (
-        "northbridge.errors.DeviceBusyError: device 0 of 'hpu' (HLS_MODULE_ID=5) could not be taken: synStatus=20"
+        "northbridge.errors.DeviceBusyError: device 0 of 'hpu' (HLS_MODULE_ID=0) could not be taken: synStatus=20"
         f" [Device already acquired] Device acquire failed.; process {holder.process.pid} (python hold.py)"
-        " holds it: wait for it or end it; free are the modules 4, 7, 6, 2, 1, 0, 3, which"
+        " holds it: wait for it or end it; free are the modules 1, 2, 3, 4, 5, 6, 7, which"
     ) in job.said, job.said
     assert_shown("NORTHBRIDGE_SIMULATE=hpu python hold.py", holder.said)
     assert_shown("NORTHBRIDGE_SIMULATE=hpu python train.py devices=1", job.said)
@@ -39,7 +39,7 @@ def test_no_other_rank_waits_for_the_one_that_has_no_card(start: Start, server: 
 
     assert job.end() == 1, job.said  # which waits for all processes of the job
     assert "northbridge.errors.DeviceBusyError: device 0 of 'hpu'" in job.said
-    assert Server(server, 8).holder(1) is None
+    assert Server(server, 8).holder(5) is None  # module 1
 
 
 def test_it_is_free_as_soon_as_the_holder_has_been_killed(start: Start, holder: Job) -> None:
@@ -48,4 +48,4 @@ def test_it_is_free_as_soon_as_the_holder_has_been_killed(start: Start, holder: 
     job = start("train.py", "devices=1")
 
     assert job.end() == 0, job.said
-    assert "rank 0: node 0, card 0, module 5\n" in job.said
+    assert "rank 0: node 0, card 6, module 0\n" in job.said

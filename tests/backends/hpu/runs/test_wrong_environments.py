@@ -65,8 +65,9 @@ OF_ONE_NODE = {
     "HLS_MODULE_ID inherited by all ranks": (
         {"HLS_MODULE_ID": "3"},
         (
-            "SettingsError: HLS_MODULE_ID=3 is set, and this rank's card is module 5: every rank that inherits the"
-            " variable would take the same card; unset it, and choose cards by devices= or HABANA_VISIBLE_MODULES"
+            "SettingsError: HLS_MODULE_ID=3 is set, and this rank's card is module 0 of the run's 0,1,2,3,4,5,6,7:"
+            " every rank that inherits the variable would take the same card; unset it, and choose cards by devices= or"
+            " HABANA_VISIBLE_MODULES"
         ),
     ),
     "too few modules": (

@@ -147,7 +147,11 @@ def test_what_takes_the_card(run: Run, question: str) -> None:
 
 
 def test_a_card_that_is_held_stays_the_one(start: Start, server: Server) -> None:
-    with start("torch.hpu.current_device(); torch.hpu.set_device(5)" + TAKE_AND_KEEP, HLS_MODULE_ID="5") as process:
+    with start(
+        "torch.hpu.current_device(); import os; del os.environ['HLS_MODULE_ID']; torch.hpu.set_device(6)"
+        + TAKE_AND_KEEP,
+        HLS_MODULE_ID="5",
+    ) as process:
         assert say(process) == "taken\n"
         assert [card for card in range(8) if server.holder(card) == process.pid] == [0]
         process.communicate("\n")

@@ -43,11 +43,25 @@ def test_nothing_empties_a_cache(hpu: ModuleType) -> None:
     assert not hasattr(hpu, "empty_cache")
 
 
-def test_set_device_writes_the_module_of_that_place(hpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_set_device_writes_the_module_of_that_place(run: Run) -> None:
+    program = "import os; torch.hpu.set_device(2); print(os.environ['HLS_MODULE_ID'], torch.hpu.is_initialized())"
+    assert run(program, HABANA_VISIBLE_MODULES="4,5,6,7") == "6 False\n"
+
+
+def test_a_module_that_is_set_wins_over_set_device(hpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", "4,5,6,7")
     monkeypatch.setenv("HLS_MODULE_ID", "4")
     hpu.set_device(2)
-    assert os.environ["HLS_MODULE_ID"] == "6"
+    assert os.environ["HLS_MODULE_ID"] == "4"
+
+
+def test_a_module_that_is_set_has_to_be_visible(hpu: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HABANA_VISIBLE_MODULES", "4,5,6,7")
+    monkeypatch.setenv("HLS_MODULE_ID", "0")
+    with pytest.raises(AssertionError, match="HLS_MODULE_ID=0 is not among"):
+        hpu.set_device(2)
+    with pytest.raises(AssertionError, match="HLS_MODULE_ID=0 is not among"), hpu.device(0):
+        pass
 
 
 def test_set_device_needs_a_variable_where_there_are_fewer_than_eight(run: Run) -> None:
@@ -106,9 +120,14 @@ def test_the_peak_starts_anew(hpu: ModuleType) -> None:
 def test_initializing_makes_it_the_device_of_activation_checkpointing(hpu: ModuleType) -> None:
     from torch.utils.checkpoint import DefaultDeviceType
 
-    hpu.init()
+    hpu.current_device()
     assert DefaultDeviceType.get_device_type() == "hpu"
     assert hpu.is_initialized()
+
+
+def test_it_says_that_it_has_been_initialized(run: Run) -> None:
+    program = "before = torch.hpu._initialized; torch.ones(1, device='hpu'); print(before, torch.hpu._initialized)"
+    assert run(program) == "False True\n"
 
 
 def test_a_file_of_the_card_opens_on_the_card(hpu: ModuleType, tmp_path: os.PathLike[str]) -> None:

@@ -45,6 +45,12 @@ def test_the_second_generation_has_the_small_dtypes(hpu: ModuleType, dtype: torc
     assert torch.ones(1).to(dtype).to("hpu").float().item() == 1
 
 
+@pytest.mark.parametrize("dtype", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fnuz])
+def test_what_no_table_of_the_vendors_lists_is_refused(hpu: ModuleType, dtype: torch.dtype) -> None:
+    with pytest.raises(RuntimeError, match="is not supported on HPU device"):
+        torch.zeros(1, dtype=dtype).to("hpu")
+
+
 @pytest.mark.shows("float64 is computed as float32")
 def test_float64_is_computed_as_float32(hpu: ModuleType) -> None:
     third = torch.tensor(1.0, dtype=torch.float64, device="hpu") / 3

@@ -59,7 +59,7 @@ def test_an_inherited_module_wins_over_the_local_rank(run: Run) -> None:
     assert written(said)["HLS_MODULE_ID"] == "0"
 
 
-@pytest.mark.parametrize("environ", [{"WORLD_SIZE": "1"}, {"WORLD_SIZE": "2", "PT_HPU_EMULATE_DISTRIBUTED": "1"}])
+@pytest.mark.parametrize("environ", [{}, {"WORLD_SIZE": "1"}, {"WORLD_SIZE": "2", "PT_HPU_EMULATE_DISTRIBUTED": "1"}])
 def test_no_module_is_chosen_for_one_rank_or_an_emulated_world(run: Run, environ: dict[str, str]) -> None:
     assert "HLS_MODULE_ID" not in written(run(SHOW, RANK="0", LOCAL_RANK="0", **environ))
 
@@ -78,6 +78,11 @@ def test_what_mpirun_says_becomes_the_rank(run: Run) -> None:
     }
 
 
+def test_what_mpirun_says_in_part_counts_for_nothing(run: Run) -> None:
+    said = run(SHOW, OMPI_COMM_WORLD_SIZE="2", OMPI_COMM_WORLD_LOCAL_RANK="1")
+    assert written(said) == {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}
+
+
 def test_a_launcher_says_the_rank_itself(run: Run) -> None:
     said = run(
         """
@@ -86,7 +91,7 @@ def test_a_launcher_says_the_rank_itself(run: Run) -> None:
         import os; print(os.environ["HLS_MODULE_ID"], os.environ["ID"], os.environ["WORLD_SIZE"])
         """
     )
-    assert said.split("\n")[:2] == ["(-1, -1, -1) (2, 1, 1)", "1 1 2"]
+    assert said.split("\n")[:2] == ["(1, -1, -1) (2, 1, 1)", "1 1 2"]
 
 
 def test_profiling_and_compile_threads_are_set(run: Run) -> None:

@@ -31,6 +31,18 @@ def test_tensors_lose_device_subclass_and_shared_storage(lazily: Lazily, tmp_pat
     assert found["part"].untyped_storage().nbytes() == 2 * 4
 
 
+def test_kinds_of_dict_and_tuple_are_written_plain_and_other_objects_as_they_are(lazily: Lazily) -> None:
+    program = """
+import collections, types
+linear = torch.nn.Linear(1, 1)
+pair = collections.namedtuple('Pair', 'a b')(1, 2)
+torch.save([linear.state_dict(), pair, types.SimpleNamespace(a=torch.ones(1))], file)
+state, pair, other = torch.serialization.load(file, weights_only=False)
+print(type(state).__name__, hasattr(state, '_metadata'), type(pair).__name__, other.a)
+"""
+    assert lazily(program) == "dict False tuple tensor([1.])\n"
+
+
 def test_the_file_is_of_a_protocol_that_stock_torch_opens_with_a_warning_alone(lazily: Lazily, tmp_path: Path) -> None:
     lazily("torch.save(torch.ones(1), file)")
     with (

@@ -65,7 +65,7 @@ def test_nothing_is_answered_before_the_library_is_opened(run: Callable[..., str
 
 
 def test_the_library_is_opened_once(hlml: ModuleType) -> None:
-    with pytest.raises(hlml.HLMLError, match=r"already initialized \(5\)"):
+    with pytest.raises(hlml.HLMLError_AlreadyInitialized, match=r"already initialized \(5\)"):
         hlml.hlmlInit()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -31,11 +32,14 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Write ``obj`` with each tensor as a plain one on the host, with a storage of its own."""
+    """Write what dicts, lists and tuples hold, each tensor as a plain one on the host, with a storage of its own.
+
+    Other kinds of dict and tuple become plain ones; into other objects nobody looks.
+    """
     _save(
-        obj,
+        _walk(obj, _plain),
         f,
-        pickle_module=_with_tensors_copied(pickle_module),
+        pickle_module=pickle_module,
         pickle_protocol=pickle_protocol,
         _use_new_zipfile_serialization=_use_new_zipfile_serialization,
         _disable_byteorder_record=_disable_byteorder_record,
@@ -58,19 +62,23 @@ def load(
     """
     chosen = _of_weights_only(pickle_module) if weights_only else pickle_module
     read = _load(f, map_location="cpu", pickle_module=chosen, weights_only=False, mmap=mmap, **pickle_load_args)
-    return read if map_location is None else _walk(read, map_location)
+    return read if map_location is None else _walk(read, lambda tensor: _sent(tensor, map_location))
 
 
-def _walk(value: Any, where: Any) -> Any:
+def _walk(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
     if isinstance(value, torch.Tensor):
-        return _sent(value, where)
+        return change(value)
     if isinstance(value, dict):
-        return {key: _walk(each, where) for key, each in value.items()}
+        return {key: _walk(each, change) for key, each in value.items()}
     if isinstance(value, list):
-        return [_walk(each, where) for each in value]
+        return [_walk(each, change) for each in value]
     if isinstance(value, tuple):
-        return tuple(_walk(each, where) for each in value)
+        return tuple(_walk(each, change) for each in value)
     return value
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.data.detach().clone().cpu().as_subclass(torch.Tensor)
 
 
 def _sent(tensor: torch.Tensor, where: Any) -> Any:
@@ -79,17 +87,6 @@ def _sent(tensor: torch.Tensor, where: Any) -> Any:
     if callable(where):
         return where(tensor, tensor.device)
     return tensor.to(where)
-
-
-def _with_tensors_copied(pickle_module: Any) -> Any:
-    class Pickler(pickle_module.Pickler):  # type: ignore[misc]
-        def reducer_override(self, obj: Any) -> Any:
-            if not isinstance(obj, torch.Tensor):
-                return NotImplemented
-            plain: Any = obj.data.detach().clone().cpu().as_subclass(torch.Tensor)
-            return plain.__reduce_ex__(_PROTOCOL)
-
-    return _like(pickle_module, Pickler=Pickler)
 
 
 def _of_weights_only(pickle_module: Any) -> Any:

@@ -26,6 +26,7 @@ def share_weights() -> None:
     """Replace ``Module.__getattr__``, ``Module.to`` and ``Parameter.__new__``; the first stays within reach."""
     put("torch.nn.Module.original__get_attr__", _get_attribute)
     put("torch.nn.Module.__getattr__", get_attribute)
+    put("torch.nn.Module.original_to", _to)
     put("torch.nn.Module.to", to)
     put("torch.nn.Parameter.__new__", new_parameter)
 
@@ -49,7 +50,8 @@ def get_attribute(self: Module, name: str) -> Any:
 
 def to(self: Module, *args: Any, **kwargs: Any) -> Module:
     """Move a module."""
-    return _to(self, *args, **kwargs)
+    moved: Module = self.original_to(*args, **kwargs)  # type: ignore[operator]
+    return moved
 
 
 def new_parameter(cls: type[Parameter], data: torch.Tensor | None = None, requires_grad: bool = True) -> Parameter:
@@ -60,7 +62,12 @@ def new_parameter(cls: type[Parameter], data: torch.Tensor | None = None, requir
 def _hook(value: object) -> None:
     if isinstance(value, Module) and _begin not in value._forward_pre_hooks.values():
         value.register_forward_pre_hook(_begin)
+        value.register_forward_hook(_end, always_call=True)
 
 
 def _begin(module: Module, args: Any) -> None:
     """Tell the graph compiler which module begins; nobody listens here."""
+
+
+def _end(module: Module, args: Any, result: Any) -> None:
+    """Tell the graph compiler that it has ended."""

@@ -40,4 +40,6 @@ from northbridge_hpu.simulated.record import watch as _watch
 
 from . import _utils as _utils, random as random
 
+_initialized = False
+
 _watch(__name__)
