@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import northbridge
 from northbridge import holders
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files a process has open")
@@ -63,3 +64,18 @@ def test_where_nobody_holds_any_nothing_is_found(tmp_path: Path) -> None:
     (tmp_path / "card0").touch()
 
     assert holders(pattern(tmp_path)) == {}
+
+
+def test_of_simulated_cards_only_those_of_ones_own_server_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    for folder in (own, other):
+        folder.mkdir()
+    personality = northbridge.Personality({}, dev=lambda: own)
+    monkeypatch.setattr("northbridge.personality._posing", {"anvil": personality})
+
+    with open(own / "anvil1", "w"), open(other / "anvil2", "w"):
+        found = holders(re.compile(r"^/dev/anvil(\d+)$"))
+
+    assert {pid: number for pid, (number, _) in found.items()} == {os.getpid(): 1}

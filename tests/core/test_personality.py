@@ -62,6 +62,17 @@ def test_the_stand_ins_are_there_when_torch_has_been_imported(site: Site) -> Non
     }
 
 
+def test_a_name_that_nobody_has_is_an_error_and_no_run_on_something_else(site: Site) -> None:
+    told = site.answer(tell("acme"), NORTHBRIDGE_SIMULATE="Stood_In")
+
+    kind, sentence, backend = told["error"]
+    assert (kind, backend) == ("BackendNotFoundError", "Stood_In")
+    assert sentence.startswith(
+        "NORTHBRIDGE_SIMULATE=Stood_In was asked for, and no backend 'Stood_In' is installed; found acme,"
+    )
+    assert sentence.endswith("Did you mean 'stood_in'?")
+
+
 def test_where_torch_does_not_call_us_the_backend_itself_brings_them(site: Site) -> None:
     told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 

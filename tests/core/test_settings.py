@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from typing import ClassVar
 
 import pydantic
@@ -230,3 +231,21 @@ def test_a_variable_of_the_core_that_is_misspelt_is_refused(written: str, meant:
     error = refusal(CoreSettings, {written: "1"})
 
     assert str(error) == f"{written}='1' is not a setting: did you mean {meant}?"
+
+
+def test_what_was_written_for_the_vendors_software_is_no_choice_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+
+    AcmeSettings.write("devices", "2")
+
+    assert os.environ["NORTHBRIDGE_ACME_DEVICES"] == "2"
+    assert AcmeSettings.read().devices == 8
+
+
+def test_what_the_user_sets_afterwards_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "environ", {})
+    AcmeSettings.write("devices", "2")
+
+    os.environ["NORTHBRIDGE_ACME_DEVICES"] = "3"
+
+    assert AcmeSettings.read().devices == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from types import ModuleType
@@ -244,6 +245,17 @@ class TestBringUp:
             " this torch and this driver?"
         )
         assert software.loaded() is None
+
+    def test_a_launchers_variable_that_holds_no_number_is_blamed_before_the_software(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("WORLD_SIZE", "abc")
+
+        def call(at: str) -> None:
+            int(os.environ["WORLD_SIZE"])  # as vendors' imports do
+
+        with pytest.raises(northbridge.ClusterError, match=r"WORLD_SIZE='abc' on host .*: it is not a number; unset"):
+            software.bring_up(make(call))
 
     def test_a_ctrl_c_stays_a_ctrl_c(self) -> None:
         def call(step: str) -> None:

@@ -442,3 +442,37 @@ def test_the_accelerator_of_a_backend_that_is_not_there_is_not_available() -> No
         pass
 
     assert not Gone.is_available()
+
+
+# --- What Northbridge does not drive
+
+
+def test_a_name_of_what_is_not_driven_can_be_imported_and_asked_about() -> None:
+    loader = northbridge.undriven("SimLoader", backend="cpu_sim", capability="data_loaders", instead="use torch's")
+
+    assert isinstance(loader, type)
+    assert loader.__name__ == "SimLoader"
+    assert not isinstance(object(), loader)
+    assert loader is northbridge.undriven(
+        "SimLoader", backend="cpu_sim", capability="data_loaders", instead="use torch's"
+    )
+
+
+def test_to_use_it_is_refused_with_the_reason_and_what_to_do() -> None:
+    loader = northbridge.undriven("SimLoader", backend="cpu_sim", capability="data_loaders", instead="use torch's")
+
+    with pytest.raises(UnsupportedError) as refusal:
+        loader(1, batch_size=2)
+
+    assert str(refusal.value) == (
+        "SimLoader was asked for, and 'data_loaders' on 'cpu_sim' is unknown: Northbridge does not drive it yet; use"
+        " torch's"
+    )
+    assert refusal.value.capability == "data_loaders"
+
+
+def test_a_precision_may_be_a_number_as_for_a_trainer() -> None:
+    class Numbered(northbridge.PrecisionName, backend="cpu_sim"):
+        words = {"32": "32-true"}  # noqa: RUF012
+
+    assert Numbered(precision=32).precision == "32-true"
