@@ -68,6 +68,19 @@ class DDPStrategyName(StrategyName):
         "start_method",
     )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import torch
+
+        super().__init__(*args, **kwargs)
+        devices = self.arguments.get("parallel_devices")
+        is_list = isinstance(devices, (list, tuple)) and all(isinstance(each, torch.device) for each in devices)
+        if devices is not None and not is_list:
+            raise ArgumentsError(
+                f"{type(self).__name__}(parallel_devices={devices!r}) is no list of torch.device: write"
+                f" [torch.device({get(self.backend_name).device.type!r})] * 8, or leave it out and write devices=8 for"
+                " the Trainer"
+            )
+
     @classmethod
     def passed_on(cls) -> Collection[str]:
         return (*super().passed_on(), *arguments_of_ddp())

@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Collection, Mapping
 from functools import cache
+from itertools import takewhile
 from typing import Any
 
 from northbridge.errors import ArgumentsError
@@ -63,4 +64,11 @@ def _warn_once(name: str, argument: str, what_to_know: str) -> None:
     if (name, argument) in _warned or os.environ.get("LOCAL_RANK", "0") != "0":
         return
     _warned.add((name, argument))
-    warnings.warn(f"{name}({argument}=…) has no meaning any more: {what_to_know}", stacklevel=4)
+    warnings.warn(f"{name}({argument}=…) has no meaning any more: {what_to_know}", stacklevel=_depth_of_the_user())
+
+
+def _depth_of_the_user() -> int:
+    """Return the ``stacklevel`` of the user's own line: names differ in how many calls lie between."""
+    frames = inspect.stack(context=0)[1:]
+    inner = (str(frame.frame.f_globals.get("__name__")).startswith("northbridge.") for frame in frames)
+    return 1 + sum(takewhile(bool, inner))

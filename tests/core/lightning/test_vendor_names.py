@@ -372,6 +372,7 @@ def test_an_argument_without_a_meaning_is_warned_of_once() -> None:
         "SimPrecision(device=…) has no meaning any more: autocast is on the accelerator's device; leave it out"
     ]
     assert again.arguments == {"precision": "bf16-mixed"}
+    assert caught[0].filename == __file__  # the line to change
 
 
 def test_a_rank_that_another_started_does_not_repeat_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -442,6 +443,17 @@ def test_the_accelerator_of_a_backend_that_is_not_there_is_not_available() -> No
         pass
 
     assert not Gone.is_available()
+
+
+@pytest.mark.parametrize("devices", [8, ["cpu_sim"], "auto"], ids=str)
+def test_parallel_devices_are_devices(devices: Any) -> None:
+    with pytest.raises(ArgumentsError) as refusal:
+        SimDDPStrategy(parallel_devices=devices)
+
+    assert str(refusal.value) == (
+        f"SimDDPStrategy(parallel_devices={devices!r}) is no list of torch.device: write [torch.device('cpu_sim')] * 8,"
+        " or leave it out and write devices=8 for the Trainer"
+    )
 
 
 # --- What Northbridge does not drive
