@@ -73,6 +73,7 @@ def documented(nodes: tuple[Node, Node], tmp_path: Path) -> list[dict[str, str]]
             "NODE_RANK": str(rank),
             "GLOO_SOCKET_IFNAME": INTERFACE,  # the simulated HCCL travels over Gloo
             "NORTHBRIDGE_HPU_SIM_SERVER": str(tmp_path / f"server of node {rank}"),
+            "NORTHBRIDGE_HPU_SIM_MODULES": modules,
         }
-        for rank in range(2)
+        for rank, modules in enumerate(("5,4,7,6,2,1,0,3", "7,6,5,4,3,2,1,0"))
     ]

@@ -32,12 +32,12 @@ def test_four_ranks_on_two_nodes_train_one_model(
     assert [job.end() for job in jobs] == [0, 0], "\n".join(job.said for job in jobs)
 
     first, second = (job.said for job in jobs)
-    # The same modules on both, whatever their cards are.
-    assert re.findall(r"rank (\d): node (\d), card \d, module (\d)", first) == [
-        ("0", "0", "0"),
-        ("1", "0", "1"),
-        ("2", "1", "0"),
-        ("3", "1", "1"),
+    # The same modules on both, whatever cards those are.
+    assert re.findall(r"rank (\d): node (\d), card (\d), module (\d)", first) == [
+        ("0", "0", "6", "0"),
+        ("1", "0", "5", "1"),
+        ("2", "1", "7", "0"),
+        ("3", "1", "6", "1"),
     ]
     assert "the ranks hold 1 set of weights" in first
     assert_shown(COMMAND.format(0), first)
