@@ -146,7 +146,10 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
             # What a user logs is often on the CPU, where the library reaches nothing.
             moved = tensor.detach().to(self.root_device) if tensor.device.type == "cpu" else tensor
             reduced = self.backend.collective.all_reduce(moved, reduction_word(reduce_op), group)
-            return reduced if moved is tensor else tensor.copy_(reduced)
+            if moved is tensor:
+                return reduced
+            tensor.detach().copy_(reduced)  # which may want a gradient, and may not be written to then
+            return tensor
 
         def barrier(self, *args: Any, **kwargs: Any) -> None:
             import torch.distributed

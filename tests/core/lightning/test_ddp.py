@@ -83,7 +83,7 @@ def test_a_tensor_on_the_cpu_is_reduced_on_the_chip_and_stays_on_the_cpu(
         return result
 
     monkeypatch.setattr(strategy.backend.collective, "all_reduce", seen)
-    logged = torch.ones(1)
+    logged = torch.ones(1, requires_grad=True)
 
     result = strategy.all_reduce(logged)
 
