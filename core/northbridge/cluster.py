@@ -17,15 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from northbridge.errors import ClusterError
-from northbridge.launch_environment import (
-    CURES,
-    RANK_FIELDS,
-    START_COMMANDS,
-    VARIABLES,
-    LaunchEnvironment,
-    Run,
-    launcher_of,
-)
+from northbridge.launch_environment import CURES, RANK_FIELDS, START_COMMANDS, VARIABLES, LaunchEnvironment, Run
 
 RESOLVE_SECONDS = 20.0
 """How long the master's name may take to resolve: getaddrinfo itself has no limit."""
@@ -71,7 +63,7 @@ def check_variables(environ: Mapping[str, str]) -> None:
     ``northbridge doctor`` calls it, which knows no Trainer; that a port is taken is an error, as no run has begun.
     Raises :class:`ClusterError`, warns with :class:`ClusterWarning`.
     """
-    found = LaunchEnvironment(Run(1, 1, launcher_of(environ), "launch"), environ)
+    found = LaunchEnvironment.of_unknown_run(environ)
     _refuse_wrong_port(found)
     values = found.values
     if values.rank is not None and values.world_size is not None and not 0 <= values.rank < values.world_size:

@@ -90,6 +90,11 @@ class LaunchEnvironment:
     run: Run
     environ: Mapping[str, str]
 
+    @classmethod
+    def of_unknown_run(cls, environ: Mapping[str, str]) -> LaunchEnvironment:
+        """Return what ``environ`` says where no Trainer is known: it is taken for the least run, of one process."""
+        return cls(Run(1, 1, launcher_of(environ), "launch"), environ)
+
     @cached_property
     def names(self) -> dict[str, str]:
         """The variable that each field is read from."""

@@ -108,11 +108,10 @@ def _load(backend: Backend) -> None:
 
 def _blame_environment(error: BaseException) -> None:
     """Raise :class:`ClusterError` where a variable that launchers set holds no number: vendors' imports read them."""
-    from northbridge.launch_environment import LaunchEnvironment, Run, launcher_of
+    from northbridge.launch_environment import LaunchEnvironment
 
-    launch = LaunchEnvironment(Run(1, 1, launcher_of(os.environ), "launch"), os.environ)
     try:
-        _ = launch.values
+        _ = LaunchEnvironment.of_unknown_run(os.environ).values
     except ClusterError as reason:
         raise reason from error
 
