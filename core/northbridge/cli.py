@@ -116,7 +116,7 @@ def list_backends(
     if no_probe:
         found = listing.read_metadata()
     else:
-        from northbridge.discovery import refuse_unknown_simulation
+        from northbridge.personality import refuse_unknown_simulation
         from northbridge.settings import CoreSettings
 
         CoreSettings.read()  # a wrong variable is told before anything starts

@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
@@ -23,7 +23,6 @@ from northbridge.errors import (
     BackendNameError,
     BackendNotFoundError,
     NorthbridgeError,
-    SimulationError,
 )
 from northbridge.journal import note
 
@@ -124,7 +123,7 @@ def find(name: str) -> Plugin:
     everything = installed()
     claims = [plugin for plugin in everything if plugin.name == name]
     if not claims:
-        raise BackendNotFoundError(_is_not_installed(name), backend=name)
+        raise BackendNotFoundError(say_not_installed(name), backend=name)
     _refuse_disabled(name)
     if len(claims) > 1:
         raise BackendConflictError(
@@ -157,48 +156,23 @@ def get(name: str) -> Backend:
         # Not find(): to scan the metadata takes milliseconds, and a Trainer asks a dozen times.
         _refuse_disabled(name)
     else:
+        from northbridge.personality import refuse_unknown_simulation
         from northbridge.plugin import declare
 
         refuse_unknown_simulation()
         _declared[name] = declare(find(name))
     if not _declared[name].capabilities.simulated and os.environ.get("NORTHBRIDGE_SIMULATE") == name:
-        _declared[name] = _simulated(_declared[name])
+        from northbridge.personality import simulate
+
+        _declared[name] = simulate(_declared[name])
     return _declared[name]
 
 
-def refuse_unknown_simulation() -> None:
-    """Raise :class:`BackendNotFoundError` where ``NORTHBRIDGE_SIMULATE`` names none: the run would be a real one."""
-    simulated = os.environ.get("NORTHBRIDGE_SIMULATE")
-    if simulated and simulated not in names():
-        raise BackendNotFoundError(
-            f"NORTHBRIDGE_SIMULATE={simulated} was asked for, and {_is_not_installed(simulated)}", backend=simulated
-        )
-
-
-def _is_not_installed(name: str) -> str:
+def say_not_installed(name: str) -> str:
+    """Return that no backend is called ``name``, with those that are there, for a message."""
     near = difflib.get_close_matches(name.lower(), names(), n=1)
     hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
     return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
-
-
-def _simulated(backend: Backend) -> Backend:
-    from northbridge.personality import pose
-    from northbridge.software import loaded
-
-    first = loaded()
-    if first is not None and first.name == backend.name:
-        raise SimulationError(
-            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but this process runs on the real {backend.name!r}"
-            " already; set the variable before the process starts",
-            backend=backend.name,
-        )
-    if not pose(backend.name):
-        raise SimulationError(
-            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but nobody simulates {backend.name!r}: no installed"
-            " distribution brings a personality of that name; unset the variable to run on the real one",
-            backend=backend.name,
-        )
-    return replace(backend, capabilities=replace(backend.capabilities, simulated=True))
 
 
 def is_declared(name: str) -> bool:

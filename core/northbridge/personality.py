@@ -6,20 +6,23 @@ there on the backend ``acme`` runs as on the real chip: it imports its vendor's 
 
 from __future__ import annotations
 
+import os
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from typing import TYPE_CHECKING
 
 from northbridge.ending import describe_error
-from northbridge.errors import BackendConflictError, SimulationError
+from northbridge.errors import BackendConflictError, BackendNotFoundError, SimulationError
 from northbridge.journal import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from northbridge.backend import Backend
 
 GROUP = "northbridge.personalities"
 """The entry-point group: ``acme = "northbridge_acme.simulated"``, the backend's name and the module with its hook."""
@@ -82,6 +85,40 @@ def pose(name: str) -> bool:
     _posing[name] = personality
     note(name, "simulated", f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(stand_ins))} are stand-ins here")
     return True
+
+
+def refuse_unknown_simulation() -> None:
+    """Raise :class:`BackendNotFoundError` where ``NORTHBRIDGE_SIMULATE`` names none: the run would be a real one."""
+    from northbridge.discovery import names, say_not_installed
+
+    simulated = os.environ.get("NORTHBRIDGE_SIMULATE")
+    if simulated and simulated not in names():
+        raise BackendNotFoundError(
+            f"NORTHBRIDGE_SIMULATE={simulated} was asked for, and {say_not_installed(simulated)}", backend=simulated
+        )
+
+
+def simulate(backend: Backend) -> Backend:
+    """Return ``backend`` as a simulated one; stand-ins pose as its software from here on.
+
+    Raises :class:`SimulationError`.
+    """
+    from northbridge.software import loaded
+
+    first = loaded()
+    if first is not None and first.name == backend.name:
+        raise SimulationError(
+            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but this process runs on the real {backend.name!r}"
+            " already; set the variable before the process starts",
+            backend=backend.name,
+        )
+    if not pose(backend.name):
+        raise SimulationError(
+            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but nobody simulates {backend.name!r}: no installed"
+            " distribution brings a personality of that name; unset the variable to run on the real one",
+            backend=backend.name,
+        )
+    return replace(backend, capabilities=replace(backend.capabilities, simulated=True))
 
 
 def _get(name: str) -> Personality:

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from northbridge.discovery import find, names, refuse_unknown_simulation
+from northbridge.discovery import find, names
 from northbridge.doctor import examination, selection
 from northbridge.doctor.advice import Advice, advise
 from northbridge.doctor.backend import BackendReport, backend_report
@@ -24,6 +24,7 @@ from northbridge.listing import LOAD_SECONDS, faces, torch_version
 from northbridge.listing.backends import claimed
 from northbridge.listing.child import Queue
 from northbridge.listing.faces import FaceRow
+from northbridge.personality import refuse_unknown_simulation
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
