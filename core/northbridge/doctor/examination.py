@@ -7,21 +7,25 @@ import os
 import sys
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from northbridge.contract import check_line, contract_of
 from northbridge.discovery import get
 from northbridge.ending import describe_error
-from northbridge.errors import NorthbridgeError, VariableError
+from northbridge.errors import NorthbridgeError
 from northbridge.journal import record
 from northbridge.listing import backends
 from northbridge.listing.report import Reporter, Stage
 from northbridge.software import loaded
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from northbridge.backend import Backend
     from northbridge.bridge import Bridge
     from northbridge.contract import Contract
+
+Result = TypeVar("Result")
 
 FINDING = "finding "
 """How the names of the facts about a line of the contract begin; the number of the line follows."""
@@ -56,16 +60,18 @@ def answer(name: str, *, acquire: bool) -> None:
     except NorthbridgeError:
         report.end(**backends.bring_up(name, report))  # raises the same, and tells it
     report.begin("environment")
-    report.begin("declare", environment_problem=_check_environment(backend.bridge))
+    _, problem = _tried("its check_environment()", backend.bridge.check_environment)
+    report.begin("declare", environment_problem=problem)
     report.begin("machine", **backends.bring_up(name, report))
-    report.begin("contract", **_describe_machine(backend.bridge))
+    machine, problem = _tried("its describe_machine()", lambda: _described(backend.bridge))
+    report.begin("contract", machine=machine or {}, machine_problem=problem)
     try:
         contract = contract_of(backend)
     except NorthbridgeError as error:
         report.end(contract_problem=str(error))
-    if acquire:
+    if acquire and loaded() is backend:  # else that it does not load is told already
         report.begin("acquire")
-        problem = _acquire(backend)
+        _, problem = _tried("to take its first device", lambda: _acquire(backend))
         report.begin("contract", acquire_problem=problem)
         acquire = not problem
     if contract is not None:
@@ -73,37 +79,25 @@ def answer(name: str, *, acquire: bool) -> None:
     report.end(record=[entry.as_dict() for entry in record()], unfinished="")
 
 
-def _check_environment(bridge: Bridge) -> str:
+def _tried(what: str, step: Callable[[], Result]) -> tuple[Result | None, str]:
+    """Return what ``step`` returns, and what went wrong in it: in words of ours, or what else it raised."""
     try:
-        bridge.check_environment()
-    except VariableError as error:
-        return str(error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
-        return f"its check_environment() raised {describe_error(error)}; upgrade the plugin"
-    return ""
-
-
-def _acquire(backend: Backend) -> str:
-    """Take the first device, as a run on one would, and return why that failed; empty where it did not."""
-    if loaded() is not backend:
-        return ""  # that it does not load is told already
-    try:
-        backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
-        backend.device.select(0)
+        return step(), ""
     except NorthbridgeError as error:
-        return str(error)
+        return None, str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
-        return f"to take its first device raised {describe_error(error)}"
-    return ""
+        return None, f"{what} raised {describe_error(error)}; upgrade the plugin"
 
 
-def _describe_machine(bridge: Bridge) -> dict[str, object]:
-    try:
-        return {"machine": json.loads(json.dumps(bridge.describe_machine(), default=_in_words))}
-    except VariableError as error:
-        return {"machine_problem": str(error)}
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
-        return {"machine_problem": f"its describe_machine() raised {describe_error(error)}; upgrade the plugin"}
+def _acquire(backend: Backend) -> None:
+    """Take the first device, as a run on one would."""
+    backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
+    backend.device.select(0)
+
+
+def _described(bridge: Bridge) -> dict[str, object]:
+    described: dict[str, object] = json.loads(json.dumps(bridge.describe_machine(), default=_in_words))
+    return described
 
 
 def _in_words(value: object) -> str:
