@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import select
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +24,23 @@ def command(*arguments: str) -> str:
 
 def northbridge(site: Site, *arguments: str, **environ: str) -> Completed:
     return site.python(command(*arguments), **{**NO_CHIP, **environ})
+
+
+def assert_ends_with_its_children(
+    arguments: list[str], environ: dict[str, str], alive: Path, number: int, code: int
+) -> None:
+    """Assert that the signal ``number`` ends the command, and its child, which opens the FIFO ``alive``, with it."""
+    with subprocess.Popen(
+        [sys.executable, "-c", command(*arguments)], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    ) as run:
+        with alive.open("rb", buffering=0) as end:  # waits for the child to open it
+            run.send_signal(number)
+            assert run.wait(timeout=30) == code
+            ended, _, _ = select.select([end], [], [], 30)
+            assert ended  # every process that could have written is gone
+            assert end.read() == b""
+        assert run.stderr is not None
+        assert b"Traceback" not in run.stderr.read()
 
 
 def beside(site: Site, *folders: Path) -> Site:

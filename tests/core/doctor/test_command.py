@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.core.command import NO_CHIP, beside, command, flowing, northbridge
+from tests.core.command import NO_CHIP, assert_ends_with_its_children, beside, flowing, northbridge
 from tests.core.conftest import Site
 
 if TYPE_CHECKING:
@@ -184,17 +182,4 @@ def test_the_end_of_the_command_is_the_end_of_what_it_asked(
         "CONTRACTED_PIPE": str(alive),
     }
 
-    with subprocess.Popen(
-        [sys.executable, "-c", command("doctor", "contracted")],
-        env=environ,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    ) as run:
-        with alive.open("rb", buffering=0) as end:  # waits for the backend to open it
-            run.send_signal(number)
-            assert run.wait(timeout=30) == code
-            ended, _, _ = select.select([end], [], [], 30)
-            assert ended  # every process that could have written is gone
-            assert end.read() == b""
-        assert run.stderr is not None
-        assert b"Traceback" not in run.stderr.read()
+    assert_ends_with_its_children(["doctor", "contracted"], environ, alive, number, code)

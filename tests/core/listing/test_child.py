@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.core.command import NO_CHIP, backend, beside, command, flowing, northbridge, row
+from tests.core.command import (
+    NO_CHIP,
+    assert_ends_with_its_children,
+    backend,
+    beside,
+    flowing,
+    northbridge,
+    row,
+)
 
 if TYPE_CHECKING:
     from tests.core.conftest import Install, Site
@@ -145,12 +150,4 @@ def test_the_end_of_the_command_is_the_end_of_what_it_asked(
     site = write_plugin("endless", f"pipe = open({str(alive)!r}, 'w'); threading.Event().wait()")
     environ = {**os.environ, **NO_CHIP, "PYTHONPATH": os.pathsep.join(map(str, site.folders))}
 
-    with subprocess.Popen([sys.executable, "-c", command("list")], env=environ, stderr=subprocess.PIPE) as run:
-        with alive.open("rb", buffering=0) as end:  # waits for the plugin to open it
-            run.send_signal(number)
-            assert run.wait(timeout=30) == code
-            ended, _, _ = select.select([end], [], [], 30)
-            assert ended  # every process that could have written is gone
-            assert end.read() == b""
-        assert run.stderr is not None
-        assert b"Traceback" not in run.stderr.read()
+    assert_ends_with_its_children(["list"], environ, alive, number, code)
