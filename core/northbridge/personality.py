@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass, replace
-from importlib.machinery import ModuleSpec
+from dataclasses import dataclass, field, replace
+from importlib import import_module
 from importlib.metadata import entry_points
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from northbridge.ending import describe_error
 from northbridge.errors import BackendConflictError, BackendNotFoundError, SimulationError
 from northbridge.journal import note
+from northbridge.stand_ins import StandIns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +43,12 @@ class Personality:
     dev: Callable[[], Path] | None = None
     """Returns the folder in which the simulated cards have their device files, as the real ones have in ``/dev``."""
 
+    autoloads: tuple[str, ...] = ()
+    """The modules among them that ``import torch`` imports at its end, as the vendor's own entry point has it do."""
+
+    tools: Mapping[str, Path] = field(default_factory=dict)
+    """The vendor's commands that are stood in for, by name: a Python file each, for :func:`northbridge.run_tool`."""
+
 
 def is_simulable(name: str) -> bool:
     """Whether a personality for backend ``name`` is installed; imports nothing."""
@@ -59,32 +65,40 @@ def device_folder() -> Path | None:
     return next((each.dev() for each in _posing.values() if each.dev is not None), None)
 
 
+def stand_in_for_tool(tool: str) -> list[str] | None:
+    """Return the command that stands in for the vendor's command ``tool`` in this process; None where none does."""
+    found = next((each.tools[tool] for each in _posing.values() if tool in each.tools), None)
+    return None if found is None else [sys.executable, str(found)]
+
+
 def pose(name: str) -> bool:
-    """Put the stand-ins for backend ``name`` into ``sys.modules``, once; return False where nobody brings any.
+    """Let Python find the stand-ins for backend ``name``, once; return False where nobody brings any.
 
     Called when torch has been imported, and when the backend is first asked for, if ``NORTHBRIDGE_SIMULATE`` names it.
-    Raises :class:`SimulationError` where the vendor's real software is installed, and what a broken plugin raises.
+    What the vendor has torch import is imported here too, once torch is there. Raises :class:`SimulationError` where
+    the vendor's real software is installed or a stand-in cannot be imported, and what a broken plugin raises.
     """
-    if name in _posing:
-        return True
-    if not is_simulable(name):
-        return False
-    personality = _get(name)
-    stand_ins = personality.stand_ins
-    for module in stand_ins:
-        _refuse_beside_the_real(name, module)
-    for module, where in stand_ins.items():
-        try:
-            _put(module, where)
-        except Exception as error:
-            raise SimulationError(
-                f"NORTHBRIDGE_SIMULATE={name} was asked for, but the stand-in for {module!r} ({where}) could not be"
-                f" imported: {describe_error(error)}; upgrade or uninstall what brings it, or unset the variable",
-                backend=name,
-            ) from error
-    _posing[name] = personality
-    note(name, "simulated", f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(stand_ins))} are stand-ins here")
+    if name not in _posing:
+        if not is_simulable(name):
+            return False
+        _posing[name] = _place(name)
+        note(
+            name,
+            "simulated",
+            f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(_posing[name].stand_ins))} are stand-ins here",
+        )
+    if "torch" in sys.modules:
+        for module in _posing[name].autoloads:
+            import_module(module)
     return True
+
+
+def _place(name: str) -> Personality:
+    personality = _get(name)
+    for module in personality.stand_ins:
+        _refuse_beside_the_real(name, module)
+    sys.meta_path.append(StandIns(name, personality.stand_ins))
+    return personality
 
 
 def refuse_unknown_simulation() -> None:
@@ -144,18 +158,3 @@ def _refuse_beside_the_real(name: str, module: str) -> None:
             f" NORTHBRIDGE_SIMULATE to run on {name!r} itself, or simulate it in an environment without {module!r}",
             backend=name,
         )
-
-
-def _put(name: str, where: Path) -> None:
-    folder = [str(where)] if where.is_dir() else None
-    file = where / "__init__.py" if folder else where
-    spec = spec_from_file_location(name, file, submodule_search_locations=folder)
-    assert isinstance(spec, ModuleSpec)
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise

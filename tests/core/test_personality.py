@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 
 TELL = """
 import json, sys
+from importlib.util import find_spec
 import {first}
 import northbridge
 
-told = {{"modules": [name for name in ("torch_stood_in",) if name in sys.modules]}}
+told = {{"modules": [name for name in ("torch_stood_in",) if find_spec(name)]}}
+told["imported"] = "torch_stood_in" in sys.modules
 try:
     backend = northbridge.get({name!r})
     told["simulated"] = backend.capabilities.simulated
@@ -51,10 +53,10 @@ def test_a_backend_is_simulated_where_the_variable_names_it(site: Site) -> None:
     assert told["sub"] == "torch_stood_in.inner"
 
 
-def test_the_stand_ins_are_there_when_torch_has_been_imported(site: Site) -> None:
+def test_the_stand_ins_can_be_imported_when_torch_has_been(site: Site) -> None:
     told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in")
 
-    assert told["modules"] == ["torch_stood_in"]
+    assert (told["modules"], told["imported"]) == (["torch_stood_in"], False)
     assert told["record"][0] == {
         "subject": "stood_in",
         "outcome": "simulated",
@@ -182,6 +184,25 @@ def test_a_stand_in_that_raises_is_named_and_leaves_nothing_behind(
         " it, or unset the variable"
     )
     assert "torch_anvil" not in sys.modules
+
+
+def test_a_stand_in_that_the_vendor_has_torch_import_is_there_with_torch(install: Install) -> None:
+    code = "import json, torch, sys; print(json.dumps('torch_posed' in sys.modules))"
+
+    assert install("posed").answer(code, NORTHBRIDGE_SIMULATE="posed") is True
+
+
+def test_a_command_that_is_stood_in_for_answers_and_no_other(install: Install) -> None:
+    code = """
+import json, torch, northbridge
+ask = lambda tool: northbridge.run_tool(tool, "--short", backend="posed")
+print(json.dumps([ask("posed-smi"), ask("other-smi")]))
+"""
+
+    site = install("posed")
+
+    assert site.answer(code, NORTHBRIDGE_SIMULATE="posed") == ["2 cards, asked with --short\n", None]
+    assert site.answer(code) == [None, None]
 
 
 def test_a_stand_in_that_raises_does_not_keep_lightning_from_being_served(install: Install) -> None:

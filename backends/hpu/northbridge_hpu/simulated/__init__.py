@@ -20,4 +20,5 @@ def northbridge_personality() -> northbridge.Personality:
     return northbridge.Personality(
         {"habana_frameworks": _HERE / "habana_frameworks", "pyhlml": _HERE / "pyhlml.py"},
         dev=lambda: HPUSimSettings.read().folder,
+        autoloads=("habana_frameworks",),  # which does so in the mode, and by the variable, that the vendor's has
     )

@@ -5,4 +5,6 @@ import northbridge
 
 @northbridge.hookimpl
 def northbridge_personality() -> northbridge.Personality:
-    return northbridge.Personality({"torch_anvil": Path(__file__).with_name("torch_anvil.py")})
+    return northbridge.Personality(
+        {"torch_anvil": Path(__file__).with_name("torch_anvil.py")}, autoloads=("torch_anvil",)
+    )

@@ -7,4 +7,7 @@ import northbridge
 
 @northbridge.hookimpl
 def northbridge_personality() -> northbridge.Personality:
-    return northbridge.Personality({"torch_posed": Path(__file__).with_name("torch_posed")})
+    here = Path(__file__).parent
+    return northbridge.Personality(
+        {"torch_posed": here / "torch_posed"}, autoloads=("torch_posed",), tools={"posed-smi": here / "posed_smi.py"}
+    )
