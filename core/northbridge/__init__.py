@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     )
     from northbridge.holders import holders as holders
     from northbridge.journal import Entry as Entry, record as record
+    from northbridge.late_names import late_names as late_names
     from northbridge.lightning.strategy_names import (
         DDPStrategyName as DDPStrategyName,
         SingleDeviceStrategyName as SingleDeviceStrategyName,
@@ -73,10 +74,15 @@ if TYPE_CHECKING:
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
         PrecisionName as PrecisionName,
-        undriven as undriven,
+        undriven_names as undriven_names,
     )
     from northbridge.personality import Personality as Personality
-    from northbridge.settings import Settings as Settings
+    from northbridge.settings import (
+        Indices as Indices,
+        Settings as Settings,
+        VendorSettings as VendorSettings,
+    )
+    from northbridge.vendor_tool import run_tool as run_tool
 
 
 _HOMES = {
@@ -122,10 +128,12 @@ _HOMES = {
     "northbridge.environment": ("keep_environment",),
     "northbridge.holders": ("holders",),
     "northbridge.journal": ("Entry", "record"),
+    "northbridge.late_names": ("late_names",),
     "northbridge.lightning.strategy_names": ("DDPStrategyName", "SingleDeviceStrategyName"),
-    "northbridge.lightning.vendor_names": ("AcceleratorName", "CheckpointIOName", "PrecisionName", "undriven"),
+    "northbridge.lightning.vendor_names": ("AcceleratorName", "CheckpointIOName", "PrecisionName", "undriven_names"),
     "northbridge.personality": ("Personality",),
-    "northbridge.settings": ("Settings",),
+    "northbridge.settings": ("Indices", "Settings", "VendorSettings"),
+    "northbridge.vendor_tool": ("run_tool",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -20,6 +20,19 @@ _WRITTEN = "_NORTHBRIDGE_WROTE_"
 """Before a variable's name: what :meth:`Settings.write` wrote there."""
 
 
+def _indices(text: object) -> object:
+    if not isinstance(text, str):
+        return text
+    numbers = tuple(int(each) for each in text.split(","))
+    if len(set(numbers)) < len(numbers) or min(numbers) < 0:
+        raise ValueError(f"{text!r} names one twice, or one below 0")
+    return numbers
+
+
+Indices = Annotated[tuple[int, ...], pydantic.BeforeValidator(_indices)]
+"""The type of a field that lists devices or cards, such as ``0,1,2,3``: each once."""
+
+
 class Settings(pydantic.BaseModel):
     """Read one group of environment variables: the field ``devices`` from ``<prefix>DEVICES``.
 
@@ -117,6 +130,14 @@ class Settings(pydantic.BaseModel):
             f"{name}={given[name]!r} is not allowed: {allowed} is; unset it for the default{of_what}",
             variable=name,
         )
+
+
+class VendorSettings(Settings):
+    """The variables of a vendor's own, as far as a run depends on them: fields are named as they are."""
+
+    prefix = ""
+    strict_prefix = False
+    near_misses = False  # vendors have hundreds, many of them alike
 
 
 _SWITCHES = frozenset({"true", "false", "yes", "no", "on", "off", "all", "none"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +40,8 @@ def test_no_name_is_public_twice() -> None:
 def test_a_public_name_resolves_to_what_is_called_so(name: str) -> None:
     value = getattr(northbridge, name)
 
-    assert getattr(value, "__name__", name) == name
+    if inspect.isclass(value) or inspect.isfunction(value):  # and no constant, claim or type of a field
+        assert value.__name__ == name
 
 
 def test_every_error_is_public() -> None:

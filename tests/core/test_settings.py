@@ -8,7 +8,7 @@ import pytest
 from typing_extensions import Self
 
 from northbridge.errors import SettingsError
-from northbridge.settings import CoreSettings, Settings
+from northbridge.settings import CoreSettings, Indices, Settings
 
 
 class AcmeSettings(Settings):
@@ -249,3 +249,21 @@ def test_what_the_user_sets_afterwards_is_read(monkeypatch: pytest.MonkeyPatch) 
     os.environ["NORTHBRIDGE_ACME_DEVICES"] = "3"
 
     assert AcmeSettings.read().devices == 3
+
+
+class Chosen(Settings):
+    prefix = "CHOSEN_"
+    cards: Indices | None = pydantic.Field(default=None, description="a list of cards, each once,")
+
+
+@pytest.mark.parametrize(("text", "indices"), [("3", (3,)), ("0,1,2", (0, 1, 2)), (" 2, 0 ", (2, 0))])
+def test_a_list_of_indices_is_read_in_its_order(text: str, indices: tuple[int, ...]) -> None:
+    assert Chosen.read({"CHOSEN_CARDS": text}).cards == indices
+
+
+@pytest.mark.parametrize("text", ["0,0", "-1", "0,", "a", "0;1", "1.5"])
+def test_a_list_of_indices_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Chosen.read({"CHOSEN_CARDS": text})
+
+    assert str(caught.value).startswith(f"CHOSEN_CARDS={text!r} is not allowed: a list of cards, each once, is;")

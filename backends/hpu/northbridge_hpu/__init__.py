@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import northbridge
 
 
@@ -27,10 +25,4 @@ def northbridge_backend() -> northbridge.Backend:
     )
 
 
-def __getattr__(name: str) -> Any:
-    # What lightning-Habana offered. Whoever only declares the chip does not pay for it.
-    if "HPU" not in name:
-        raise AttributeError(f"module 'northbridge_hpu' has no attribute {name!r}")
-    from northbridge_hpu import trainer
-
-    return getattr(trainer, name)
+__getattr__ = northbridge.late_names(__name__, "northbridge_hpu.trainer")  # what lightning-Habana offered

@@ -41,7 +41,6 @@ class HPUDevice(northbridge.Device):
             )
         self._acquire(index)
         self._held = index
-        self._assert_autograd_serves_it()
 
     def _acquire(self, index: int) -> None:
         try:
@@ -54,20 +53,6 @@ class HPUDevice(northbridge.Device):
             raise (northbridge.DetectionError if absent else northbridge.DeviceBusyError)(
                 f"device {index} of 'hpu' (HLS_MODULE_ID={os.environ.get('HLS_MODULE_ID')}) could not be taken: {said};"
                 f" {'is the container given it, and does hl-smi show it?' if absent else _who_holds_it()}",
-                backend="hpu",
-            ) from error
-
-    def _assert_autograd_serves_it(self) -> None:
-        # Autograd starts a thread for each device when the first backward() of the process runs, and none later.
-        import torch
-
-        try:
-            torch.ones(1, device=self.root(0), requires_grad=True).sum().backward()  # type: ignore[no-untyped-call]
-        except RuntimeError as error:
-            raise northbridge.SoftwareLoadError(
-                "the HPU came into this process too late: autograd had run a backward() before, and serves no device"
-                f" that it did not know then ({str(error).splitlines()[0]}); load the HPU first, with"
-                " `import northbridge; northbridge.load('hpu')` at the top of the script",
                 backend="hpu",
             ) from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 import pydantic
 
@@ -12,27 +12,14 @@ KNOWN_SUBSETS = ("0,1", "2,3", "4,5", "6,7", "0,1,2,3", "4,5,6,7", "0,1,2,3,4,5,
 """The sets of module ids that may talk to each other: docs.habana.ai, "Multiple Workloads on a Single Docker"."""
 
 
-def _numbers(text: object) -> object:
-    if not isinstance(text, str) or text == "all":
-        return text
-    numbers = tuple(int(part) for part in text.split(","))
-    if len(set(numbers)) < len(numbers) or min(numbers) < 0:
-        raise ValueError(f"{text!r} names a card twice, or one below 0")
-    return numbers
-
-
-class HPUSettings(northbridge.Settings):
+class HPUSettings(northbridge.VendorSettings):
     """The vendor's variables that a run depends on. Each is read where it is named in ``contract.toml``."""
 
-    prefix = ""
-    strict_prefix = False
-    near_misses = False  # the vendor has hundreds of variables, many of them alike
-
-    habana_visible_modules: Annotated[tuple[int, ...] | None, pydantic.BeforeValidator(_numbers)] = pydantic.Field(
+    habana_visible_modules: northbridge.Indices | None = pydantic.Field(
         default=None, description="a list of module ids, each once, with commas between, such as 0,1,2,3,"
     )
-    habana_visible_devices: Annotated[tuple[int, ...] | Literal["all"] | None, pydantic.BeforeValidator(_numbers)] = (
-        pydantic.Field(default=None, description="'all', or a list of indices, each once, with commas between,")
+    habana_visible_devices: northbridge.Indices | Literal["all"] | None = pydantic.Field(
+        default=None, description="'all', or a list of indices, each once, with commas between,"
     )
     hls_module_id: int | None = pydantic.Field(default=None, ge=0, description="one module id, a whole number from 0,")
     pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy) alone")

@@ -6,15 +6,6 @@ from types import MappingProxyType
 
 import northbridge
 
-_NOT_HERE = {
-    "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
-    "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-    "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
-    "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-    "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
-    "HPUProfiler": ("profiler", "write profiler='simple'"),
-}
-
 
 class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
     """``accelerator="hpu"``. Nothing that the class answers takes a card."""
@@ -67,10 +58,19 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
     )
 
 
+_undriven = northbridge.undriven_names(
+    __name__,
+    backend="hpu",
+    instead={
+        "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
+        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
+        "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
+        "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
+        "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
+        "HPUProfiler": ("profiler", "write profiler='simple'"),
+    },
+)
+
+
 def __getattr__(name: str) -> object:
-    if name == "HPU_AVAILABLE":
-        return HPUAccelerator.is_available()
-    if name not in _NOT_HERE:
-        raise AttributeError(f"module 'northbridge_hpu' has no attribute {name!r}")
-    capability, instead = _NOT_HERE[name]
-    return northbridge.undriven(name, backend="hpu", capability=capability, instead=instead)
+    return HPUAccelerator.is_available() if name == "HPU_AVAILABLE" else _undriven(name)

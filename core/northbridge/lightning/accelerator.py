@@ -6,6 +6,7 @@ import os
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
+from northbridge.autograd import assert_autograd_serves
 from northbridge.bridge import is_installed
 from northbridge.discovery import detect, get, load
 from northbridge.errors import (
@@ -93,6 +94,7 @@ def make_accelerator(face: Face) -> Any:
             backend = self.backend
             backend.bridge.prepare_rank(index=index, local_rank=local_rank, world_size=world_size)
             backend.device.select(index)
+            assert_autograd_serves(backend, index)
             self._taken = index
             self.seed()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import difflib
 from abc import ABC, ABCMeta
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
@@ -189,14 +189,24 @@ class PrecisionName(VendorName):
         return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PRECISION
 
 
-@cache
-def undriven(name: str, *, backend: str, capability: str, instead: str) -> type:
-    """Return a class called ``name`` that can be imported and not made, for what Northbridge does not drive.
+def undriven_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:
+    """Return the ``__getattr__`` of ``module``, for names of what Northbridge does not drive.
 
-    Scripts import such names whether they use them or not. Whoever makes an object of it gets an
-    :class:`UnsupportedError` with the reason of the claim ``capability``, and what to do ``instead``.
+    Scripts import such names whether they use them or not: a class answers, which cannot be made. ``instead`` maps each
+    name to the claim that says why not, and to what to do instead. Whoever makes an object of it gets an
+    :class:`UnsupportedError` with both.
     """
 
+    def look_up(name: str) -> type:
+        if name not in instead:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return _undriven(name, backend, *instead[name])
+
+    return look_up
+
+
+@cache
+def _undriven(name: str, backend: str, capability: str, instead: str) -> type:
     def refuse(cls: type, *args: object, **kwargs: object) -> NoReturn:
         reason = get(backend).capabilities.claims()[capability].reason
         raise UnsupportedError(

@@ -459,19 +459,27 @@ def test_parallel_devices_are_devices(devices: Any) -> None:
 # --- What Northbridge does not drive
 
 
+look_up = northbridge.undriven_names(
+    "northbridge_sim", backend="cpu_sim", instead={"SimLoader": ("data_loaders", "use torch's")}
+)
+
+
 def test_a_name_of_what_is_not_driven_can_be_imported_and_asked_about() -> None:
-    loader = northbridge.undriven("SimLoader", backend="cpu_sim", capability="data_loaders", instead="use torch's")
+    loader = look_up("SimLoader")
 
     assert isinstance(loader, type)
     assert loader.__name__ == "SimLoader"
     assert not isinstance(object(), loader)
-    assert loader is northbridge.undriven(
-        "SimLoader", backend="cpu_sim", capability="data_loaders", instead="use torch's"
-    )
+    assert loader is look_up("SimLoader")
+
+
+def test_any_other_name_is_not_there() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'northbridge_sim' has no attribute 'SimSaver'$"):
+        look_up("SimSaver")
 
 
 def test_to_use_it_is_refused_with_the_reason_and_what_to_do() -> None:
-    loader = northbridge.undriven("SimLoader", backend="cpu_sim", capability="data_loaders", instead="use torch's")
+    loader = look_up("SimLoader")
 
     with pytest.raises(UnsupportedError) as refusal:
         loader(1, batch_size=2)
