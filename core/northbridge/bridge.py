@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 
 class Bridge(ABC):
@@ -33,13 +36,23 @@ class Bridge(ABC):
 
         Called by ``auto``, by ``is_available()`` and before a run: within milliseconds where the vendor can (a device
         file, a management library with a time limit). This default says 0 where :attr:`package` is not installed, and
-        else asks a child process, once per process tree. Raises :class:`DetectionError` if the child crashes or hangs.
+        else asks a child process, once per process tree, when :meth:`check_environment` has found nothing. Raises
+        :class:`DetectionError` if the child crashes or hangs.
         """
         from northbridge.probe import count_in_child
 
         if self.package is not None and not is_installed(self.package):
             return 0
+        self.check_environment()
         return count_in_child(self.backend)
+
+    def count_cards(self, devices: Collection[int]) -> int | None:  # noqa: ARG002 - the interface's
+        """Return on how many cards ``devices`` lie, by their indices, where a card may be several devices.
+
+        None says that a device is a card, or that nobody can tell. Called by ``northbridge list``, and for the line of
+        the log that says what a Trainer uses; takes no card. Raises :class:`DetectionError`.
+        """
+        return None
 
     def describe_machine(self) -> dict[str, object]:
         """Return facts about driver, firmware, cards and who uses them, for people to read; takes no card.
@@ -51,7 +64,7 @@ class Bridge(ABC):
     def check_environment(self) -> None:
         """Raise :class:`VariableError` where a variable of the vendor's has a value that is not allowed.
 
-        Called by ``northbridge doctor`` in a child process, before :meth:`prepare`.
+        Called by the default of :meth:`detect`, and by ``northbridge doctor`` in a child process.
         """
 
     def prepare(self) -> None:

@@ -49,6 +49,8 @@ class BackendReport:
     states: BackendRow
     selected: bool = False
     """Whether ``accelerator="auto"`` takes it here."""
+    device_type: str = ""
+    """What its software has made torch's device type of; empty where it is not loaded."""
     machine: dict[str, Any] = field(default_factory=dict)
     machine_problem: str = ""
     environment_problem: str = ""
@@ -64,13 +66,13 @@ def backend_report(claim: Claimed, reply: Reply | None = None) -> BackendReport:
     if reply is None:
         return BackendReport(states)
     facts = reply.facts
-    problems = ("machine_problem", "environment_problem", "contract_problem", "acquire_problem")
+    told = ("device_type", "machine_problem", "environment_problem", "contract_problem", "acquire_problem")
     return BackendReport(
         states,
         machine=facts.get("machine", {}),
         contract=_contract_report(facts) if "contract" in facts else None,
         record=tuple(Entry(**entry) for entry in facts.get("record", ())),
-        **{problem: facts.get(problem, "") for problem in problems},
+        **{fact: facts.get(fact, "") for fact in told},
     )
 
 

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
 
 from northbridge.contract import check_line, contract_of
+from northbridge.device_type import describe_device_type
 from northbridge.discovery import get
 from northbridge.ending import describe_error
 from northbridge.errors import NorthbridgeError
@@ -64,12 +65,14 @@ def answer(name: str, *, acquire: bool) -> None:
     report.begin("declare", environment_problem=problem)
     report.begin("machine", **backends.bring_up(name, report))
     machine, problem = _tried("its describe_machine()", lambda: _described(backend.bridge))
-    report.begin("contract", machine=machine or {}, machine_problem=problem)
+    is_loaded = loaded() is backend  # else that it does not load is told already
+    device_type = describe_device_type(backend.device.type) if is_loaded else ""
+    report.begin("contract", machine=machine or {}, machine_problem=problem, device_type=device_type)
     try:
         contract = contract_of(backend)
     except NorthbridgeError as error:
         report.end(contract_problem=str(error))
-    if acquire and loaded() is backend:  # else that it does not load is told already
+    if acquire and is_loaded:
         report.begin("acquire")
         _, problem = _tried("to take its first device", lambda: _acquire(backend))
         report.begin("contract", acquire_problem=problem)

@@ -72,13 +72,14 @@ def _show_environment(console: Console, diagnosis: Diagnosis) -> None:
 
 
 def _show_machine(console: Console, report: BackendReport) -> None:
-    if not report.machine:
+    if not report.machine and not report.device_type:
         return
     _title(console, f"{report.states.name}: its machine")
-    lines = []
+    lines = [("to torch", report.device_type, "")] if report.device_type else []
     for name, value in report.machine.items():
         texts = [f"{key}: {_in_words(each)}" for key, each in value.items()] if isinstance(value, dict) else []
-        texts = [_in_words(each) for each in value] if isinstance(value, list) else texts or [_in_words(value)]
+        texts = [_in_words(each) for each in value] if isinstance(value, list) else texts
+        texts = texts or ["none" if value in ({}, []) else _in_words(value)]
         lines += [("" if number else name, text, "") for number, text in enumerate(texts)]
     print_pairs(console, lines)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
+from northbridge.cards import counted_cards
 from northbridge.discovery import LIGHTNING_NAMES, Plugin, describe, detect, find, get, installed, load
 from northbridge.errors import BackendError, NorthbridgeError, SoftwareMissingError
 from northbridge.listing.report import Reporter, Stage
@@ -28,6 +29,8 @@ class BackendRow:
     status: Status
     loadable: bool | None = None
     devices: int | None = None
+    cards: int | None = None
+    """On how many cards the devices lie, where a card may be several."""
     simulated: bool | None = None
     reason: str = ""
 
@@ -105,7 +108,8 @@ def bring_up(name: str, report: Reporter) -> dict[str, object]:
         report.begin("detect", simulated=capabilities.simulated)
         devices = operator.index(detect(name))
         report.begin("load", devices=devices)
-        load(name)
+        backend = load(name)
+        report.begin("load", cards=counted_cards(backend, range(devices)))
     except NorthbridgeError as error:
         return {"loadable": False, "error": str(error), "missing": isinstance(error, SoftwareMissingError)}
     return {"loadable": True}
@@ -130,6 +134,7 @@ def backend_row(claim: Claimed, reply: Reply | None = None) -> BackendRow:
         status=status,
         loadable=reply.facts.get("loadable", False),
         devices=reply.facts.get("devices"),
+        cards=reply.facts.get("cards"),
         simulated=reply.facts.get("simulated"),
         reason=reason,
     )

@@ -10,6 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from northbridge.cards import on_cards
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -76,9 +78,11 @@ def _backends(rows: Sequence[BackendRow], width: int) -> Table:
 
 def _cells(row: BackendRow) -> tuple[str, ...]:
     unknown = "not asked" if row.status == "not asked" else "-"
-    answers = [_word(answer, unknown) for answer in (row.loadable, row.devices, row.simulated)]
+    loadable, devices, simulated = (_word(answer, unknown) for answer in (row.loadable, row.devices, row.simulated))
+    if row.devices:
+        devices += on_cards(row.cards)
     version = max(row.version.split(", "), key=len)
-    return row.name, version, max(row.distribution.split(", "), key=len), row.status, *answers
+    return row.name, version, max(row.distribution.split(", "), key=len), row.status, loadable, devices, simulated
 
 
 def _faces(rows: Sequence[FaceRow]) -> Table:
