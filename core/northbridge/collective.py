@@ -38,7 +38,13 @@ class Collective(ABC):
     exact_dtypes: ClassVar[frozenset[str] | None] = None
     """The dtypes, such as ``"float32"``, that the library reduces as they are; None where it does so with all.
 
-    Others it would convert and round without a word, so that they are reduced on the host. It has to gather any dtype.
+    Others it would convert and round without a word, so that they are gathered, and reduced on the host.
+    """
+
+    carried_dtypes: ClassVar[frozenset[str] | None] = None
+    """The dtypes that the library knows at all; None where it knows every one.
+
+    Others travel as their bytes, so that uint8 has to be among them.
     """
 
     def register(self) -> None:
@@ -101,7 +107,7 @@ class Collective(ABC):
         if self._reduces_exactly(tensor):
             torch.distributed.all_reduce(tensor, op=getattr(torch.distributed.ReduceOp, _REDUCTIONS[op]), group=group)
         else:
-            _reduce_on_host(tensor, op, group)
+            self._reduce_on_host(tensor, op, group)
         if op == "mean":
             fractional = tensor.is_floating_point() or tensor.is_complex()
             # True division of whole numbers goes through float32, which is exact to 2^24 only.
@@ -109,7 +115,43 @@ class Collective(ABC):
         return tensor
 
     def _reduces_exactly(self, tensor: torch.Tensor) -> bool:
-        return self.exact_dtypes is None or str(tensor.dtype).removeprefix("torch.") in self.exact_dtypes
+        known = self.exact_dtypes is None or _name(tensor.dtype) in self.exact_dtypes
+        return known and self.carries(tensor.dtype)
+
+    def carries(self, dtype: torch.dtype) -> bool:
+        """Return whether the library knows ``dtype``."""
+        return self.carried_dtypes is None or _name(dtype) in self.carried_dtypes
+
+    def as_carried(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Return what travels for ``tensor``: itself, or its bytes, flat, where the library does not know its dtype.
+
+        :meth:`as_sent` makes the tensor of them again.
+        """
+        import torch
+
+        return tensor if self.carries(tensor.dtype) else tensor.contiguous().reshape(-1).view(torch.uint8)
+
+    def as_sent(self, arrived: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """Return ``arrived`` with dtype and shape of ``like``, which was sent; in front may be more dimensions."""
+        if arrived.dtype == like.dtype:
+            return arrived
+        ranks = arrived.shape[:-1]
+        return arrived.reshape(-1).view(like.dtype).reshape((*ranks, *like.shape))
+
+    def _reduce_on_host(self, tensor: torch.Tensor, op: str, group: ProcessGroup | None) -> None:
+        import torch.distributed
+
+        own = self.as_carried(tensor.contiguous())
+        everybodys = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size(group))]
+        torch.distributed.all_gather(everybodys, own, group=group)
+        stacked = torch.stack([self.as_sent(each.cpu(), like=tensor) for each in everybodys])
+        if op == "product":
+            reduced = stacked.prod(dim=0)
+        elif op in ("min", "max"):
+            reduced = stacked.amin(dim=0) if op == "min" else stacked.amax(dim=0)
+        else:
+            reduced = stacked.any(dim=0) if stacked.dtype == torch.bool else stacked.sum(dim=0)
+        tensor.copy_(reduced.to(tensor.dtype))
 
     def barrier(self, group: ProcessGroup | None = None) -> None:
         """Wait until every rank is here."""
@@ -133,19 +175,8 @@ def _refuse_torchcomms(library: str) -> None:
         )
 
 
-def _reduce_on_host(tensor: torch.Tensor, op: str, group: ProcessGroup | None) -> None:
-    import torch.distributed
-
-    everybodys = [torch.empty_like(tensor) for _ in range(torch.distributed.get_world_size(group))]
-    torch.distributed.all_gather(everybodys, tensor.contiguous(), group=group)
-    stacked = torch.stack([each.cpu() for each in everybodys])
-    if op == "product":
-        reduced = stacked.prod(dim=0)
-    elif op in ("min", "max"):
-        reduced = stacked.amin(dim=0) if op == "min" else stacked.amax(dim=0)
-    else:
-        reduced = stacked.any(dim=0) if stacked.dtype == torch.bool else stacked.sum(dim=0)
-    tensor.copy_(reduced.to(tensor.dtype))
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def ignore_doubt_about_device() -> None:

@@ -42,6 +42,9 @@ class Gloo(northbridge.Collective):
 class Rounding(Gloo):
     exact_dtypes = frozenset({"float32"})
 
+class Narrow(Gloo):
+    carried_dtypes = frozenset({"float32", "uint8"})
+
 with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
@@ -79,6 +82,21 @@ def watched(tensor, **options):
     return all_reduce(tensor, **options)
 
 torch.distributed.all_reduce = watched
+gathered, all_gather, narrow = [], torch.distributed.all_gather, Narrow()
+
+def watched_gather(tensors, tensor, **options):
+    gathered.append(str(tensor.dtype))
+    return all_gather(tensors, tensor, **options)
+
+torch.distributed.all_gather = watched_gather
+told |= {
+    "max of bool as bytes": reduce("max", [[True, False]], [[False, False]], torch.bool, narrow),
+    "min of int16 as bytes": reduce("min", [-300, 7], [5, 300], torch.int16, narrow),
+    "mean of a number as bytes": reduce("mean", 3.0, 4.0, torch.float64, narrow),
+    "carried": sorted({*gathered, *reduced}),
+}
+torch.distributed.all_gather = all_gather
+reduced.clear()
 told |= {
     "exact sum": reduce("sum", [1.5], [0.5], torch.float32, rounding),
     "gathered sum": reduce("sum", [big, 2**60 + 1], [big + 2, 2], torch.int64, rounding),
@@ -134,6 +152,9 @@ def ranks(install: Install) -> Any:
         ("gathered sum of bool", [True, False]),
         ("gathered min of bool", [False, True]),
         ("gathered sum of float64", [1.0 + 2.0**-40]),
+        ("max of bool as bytes", [[True, False]]),
+        ("min of int16 as bytes", [-300, 7]),
+        ("mean of a number as bytes", 3.5),
     ],
 )
 def test_all_reduce_leaves_the_reduction_in_the_tensor(reduction: str, result: list[float], ranks: Any) -> None:
@@ -142,6 +163,10 @@ def test_all_reduce_leaves_the_reduction_in_the_tensor(reduction: str, result: l
 
 def test_only_what_the_library_reduces_exactly_is_given_to_it(ranks: Any) -> None:
     assert ranks["reduced by the library"] == ["torch.float32"]
+
+
+def test_what_the_library_does_not_know_travels_as_bytes(ranks: Any) -> None:
+    assert ranks["carried"] == ["torch.uint8"]
 
 
 def test_both_ranks_end_well(ranks: Any) -> None:
@@ -246,6 +271,42 @@ class TestInitialize:
         Eager().initialize(rank=0, world_size=1, timeout=None, device=CPU)
 
         assert asked["device_id"] == CPU
+
+
+class TestWhatIsCarried:
+    class Narrow(ACCL):
+        carried_dtypes: ClassVar = frozenset({"float32", "uint8"})
+
+    def test_a_library_that_says_nothing_knows_every_dtype(self) -> None:
+        flags = torch.tensor([True])
+
+        assert ACCL().carries(torch.bool)
+        assert ACCL().as_carried(flags) is flags
+
+    def test_a_dtype_that_it_knows_travels_as_it_is(self) -> None:
+        tensor = torch.ones(2)
+
+        assert self.Narrow().as_carried(tensor) is tensor
+        assert self.Narrow().as_sent(tensor, like=tensor) is tensor
+
+    @pytest.mark.parametrize("dtype", [torch.bool, torch.int16, torch.float64], ids=str)
+    @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (0, 2)], ids=str)
+    def test_any_other_comes_back_from_its_bytes(self, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+        tensor = torch.randint(0, 2, shape).to(dtype)
+        narrow = self.Narrow()
+
+        sent = narrow.as_carried(tensor)
+        arrived = narrow.as_sent(torch.stack([sent, sent]), like=tensor)
+
+        assert sent.dtype == torch.uint8
+        assert torch.equal(narrow.as_sent(sent, like=tensor), tensor)
+        assert torch.equal(arrived, torch.stack([tensor, tensor]))
+
+    def test_it_need_not_be_contiguous(self) -> None:
+        tensor = torch.arange(6, dtype=torch.int16).reshape(2, 3).T
+        narrow = self.Narrow()
+
+        assert torch.equal(narrow.as_sent(narrow.as_carried(tensor), like=tensor), tensor)
 
 
 def test_ddp_and_registration_need_nothing_by_default() -> None:

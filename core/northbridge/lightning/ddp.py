@@ -15,6 +15,10 @@ from northbridge.lightning.orphans import end_with_launcher
 from northbridge.lightning.strategy import make_chip_strategy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
     from northbridge.backend import Backend
     from northbridge.launch_environment import Launcher
     from northbridge.lightning.faces import Face
@@ -151,6 +155,12 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
             tensor.detach().copy_(reduced)  # which may want a gradient, and may not be written to then
             return tensor
 
+        def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
+            """Gather a tensor of all ranks, as Lightning documents; also of a dtype that the library does not know."""
+            collective = self.backend.collective
+            arrived = super().all_gather(collective.as_carried(tensor), group, sync_grads)
+            return collective.as_sent(arrived, like=tensor)
+
         def barrier(self, *args: Any, **kwargs: Any) -> None:
             import torch.distributed
 
@@ -160,6 +170,16 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
         def on_exception(self, exception: BaseException) -> None:
             name_dead_ranks(exception, self._launcher, self.global_rank)
             super().on_exception(exception)
+
+        # Lightning wraps a module in DDP here, where the first broadcast is: for the Trainer and for a Fabric.
+
+        def _setup_model(self, model: Any) -> Any:
+            refuse_uncarried(self.backend, model, self._ddp_kwargs)
+            return super()._setup_model(model)
+
+        def setup_module(self, module: Any) -> Any:
+            refuse_uncarried(self.backend, module, self._ddp_kwargs)
+            return super().setup_module(module)
 
         def _register_ddp_hooks(self) -> None:
             # Lightning registers a communication hook for CUDA alone, and drops it elsewhere without a word.
@@ -196,6 +216,24 @@ def refuse_fork(backend: Backend) -> None:
             " in a script",
             capability="fork",
         )
+
+
+def refuse_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping[str, Any]) -> None:
+    """Raise :class:`CollectiveError` for a tensor of ``module`` that DDP would send, and the library does not know.
+
+    ``options`` are the arguments of DDP, which sends buffers unless ``broadcast_buffers`` is False.
+    """
+    sent: list[tuple[str, str, torch.Tensor]] = [("parameter", name, each) for name, each in module.named_parameters()]
+    if options.get("broadcast_buffers", True):
+        sent += [("buffer", name, each) for name, each in module.named_buffers()]
+    for kind, name, tensor in sent:
+        if not backend.collective.carries(tensor.dtype):
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise CollectiveError(
+                f"the {kind} {name!r} is {dtype}, which {backend.collective.name!r} does not know, and DDP would"
+                f" send it to the other ranks of {backend.name!r}: make it another dtype"
+                + (", or write strategy=DDPStrategy(broadcast_buffers=False)" if kind == "buffer" else "")
+            )
 
 
 def _end_process_group() -> None:
