@@ -59,6 +59,12 @@ class Capabilities:
     int64: Claim = field(default=unknown)
     """Tensors in int64, held and computed as int64."""
 
+    float32_convolutions: Claim = field(default=unknown)
+    """Convolutions of float32 tensors, computed in float32. Where it is denied, a run is warned."""
+
+    bfloat16_range: Claim = field(default=unknown)
+    """Matrix products of bfloat16 tensors, with bfloat16's range. Where it is denied, a run is warned."""
+
     sync_batchnorm: Claim = field(default=unknown)
     """``torch.nn.SyncBatchNorm``, which needs operators that no CPU has."""
 

@@ -20,13 +20,18 @@ class DtypeWarning(UserWarning):
 _warned: set[str] = set()
 
 
-def warn_of_module(backend: Backend, module: torch.nn.Module) -> None:
-    """Warn, once a process and dtype, where a parameter or buffer of ``module`` will not be computed as what it is.
+def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "32-true") -> None:
+    """Warn, once a process and reason, where ``module`` will not be computed as what it is, in this precision.
 
     Not of whole numbers, which are counters there: a chip that holds them as int32 refuses those that do not fit.
     """
     _warn(backend, ((f"the parameter {name!r}", each) for name, each in module.named_parameters()), ("float64",))
     _warn(backend, ((f"the buffer {name!r}", each) for name, each in module.named_buffers()), ("float64",))
+    convolution = next((name for name, each in module.named_modules() if _is_float32_convolution(each)), None)
+    if convolution is not None and not precision.endswith("-mixed"):
+        _warn_of(backend, "float32_convolutions", f"{convolution!r} is a convolution in float32")
+    if precision.startswith("bf16"):
+        _warn_of(backend, "bfloat16_range", f"precision={precision!r} was asked for")
 
 
 def warn_of_batch(backend: Backend, batch: Any) -> None:
@@ -46,14 +51,33 @@ _CURES = {
 }
 
 
+_DENIALS = {
+    "float32_convolutions": "does not compute it in float32",
+    "bfloat16_range": "has not bfloat16's range in matrix products",
+}
+
+
 def _warn(backend: Backend, tensors: Iterable[tuple[str, torch.Tensor]], dtypes: tuple[str, ...]) -> None:
-    claims = backend.present_capabilities().claims()
     for what, tensor in tensors:
         dtype = str(tensor.dtype).removeprefix("torch.")
-        if dtype in dtypes and claims[dtype].denied and dtype not in _warned:
-            _warned.add(dtype)
-            warnings.warn(
-                f"{what} is {dtype}, and {backend.name!r} has no {dtype}: {claims[dtype].reason}; {_CURES[dtype]}",
-                DtypeWarning,
-                stacklevel=3,
-            )
+        if dtype in dtypes:
+            _warn_of(backend, dtype, f"{what} is {dtype}", _CURES[dtype])
+
+
+def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> None:
+    claim = backend.present_capabilities().claims()[capability]
+    if not claim.denied or capability in _warned:
+        return
+    _warned.add(capability)
+    denial = _DENIALS.get(capability, f"has no {capability}")
+    warnings.warn(
+        f"{what}, and {backend.name!r} {denial}: {claim.reason}{cure and f'; {cure}'}",
+        DtypeWarning,
+        stacklevel=4,
+    )
+
+
+def _is_float32_convolution(module: torch.nn.Module) -> bool:
+    import torch
+
+    return isinstance(module, torch.nn.modules.conv._ConvNd) and module.weight.dtype == torch.float32

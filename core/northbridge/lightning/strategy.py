@@ -93,12 +93,17 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def model_to_device(self) -> None:
             super().model_to_device()
             assert_on_device(self.model, self.root_device)
-            warn_of_module(self.backend, self.model)
+            warn_of_module(self.backend, self.model, self._precision_word)
 
         def module_to_device(self, module: torch.nn.Module) -> None:
             super().module_to_device(module)
             assert_on_device(module, self.root_device)
-            warn_of_module(self.backend, module)
+            warn_of_module(self.backend, module, self._precision_word)
+
+        @property
+        def _precision_word(self) -> str:
+            plugin = self.precision_plugin if face.is_trainer else self.precision
+            return str(getattr(plugin, "precision", ""))  # the user's own plugin may have no word
 
         # Bound on first use, and kept: a training step looks nothing up.
 

@@ -121,6 +121,56 @@ def test_what_the_chip_does_not_deny_is_not_told_of(claim: northbridge.Claim) ->
     assert told(lambda: warn_of_module(backend, torch.nn.BatchNorm1d(2, dtype=torch.float64))) == []
 
 
+CONVNET = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.ReLU())
+
+
+def test_a_convolution_that_is_computed_in_less_is_told_of_by_its_name() -> None:
+    backend = make(
+        float32_convolutions=northbridge.no("they are computed in float16; EXACT=1 computes them in float32")
+    )
+
+    assert told(lambda: warn_of_module(backend, CONVNET)) == [
+        (
+            "'0' is a convolution in float32, and 'tested' does not compute it in float32: they are computed in"
+            " float16; EXACT=1 computes them in float32"
+        )
+    ]
+    assert told(lambda: warn_of_module(backend, CONVNET)) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "precision"),
+    [
+        pytest.param(torch.nn.Linear(1, 1), "32-true", id="no convolution"),
+        pytest.param(torch.nn.Conv1d(1, 1, 1, dtype=torch.bfloat16), "bf16-true", id="not in float32"),
+        pytest.param(CONVNET, "16-mixed", id="autocast lowers it"),
+    ],
+)
+def test_other_modules_are_not_told_of_for_their_convolutions(module: torch.nn.Module, precision: str) -> None:
+    backend = make(float32_convolutions=northbridge.no("they are computed in float16"))
+
+    assert told(lambda: warn_of_module(backend, module, precision)) == []
+
+
+@pytest.mark.parametrize(
+    ("precision", "expected"), [("bf16-mixed", 1), ("bf16-true", 1), ("16-mixed", 0), ("32-true", 0)]
+)
+def test_a_range_that_is_not_bfloat16s_is_told_of_where_bfloat16_was_asked_for(precision: str, expected: int) -> None:
+    backend = make(bfloat16_range=northbridge.no("matrix products end at 65504"))
+
+    said = told(lambda: warn_of_module(backend, torch.nn.Linear(1, 1), precision))
+
+    assert (
+        said
+        == [
+            (
+                f"precision={precision!r} was asked for, and 'tested' has not bfloat16's range in matrix products: matrix"
+                " products end at 65504"
+            )
+        ][:expected]
+    )
+
+
 def test_other_dtypes_are_not_told_of() -> None:
     backend = make(float64=NO_FLOAT64, int64=NO_INT64)
     batch = [torch.zeros(1, dtype=dtype) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool)]
