@@ -1,7 +1,8 @@
 """The simulated chip: a real torch device whose memory and arithmetic are the host's.
 
 It is a backend of its own, ``cpu_sim``, and the chip that other vendors' simulations pose with: a
-:class:`SimulatedDevice` says as what, :func:`install` brings it in, and a :class:`Server` keeps processes apart.
+:class:`SimulatedDevice` says as what, :func:`install` brings it in, a :class:`Server` keeps processes apart, and a
+:class:`Record` tells what was touched of the vendor's software.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
         DeviceFileError as DeviceFileError,
     )
     from northbridge_cpu_sim.installation import install as install
+    from northbridge_cpu_sim.record import Record as Record
     from northbridge_cpu_sim.server import Server as Server
     from northbridge_cpu_sim.simulated_device import SimulatedDevice as SimulatedDevice
 
@@ -25,6 +27,7 @@ _HOME = {
     "BuildError": "northbridge_cpu_sim.errors",
     "CardTakenError": "northbridge_cpu_sim.errors",
     "DeviceFileError": "northbridge_cpu_sim.errors",
+    "Record": "northbridge_cpu_sim.record",
     "Server": "northbridge_cpu_sim.server",
     "SimulatedDevice": "northbridge_cpu_sim.simulated_device",
     "install": "northbridge_cpu_sim.installation",

@@ -33,6 +33,7 @@ def install(
     sources: Path | None = None,
     acquire: Callable[[], int] | None = None,
     module: ModuleType | None = None,
+    visible: int | None = None,
 ) -> ModuleType:
     """Make the simulated chip torch's device ``device.type``, and its collectives the group ``device.collective.name``.
 
@@ -40,7 +41,8 @@ def install(
     added. ``acquire`` is for a device of which a process holds one card: it is called before the first touch, by
     whichever thread touches first, and returns the number of the card that it took; what it raises becomes a
     RuntimeError of the same text, at every touch until it succeeds. ``module`` becomes ``torch.<type>``; the default is
-    one like ``torch.cuda``, which is returned in any case. ``NORTHBRIDGE_CPU_SIM_DEVICES``, ``_MEMORY``, ``_NAME``
+    one like ``torch.cuda``, which is returned in any case. ``visible`` is how many of the devices this process sees,
+    where that is not all. ``NORTHBRIDGE_CPU_SIM_DEVICES``, ``_MEMORY``, ``_NAME``
     and ``_AUTOGRAD_THREADS`` win over ``device`` where they are set.
 
     Raises :class:`northbridge.DeviceTypeTakenError` where the process has a simulated chip already,
@@ -49,6 +51,8 @@ def install(
     _refuse_second(device.type)
     settings = SimSettings.read()
     device = device.checked().as_set()
+    if visible is not None:
+        device = device.model_copy(update={"count": visible})
     if acquire is not None and not device.one_per_process:
         raise ValueError(f"acquire was given for {device.type}, of which a process holds more than one card")
     extension = build(settings, recipe_for(device, sources))

@@ -22,7 +22,7 @@ def _absolute(path: Path | None) -> Path | None:
 
 
 class SimSettings(northbridge.Settings):
-    """What the simulated chip looks like, and where it is kept once compiled."""
+    """What the simulated chip looks like, where it is kept once compiled, and where it is told what was touched."""
 
     prefix = "NORTHBRIDGE_CPU_SIM_"
 
@@ -33,4 +33,7 @@ class SimSettings(northbridge.Settings):
     autograd_threads: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")
     cache: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
         default=None, description="the absolute path of a folder that only you can write"
+    )
+    record: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
+        default=None, description="the absolute path of the folder that takes the record"
     )

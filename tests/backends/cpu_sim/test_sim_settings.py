@@ -15,6 +15,7 @@ def test_the_chip_has_8_devices_of_16_gib_unless_asked_otherwise() -> None:
     assert settings.name == "Northbridge simulated chip"
     assert not settings.one_per_process
     assert settings.cache is None
+    assert settings.record is None
 
 
 @pytest.mark.parametrize(
@@ -74,15 +75,17 @@ def test_a_name_that_cannot_be_shown_is_refused(text: str) -> None:
         SimSettings.read({"NORTHBRIDGE_CPU_SIM_NAME": text})
 
 
-def test_the_cache_may_start_at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["cache", "record"])
+def test_a_folder_may_start_at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, field: str) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
-    settings = SimSettings.read({"NORTHBRIDGE_CPU_SIM_CACHE": "~/chips"})
+    settings = SimSettings.read({SimSettings.variable(field): "~/chips"})
 
-    assert settings.cache == tmp_path / "chips"
+    assert getattr(settings, field) == tmp_path / "chips"
 
 
+@pytest.mark.parametrize("field", ["cache", "record"])
 @pytest.mark.parametrize("text", ["chips", "./chips", "~nobody-of-this-name/chips"])
-def test_a_cache_that_depends_on_where_one_stands_is_refused(text: str) -> None:
-    with pytest.raises(SettingsError, match=r"is not allowed: the absolute path of a folder"):
-        SimSettings.read({"NORTHBRIDGE_CPU_SIM_CACHE": text})
+def test_a_folder_that_depends_on_where_one_stands_is_refused(text: str, field: str) -> None:
+    with pytest.raises(SettingsError, match=r"is not allowed: the absolute path of (a|the) folder"):
+        SimSettings.read({SimSettings.variable(field): text})

@@ -45,9 +45,6 @@ class HPUSimSettings(northbridge.Settings):
     server: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
         default=None, description="the absolute path of a folder (each folder is a server)"
     )
-    record: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
-        default=None, description="the absolute path of the folder that takes the record"
-    )
 
     @property
     def folder(self) -> Path:

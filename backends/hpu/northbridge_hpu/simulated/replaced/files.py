@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch._weights_only_unpickler import _get_allowed_globals
 
-from northbridge_hpu.simulated.replaced.place import put
+from northbridge_hpu.simulated.record import put
 
 _PROTOCOL = 4
 

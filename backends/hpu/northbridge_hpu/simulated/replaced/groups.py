@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from northbridge_hpu.simulated.replaced.place import put
+from northbridge_hpu.simulated.record import put
 
 _LIBRARY = "hccl"
 _TIMEOUT = timedelta(seconds=1800)

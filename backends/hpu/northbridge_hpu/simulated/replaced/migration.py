@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.distributed as dist
 
 from northbridge_hpu.simulated import devices
-from northbridge_hpu.simulated.replaced.place import put
+from northbridge_hpu.simulated.record import put
 
 _get_backend = dist.get_backend
 

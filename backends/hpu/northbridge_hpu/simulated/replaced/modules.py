@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn import Module, Parameter
 
-from northbridge_hpu.simulated.replaced.place import put
+from northbridge_hpu.simulated.record import put
 
 _add_module = Module.add_module
 _set_attribute = Module.__setattr__

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import torch
 
 from northbridge_hpu.simulated import generators
-from northbridge_hpu.simulated.replaced.place import put
+from northbridge_hpu.simulated.record import put
 
 _manual_seed = torch.manual_seed
 _seed = torch.seed

@@ -1,0 +1,106 @@
+"""The record of what is touched of a vendor's software; the vendor is a made-up one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from northbridge_cpu_sim import Record
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The folder that takes the record."""
+    monkeypatch.setenv(Record.VARIABLE, str(tmp_path / "record"))
+    return tmp_path / "record"
+
+
+@pytest.fixture
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """A module of the vendor's, with a function and a number."""
+    module = ModuleType("acme.core")
+    vars(module).update(double=lambda number: 2 * number, number=1)
+    monkeypatch.setitem(sys.modules, "acme", ModuleType("acme"))
+    monkeypatch.setitem(sys.modules, "acme.core", module)
+    return module
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / Record.FILE).read_text().splitlines()
+
+
+def test_reads_and_calls_are_written_down_once_under_the_one_name(folder: Path, stand_in: ModuleType) -> None:
+    Record("acme", names={"acme.core": "torch.acme"}).watch("acme.core")
+
+    assert [stand_in.double(2) for _ in range(3)] == [4, 4, 4]
+    assert stand_in.number == 1
+    assert stand_in.double is stand_in.double
+
+    assert lines(folder) == ["read torch.acme.double", "call torch.acme.double", "read torch.acme.number"]
+
+
+def test_what_the_simulation_reads_itself_is_not_written_down(folder: Path, stand_in: ModuleType) -> None:
+    Record(__name__).watch("acme.core")
+
+    assert stand_in.double(2) == 4
+
+    assert not folder.exists()
+
+
+def test_what_is_absent_is_written_down_too(folder: Path, stand_in: ModuleType) -> None:
+    Record("acme").watch("acme.core")
+
+    assert not hasattr(stand_in, "no_such_thing")
+
+    assert lines(folder) == ["read acme.core.no_such_thing"]
+
+
+def test_variables_are_written_down(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ACME_MODE", "1")
+    record = Record("acme")
+
+    record.set_variable("ACME_MODE", "2")
+
+    assert record.variable("ACME_MODE") == os.environ["ACME_MODE"] == "2"
+    assert lines(folder) == ["write ACME_MODE", "read ACME_MODE"]
+
+
+def test_what_is_put_in_the_place_of_a_function_is_written_down(folder: Path, stand_in: ModuleType) -> None:
+    Record("acme").put("acme.core.double", lambda number: number)
+
+    assert stand_in.double(2) == 2
+
+    assert lines(folder) == ["call acme.core.double"]
+
+
+def test_the_folder_may_be_at_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv(Record.VARIABLE, "~/record")
+
+    Record("acme").note("acme", "show")
+
+    assert lines(tmp_path / "record") == ["show acme"]
+
+
+def test_without_the_variable_nothing_is_watched(monkeypatch: pytest.MonkeyPatch, stand_in: ModuleType) -> None:
+    monkeypatch.delenv(Record.VARIABLE, raising=False)
+    record, double = Record("acme"), stand_in.double
+
+    record.watch("acme.core")
+    record.put("acme.core.double", double)
+
+    assert type(stand_in) is ModuleType
+    assert stand_in.double is double
+
+
+def test_it_costs_neither_torch_nor_pydantic() -> None:
+    program = "import sys; from northbridge_cpu_sim import Record; print(*sys.modules.keys() & {'torch', 'pydantic'})"
+
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+    assert said == "\n"
