@@ -7,9 +7,10 @@ import os
 import pickle
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
+from tests.backends.posed.predecessor import Predecessor
 from tests.core.conftest import install as install
 from tests.scripts import run_script
 
@@ -22,60 +23,21 @@ from northbridge.lightning import vendor_arguments
 if TYPE_CHECKING:
     from tests.core.conftest import Install
 
-EXPORTED = ("HPUAccelerator", "SingleHPUStrategy", "HPUParallelStrategy", "HPUDDPStrategy", "HPUCheckpointIO")
 
-# --- Where it is installed too
-
-BESIDE = """
-import json, warnings
-{order}
-def build(**arguments):
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        strategy = Trainer(logger=False, enable_checkpointing=False, **arguments).strategy
-    said = [str(each.message) for each in caught if "lightning_habana" in str(each.message)]
-    return [type(strategy).__module__, type(strategy.accelerator).__module__, said]
-
-print("\\n" + json.dumps([build(accelerator="hpu", devices=1), build(devices=2, strategy="hpu_parallel"),
-                        build(strategy="hpu_single")]))
-"""
-FIRST_THEIRS = """
-import lightning_habana
-lightning_habana.register_as_lightning_2_5_5_does()
-import northbridge.lightning
-from lightning.pytorch import Trainer
-"""
-FIRST_OURS = """
-from lightning.pytorch import Trainer
-import lightning_habana
-lightning_habana.register_as_lightning_2_5_5_does()
-"""
-
-
-@pytest.mark.parametrize(
-    ("order", "environ"),
-    [(FIRST_THEIRS, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}), (FIRST_OURS, {})],
-    ids=["its names first", "our names first"],
-)
-def test_where_the_archived_package_is_installed_too_ours_serves_its_names_and_says_so_once(
-    install: Install,
-    order: str,
-    environ: dict[str, str],
-) -> None:
-    child = install("lightning_habana").python(BESIDE.format(order=order), NORTHBRIDGE_SIMULATE="hpu", **environ)
-
-    assert child.returncode == 0, child.stderr
-    built = json.loads(child.stdout.splitlines()[-1])
-    ours = "northbridge.lightning.pytorch"
-    version = northbridge.installed()[0].version
-    said = (
-        f"accelerator='hpu' is served by backend 'hpu' (northbridge {version}); 'lightning_habana' is installed too,"
-        " and is not used: pip uninstall lightning-habana"
-    )
-    assert built == [[ours, ours, [said]], [ours, ours, []], [ours, ours, []]]
-
-
-# --- Its names
+class TestLightningHabana(Predecessor):
+    predecessor = "lightning_habana"
+    several = "hpu_parallel"
+    single = 'strategy="hpu_single"'
+    homes: ClassVar = {"Trainer": northbridge_hpu, "Fabric": northbridge_hpu.fabric}
+    exported = ("HPUAccelerator", "SingleHPUStrategy", "HPUParallelStrategy", "HPUDDPStrategy", "HPUCheckpointIO")
+    undriven: ClassVar = {
+        "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
+        "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
+        "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),
+        "HPUDeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
+        "HPUDataModule": ("data_loaders", "give the Trainer torch's DataLoader"),
+        "HPUProfiler": ("profiler", "write profiler='simple'"),
+    }
 
 
 @pytest.fixture(autouse=True)
@@ -83,40 +45,9 @@ def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vendor_arguments, "_warned", set())
 
 
-@pytest.mark.parametrize("module", [northbridge_hpu, northbridge_hpu.fabric], ids=["Trainer", "Fabric"])
-def test_every_name_that_has_a_meaning_is_there(module: Any) -> None:
-    assert all(isinstance(getattr(module, name), type) for name in EXPORTED)
-    assert isinstance(getattr(module, "HPUPrecisionPlugin" if module is northbridge_hpu else "HPUPrecision"), type)
-
-
-@pytest.mark.parametrize(
-    ("name", "claim", "cure"),
-    [
-        ("HPUFSDPStrategy", "fsdp", "write strategy='hpu_ddp'"),
-        ("HPUFSDPPrecision", "fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        ("HPUDeepSpeedStrategy", "deepspeed", "write strategy='hpu_ddp'"),
-        ("HPUDeepSpeedPrecisionPlugin", "deepspeed", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
-        ("HPUDataModule", "data_loaders", "give the Trainer torch's DataLoader"),
-        ("HPUProfiler", "profiler", "write profiler='simple'"),
-    ],
-)
-@pytest.mark.parametrize("module", [northbridge_hpu, northbridge_hpu.fabric], ids=["Trainer", "Fabric"])
-def test_a_name_that_is_not_there_says_so_and_what_to_write(module: Any, name: str, claim: str, cure: str) -> None:
-    reason = northbridge.get("hpu").capabilities.claims()[claim].reason
-
-    imported = getattr(module, name)  # a script may import it and never use it
-    assert imported is getattr(module, name)
-    with pytest.raises(UnsupportedError) as refusal:
-        imported("anything", at="all")
-
-    assert str(refusal.value) == f"{name} was asked for, and {claim!r} on 'hpu' is unknown: {reason}; {cure}"
-    assert refusal.value.capability == claim
-
-
-def test_a_name_that_never_was_is_an_attribute_error() -> None:
-    for name in ("HPUWhatever", "whatever"):
-        with pytest.raises(AttributeError, match=f"module 'northbridge_hpu' has no attribute '{name}'"):
-            getattr(northbridge_hpu, name)
+def test_the_precision_is_called_otherwise_for_a_fabric() -> None:
+    assert isinstance(northbridge_hpu.HPUPrecisionPlugin, type)
+    assert isinstance(northbridge_hpu.fabric.HPUPrecision, type)
 
 
 def test_fp8_is_refused_with_the_reason_and_the_precision_to_write() -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from tests.backends.hpu.runs.conftest import Start
-from tests.backends.hpu.runs.jobs import Job
-from tests.backends.hpu.runs.page import assert_shown
+from tests.backends.hpu.gaudi import GAUDI
+from tests.backends.posed.runs.fixtures import Start
+from tests.backends.posed.runs.jobs import Job
 
 from northbridge_cpu_sim import Server
 
@@ -29,17 +27,17 @@ def test_the_error_names_who_holds_it(start: Start, holder: Job) -> None:
         f" [Device already acquired] Device acquire failed.; process {holder.process.pid} (python hold.py)"
         " holds it: wait for it or end it; free are the modules 1, 2, 3, 4, 5, 6, 7, which"
     ) in job.said, job.said
-    assert_shown("NORTHBRIDGE_SIMULATE=hpu python hold.py", holder.said)
-    assert_shown("NORTHBRIDGE_SIMULATE=hpu python train.py devices=1", job.said)
+    GAUDI.page.assert_shown("NORTHBRIDGE_SIMULATE=hpu python hold.py", holder.said)
+    GAUDI.page.assert_shown("NORTHBRIDGE_SIMULATE=hpu python train.py devices=1", job.said)
 
 
 @pytest.mark.usefixtures("holder")
-def test_no_other_rank_waits_for_the_one_that_has_no_card(start: Start, server: Path) -> None:
+def test_no_other_rank_waits_for_the_one_that_has_no_card(start: Start, server: Server) -> None:
     job = start("train.py", "devices=2")
 
     assert job.end() == 1, job.said  # which waits for all processes of the job
     assert "northbridge.errors.DeviceBusyError: device 0 of 'hpu'" in job.said
-    assert Server(server, 8).holder(5) is None  # module 1
+    assert server.holder(5) is None  # module 1
 
 
 def test_it_is_free_as_soon_as_the_holder_has_been_killed(start: Start, holder: Job) -> None:

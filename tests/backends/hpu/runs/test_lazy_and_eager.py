@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.backends.hpu.runs.page import assert_shown
+from tests.backends.hpu.gaudi import GAUDI
 
 COMMAND = "PT_HPU_LAZY_MODE={} NORTHBRIDGE_SIMULATE=hpu python {} devices=1"
 
@@ -22,7 +22,7 @@ def test_of_a_trainer(run: Callable[..., str], mode: str, counts: tuple[int, int
     said = run("markers.py", f"devices={devices}", PT_HPU_LAZY_MODE=mode)
 
     assert TRAINER.format(*counts) in said
-    assert_shown(COMMAND.format(mode, "markers.py"), said)
+    GAUDI.page.assert_shown(COMMAND.format(mode, "markers.py"), said)
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -31,7 +31,7 @@ def test_of_a_fabric(run: Callable[..., str], mode: str, devices: int) -> None:
     said = run("fabric_markers.py", f"devices={devices}", PT_HPU_LAZY_MODE=mode)
 
     assert FABRIC.format(mode) in said
-    assert_shown(COMMAND.format(mode, "fabric_markers.py"), said)
+    GAUDI.page.assert_shown(COMMAND.format(mode, "fabric_markers.py"), said)
 
 
 def test_a_release_that_is_lazy_by_default_is_known_for_it(run: Callable[..., str]) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 
 import pytest
-from tests.backends.hpu.runs.conftest import Start
-from tests.backends.hpu.runs.jobs import Job
-from tests.backends.hpu.runs.network import Node
-from tests.backends.hpu.runs.page import assert_shown
+from tests.backends.hpu.gaudi import GAUDI
+from tests.backends.posed.runs.fixtures import Start
+from tests.backends.posed.runs.jobs import Job
+from tests.backends.posed.runs.network import Node
 
 ONE_NODE = ("devices=2",)
 TWO_NODES = ("devices=2", "num_nodes=2")
@@ -127,7 +127,7 @@ def test_a_node_says_what_is_wrong(start: Start, script: str, wrong: dict[str, s
     job = assert_refused(start, sentence, script, *TWO_NODES, **environ)
 
     if "WORLD_SIZE" in wrong:
-        assert_shown(SHOWN_COMMAND, job.said)
+        GAUDI.page.assert_shown(SHOWN_COMMAND, job.said)
 
 
 @pytest.mark.parametrize(("wrong", "sentence"), OF_ONE_NODE.values(), ids=OF_ONE_NODE)

@@ -25,12 +25,6 @@ else:
 TAKE_AND_KEEP = TAKE + "input()\n"
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Server:
-    """The server of the test's processes, looked at from outside."""
-    return Server(tmp_path / "server", 8)
-
-
 def say(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.backends.hpu.conftest import IMPORT
+from tests.backends.hpu.gaudi import GAUDI
 
 Run = Callable[..., str]
 COUNT = "from northbridge_hpu.simulated import markers\n"
@@ -46,7 +46,7 @@ def test_markers_count_in_lazy_mode(run: Run) -> None:
 def test_markers_do_nothing_in_eager_mode_and_the_log_says_so(run: Run) -> None:
     said = run(
         COUNT + "htcore.mark_step(); torch.hpu.synchronize(); print(markers.placed)",
-        first="import logging; logging.basicConfig(format='%(message)s')\n" + IMPORT,
+        first="import logging; logging.basicConfig(format='%(message)s')\n" + GAUDI.imports,
         PT_HPU_LAZY_MODE="0",
     )
     assert said == "mark_step has no effect in eager mode\n0\n"

@@ -15,7 +15,7 @@ def recorded(run: Run, tmp_path: Path) -> Callable[[str], list[str]]:
     """Run a program and return the lines of its record."""
 
     def recorded(program: str) -> list[str]:
-        run(program, NORTHBRIDGE_HPU_SIM_RECORD=str(tmp_path / "record"))
+        run(program, NORTHBRIDGE_CPU_SIM_RECORD=str(tmp_path / "record"))
         return (tmp_path / "record" / "touched").read_text().splitlines()
 
     return recorded
@@ -52,4 +52,4 @@ def test_a_line_is_written_once_a_process(recorded: Callable[[str], list[str]]) 
 
 def test_nothing_is_watched_without_the_variable(run: Run) -> None:
     program = "print(type(torch.hpu).__name__, hasattr(torch.hpu.device_count, '__wrapped__'))"
-    assert run(program, NORTHBRIDGE_HPU_SIM_RECORD="") == "module False\n"
+    assert run(program, NORTHBRIDGE_CPU_SIM_RECORD="") == "module False\n"

@@ -39,7 +39,7 @@ class HPUPrecisionPlugin(Precision):
     pass
 
 
-def register_as_lightning_2_5_5_does() -> None:
+def register() -> None:
     """Register what is not registered yet, as Lightning's connector did at the start of every Trainer."""
     if "hpu" not in AcceleratorRegistry:
         HPUAccelerator.register_accelerators(AcceleratorRegistry)

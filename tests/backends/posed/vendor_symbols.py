@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_VARIABLE = re.compile(r"\b(?:HABANA|HLS|PT|HCCL|HCL|EXPERIMENTAL|OMPI_COMM_WORLD)_[A-Z0-9_]*[A-Z0-9]\b")
 _OURS = ("NORTHBRIDGE_", "_NORTHBRIDGE_")
 _WAYS = ("torch", "importlib", "importlib.import_module", "sys")
 _ASKING = ("os.environ.get", "os.environ.pop", "os.environ.setdefault", "os.getenv")
@@ -32,17 +31,19 @@ def symbols(source: str, packages: tuple[str, ...], device_type: str) -> set[Use
     return _Walk(ast.parse(source), (*packages, f"torch.{device_type}"), f"torch.{device_type}").uses()
 
 
-def variables(source: str) -> set[Use]:
-    """Return each variable of the environment that ``source`` names: in any text, or where the environment is asked.
+def variables(source: str, beginnings: tuple[str, ...]) -> set[Use]:
+    """Return each variable of the environment that ``source`` names.
 
-    The fields of settings without a prefix are variables too.
+    In any text it is a name that begins with one of ``beginnings`` and an underscore; where the environment is asked,
+    it is any name. The fields of settings without a prefix are variables too.
     """
     tree = ast.parse(source)
+    variable = re.compile(rf"\b(?:{'|'.join(beginnings)})_[A-Z0-9_]*[A-Z0-9]\b")
     found = {
         Use(name, node.lineno)
         for node in ast.walk(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
-        for name in _VARIABLE.findall(node.value)
+        for name in variable.findall(node.value)
     }
     asked = {Use(name, line) for name, line in [*_asked(tree), *_settings(tree)] if not name.startswith(_OURS)}
     return found | asked

@@ -1,6 +1,6 @@
-"""Train to the end of an epoch, from the start or from a checkpoint: python resume.py hpu 2 old.ckpt
+"""Train to the end of an epoch, from the start or from a checkpoint: python resume.py accelerator epochs [checkpoint]
 
-Writes hpu.ckpt.
+Writes <accelerator>.ckpt.
 """
 
 import sys

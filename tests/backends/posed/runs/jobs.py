@@ -16,8 +16,6 @@ from pathlib import Path
 LIMIT_S = 200.0
 """How long one step of a run may take: less than pytest's own limit, and enough for eight ranks on two cores."""
 
-SCRIPTS = Path(__file__).with_name("scripts")
-
 
 @dataclass
 class Job:
@@ -68,12 +66,12 @@ class Job:
 
 
 def start_job(
-    script: str, *arguments: str, folder: Path, environ: Mapping[str, str], inside: Sequence[str] = ()
+    script: Path, *arguments: str, folder: Path, environ: Mapping[str, str], inside: Sequence[str] = ()
 ) -> Job:
-    """Start one of ``scripts/`` in ``folder``; ``inside`` is a command that starts others in a network of its own."""
+    """Start ``script`` in ``folder``; ``inside`` is a command that starts others in a network of its own."""
     return Job(
         subprocess.Popen(
-            [*inside, sys.executable, str(SCRIPTS / script), *arguments],
+            [*inside, sys.executable, str(script), *arguments],
             env=environ,
             cwd=folder,
             stdin=subprocess.PIPE,

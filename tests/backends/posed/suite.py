@@ -1,0 +1,99 @@
+"""The suite that every chip must pass, for a chip that poses; where training is concerned, in each of its modes.
+
+A chip's ``test_conformance.py`` takes every class of this module for its own.
+"""
+
+from __future__ import annotations
+
+import pytest
+from tests.backends.posed.chip import PosedChip
+
+from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
+from northbridge.conformance.collective import Collective
+from northbridge.conformance.device import Device
+from northbridge.conformance.devices import DeviceChoice, SecondDevice
+from northbridge.conformance.distributed_training import DistributedTraining
+from northbridge.conformance.fabric import FabricTraining
+from northbridge.conformance.launches import Launches
+from northbridge.conformance.metrics import LoggedMetrics
+from northbridge.conformance.precision import Precision
+from northbridge.conformance.reductions import Reductions
+from northbridge.conformance.refusals import Refusals
+from northbridge.conformance.strategies import Strategies
+from northbridge.conformance.training import Training
+
+
+class OnTheChip:
+    """Where the suite runs."""
+
+    @pytest.fixture
+    def backend(self, posed: PosedChip) -> str:
+        return posed.name
+
+
+class InEachMode(OnTheChip):
+    """Where the processes of a run are told of a mode."""
+
+    @pytest.fixture
+    def environ(self, mode: dict[str, str]) -> dict[str, str]:
+        return mode
+
+
+class TestDevice(OnTheChip, Device):
+    pass
+
+
+class TestTraining(InEachMode, Training):
+    pass
+
+
+class TestPrecision(OnTheChip, Precision):
+    pass
+
+
+class TestDeviceChoice(OnTheChip, DeviceChoice):
+    pass
+
+
+class TestRefusals(OnTheChip, Refusals):
+    pass
+
+
+class TestLaunches(OnTheChip, Launches):
+    pass
+
+
+class TestCheckpoints(InEachMode, Checkpoints):
+    pass
+
+
+class TestCheckpointsOnTheCPU(InEachMode, CheckpointsOnTheCPU):
+    pass
+
+
+class TestCollective(InEachMode, Collective):
+    pass
+
+
+class TestDistributedTraining(InEachMode, DistributedTraining):
+    pass
+
+
+class TestFabricTraining(InEachMode, FabricTraining):
+    pass
+
+
+class TestReductions(OnTheChip, Reductions):
+    pass
+
+
+class TestLoggedMetrics(OnTheChip, LoggedMetrics):
+    pass
+
+
+class TestStrategies(OnTheChip, Strategies):
+    pass
+
+
+class TestSecondDevice(OnTheChip, SecondDevice):
+    pass
