@@ -1,7 +1,7 @@
 """Run every suite, side by side: the core's, and that of each chip whose simulation needs processes of its own.
 
-torch serves one accelerator a process, so that the simulated Gaudi cannot be tested in the process that tests
-``cpu_sim``. The core's suite is shown while it runs, the others when they have ended.
+torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be
+tested in the process that tests ``cpu_sim``. The core's suite is shown while it runs, the others when they have ended.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import tempfile
 from contextlib import ExitStack
 
-CHIPS = ("hpu",)
+CHIPS = ("hpu", "sdaa")
 PYTEST = (sys.executable, "-m", "pytest")
 
 

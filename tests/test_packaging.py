@@ -25,8 +25,8 @@ import northbridge_cpu_sim
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "northbridge"
 BACKENDS = {package.name: package for package in (ROOT / "backends").glob("*/northbridge_*")}
-VENDORS_DISTRIBUTIONS = {"habana-torch-plugin", "habana-pyhlml"}
-VENDORS_MODULES = ("habana_frameworks", "pyhlml")
+VENDORS_DISTRIBUTIONS = {"hpu": {"habana-torch-plugin", "habana-pyhlml"}, "sdaa": {"torch-sdaa"}}
+VENDORS_MODULES = ("habana_frameworks", "pyhlml", "torch_sdaa")
 VENDORS_WORDS = re.compile(
     r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin)(?![a-z])", re.IGNORECASE
 )
@@ -80,6 +80,10 @@ def test_the_wheel_brings_every_source_and_nothing_that_was_made_from_one(listin
         "northbridge_hpu/simulated/csrc/hooks.cpp",
         "northbridge_hpu/simulated/habana_frameworks/torch/__init__.py",
         "northbridge_hpu/simulated/pyhlml.py",
+        "northbridge_sdaa/contract.toml",
+        "northbridge_sdaa/simulated/device.toml",
+        "northbridge_sdaa/simulated/teco_smi.py",
+        "northbridge_sdaa/simulated/torch_sdaa/__init__.py",
     } <= sources
 
 
@@ -92,12 +96,22 @@ def test_the_wheel_announces_its_backends_their_simulations_its_autoload_and_its
         announced.read_string(archive.read(entry_points).decode())
 
     groups = {group: dict(announced[group]) for group in announced.sections()}
-    assert groups.pop("northbridge.strategies").keys() == {"hpu_ddp", "hpu_parallel", "hpu_single"}
+    strategies = groups.pop("northbridge.strategies")
+    assert {name for name in strategies if "fsdp" not in name and "deepspeed" not in name} == {
+        "hpu_ddp",
+        "hpu_parallel",
+        "hpu_single",
+        "dpp_sdaa",
+    }
     assert groups == {
         "console_scripts": {"northbridge": "northbridge.cli:main"},
-        "northbridge.backends": {"cpu_sim": "northbridge_cpu_sim", "hpu": "northbridge_hpu"},
-        "northbridge.personalities": {"hpu": "northbridge_hpu.simulated"},
-        "northbridge.succeeds": {"lightning_habana": "northbridge_hpu"},
+        "northbridge.backends": {
+            "cpu_sim": "northbridge_cpu_sim",
+            "hpu": "northbridge_hpu",
+            "sdaa": "northbridge_sdaa",
+        },
+        "northbridge.personalities": {"hpu": "northbridge_hpu.simulated", "sdaa": "northbridge_sdaa.simulated"},
+        "northbridge.succeeds": {"lightning_habana": "northbridge_hpu", "lightning_teco": "northbridge_sdaa"},
         "torch.backends": {"northbridge": "northbridge.autoload:arm"},
     }
 
@@ -127,8 +141,9 @@ def test_the_wheel_asks_for_a_lightning_that_is_not_a_thiefs(metadata: Message) 
 
 
 def test_the_wheel_has_an_extra_for_each_lightning_and_for_each_vendors_software(metadata: Message) -> None:
-    assert set(metadata.get_all("Provides-Extra", [])) == {"lightning", "pytorch-lightning", "hpu"}
-    assert requirements(metadata, extra="hpu").keys() == VENDORS_DISTRIBUTIONS
+    assert set(metadata.get_all("Provides-Extra", [])) == {"lightning", "pytorch-lightning", *VENDORS_DISTRIBUTIONS}
+    for extra, distributions in VENDORS_DISTRIBUTIONS.items():
+        assert requirements(metadata, extra=extra).keys() == distributions
 
 
 def test_without_its_extra_a_vendors_software_is_asked_for_by_nobody(metadata: Message) -> None:
@@ -136,8 +151,8 @@ def test_without_its_extra_a_vendors_software_is_asked_for_by_nobody(metadata: M
 
     # A distribution that is not on the public index is a name that anybody may take there.
     assert "torch" in requirements(metadata)
-    assert not VENDORS_DISTRIBUTIONS & requirements(metadata).keys()
-    assert not [text for text in files if re.search(r"habana|\[[\w,-]*\bhpu\b", text, re.IGNORECASE)]
+    assert not set().union(*VENDORS_DISTRIBUTIONS.values()) & requirements(metadata).keys()
+    assert not [text for text in files if re.search(r"habana|torch.sdaa|\[[\w,-]*\b(hpu|sdaa)\b", text, re.IGNORECASE)]
 
 
 def test_the_wheel_says_what_it_runs_on_and_under_which_licence(metadata: Message) -> None:
@@ -196,7 +211,7 @@ def test_a_fresh_environment_lists_every_backend(environment: Path, tmp_path: Pa
 
     listed = json.loads(call(command, tmp_path, without_this_checkout()))
 
-    assert [backend["name"] for backend in listed["backends"]] == ["cpu_sim", "hpu"]
+    assert [backend["name"] for backend in listed["backends"]] == ["cpu_sim", "hpu", "sdaa"]
 
 
 def test_a_fresh_environment_has_no_module_of_a_vendors_name(environment: Path, tmp_path: Path) -> None:

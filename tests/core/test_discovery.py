@@ -277,12 +277,12 @@ class TestAvailable:
         assert counts == {"cpu_sim": 8}
         reasons = {entry.subject: entry.reason for entry in northbridge.record()}
         # The last is this repository's own, whose software is not here.
-        assert set(reasons) == {"import_exits", "hook_missing", "twin", "cuda", "load_needs_software", "hpu"}
+        assert set(reasons) == {"import_exits", "hook_missing", "twin", "cuda", "load_needs_software", "hpu", "sdaa"}
         assert "could not be imported: SystemExit" in reasons["import_exits"]
         assert "found none; upgrade or uninstall northbridge-hook-missing" in reasons["hook_missing"]
         assert "uninstall all but one" in reasons["twin"]
         assert "Lightning's own words" in reasons["cuda"]
-        assert reasons["load_needs_software"] == reasons["hpu"] == "no hardware is present"
+        assert reasons["load_needs_software"] == reasons["hpu"] == reasons["sdaa"] == "no hardware is present"
 
     def test_one_that_is_switched_off_is_left_out_and_the_record_says_why(
         self, nothing_known: None, monkeypatch: pytest.MonkeyPatch

@@ -21,6 +21,8 @@ def register_names(face: Face) -> None:
     A name that somebody else has registered there is left alone, unless the backend succeeds them.
     """
     announced = read_announced()
+    for registry in (face.accelerator_registry, face.strategy_registry):
+        _leave_predecessors_out(registry, announced)
     for name in _names_to_register():
         _register(face, name, announced)
 
@@ -48,6 +50,26 @@ def tell_of_predecessors(face: Face, name: str) -> None:
 
 
 _told: set[str] = set()
+
+
+def _leave_predecessors_out(registry: Any, announced: Announced) -> None:
+    """Let ``import`` of a package that we succeed pass, though the names that it registers are taken: by us.
+
+    Lightning's registries refuse a name that they have.
+    """
+    succeeded = {module for _, module in announced.predecessors}
+    stock = registry.register
+    if not succeeded or stock.__name__ == "register_unless_succeeded":
+        return
+
+    def register_unless_succeeded(name: Any, *args: Any, **kwargs: Any) -> Any:
+        owner = args[0] if args else kwargs.get("accelerator", kwargs.get("strategy"))
+        if name in registry and owner is not None and _module_of(owner) in succeeded and not kwargs.get("override"):
+            note(name, "left out", f"{owner.__module__}.{owner.__qualname__} wanted to register it, and it is ours")
+            return owner
+        return stock(name, *args, **kwargs)
+
+    registry.register = register_unless_succeeded
 
 
 def _names_to_register() -> list[str]:

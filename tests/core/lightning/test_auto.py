@@ -82,6 +82,7 @@ def test_a_machine_without_an_accelerator_trains_on_the_cpu_and_the_record_says_
     assert said_by_auto() == (
         Entry("auto", "passed over cpu_sim", "it is simulated; NORTHBRIDGE_SIMULATE=cpu_sim would choose it"),
         Entry("auto", "passed over hpu", "no hardware is present"),
+        Entry("auto", "passed over sdaa", "no hardware is present"),
         Entry("auto", "chose cpu", "no accelerator's hardware is present"),
     )
 

@@ -224,9 +224,9 @@ def test_a_class_derived_from_our_strategy_is_taken_as_it_is(face: Face, build: 
 @pytest.mark.parametrize(
     ("asked", "found"),
     [
-        ("cpu_simm", "no backend 'cpu_simm' is installed; found cpu_sim, hpu. Did you mean 'cpu_sim'?"),
-        ("CPU_SIM", "no backend 'CPU_SIM' is installed; found cpu_sim, hpu. Did you mean 'cpu_sim'?"),
-        ("acme", "no backend 'acme' is installed; found cpu_sim, hpu. `northbridge list` says more"),
+        ("cpu_simm", "no backend 'cpu_simm' is installed; found cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?"),
+        ("CPU_SIM", "no backend 'CPU_SIM' is installed; found cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?"),
+        ("acme", "no backend 'acme' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
     ],
 )
 def test_a_name_that_nobody_has_is_refused_with_the_nearest_that_somebody_has(
@@ -238,7 +238,7 @@ def test_a_name_that_nobody_has_is_refused_with_the_nearest_that_somebody_has(
     assert str(refusal.value) == found
 
 
-@pytest.mark.parametrize("asked", ["npu", "mlu", "sdaa"])
+@pytest.mark.parametrize("asked", ["npu", "mlu", "musa"])
 def test_another_vendors_name_is_not_taken_for_a_misspelt_cpu(build: Build, asked: str) -> None:
     with pytest.raises(BackendNotFoundError, match=f"no backend '{asked}' is installed; found cpu_sim"):
         build(accelerator=asked)

@@ -1,0 +1,28 @@
+"""Teco: the core groups of its AI cards, each an SDAA device, and TCCL between them."""
+
+from __future__ import annotations
+
+import northbridge
+
+
+@northbridge.hookimpl
+def northbridge_backend() -> northbridge.Backend:
+    """Declare the chip; the vendor's software is not touched by that."""
+    from northbridge_sdaa import bridge, collective, device
+
+    return northbridge.Backend(
+        "sdaa",
+        device.SDAADevice(),
+        collective.TCCL(),
+        bridge.SDAABridge(),
+        northbridge.Capabilities(
+            bfloat16=northbridge.yes,
+            float16=northbridge.yes,
+            int64=northbridge.yes,
+            float64=northbridge.no("nobody has shown its matrix products and convolutions in float64 there"),
+            float8=northbridge.no("its matrix units take float16 and int16 alone"),
+        ),
+    )
+
+
+__getattr__ = northbridge.late_names(__name__, "northbridge_sdaa.trainer")  # what lightning-Teco offered

@@ -1,0 +1,46 @@
+"""How the vendor's software comes into a process."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import asdict
+
+import northbridge
+from northbridge_sdaa.cards import Table
+from northbridge_sdaa.settings import SDAASettings
+
+
+class SDAABridge(northbridge.Bridge):
+    """Bring ``torch_sdaa`` in; whether it renames torch's spare device type or finds one of its own is all the same."""
+
+    package = "torch_sdaa"
+
+    def detect(self) -> int:
+        found = super().detect()
+        SDAASettings.read().refuse_absent(found)
+        return found
+
+    def check_environment(self) -> None:
+        SDAASettings.read().refuse_migration()
+
+    def prepare(self) -> None:
+        self.check_environment()
+
+    def load(self) -> None:
+        import torch_sdaa  # noqa: F401 - it makes sdaa a device of torch
+
+    def count_cards(self, devices: Collection[int]) -> int | None:
+        table = Table.read()
+        return None if table is None else table.count_cards(devices, self.detect())
+
+    def describe_machine(self) -> dict[str, object]:
+        table = Table.read()
+        if table is None:
+            return {"cards": "unknown: teco-smi is not installed"}
+        cards: object = f"{len(table.buses)}, by their places on the bus" if table.rows else "unknown: no row is known"
+        return {
+            **table.versions,
+            "cards": cards,
+            "teco-smi": [asdict(row) for row in table.rows],
+            "processes": table.processes,
+        }

@@ -1,0 +1,74 @@
+"""The cards of this machine, as the vendor's ``teco-smi`` shows them; no device is touched by that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import zip_longest
+
+import northbridge
+from northbridge_sdaa.settings import SDAASettings
+
+_VERSION = re.compile(r"\b(TECO-SMI|TCML|SDAADriver|SDAARuntime):\s*([^\s|]+)")
+_FIRST_LINE = re.compile(r"^\|\s*(\d+)\s+(\S+)\s*\|\s*([0-9A-Fa-f]+:[0-9A-Fa-f:.]+)\s*\|\s*(\w+)")
+_MEMORY = re.compile(r"(\d+\s*[KMGT]?i?B\s*/\s*\d+\s*[KMGT]?i?B)\s*\|")
+_PROCESS = re.compile(r"^\|\s*(\d+)\s+(\d+)\s+(\S.*?)\s+(\d+\s*[KMGT]?i?B)\s*\|$")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table: a card on newer releases of the tool, a core group on older ones."""
+
+    index: int
+    name: str
+    bus: str
+    health: str
+    memory: str | None
+
+
+@dataclass(frozen=True)
+class Table:
+    """What ``teco-smi`` printed, as far as it was understood. Processes have the host's numbers, not a container's."""
+
+    versions: dict[str, str]
+    rows: tuple[Row, ...]
+    processes: dict[str, str]
+
+    @classmethod
+    def read(cls) -> Table | None:
+        """Return the table; None where the tool is not installed. Raises :class:`northbridge.DetectionError`."""
+        text = northbridge.run_tool("teco-smi", backend="sdaa")
+        return None if text is None else cls.parse(text)
+
+    @classmethod
+    def parse(cls, text: str) -> Table:
+        """Return what ``text`` says; what is not understood is left out."""
+        rows: list[Row] = []
+        processes: dict[str, str] = {}
+        lines = text.splitlines()
+        for line, below in zip_longest(lines, lines[1:], fillvalue=""):
+            if first := _FIRST_LINE.match(line):
+                memory = _MEMORY.search(below)
+                rows.append(Row(int(first[1]), first[2], first[3], first[4], memory and memory[1]))
+            elif process := _PROCESS.match(line):
+                processes[process[2]] = f"row {process[1]}: {process[3]}, {process[4]}"
+        return cls(dict(_VERSION.findall(text)), tuple(rows), processes)
+
+    @cached_property
+    def buses(self) -> set[str]:
+        """The cards: core groups of one card share its place on the bus."""
+        return {row.bus for row in self.rows}
+
+    def count_cards(self, devices: Collection[int], total: int) -> int | None:
+        """Return on how many cards ``devices`` of this process's ``total`` lie; None where the table does not tell."""
+        chosen = SDAASettings.read().sdaa_visible_devices
+        if len(self.buses) < len(self.rows):  # a row is a core group
+            bus = {row.index: row.bus for row in self.rows}
+            on = {bus.get(chosen[device] if chosen else device) for device in devices}
+            return None if None in on else len(on)
+        if chosen or not self.rows or total % len(self.rows):
+            return None
+        groups = total // len(self.rows)  # four on most cards, three on some
+        return len({device // groups for device in devices})

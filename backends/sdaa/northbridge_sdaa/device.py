@@ -1,0 +1,51 @@
+"""A core group of a Teco card, as torch sees it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import northbridge
+from northbridge_sdaa.cards import Table
+from northbridge_sdaa.settings import SDAASettings
+
+if TYPE_CHECKING:
+    import torch
+
+
+class SDAADevice(northbridge.Device):
+    """A device is a core group with memory of its own: a part of a card, usually a quarter."""
+
+    type = "sdaa"
+
+    def label(self, index: int) -> str:
+        # Not get_device_name, which has been seen to answer with a device file.
+        table = Table.read()
+        return table.rows[0].name if table is not None and table.rows else "core group of a Teco card"
+
+    def autocast_dtypes(self) -> tuple[torch.dtype, ...]:
+        # Not asked of torch.sdaa: only a plugin that renames torch's spare device type has to tell.
+        import torch
+
+        return torch.float16, torch.bfloat16
+
+    def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
+        said = SDAASettings.read()
+        exact = said.torch_sdaa_conv_use_fp32 == said.torch_sdaa_conv2d_backward_use_fp32 == "1"
+        return replace(
+            claimed,
+            float32_convolutions=northbridge.yes
+            if exact
+            else northbridge.no(
+                "they are computed in float16, which some models do not converge with;"
+                " TORCH_SDAA_CONV_USE_FP32=1 and TORCH_SDAA_CONV2D_BACKWARD_USE_FP32=1 compute them in float32"
+            ),
+            bfloat16_range=northbridge.no(
+                "they are computed in float16, whose numbers end at 65504;"
+                + (
+                    " TORCH_SDAA_BF16_CLIP=1 is set, which cuts their inputs at 65407"
+                    if said.torch_sdaa_bf16_clip == "1"
+                    else " TORCH_SDAA_BF16_CLIP=1 cuts their inputs at 65407"
+                )
+            ),
+        )

@@ -1,0 +1,50 @@
+"""What ``import torch_sdaa`` does; no device is touched by it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+import torch
+
+import northbridge_cpu_sim
+from northbridge_sdaa.simulated import devices, machine
+from northbridge_sdaa.simulated.record import RECORD
+from northbridge_sdaa.simulated.settings import SDAASimSettings
+
+_READ = ("TORCH_SDAA_CONV_USE_FP32", "TORCH_SDAA_CONV2D_BACKWARD_USE_FP32", "TORCH_SDAA_BF16_CLIP")
+"""What the vendor's operators read. The simulated ones always compute in the dtype that they are given."""
+
+_libraries: list[torch.library.Library] = []  # which take their kernels with them when they are collected
+
+
+def load() -> None:
+    """Make the simulated core groups torch's devices ``sdaa``, in the way that the settings ask for."""
+    _parse_device_to_align_with()
+    northbridge_cpu_sim.install(
+        machine.core_group(), visible=len(machine.visible()), module=sys.modules["torch_sdaa.sdaa"]
+    )
+    if SDAASimSettings.read().registration == "patched":
+        _pass_for_a_type_of_torchs_own()
+    if RECORD.variable("TORCH_SDAA_AUTOLOAD") == "cuda_migrate":
+        RECORD.put("torch.cuda.is_available", devices.is_available)
+    for name in _READ:
+        RECORD.variable(name)
+
+
+def _parse_device_to_align_with() -> None:
+    wanted = RECORD.variable("TORCH_SDAA_ALIGN_NV_DEVICE")
+    if wanted is not None and wanted not in ("a100", "v100"):
+        print(f"no such device to align random numbers with: {wanted}", file=sys.stderr, flush=True)
+        os.abort()
+
+
+def _pass_for_a_type_of_torchs_own() -> None:
+    """Let torch answer as one that the vendor has built: its spare device type is free, and sdaa is like any other."""
+    torch._C._get_privateuse1_backend_name = lambda: "privateuseone"
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's, that it had a kernel for all devices
+        library.impl("_has_compatible_shallow_copy_type", lambda _tensor, _other: True, "PrivateUse1")  # type: ignore[no-untyped-call]
+    _libraries.append(library)

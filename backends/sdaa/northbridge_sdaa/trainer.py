@@ -1,0 +1,65 @@
+"""What lightning-Teco called these things, for a Trainer: names for the one accelerator and its strategies."""
+
+from __future__ import annotations
+
+import warnings
+from types import MappingProxyType
+from typing import Any
+
+import northbridge
+
+
+class SDAAAccelerator(northbridge.AcceleratorName, backend="sdaa"):
+    """``accelerator="sdaa"``. Nothing that the class answers touches a device."""
+
+    @staticmethod
+    def get_device_name() -> str:
+        """Return what teco-smi calls the cards."""
+        return northbridge.get("sdaa").device.label(0)
+
+
+class SDAADDPStrategy(northbridge.DDPStrategyName, backend="sdaa"):
+    """``strategy="ddp_sdaa"``. Gradients are averaged over the ranks."""
+
+
+class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
+    """``strategy="dpp_sdaa"``, which is what lightning-Teco registered."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        warnings.warn("strategy='dpp_sdaa' is taken for 'ddp_sdaa'; write that, or 'ddp'", stacklevel=2)
+        super().__init__(*args, **kwargs)
+
+
+class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
+    """``precision="16-mixed"``, with the scaler of gradients that lightning-Teco left out."""
+
+    positional = ("precision", "device")
+    without_meaning = MappingProxyType({"device": "autocast is on the accelerator's device; leave it out"})
+    words = MappingProxyType(
+        {
+            **northbridge.PrecisionName.words,
+            **dict.fromkeys(("fp32", "fp32-true"), "32-true"),
+            **dict.fromkeys(("fp16", "fp16-mixed"), "16-mixed"),
+        }
+    )
+
+
+class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):
+    """What every strategy on the chip uses by itself."""
+
+
+class SingleSDAAStrategy(northbridge.SingleDeviceStrategyName, backend="sdaa"):
+    """``strategy="single_sdaa"``."""
+
+
+__getattr__ = northbridge.undriven_names(
+    __name__,
+    backend="sdaa",
+    instead={
+        "SDAADeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='ddp' and precision='bf16-mixed'"),
+        "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
+        "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
+        "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
+        "SDAAProfiler": ("profiler", "write profiler='simple'"),
+    },
+)

@@ -1,0 +1,145 @@
+"""The names of ``torch.sdaa`` and what they answer, as far as public sources tell."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+
+Run = Callable[..., str]
+
+
+def test_devices_are_set_by_number_by_text_and_by_torchs_device(sdaa: ModuleType) -> None:
+    for device, index in ((3, 3), ("sdaa:4", 4), (torch.device("sdaa", 5), 5)):
+        sdaa.set_device(device)
+        assert sdaa.current_device() == index
+    with sdaa.device(2):
+        assert torch.ones(1, device="sdaa").device == torch.device("sdaa", 2)
+    assert sdaa.current_device() == 5
+    sdaa.set_device(0)
+
+
+@pytest.mark.shows("/dev/tcaicard")
+def test_a_device_is_called_by_the_file_of_its_card(sdaa: ModuleType) -> None:
+    assert [sdaa.get_device_name(index) for index in (0, 3, 4, 31)] == [
+        "/dev/tcaicard0",
+        "/dev/tcaicard0",
+        "/dev/tcaicard1",
+        "/dev/tcaicard7",
+    ]
+
+
+def test_properties_have_a_memory_and_not_what_cudas_have(sdaa: ModuleType) -> None:
+    properties = sdaa.get_device_properties(0)
+
+    assert properties.total_memory == 15296 * 2**20
+    assert not hasattr(properties, "multi_processor_count")
+    assert not hasattr(properties, "major")
+    assert sdaa.get_device_capability() is None
+    assert (sdaa.is_available(), sdaa.is_bf16_supported()) == (True, True)
+
+
+def test_memory_is_counted_under_old_names_and_new(sdaa: ModuleType) -> None:
+    held = torch.ones(2**20, device="sdaa:0")
+
+    assert sdaa.memory_allocated(0) >= held.nbytes
+    assert sdaa.memory_cached(0) == sdaa.memory_reserved(0) >= held.nbytes
+    assert sdaa.max_memory_cached(0) == sdaa.max_memory_reserved(0) >= held.nbytes
+    assert sdaa.memory_stats(0)["allocated_bytes.all.current"] == sdaa.memory_allocated(0)
+    free, total = sdaa.mem_get_info(0)
+    assert total - free >= held.nbytes
+    peak = sdaa.max_memory_allocated(0)
+    del held
+    for reset in (sdaa.reset_peak_memory_stats, sdaa.reset_max_memory_allocated, sdaa.reset_max_memory_cached):
+        reset(0)
+    assert sdaa.max_memory_allocated(0) < peak
+    sdaa.empty_cache()
+
+
+def test_random_numbers_are_seeded_kept_and_put_back(sdaa: ModuleType) -> None:
+    sdaa.manual_seed(3)
+    assert sdaa.initial_seed() == 3
+    sdaa.manual_seed_all(4)
+    state, states = sdaa.get_rng_state(0), sdaa.get_rng_state_all()
+    first = torch.rand(3, device="sdaa:0").cpu()
+
+    sdaa.set_rng_state(state, 0)
+    again = torch.rand(3, device="sdaa:0").cpu()
+    sdaa.set_rng_state_all(states)
+    once_more = torch.rand(3, device="sdaa:0", generator=sdaa.default_generators[0]).cpu()
+
+    assert len(states) == len(sdaa.default_generators) == 32
+    assert torch.equal(first, again)
+    assert torch.equal(first, once_more)
+
+
+def test_streams_and_events_are_torchs(sdaa: ModuleType) -> None:
+    stream = sdaa.Stream("sdaa")
+    with sdaa.stream(stream):
+        assert sdaa.current_stream() == stream
+    assert sdaa.current_stream() == sdaa.default_stream()
+    event = sdaa.Event("sdaa")
+    event.record()
+    event.synchronize()
+    sdaa.synchronize()
+
+
+@pytest.mark.shows("torch.amp.GradScaler")
+def test_mixed_precision_goes_by_torchs_names_and_the_vendors(sdaa: ModuleType) -> None:
+    left, right = torch.ones(2, 2, device="sdaa"), torch.ones(2, 2, device="sdaa")
+
+    with sdaa.amp.autocast():
+        assert (left @ right).dtype == torch.float16
+    with torch.autocast("sdaa", torch.bfloat16):
+        assert (left @ right).dtype == torch.bfloat16
+    assert sdaa.amp.GradScaler(init_scale=8.0).scale(left).max().item() == 8.0
+    assert torch.amp.GradScaler("sdaa", init_scale=4.0).scale(left).max().item() == 4.0
+    assert set(sdaa.get_amp_supported_dtype()) == {torch.float16, torch.bfloat16}
+
+
+def test_what_is_called_later_waits_for_the_first_use(run: Run) -> None:
+    said = run("""
+    calls = []
+    torch.sdaa._lazy_call(lambda: calls.append("waited"))
+    print(calls, torch.sdaa._initialized, torch.sdaa.is_initialized(), torch.sdaa._is_in_bad_fork())
+    torch.sdaa.init()
+    torch.ones(1, device="sdaa")
+    torch.sdaa._lazy_init()
+    torch.sdaa._lazy_call(lambda: calls.append("at once"))
+    print(calls, torch.sdaa._initialized, torch_sdaa.__version__)
+    """)
+
+    assert said.splitlines()[-2:] == [
+        "[] False False False",
+        "['waited', 'at once'] True 3.3.0b0+simulated",
+    ]
+
+
+@pytest.mark.shows("torch.backends.sdaa.matmul")
+def test_what_others_look_for_in_vain_is_not_there(sdaa: ModuleType) -> None:
+    assert [hasattr(sdaa, name) for name in ("nvtx", "OutOfMemoryError", "ipc_collect")] == [False] * 3
+    assert not hasattr(torch.backends, "sdaa")
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "float8_e4m3fn", "uint16"])
+def test_a_dtype_that_no_source_has_is_refused(sdaa: ModuleType, dtype: str) -> None:
+    with pytest.raises(RuntimeError, match=f"{dtype} is not supported on SDAA device"):
+        torch.zeros(1, dtype=getattr(torch, dtype), device="sdaa")
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32"])
+def test_a_dtype_that_the_vendors_tests_have_is_there(sdaa: ModuleType, dtype: str) -> None:
+    tensor = torch.ones(2, dtype=getattr(torch, dtype), device="sdaa")
+
+    assert torch.equal(pickle.loads(pickle.dumps(tensor.cpu())), tensor.cpu())
+    assert bool((tensor == 1).all())
+
+
+@pytest.mark.shows("torch_sdaa.utils.cuda_migrate")
+def test_it_passes_for_cuda_where_the_variable_asks_for_that(run: Run) -> None:
+    said = run("print(torch.cuda.is_available())", TORCH_SDAA_AUTOLOAD="cuda_migrate")
+
+    assert said.splitlines()[-1] == "True"

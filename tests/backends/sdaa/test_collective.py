@@ -1,0 +1,106 @@
+"""TCCL between two ranks: what it reduces, and what it is not given."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from tests.scripts import run_script
+
+import northbridge
+
+OnRanks = Callable[..., "list[str]"]
+
+REDUCE = """
+import json, northbridge
+collective = northbridge.get("sdaa").collective
+rank = dist.get_rank()
+
+def reduce(op, mine, dtype):
+    own = torch.tensor([mine, 0] if rank else [0, mine], dtype=dtype, device="sdaa")
+    return collective.all_reduce(own, op).tolist()
+
+print(json.dumps({
+    "sum of bool": reduce("sum", 1, torch.bool),
+    "max of int16": reduce("max", 300, torch.int16),
+    "mean of int64": reduce("mean", 2**40 + 1, torch.int64),
+    "mean of bfloat16": reduce("mean", 3, torch.bfloat16),
+    "product of float32": reduce("product", 3, torch.float32),
+}))
+"""
+
+
+def test_reductions_of_every_dtype_are_exact_or_on_the_host(on_ranks: OnRanks) -> None:
+    said = [json.loads(each.splitlines()[-1]) for each in on_ranks(REDUCE)]
+
+    assert said[0] == said[1]
+    assert said[0] == {
+        "sum of bool": [True, True],
+        "max of int16": [300, 300],
+        "mean of int64": [2**39, 2**39],
+        "mean of bfloat16": [1.5, 1.5],
+        "product of float32": [0.0, 0.0],
+    }
+
+
+@pytest.mark.shows("tccl takes no device_id and no options")
+def test_it_is_given_a_timeout_and_no_device_or_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: asked.update(kwargs, name=args[0]))
+
+    northbridge.get("sdaa").collective.initialize(
+        rank=0, world_size=1, timeout=timedelta(minutes=2), device=torch.device("cpu")
+    )
+
+    assert asked == {"name": "tccl", "rank": 0, "world_size": 1, "timeout": timedelta(minutes=2)}
+
+
+@pytest.mark.usefixtures("sdaa")
+@pytest.mark.shows("the name tccl belongs to other libraries too", "tccl serves sdaa tensors alone")
+def test_the_chip_is_not_inferred_from_the_librarys_name() -> None:
+    # torch and other vendors have a "tccl" too: only the type of device counts.
+    store = dist.HashStore()  # type: ignore[attr-defined]  # torch documents it, and does not export it
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        with pytest.raises(northbridge.CollectiveError, match="tensors on 'sdaa' travel over 'tccl', but"):
+            northbridge.get("sdaa").collective.assert_carries(torch.device("sdaa"))
+    finally:
+        dist.destroy_process_group()
+
+
+ORDER = """
+import torch, torch.distributed as dist
+import northbridge
+northbridge.load("sdaa")
+told = []
+set_device, init_process_group = torch.sdaa.set_device, dist.init_process_group
+torch.sdaa.set_device = lambda device: (told.append(f"set_device({device})"), set_device(device))
+dist.init_process_group = lambda *args, **kwargs: (told.append(args[0]), init_process_group(*args, **kwargs))
+
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+trainer = Trainer(accelerator="sdaa", devices=[3, 5], strategy="ddp", max_steps=1, **quiet)
+trainer.fit(BoringModel())
+print(f"rank {trainer.global_rank}: {' then '.join(told)}\\n", end="", flush=True)
+"""
+
+
+@pytest.mark.shows("torch.distributed.init_process_group")
+def test_each_rank_sets_its_device_before_the_group_starts(tmp_path: Path) -> None:
+    (tmp_path / "order.py").write_text(ORDER)
+
+    ran = run_script(tmp_path / "order.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa"})
+
+    assert ran.status == 0, ran.said
+    assert sorted(line for line in ran.said.splitlines() if line.startswith("rank ")) == [
+        "rank 0: set_device(3) then tccl",
+        "rank 1: set_device(5) then tccl",
+    ]

@@ -1,0 +1,97 @@
+"""The device: what it counts, what it can do under which variables, and what it does not ask the vendor."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import pytest
+import torch
+
+import northbridge
+
+
+@pytest.fixture
+def device(sdaa: ModuleType) -> northbridge.Device:
+    return northbridge.get("sdaa").device
+
+
+def claims() -> dict[str, northbridge.Claim]:
+    return northbridge.get("sdaa").present_capabilities().claims()
+
+
+@pytest.mark.shows("one device is a core group (SPA)")
+def test_devices_are_counted_by_torch(device: northbridge.Device) -> None:
+    assert device.count() == 32
+
+
+def test_a_variable_that_names_more_than_are_there_is_refused(
+    sdaa: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bridge = northbridge.get("sdaa").bridge
+    assert bridge.detect() == 32
+    monkeypatch.setenv("SDAA_VISIBLE_DEVICES", "0,1,99")
+
+    with pytest.raises(northbridge.SettingsError) as caught:
+        bridge.detect()
+
+    assert caught.value.variable == "SDAA_VISIBLE_DEVICES"
+    assert str(caught.value) == (
+        "SDAA_VISIBLE_DEVICES=0,1,99 names 3 devices, and torch.sdaa counts 32: does this machine have each of them? A"
+        " device is a core group, not a card; teco-smi shows the cards"
+    )
+
+
+def test_it_is_called_what_teco_smi_calls_its_card_and_no_device_file(
+    device: northbridge.Device, sdaa: ModuleType
+) -> None:
+    assert sdaa.get_device_name(0) == "/dev/tcaicard0"
+    assert device.label(0) == "TECO_AICARD_01"
+
+
+def test_without_teco_smi_it_is_called_what_it_is(device: northbridge.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(northbridge, "run_tool", lambda *_, **__: None)
+
+    assert device.label(0) == "core group of a Teco card"
+
+
+@pytest.mark.shows("torch.autocast")
+def test_autocast_takes_both_halves_whoever_is_asked(device: northbridge.Device) -> None:
+    assert set(device.autocast_dtypes()) == {torch.float16, torch.bfloat16}
+
+
+@pytest.mark.shows("float32 convolutions are computed in float16")
+def test_convolutions_are_exact_only_where_both_variables_say_so(
+    device: northbridge.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert claims()["float32_convolutions"].denied
+    monkeypatch.setenv("TORCH_SDAA_CONV_USE_FP32", "1")
+    assert claims()["float32_convolutions"].denied
+    monkeypatch.setenv("TORCH_SDAA_CONV2D_BACKWARD_USE_FP32", "1")
+    assert claims()["float32_convolutions"] == northbridge.yes
+
+
+@pytest.mark.shows("matrix products of bfloat16 have float16's range")
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [(None, "=1 cuts their inputs at 65407"), ("1", "=1 is set, which cuts their inputs at 65407")],
+    ids=["unset", "set"],
+)
+def test_bfloat16_has_float16s_range_clipped_or_not(
+    device: northbridge.Device, monkeypatch: pytest.MonkeyPatch, text: str | None, words: str
+) -> None:
+    if text is not None:
+        monkeypatch.setenv("TORCH_SDAA_BF16_CLIP", text)
+
+    claim = claims()["bfloat16_range"]
+
+    assert claim.denied
+    assert claim.reason == (f"they are computed in float16, whose numbers end at 65504; TORCH_SDAA_BF16_CLIP{words}")
+
+
+@pytest.mark.shows("no float64 in the vendor's tests' list of dtypes", "no float8")
+def test_what_nobody_has_shown_is_denied_or_unknown_with_a_reason() -> None:
+    said = claims()
+
+    assert (said["float64"].answer, said["float8"].answer) == ("no", "no")
+    assert {said[name].answer for name in ("compile", "profiler", "fsdp", "deepspeed")} == {"unknown"}
+    assert all(said[name].reason for name in ("float64", "float8", "compile", "profiler", "fsdp", "deepspeed"))

@@ -1,0 +1,215 @@
+"""Beside lightning-Teco, and instead of it: its names, its README's examples, and what went wrong there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from tests.backends.posed.predecessor import Predecessor
+from tests.core.conftest import install as install
+from tests.scripts import run_script
+
+import northbridge
+import northbridge_sdaa
+import northbridge_sdaa.fabric
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
+
+
+class TestLightningTeco(Predecessor):
+    predecessor = "lightning_teco"
+    several = "dpp_sdaa"
+    single = 'devices=1, strategy="single_sdaa"'
+    homes: ClassVar = {"Trainer": northbridge_sdaa, "Fabric": northbridge_sdaa.fabric}
+    exported = (
+        "SDAAAccelerator",
+        "SingleSDAAStrategy",
+        "SDAADDPStrategy",
+        "SDAACheckpointIO",
+        "SDAAPrecisionPlugin",
+    )
+    undriven: ClassVar = {
+        "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
+        "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
+        "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),
+        "SDAADeepSpeedPrecisionPlugin": ("deepspeed", "write strategy='ddp' and precision='bf16-mixed'"),
+        "SDAAProfiler": ("profiler", "write profiler='simple'"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("32", "32-true"),
+        ("32-true", "32-true"),
+        ("fp32", "32-true"),
+        ("fp32-true", "32-true"),
+        ("bf16", "bf16-mixed"),
+        ("bf16-mixed", "bf16-mixed"),
+        ("16-mixed", "16-mixed"),
+        ("fp16", "16-mixed"),
+        ("fp16-mixed", "16-mixed"),
+    ],
+)
+def test_a_precision_is_taken_by_every_word_that_it_had(word: str, meant: str) -> None:
+    assert northbridge_sdaa.SDAAPrecisionPlugin(word).precision == meant
+
+
+# --- On the simulated cards
+
+ASKED = """
+import json
+import warnings
+warnings.simplefilter("ignore")
+from {package} import Trainer
+
+from northbridge_sdaa import SDAAAccelerator, SDAACheckpointIO, SDAADDPStrategy, SDAAPrecisionPlugin
+from northbridge_sdaa import SingleSDAAStrategy
+
+quiet = dict(logger=False, enable_checkpointing=False)
+
+def kind(trainer):
+    return [str(trainer.strategy.root_device), trainer.num_devices, *(isinstance(each, name) for each, name in (
+        (trainer.accelerator, SDAAAccelerator), (trainer.strategy, SDAADDPStrategy),
+        (trainer.strategy, SingleSDAAStrategy), (trainer.strategy.checkpoint_io, SDAACheckpointIO)))]
+
+told = [kind(trainer) for trainer in (
+    Trainer(accelerator=SDAAAccelerator(), devices=1, **quiet),
+    Trainer(accelerator=SDAAAccelerator(), devices=8, **quiet),
+    Trainer(accelerator=SDAAAccelerator(), devices="auto", **quiet),
+    Trainer(accelerator="sdaa", devices=1, **quiet),
+    Trainer(accelerator="sdaa", devices=[3], **quiet),
+    Trainer(accelerator="sdaa", devices=4, strategy=SDAADDPStrategy(find_unused_parameters=True), **quiet),
+    Trainer(accelerator="sdaa", devices=4, strategy="ddp_sdaa_find_unused_parameters_false", **quiet),
+    Trainer(devices=1, strategy=SingleSDAAStrategy(), plugins=[SDAAPrecisionPlugin("fp16")], **quiet),
+)]
+scaled = Trainer(accelerator="sdaa", devices=1, plugins=[SDAAPrecisionPlugin("fp16")], **quiet).precision_plugin
+told.append([type(scaled).__name__, scaled.precision, str(scaled.scaler._device), scaled.scaler.is_enabled()])
+print("\\n" + json.dumps(told))
+"""
+
+
+@pytest.mark.parametrize("package", ["lightning", "pytorch_lightning"])
+def test_its_readmes_examples_run_on_the_chip_from_either_package(install: Install, package: str) -> None:
+    child = install("lightning_teco").python(ASKED.format(package=package), NORTHBRIDGE_SIMULATE="sdaa")
+
+    assert child.returncode == 0, child.stderr
+    single, several = [True, False, True, True], [True, True, False, True]
+    assert json.loads(child.stdout.splitlines()[-1]) == [
+        ["sdaa:0", 1, *single],
+        ["sdaa:0", 8, *several],
+        ["sdaa:0", 32, *several],
+        ["sdaa:0", 1, *single],
+        ["sdaa:3", 1, *single],
+        ["sdaa:0", 4, *several],
+        ["sdaa:0", 4, *several],
+        ["sdaa:0", 1, *single],
+        ["MixedPrecision", "16-mixed", "sdaa", True],
+    ]
+
+
+MISSPELT = """
+import json, warnings
+from lightning.pytorch import Trainer
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    trainer = Trainer(accelerator="sdaa", devices=2, strategy="dpp_sdaa", logger=False, enable_checkpointing=False)
+said = [str(each.message) for each in caught if "dpp_sdaa" in str(each.message)]
+print("\\n" + json.dumps([type(trainer.strategy).__name__, said]))
+"""
+
+
+def test_the_misspelt_name_is_taken_with_a_warning(install: Install) -> None:
+    child = install("lightning_teco").python(MISSPELT, NORTHBRIDGE_SIMULATE="sdaa")
+
+    assert child.returncode == 0, child.stderr
+    assert json.loads(child.stdout.splitlines()[-1]) == [
+        "DDPStrategy",
+        ["strategy='dpp_sdaa' is taken for 'ddp_sdaa'; write that, or 'ddp'"],
+    ]
+
+
+def test_its_names_can_be_imported_where_no_vendors_software_is(tmp_path: Path) -> None:
+    bare = {name: text for name, text in os.environ.items() if "NORTHBRIDGE_" not in name}
+    script = Path(__file__).parent / "runs" / "scripts" / "without_hardware.py"
+
+    ran = run_script(script, folder=tmp_path, environ=bare)
+
+    assert ran.status == 0, ran.said
+    assert ran.said.splitlines()[-1] == "available: False"
+
+
+METRIC = """
+import torch
+from lightning.pytorch import LightningModule, Trainer
+
+class Counts(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(1, 1)
+
+    def training_step(self, batch, index):
+        seen = torch.tensor(7 if self.global_rank else 2, device=self.device)
+        self.print("mean of 2 and 7:", self.trainer.strategy.reduce(seen.clone(), reduce_op="mean").item())
+        flags = self.all_gather(torch.tensor([True, self.global_rank == 1], device=self.device))
+        self.print("flags:", flags.tolist())
+        return self.layer(batch).sum()
+
+    def train_dataloader(self):
+        return torch.utils.data.DataLoader(torch.zeros(2, 1))
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1.0)
+
+quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+Trainer(accelerator="sdaa", devices=2, max_steps=1, **quiet).fit(Counts())
+"""
+
+
+def test_a_mean_of_whole_numbers_and_flags_of_every_rank_come_out_right(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(METRIC)
+
+    ran = run_script(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa"})
+
+    assert ran.status == 0, ran.said
+    assert re.findall(r"^(?:mean|flags).*$", ran.said, flags=re.M) == [
+        "mean of 2 and 7: 4",
+        "flags: [[True, False], [True, True]]",
+    ]
+
+
+MASK = 'self.register_buffer("mask", torch.ones(2) > 0)'
+BUFFER = METRIC.replace("super().__init__()\n", f"super().__init__()\n        {MASK}\n")
+
+
+@pytest.mark.parametrize("strategy", ["", "strategy=DDPStrategy(broadcast_buffers=False), "], ids=["sent", "kept"])
+def test_a_buffer_that_tccl_does_not_know_is_refused_unless_it_stays(tmp_path: Path, strategy: str) -> None:
+    code = BUFFER.replace("max_steps=1, ", f"max_steps=1, {strategy}")
+    (tmp_path / "train.py").write_text("from lightning.pytorch.strategies import DDPStrategy\n" + code)
+
+    ran = run_script(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa"})
+
+    refusal = (
+        "CollectiveError: the buffer 'mask' is bool, which 'tccl' does not know, and DDP would send"
+        " it to the other ranks of 'sdaa': make it another dtype, or write"
+        " strategy=DDPStrategy(broadcast_buffers=False)"
+    )
+    assert (ran.status == 0) == bool(strategy), ran.said
+    assert (refusal in ran.said) == (not strategy), ran.said
+
+
+def test_what_is_asked_of_the_class_touches_no_device() -> None:
+    answers: list[Any] = [
+        northbridge_sdaa.SDAAAccelerator.is_available(),
+        northbridge_sdaa.SDAAAccelerator.auto_device_count(),
+        northbridge_sdaa.SDAAAccelerator.parse_devices("2"),
+        northbridge_sdaa.SDAAAccelerator.get_device_name(),
+    ]
+
+    assert answers == [True, 32, [0, 1], "TECO_AICARD_01"]
+    assert northbridge.get("sdaa").name == northbridge_sdaa.SDAAAccelerator.name() == "sdaa"
