@@ -1,0 +1,41 @@
+"""A checkpoint that was written on any of four accelerators goes on on any of them, to the same end."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from tests.backends.together.conftest import ACCELERATORS, Train, differences
+
+PARTS = ("state_dict", "optimizer_states", "lr_schedulers", "epoch", "global_step")
+
+
+@pytest.fixture(scope="module")
+def resumed(halves: Path, train: Train) -> Path:
+    """A folder with ``half-cpu-hpu.ckpt`` and so on: begun on the CPU, and ended on hpu."""
+    written = [f"half-{accelerator}.ckpt" for accelerator in ACCELERATORS]
+    for accelerator in ACCELERATORS:
+        train(halves, accelerator, "1", f"{accelerator}.ckpt", *written)
+    return halves
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("reader", ACCELERATORS)
+@pytest.mark.parametrize("writer", ACCELERATORS)
+def test_it_ends_as_if_never_interrupted(resumed: Path, writer: str, reader: str) -> None:
+    ours = torch.load(resumed / f"half-{writer}-{reader}.ckpt", weights_only=False)
+    whole = torch.load(resumed / "cpu.ckpt", weights_only=False)
+
+    assert differences({part: ours[part] for part in PARTS}, {part: whole[part] for part in PARTS}) == []
+    assert ours["lr_schedulers"][0]["_last_lr"] == [0.0025]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("writer", ACCELERATORS)
+def test_what_was_written_names_no_accelerator(halves: Path, writer: str, tmp_path: Path) -> None:
+    shutil.unpack_archive(halves / f"half-{writer}.ckpt", tmp_path, "zip")
+
+    (pickled,) = tmp_path.rglob("data.pkl")
+    assert [name for name in ACCELERATORS[1:] if name.encode() in pickled.read_bytes()] == []
