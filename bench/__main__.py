@@ -27,6 +27,8 @@ MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
     "step-ddp": step.measure_ddp_step,
     "step-hpu": partial(step.measure_personality_step, "hpu", devices=1),
     "step-hpu-ddp": partial(step.measure_personality_step, "hpu", devices=2),
+    "step-sdaa": partial(step.measure_personality_step, "sdaa", devices=1),
+    "step-sdaa-ddp": partial(step.measure_personality_step, "sdaa", devices=2),
     "memory": step.measure_memory,
     "strategy": strategy.measure_strategy,
     "step-one-parameter": partial(step.measure_step, "one-parameter", steps=400),

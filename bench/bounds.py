@@ -25,6 +25,8 @@ BOUNDS = (
     Bound("step-ddp", "2-rank DDP step, ConvNet: cpu_sim over simccl ÷ CPU over Gloo", "×", 1.05),
     Bound("step-hpu", "training step, ConvNet: the simulated Gaudi ÷ cpu_sim", "×", 1.05),
     Bound("step-hpu-ddp", "2-rank DDP step, ConvNet: the simulated Gaudi ÷ cpu_sim", "×", 1.05),
+    Bound("step-sdaa", "training step, ConvNet: the simulated Teco card ÷ cpu_sim", "×", 1.05),
+    Bound("step-sdaa-ddp", "2-rank DDP step, ConvNet: the simulated Teco card ÷ cpu_sim", "×", 1.05),
     Bound("memory", "peak memory of the process, ConvNet: cpu_sim ÷ CPU", "×", 1.10),
     Bound("strategy", "training step, one parameter, on the CPU: our strategy ÷ Lightning's", "×", 1.05),
     # Chiefly what the chip's operators cost, 2 µs each, on work that is too small to hide it.

@@ -40,7 +40,7 @@ _WORKER = [sys.executable, "-m", "bench.worker"]
 
 # The CPU is measured as Lightning alone has it.
 CPU_ENVIRONMENT = {"NORTHBRIDGE_DISABLE": "1"}
-ENVIRONMENTS = {"cpu": CPU_ENVIRONMENT, "hpu": {"NORTHBRIDGE_SIMULATE": "hpu"}}
+ENVIRONMENTS = {"cpu": CPU_ENVIRONMENT, **{chip: {"NORTHBRIDGE_SIMULATE": chip} for chip in ("hpu", "sdaa")}}
 
 
 def launch(job: Job, **environ: str) -> Answer:

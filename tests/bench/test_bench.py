@@ -26,6 +26,8 @@ LIMITS = {
     "step-ddp": (1.05, "×"),
     "step-hpu": (1.05, "×"),
     "step-hpu-ddp": (1.05, "×"),
+    "step-sdaa": (1.05, "×"),
+    "step-sdaa-ddp": (1.05, "×"),
     "memory": (1.10, "×"),
     "strategy": (1.05, "×"),
     "step-one-parameter": (None, "×"),
