@@ -190,6 +190,7 @@ register_theirs()
 print(json.dumps([{build("Trainer", accelerator="anvil", devices=2)},
                   {build("Trainer", devices=2, strategy="anvil_ddp")}, record("anvil", "anvil_ddp")]))
 """
+THEIRS_UNGUARDED = THEIRS_LAST.replace(", override=True", "")
 SAYS_AUTO = f"""
 from lightning.pytorch import Trainer
 {PREDECESSOR}
@@ -220,6 +221,18 @@ class TestSuccession:
             "anvil",
             "taken over",
             "lightning_anvil.accelerator.AnvilAccelerator had it in lightning.pytorch",
+        ] in record
+
+    def test_one_that_registers_whether_or_not_somebody_has_is_left_out(self, site: Site) -> None:
+        assert THEIRS_UNGUARDED != THEIRS_LAST
+
+        by_accelerator, by_strategy, record = ask(site, THEIRS_UNGUARDED)
+
+        assert (by_accelerator["said"], by_strategy["said"]) == (OURS, OURS)
+        assert [
+            "anvil",
+            "left out",
+            "lightning_anvil.accelerator.AnvilAccelerator wanted to register it, and it is ours",
         ] in record
 
     def test_a_package_that_nobody_succeeds_keeps_its_name(self, site: Site) -> None:

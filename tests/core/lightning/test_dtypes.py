@@ -160,15 +160,8 @@ def test_a_range_that_is_not_bfloat16s_is_told_of_where_bfloat16_was_asked_for(p
 
     said = told(lambda: warn_of_module(backend, torch.nn.Linear(1, 1), precision))
 
-    assert (
-        said
-        == [
-            (
-                f"precision={precision!r} was asked for, and 'tested' has not bfloat16's range in matrix products: matrix"
-                " products end at 65504"
-            )
-        ][:expected]
-    )
+    words = "and 'tested' has not bfloat16's range in matrix products: matrix products end at 65504"
+    assert said == [f"precision={precision!r} was asked for, {words}"][:expected]
 
 
 def test_other_dtypes_are_not_told_of() -> None:
