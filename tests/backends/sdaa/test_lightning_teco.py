@@ -60,6 +60,30 @@ def test_a_precision_is_taken_by_every_word_that_it_had(word: str, meant: str) -
     assert northbridge_sdaa.SDAAPrecisionPlugin(word).precision == meant
 
 
+def test_fp8_is_refused_with_the_reason_and_the_precision_to_write() -> None:
+    with pytest.raises(northbridge.UnsupportedError) as refusal:
+        northbridge_sdaa.SDAAPrecisionPlugin("fp8")
+
+    assert str(refusal.value) == (
+        "SDAAPrecisionPlugin(precision='fp8') was asked for: its matrix units take float16 and int16 alone; write"
+        " 'bf16-mixed'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "capability"),
+    [("sdaa_fsdp", "fsdp"), ("sdaa_deepspeed", "deepspeed"), ("sdaa_deepspeed_stage_3_offload", "deepspeed")],
+)
+@pytest.mark.usefixtures("sdaa")
+def test_a_strategy_that_is_not_driven_is_refused_by_its_word(word: str, capability: str) -> None:
+    from lightning.pytorch import Trainer
+
+    with pytest.raises(northbridge.UnsupportedError, match=f"{capability!r} on 'sdaa' is unknown: ") as refusal:
+        Trainer(accelerator="sdaa", devices=2, strategy=word, logger=False, enable_checkpointing=False)
+
+    assert refusal.value.capability == capability
+
+
 # --- On the simulated cards
 
 ASKED = """
@@ -111,6 +135,30 @@ def test_its_readmes_examples_run_on_the_chip_from_either_package(install: Insta
         ["sdaa:0", 1, *single],
         ["MixedPrecision", "16-mixed", "sdaa", True],
     ]
+
+
+TRAIN = """
+import sys
+from {package} import LightningModule, Trainer
+from {package}.demos.boring_classes import BoringModel
+from northbridge_sdaa import SDAAAccelerator
+
+quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False)
+trainer = Trainer(accelerator=SDAAAccelerator(), devices=int(sys.argv[1]), max_steps=2, **quiet)
+trainer.fit(BoringModel())
+trainer.print("trained on", trainer.strategy.root_device, "by", trainer.world_size)
+"""
+
+
+@pytest.mark.parametrize(("package", "devices"), [("lightning.pytorch", "1"), ("pytorch_lightning", "8")])
+def test_a_script_with_an_instance_trains_on_the_chip(tmp_path: Path, package: str, devices: str) -> None:
+    (tmp_path / "train.py").write_text(TRAIN.format(package=package))
+
+    environ = {**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa", "OMP_NUM_THREADS": "1"}
+    ran = run_script(tmp_path / "train.py", devices, folder=tmp_path, environ=environ)
+
+    assert ran.status == 0, ran.said
+    assert f"trained on sdaa:0 by {devices}\n" in ran.said
 
 
 MISSPELT = """
