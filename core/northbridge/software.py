@@ -44,6 +44,7 @@ def bring_up(backend: Backend) -> None:
         return
     _refuse_foreign_device_type(backend)
     _load(backend)
+    _refuse_to_pass_for_cuda(backend)
     _keep_parameters_when_moved(backend.device.type)
     _up.append(backend)
     note(backend.name, "loaded", f"torch.device({backend.device.type!r}) is real in this process")
@@ -58,7 +59,8 @@ def _refuse_foreign_device_type(backend: Backend) -> None:
     if name not in ("privateuseone", backend.device.type):
         raise DeviceTypeTakenError(
             f"{backend.name!r} was asked for, but torch already serves {name!r} in this process, and it serves one such"
-            f" accelerator per process; start a process that does not import the software of {name!r}",
+            f" accelerator per process; start a process that does not import the software of {name!r} (where"
+            " `import torch` brings it, TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it out)",
             backend=backend.name,
         )
 
@@ -128,6 +130,18 @@ def _check_device_type(backend: Backend) -> None:
             f" afterwards: {str(error).splitlines()[0]}; Bridge.load() has to import the vendor's torch plugin",
             backend=backend.name,
         ) from error
+
+
+def _refuse_to_pass_for_cuda(backend: Backend) -> None:
+    import torch
+
+    if torch.version.cuda is None and torch.version.hip is None and torch.cuda.is_available():
+        raise SoftwareLoadError(
+            f"{describe(backend.name)}: something in this process lets the chip pass for CUDA: torch.cuda answers, and"
+            " this torch was built without it, so that CUDA's code would run where the chip's should;"
+            f" accelerator={backend.name!r} needs no migration: take its import, or its variable, away",
+            backend=backend.name,
+        )
 
 
 def _keep_parameters_when_moved(device_type: str) -> None:

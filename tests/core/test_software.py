@@ -283,7 +283,8 @@ class TestBringUp:
 
         assert str(caught.value) == (
             "'tested' was asked for, but torch already serves 'hal9000' in this process, and it serves one such"
-            " accelerator per process; start a process that does not import the software of 'hal9000'"
+            " accelerator per process; start a process that does not import the software of 'hal9000' (where"
+            " `import torch` brings it, TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it out)"
         )
 
     def test_a_vendors_software_that_the_users_script_has_imported_is_named(
@@ -324,6 +325,7 @@ class TestBringUp:
 
     def test_a_simulated_chip_warns_of_the_hardware_that_it_hides(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.version, "cuda", "12.8")
         monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
 
@@ -338,7 +340,23 @@ class TestBringUp:
 
     def test_a_real_chip_warns_of_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.version, "cuda", "12.8")
 
         software.bring_up(make())  # a warning is an error here
 
         assert software.loaded() is not None
+
+    def test_a_chip_that_passes_for_cuda_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.version, "cuda", None)
+        monkeypatch.setattr(torch.version, "hip", None)
+
+        with pytest.raises(northbridge.SoftwareLoadError) as caught:
+            software.bring_up(make())
+
+        assert str(caught.value) == (
+            "backend 'tested': something in this process lets the chip pass for CUDA: torch.cuda answers, and this"
+            " torch was built without it, so that CUDA's code would run where the chip's should; accelerator='tested'"
+            " needs no migration: take its import, or its variable, away"
+        )
+        assert software.loaded() is None

@@ -20,7 +20,7 @@ def northbridge_backend() -> northbridge.Backend:
             float16=northbridge.yes,
             int64=northbridge.yes,
             float64=northbridge.no("nobody has shown its matrix products and convolutions in float64 there"),
-            float8=northbridge.no("its matrix units take float16 and int16 alone"),
+            float8=northbridge.no("no public source has it there"),
         ),
     )
 

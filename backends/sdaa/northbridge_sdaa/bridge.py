@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import asdict
+from importlib.util import find_spec
 
 import northbridge
 from northbridge_sdaa.cards import Table
@@ -17,7 +18,8 @@ class SDAABridge(northbridge.Bridge):
 
     def detect(self) -> int:
         found = super().detect()
-        SDAASettings.read().refuse_absent(found)
+        if find_spec("torch_sdaa") is not None:
+            SDAASettings.read().refuse_absent(found)
         return found
 
     def check_environment(self) -> None:

@@ -34,7 +34,7 @@ class Table:
 
     versions: dict[str, str]
     rows: tuple[Row, ...]
-    processes: dict[str, str]
+    processes: tuple[str, ...]
 
     @classmethod
     def read(cls) -> Table | None:
@@ -46,15 +46,15 @@ class Table:
     def parse(cls, text: str) -> Table:
         """Return what ``text`` says; what is not understood is left out."""
         rows: list[Row] = []
-        processes: dict[str, str] = {}
+        processes: list[str] = []
         lines = text.splitlines()
         for line, below in zip_longest(lines, lines[1:], fillvalue=""):
             if first := _FIRST_LINE.match(line):
                 memory = _MEMORY.search(below)
                 rows.append(Row(int(first[1]), first[2], first[3], first[4], memory and memory[1]))
             elif process := _PROCESS.match(line):
-                processes[process[2]] = f"row {process[1]}: {process[3]}, {process[4]}"
-        return cls(dict(_VERSION.findall(text)), tuple(rows), processes)
+                processes.append(f"{process[2]}: row {process[1]}, {process[3]}, {process[4]}")
+        return cls(dict(_VERSION.findall(text)), tuple(rows), tuple(processes))
 
     @cached_property
     def buses(self) -> set[str]:

@@ -37,11 +37,11 @@ class SDAADevice(northbridge.Device):
             float32_convolutions=northbridge.yes
             if exact
             else northbridge.no(
-                "they are computed in float16, which some models do not converge with;"
+                "they are computed in float16, as far as public sources tell, which may be too little to converge;"
                 " TORCH_SDAA_CONV_USE_FP32=1 and TORCH_SDAA_CONV2D_BACKWARD_USE_FP32=1 compute them in float32"
             ),
             bfloat16_range=northbridge.no(
-                "they are computed in float16, whose numbers end at 65504;"
+                "they are computed in float16, as far as public sources tell, whose numbers end at 65504;"
                 + (
                     " TORCH_SDAA_BF16_CLIP=1 is set, which cuts their inputs at 65407"
                     if said.torch_sdaa_bf16_clip == "1"

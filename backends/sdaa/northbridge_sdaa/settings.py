@@ -37,7 +37,7 @@ class SDAASettings(northbridge.VendorSettings):
     def refuse_absent(self, found: int) -> None:
         """Raise :class:`northbridge.SettingsError` where torch counts ``found`` devices, and the user chose others."""
         chosen = self.sdaa_visible_devices
-        if found and chosen is not None and len(chosen) != found:
+        if chosen is not None and len(chosen) != found:
             raise northbridge.SettingsError(
                 f"SDAA_VISIBLE_DEVICES={','.join(map(str, chosen))} names {len(chosen)} devices, and torch.sdaa counts"
                 f" {found}: does this machine have each of them? A device is a core group, not a card; teco-smi shows"

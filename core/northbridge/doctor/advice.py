@@ -65,6 +65,7 @@ def _about_states(report: BackendReport, asked: str | None) -> Iterator[Advice]:
         "off": "wrong" if asked else "note",
         "no software": "software missing",
         "no hardware": "hardware missing",
+        "other chip": "wrong" if asked else "note",
     }
     states = report.states
     if states.status in levels:

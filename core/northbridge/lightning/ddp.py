@@ -226,8 +226,9 @@ def refuse_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping
     sent: list[tuple[str, str, torch.Tensor]] = [("parameter", name, each) for name, each in module.named_parameters()]
     if options.get("broadcast_buffers", True):
         sent += [("buffer", name, each) for name, each in module.named_buffers()]
+    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # where torch keeps what a user has it ignore
     for kind, name, tensor in sent:
-        if not backend.collective.carries(tensor.dtype):
+        if name not in ignored and not backend.collective.carries(tensor.dtype):
             dtype = str(tensor.dtype).removeprefix("torch.")
             raise CollectiveError(
                 f"the {kind} {name!r} is {dtype}, which {backend.collective.name!r} does not know, and DDP would"

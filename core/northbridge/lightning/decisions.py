@@ -13,6 +13,7 @@ from northbridge.capabilities import not_driven
 from northbridge.discovery import LIGHTNING_NAMES, get, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
 from northbridge.lightning.accelerator import is_of_ours, is_ours, load_with_hardware
+from northbridge.lightning.aliases import Alias
 from northbridge.lightning.classes import classes
 from northbridge.lightning.names import take_over, tell_of_predecessors
 from northbridge.lightning.precision import mixed_precision, refuse_plugin, refuse_precision
@@ -122,9 +123,12 @@ def build_strategy(face: Face, connector: Any) -> Any:
     stock_ddp, stock_single = ours.ddp.stock_class, ours.single_device.stock_class
     if isinstance(flag, str):
         entry = face.strategy_registry[flag]
-        if issubclass(entry["strategy"], stock_ddp):
+        registered = entry["strategy"]
+        # Whoever has patched Lightning may name an alias here, which the user's arguments did not.
+        kind = registered().kind if isinstance(registered, Alias) else ""
+        if kind == "DDPStrategy" or (not kind and issubclass(registered, stock_ddp)):
             return ours.ddp(**entry["init_params"])
-        if issubclass(entry["strategy"], stock_single):
+        if kind or issubclass(registered, stock_single):
             return _build_single(ours, connector)
     elif isinstance(flag, (ours.ddp, ours.single_device)):
         return flag
@@ -161,6 +165,11 @@ def _build_single(ours: Classes, connector: Any) -> Any:
         raise DevicesError(
             f"strategy={connector._strategy_flag!r} trains on one device, and devices= takes {len(devices)} (all of"
             " them where it is left out): write devices=1 or strategy='ddp'"
+        )
+    if connector._num_nodes_flag > 1:
+        raise DevicesError(
+            f"strategy={connector._strategy_flag!r} trains on one device, and num_nodes={connector._num_nodes_flag} was"
+            " asked for: each node would train a model of its own; write strategy='ddp'"
         )
     return ours.single_device(device=devices[0])
 

@@ -22,7 +22,7 @@ def register_names(face: Face) -> None:
     """
     announced = read_announced()
     for registry in (face.accelerator_registry, face.strategy_registry):
-        _leave_predecessors_out(registry, announced)
+        _let_others_register(registry, announced)
     for name in _names_to_register():
         _register(face, name, announced)
 
@@ -52,24 +52,33 @@ def tell_of_predecessors(face: Face, name: str) -> None:
 _told: set[str] = set()
 
 
-def _leave_predecessors_out(registry: Any, announced: Announced) -> None:
-    """Let ``import`` of a package that we succeed pass, though the names that it registers are taken: by us.
+def _let_others_register(registry: Any, announced: Announced) -> None:
+    """Let whoever registers a name that is ours do so, as if we were not here; what we succeed is left out.
 
-    Lightning's registries refuse a name that they have.
+    Lightning's registries refuse a name that they have, and the script that registers it names nothing of ours.
     """
-    succeeded = {module for _, module in announced.predecessors}
     stock = registry.register
-    if not succeeded or stock.__name__ == "register_unless_succeeded":
+    if stock.__name__ == "register_beside_ours":
         return
+    succeeded = {module for _, module in announced.predecessors}
 
-    def register_unless_succeeded(name: Any, *args: Any, **kwargs: Any) -> Any:
+    def register_beside_ours(name: Any, *args: Any, **kwargs: Any) -> Any:
         owner = args[0] if args else kwargs.get("accelerator", kwargs.get("strategy"))
-        if name in registry and owner is not None and _module_of(owner) in succeeded and not kwargs.get("override"):
-            note(name, "left out", f"{owner.__module__}.{owner.__qualname__} wanted to register it, and it is ours")
+        if owner is None or kwargs.get("override") or name not in registry or not _is_ours(registry[name]):
+            return stock(name, *args, **kwargs)
+        who = f"{owner.__module__}.{getattr(owner, '__qualname__', owner)}"
+        if _module_of(owner) in succeeded:
+            note(name, "left out", f"{who} wanted to register it, and it is ours")
             return owner
-        return stock(name, *args, **kwargs)
+        note(name, "given up", f"{who} has registered it")
+        return stock(name, *args, **{**kwargs, "override": True})
 
-    registry.register = register_unless_succeeded
+    registry.register = register_beside_ours
+
+
+def _is_ours(entry: Any) -> bool:
+    owner = entry.get("accelerator", entry.get("strategy"))
+    return isinstance(owner, Alias) or is_of_ours(owner) or _module_of(owner) == "northbridge"
 
 
 def _names_to_register() -> list[str]:

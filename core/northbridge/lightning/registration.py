@@ -106,11 +106,15 @@ def _build_precision(face: Face, original: Callable[..., Any]) -> Callable[..., 
 
 
 def _log_devices(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
-    rank_zero_info: Any = face.fabric_module("utilities.rank_zero").rank_zero_info
+    rank_zero: Any = face.fabric_module("utilities.rank_zero")
+
+    @rank_zero.rank_zero_only  # type: ignore[untyped-decorator]  # Lightning's; it asks the vendor's tools
+    def tell(trainer: Any) -> None:
+        rank_zero.rank_zero_info(device_line(trainer))
 
     def replacement(trainer: Any) -> None:
         if is_ours(trainer.accelerator):
-            rank_zero_info(device_line(trainer))
+            tell(trainer)
         else:
             original(trainer)
 

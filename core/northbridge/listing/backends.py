@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Literal
 
 from northbridge.cards import counted_cards
 from northbridge.discovery import LIGHTNING_NAMES, Plugin, describe, detect, find, get, installed, load
-from northbridge.errors import BackendError, NorthbridgeError, SoftwareMissingError
+from northbridge.errors import BackendError, DeviceTypeTakenError, NorthbridgeError, SoftwareMissingError
 from northbridge.listing.report import Reporter, Stage
 
 if TYPE_CHECKING:
     from northbridge.listing.report import Reply
 
-Status = Literal["ready", "no hardware", "no software", "broken", "off", "not asked"]
+Status = Literal["ready", "no hardware", "no software", "other chip", "broken", "off", "not asked"]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,12 @@ def bring_up(name: str, report: Reporter) -> dict[str, object]:
         backend = load(name)
         report.begin("load", cards=counted_cards(backend, range(devices)))
     except NorthbridgeError as error:
-        return {"loadable": False, "error": str(error), "missing": isinstance(error, SoftwareMissingError)}
+        return {
+            "loadable": False,
+            "error": str(error),
+            "missing": isinstance(error, SoftwareMissingError),
+            "taken": isinstance(error, DeviceTypeTakenError),
+        }
     return {"loadable": True}
 
 
@@ -151,4 +156,6 @@ def _judge(claim: Claimed, reply: Reply) -> tuple[Status, str]:
     if reply.facts.get("devices") == 0:
         # Software that does not load where its hardware is absent is not broken by that.
         return "no hardware", "this machine has no such device" + (f"; {error}" if error else "")
+    if reply.facts.get("taken"):
+        return "other chip", error  # its software comes with torch on this machine: nothing is broken by that
     return ("broken", error) if error else ("ready", "")

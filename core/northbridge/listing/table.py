@@ -26,6 +26,7 @@ _STYLES = {
     "malicious": "bold red",
     "left alone": "red",
     "not registered": "yellow",
+    "other chip": "yellow",
     "off": "dim",
     "not installed": "dim",
 }

@@ -64,10 +64,12 @@ class TheStandIns:
         if offered_symbol.signature:
             assert callable(value)
             said, found = parse(offered_symbol.signature), inspect.signature(value)
-            assert [(each.name, each.kind, each.default) for each in said.parameters.values()] == [
-                (each.name, each.kind, each.default if each.default is each.empty else repr(each.default))
-                for each in found.parameters.values()
+            assert [each.default for each in said.parameters.values()] == [
+                each.default if each.default is each.empty else repr(each.default) for each in found.parameters.values()
             ]
+            for mine, theirs in zip(said.parameters.values(), found.parameters.values(), strict=True):
+                # A line that has a parameter by place alone knows no name for it.
+                assert mine.kind is mine.POSITIONAL_ONLY or (mine.name, mine.kind) == (theirs.name, theirs.kind)
             assert said.return_annotation in (Signature.empty, found.return_annotation)
 
 

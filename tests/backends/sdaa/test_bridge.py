@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 
 import pytest
+from tests.core.command import command
 
 Run = Callable[..., str]
 
@@ -87,3 +89,38 @@ def test_a_chip_that_autograd_does_not_know_is_told_with_what_to_do(run: Run) ->
 
     assert "'sdaa' came into this process too late: autograd had run a backward() before, and serves no device" in told
     assert "load it first, with `import northbridge; northbridge.load('sdaa')` at the top of the script" in told
+
+
+def test_where_torch_brings_it_the_list_calls_nothing_else_broken(start: Callable[..., subprocess.Popen[str]]) -> None:
+    process = start(command("list", "--json"), first="", NORTHBRIDGE_SDAA_SIM_AUTOLOAD="1")
+    said = process.communicate(timeout=200)[0]
+
+    assert process.returncode == 0, said
+    listed = json.loads(said[said.index("{") : said.rindex("}") + 1])["backends"]
+    states = {each["name"]: each["status"] for each in listed}
+    assert (states["sdaa"], states["cpu_sim"]) == ("ready", "other chip")
+    (reason,) = (each["reason"] for each in listed if each["name"] == "cpu_sim")
+    assert reason.endswith("(where `import torch` brings it, TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it out)")
+
+
+def test_devices_that_are_all_absent_are_told_by_the_variable(run: Run) -> None:
+    program = """
+    import northbridge
+    try:
+        northbridge.get("sdaa").bridge.detect()
+    except northbridge.SettingsError as error:
+        print(error)
+    """
+
+    told = run(program, first="import torch\n", SDAA_VISIBLE_DEVICES="40")
+
+    assert "SDAA_VISIBLE_DEVICES=40 names 1 devices, and torch.sdaa counts 0: " in told
+
+
+def test_the_vendors_migration_that_a_script_imports_is_refused(run: Run) -> None:
+    first = "import torch\ntorch.cuda.is_available = lambda: True  # as the vendor's module for migration makes it\n"
+
+    kind, sentence = load(run, first=first)
+
+    assert kind == "SoftwareLoadError"
+    assert "something in this process lets the chip pass for CUDA" in str(sentence)

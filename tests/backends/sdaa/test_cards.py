@@ -58,22 +58,22 @@ def test_versions_rows_and_a_sick_card_are_read() -> None:
         Row(0, "TECO_AICARD_01", "00000000:0C:00.0", "OK", "0MB / 65536MB"),
         Row(1, "TECO_AICARD_01", "00000000:10:00.0", "HEARTBEAT_ERROR", None),
     )
-    assert table.processes == {}
+    assert table.processes == ()
 
 
 @pytest.mark.shows("teco-smi process rows")
 def test_processes_are_read_with_the_row_that_they_use() -> None:
-    assert Table.parse(BY_GROUP).processes == {
-        "76262": "row 1: python3.8, 165 MB",
-        "76264": "row 3: /opt/my python, 165 MB",
-    }
+    assert Table.parse(BY_GROUP).processes == (
+        "76262: row 1, python3.8, 165 MB",
+        "76264: row 3, /opt/my python, 165 MB",
+    )
 
 
 @pytest.mark.parametrize("text", ["", "no such table", "|   0   |\n| x |", BY_CARD.replace("|", "!")])
 def test_what_is_not_understood_is_left_out(text: str) -> None:
     table = Table.parse(text)
 
-    assert (table.rows, table.processes) == ((), {})
+    assert (table.rows, table.processes) == ((), ())
     assert table.count_cards([0], total=4) is None
 
 

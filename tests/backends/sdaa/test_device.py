@@ -85,7 +85,10 @@ def test_bfloat16_has_float16s_range_clipped_or_not(
     claim = claims()["bfloat16_range"]
 
     assert claim.denied
-    assert claim.reason == (f"they are computed in float16, whose numbers end at 65504; TORCH_SDAA_BF16_CLIP{words}")
+    assert claim.reason == (
+        "they are computed in float16, as far as public sources tell, whose numbers end at 65504; TORCH_SDAA_BF16_CLIP"
+        + words
+    )
 
 
 @pytest.mark.shows("no float64 in the vendor's tests' list of dtypes", "no float8")

@@ -65,8 +65,7 @@ def test_fp8_is_refused_with_the_reason_and_the_precision_to_write() -> None:
         northbridge_sdaa.SDAAPrecisionPlugin("fp8")
 
     assert str(refusal.value) == (
-        "SDAAPrecisionPlugin(precision='fp8') was asked for: its matrix units take float16 and int16 alone; write"
-        " 'bf16-mixed'"
+        "SDAAPrecisionPlugin(precision='fp8') was asked for: no public source has it there; write 'bf16-mixed'"
     )
 
 
@@ -159,6 +158,40 @@ def test_a_script_with_an_instance_trains_on_the_chip(tmp_path: Path, package: s
 
     assert ran.status == 0, ran.said
     assert f"trained on sdaa:0 by {devices}\n" in ran.said
+
+
+PATCHED = """
+import json, warnings
+warnings.simplefilter("ignore")
+from lightning.pytorch import Trainer
+import lightning_teco
+lightning_teco.register()
+
+def build(**arguments):
+    try:
+        trainer = Trainer(accelerator="sdaa", logger=False, enable_checkpointing=False, **arguments)
+        return [type(trainer.strategy).__module__, type(trainer.strategy).__name__]
+    except Exception as error:
+        return [type(error).__name__, str(error)]
+
+print("\\n" + json.dumps([build(devices=1), build(devices=2), build(devices=1, num_nodes=2)]))
+"""
+
+
+def test_what_it_patches_in_lightning_trains_no_model_apart(install: Install) -> None:
+    child = install("lightning_teco").python(PATCHED, NORTHBRIDGE_SIMULATE="sdaa")
+
+    assert child.returncode == 0, child.stderr
+    one, two, nodes = json.loads(child.stdout.splitlines()[-1])
+    assert one == ["northbridge.lightning.pytorch", "SingleDeviceStrategy"]
+    assert two == ["northbridge.lightning.pytorch", "DDPStrategy"]
+    assert nodes == [
+        "DevicesError",
+        (
+            "strategy='single_sdaa' trains on one device, and num_nodes=2 was asked for: each node would train a model"
+            " of its own; write strategy='ddp'"
+        ),
+    ]
 
 
 MISSPELT = """

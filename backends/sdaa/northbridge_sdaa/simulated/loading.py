@@ -23,7 +23,10 @@ def load() -> None:
     """Make the simulated core groups torch's devices ``sdaa``, in the way that the settings ask for."""
     _parse_device_to_align_with()
     northbridge_cpu_sim.install(
-        machine.core_group(), visible=len(machine.visible()), module=sys.modules["torch_sdaa.sdaa"]
+        # Where none is visible, one is there all the same, which nobody counts.
+        machine.core_group(),
+        visible=max(1, len(machine.visible())),
+        module=sys.modules["torch_sdaa.sdaa"],
     )
     if SDAASimSettings.read().registration == "patched":
         _pass_for_a_type_of_torchs_own()
