@@ -22,7 +22,7 @@ def assert_autograd_serves(backend: Backend, index: int) -> None:
     try:
         answer.backward()  # type: ignore[no-untyped-call]
     except RuntimeError as error:
-        if _QUEUES not in str(error):
+        if not any(words in str(error) for words in _WITHOUT_A_THREAD):
             raise
         raise SoftwareLoadError(
             f"{backend.name!r} came into this process too late: autograd had run a backward() before, and serves no"
@@ -32,5 +32,5 @@ def assert_autograd_serves(backend: Backend, index: int) -> None:
         ) from error
 
 
-_QUEUES = "device_ready_queues_"
-"""What autograd names where it has no thread for a device; any other error is the chip's own."""
+_WITHOUT_A_THREAD = ("device_ready_queues_", "Cannot access accelerator device")
+"""What autograd says where it has no thread for a device; any other error is the chip's own."""

@@ -92,13 +92,17 @@ class TestLoadedTooLate:
     CPU_BACKWARD = "import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n"
 
     def test_after_a_backward_on_the_cpu_it_is_an_error_with_the_line_that_loads_it_first(self, run: Run) -> None:
-        said = last(run(attempt(TAKE.format(0)), first=self.CPU_BACKWARD + LOAD))
+        take = (
+            "from northbridge.lightning.pytorch import Accelerator\n"
+            "Accelerator('hpu').setup_device(torch.device('hpu'))"
+        )
+        said = last(run(attempt(take), first=self.CPU_BACKWARD + LOAD))
 
         assert said.startswith(
-            "SoftwareLoadError the HPU came into this process too late: autograd had run a backward() before"
+            "SoftwareLoadError 'hpu' came into this process too late: autograd had run a backward() before"
         )
         assert said.endswith(
-            "load the HPU first, with `import northbridge; northbridge.load('hpu')` at the top of the script"
+            "load it first, with `import northbridge; northbridge.load('hpu')` at the top of the script"
         )
 
     def test_before_one_it_trains(self, run: Run) -> None:
