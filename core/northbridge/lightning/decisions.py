@@ -124,11 +124,11 @@ def build_strategy(face: Face, connector: Any) -> Any:
     if isinstance(flag, str):
         entry = face.strategy_registry[flag]
         registered = entry["strategy"]
-        # Whoever has patched Lightning may name an alias here, which the user's arguments did not.
-        kind = registered().kind if isinstance(registered, Alias) else ""
-        if kind == "DDPStrategy" or (not kind and issubclass(registered, stock_ddp)):
+        if isinstance(registered, Alias):  # named by whoever has patched Lightning: the user's own are settled by now
+            registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
+        if issubclass(registered, stock_ddp):
             return ours.ddp(**entry["init_params"])
-        if kind or issubclass(registered, stock_single):
+        if issubclass(registered, stock_single):
             return _build_single(ours, connector)
     elif isinstance(flag, (ours.ddp, ours.single_device)):
         return flag
