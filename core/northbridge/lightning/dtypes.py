@@ -58,15 +58,19 @@ _DENIALS = {
 
 
 def _warn(backend: Backend, tensors: Iterable[tuple[str, torch.Tensor]], dtypes: tuple[str, ...]) -> None:
+    left = set(dtypes)  # the chip is asked once for each, and not for every tensor
     for what, tensor in tensors:
         dtype = str(tensor.dtype).removeprefix("torch.")
-        if dtype in dtypes:
+        if dtype in left:
+            left.remove(dtype)
             _warn_of(backend, dtype, f"{what} is {dtype}", _CURES[dtype])
 
 
 def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> None:
+    if capability in _warned:
+        return
     claim = backend.present_capabilities().claims()[capability]
-    if not claim.denied or capability in _warned:
+    if not claim.denied:
         return
     _warned.add(capability)
     denial = _DENIALS.get(capability, f"has no {capability}")
