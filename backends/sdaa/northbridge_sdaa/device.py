@@ -32,20 +32,16 @@ class SDAADevice(northbridge.Device):
     def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
         said = SDAASettings.read()
         exact = said.torch_sdaa_conv_use_fp32 == said.torch_sdaa_conv2d_backward_use_fp32 == "1"
+        inexact = northbridge.no(
+            "they are computed in float16, as far as public sources tell, which may be too little to converge;"
+            " TORCH_SDAA_CONV_USE_FP32=1 and TORCH_SDAA_CONV2D_BACKWARD_USE_FP32=1 compute them in float32"
+        )
+        clip = "is set, which cuts" if said.torch_sdaa_bf16_clip == "1" else "cuts"
         return replace(
             claimed,
-            float32_convolutions=northbridge.yes
-            if exact
-            else northbridge.no(
-                "they are computed in float16, as far as public sources tell, which may be too little to converge;"
-                " TORCH_SDAA_CONV_USE_FP32=1 and TORCH_SDAA_CONV2D_BACKWARD_USE_FP32=1 compute them in float32"
-            ),
+            float32_convolutions=northbridge.yes if exact else inexact,
             bfloat16_range=northbridge.no(
                 "they are computed in float16, as far as public sources tell, whose numbers end at 65504;"
-                + (
-                    " TORCH_SDAA_BF16_CLIP=1 is set, which cuts their inputs at 65407"
-                    if said.torch_sdaa_bf16_clip == "1"
-                    else " TORCH_SDAA_BF16_CLIP=1 cuts their inputs at 65407"
-                )
+                f" TORCH_SDAA_BF16_CLIP=1 {clip} their inputs at 65407"
             ),
         )

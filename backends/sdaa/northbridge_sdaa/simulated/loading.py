@@ -10,7 +10,7 @@ import torch
 
 import northbridge_cpu_sim
 from northbridge_sdaa.simulated import devices, machine
-from northbridge_sdaa.simulated.record import RECORD
+from northbridge_sdaa.simulated.record import put, variable
 from northbridge_sdaa.simulated.settings import SDAASimSettings
 
 _READ = ("TORCH_SDAA_CONV_USE_FP32", "TORCH_SDAA_CONV2D_BACKWARD_USE_FP32", "TORCH_SDAA_BF16_CLIP")
@@ -30,14 +30,14 @@ def load() -> None:
     )
     if SDAASimSettings.read().registration == "patched":
         _pass_for_a_type_of_torchs_own()
-    if RECORD.variable("TORCH_SDAA_AUTOLOAD") == "cuda_migrate":
-        RECORD.put("torch.cuda.is_available", devices.is_available)
+    if variable("TORCH_SDAA_AUTOLOAD") == "cuda_migrate":
+        put("torch.cuda.is_available", devices.is_available)
     for name in _READ:
-        RECORD.variable(name)
+        variable(name)
 
 
 def _parse_device_to_align_with() -> None:
-    wanted = RECORD.variable("TORCH_SDAA_ALIGN_NV_DEVICE")
+    wanted = variable("TORCH_SDAA_ALIGN_NV_DEVICE")
     if wanted is not None and wanted not in ("a100", "v100"):
         print(f"no such device to align random numbers with: {wanted}", file=sys.stderr, flush=True)
         os.abort()

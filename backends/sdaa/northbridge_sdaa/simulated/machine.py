@@ -6,7 +6,7 @@ import functools
 from pathlib import Path
 
 from northbridge_cpu_sim import SimulatedDevice
-from northbridge_sdaa.simulated.record import RECORD
+from northbridge_sdaa.simulated.record import variable
 from northbridge_sdaa.simulated.settings import SDAASimSettings
 
 CARD = "TECO_AICARD_01"
@@ -33,7 +33,7 @@ def card_count() -> int:
 def visible() -> tuple[int, ...]:
     """Return the core groups that this process sees, in its order: as CUDA does, up to the first that is not there."""
     everything = range(core_group().count)
-    chosen = RECORD.variable("SDAA_VISIBLE_DEVICES")
+    chosen = variable("SDAA_VISIBLE_DEVICES")
     if not chosen:
         return tuple(everything)
     found: list[int] = []

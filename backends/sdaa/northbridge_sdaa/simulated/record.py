@@ -5,3 +5,5 @@ from __future__ import annotations
 from northbridge_cpu_sim import Record
 
 RECORD = Record("torch_sdaa", "northbridge_sdaa.simulated", names={"torch_sdaa.sdaa": "torch.sdaa"})
+
+put, variable, watch = RECORD.put, RECORD.variable, RECORD.watch

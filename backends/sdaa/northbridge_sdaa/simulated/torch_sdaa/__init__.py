@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from northbridge_sdaa.simulated.loading import load as _load
-from northbridge_sdaa.simulated.record import RECORD as _RECORD
+from northbridge_sdaa.simulated.record import watch as _watch
 
 from . import sdaa as sdaa
 
@@ -11,4 +11,4 @@ __version__ = "3.3.0b0+simulated"
 
 _load()
 
-_RECORD.watch(__name__)
+_watch(__name__)

@@ -25,7 +25,7 @@ from northbridge_sdaa.simulated.memory import (
     reset_max_memory_allocated as reset_max_memory_allocated,
     reset_max_memory_cached as reset_max_memory_cached,
 )
-from northbridge_sdaa.simulated.record import RECORD as _RECORD
+from northbridge_sdaa.simulated.record import watch as _watch
 
 from . import amp as amp
 
@@ -56,4 +56,4 @@ set_rng_state_all = _chip.set_rng_state_all
 stream = _chip.stream
 synchronize = _chip.synchronize
 
-_RECORD.watch(__name__)
+_watch(__name__)

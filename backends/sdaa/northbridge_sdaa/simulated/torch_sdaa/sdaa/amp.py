@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from northbridge_sdaa.simulated.mixed_precision import GradScaler as GradScaler, autocast as autocast
-from northbridge_sdaa.simulated.record import RECORD as _RECORD
+from northbridge_sdaa.simulated.record import watch as _watch
 
-_RECORD.watch(__name__)
+_watch(__name__)
