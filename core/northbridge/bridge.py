@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 class Bridge(ABC):
     """The vendor's software: how it is found, loaded, prepared and told that a step is over.
 
-    The order of calls in a rank: :meth:`detect`, :meth:`prepare`, :meth:`load`, :meth:`prepare_rank`, the device is
-    selected, the process group starts, and then :meth:`after_backward` and :meth:`after_step` in every step.
+    The order of calls in a rank: :meth:`detect`, :meth:`check_environment`, :meth:`prepare`, :meth:`load`,
+    :meth:`prepare_rank`, the device is selected, the process group starts, and then :meth:`after_backward` and
+    :meth:`after_step` in every step.
     """
 
     package: ClassVar[str | None] = None
@@ -64,7 +65,7 @@ class Bridge(ABC):
     def check_environment(self) -> None:
         """Raise :class:`VariableError` where a variable of the vendor's has a value that is not allowed.
 
-        Called by the default of :meth:`detect`, and by ``northbridge doctor`` in a child process.
+        Called by the default of :meth:`detect`, before :meth:`prepare`, and by ``northbridge doctor`` in a child.
         """
 
     def prepare(self) -> None:

@@ -84,6 +84,7 @@ def _has_registered_module(name: str) -> bool:
 
 def _load(backend: Backend) -> None:
     try:
+        backend.bridge.check_environment()
         backend.bridge.prepare()
         backend.bridge.load()
         _check_device_type(backend)

@@ -178,6 +178,9 @@ class Software(northbridge.Bridge):
     def __init__(self, call: Callable[[str], None]) -> None:
         self.call = call
 
+    def check_environment(self) -> None:
+        self.call("check_environment")
+
     def prepare(self) -> None:
         self.call("prepare")
 
@@ -214,12 +217,12 @@ def _register_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("torch_has")
 class TestBringUp:
-    def test_the_bridge_prepares_before_it_loads_and_the_collective_registers_after(self) -> None:
+    def test_the_bridge_checks_prepares_and_loads_and_the_collective_registers_after(self) -> None:
         calls: list[str] = []
 
         software.bring_up(make(calls.append))
 
-        assert calls == ["prepare", "load", "register"]
+        assert calls == ["check_environment", "prepare", "load", "register"]
 
     def test_it_happens_once_a_process(self) -> None:
         calls: list[str] = []
@@ -228,10 +231,10 @@ class TestBringUp:
         software.bring_up(backend)
         software.bring_up(backend)
 
-        assert calls == ["prepare", "load", "register"]
+        assert calls == ["check_environment", "prepare", "load", "register"]
         assert software.loaded() is backend
 
-    @pytest.mark.parametrize("step", ["prepare", "load", "register"])
+    @pytest.mark.parametrize("step", ["check_environment", "prepare", "load", "register"])
     def test_whichever_step_fails_is_reported_and_the_backend_is_not_up(self, step: str) -> None:
         def call(at: str) -> None:
             if at == step:

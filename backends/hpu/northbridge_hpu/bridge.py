@@ -46,7 +46,6 @@ class HPUBridge(northbridge.Bridge):
             )
 
     def prepare(self) -> None:
-        self.check_environment()
         for name in ("HABANA_VISIBLE_MODULES", "HLS_MODULE_ID"):
             if os.environ.get(name) == "":
                 del os.environ[name]  # the vendor's import would look for a number in it

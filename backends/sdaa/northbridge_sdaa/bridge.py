@@ -25,9 +25,6 @@ class SDAABridge(northbridge.Bridge):
     def check_environment(self) -> None:
         SDAASettings.read().refuse_migration()
 
-    def prepare(self) -> None:
-        self.check_environment()
-
     def load(self) -> None:
         import torch_sdaa  # noqa: F401 - it makes sdaa a device of torch
 
