@@ -93,17 +93,18 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def model_to_device(self) -> None:
             super().model_to_device()
             assert_on_device(self.model, self.root_device)
-            warn_of_module(self.backend, self.model, self._precision_word)
+            self._warn_of(self.model)
 
         def module_to_device(self, module: torch.nn.Module) -> None:
             super().module_to_device(module)
             assert_on_device(module, self.root_device)
-            warn_of_module(self.backend, module, self._precision_word)
+            self._warn_of(module)
 
-        @property
-        def _precision_word(self) -> str:
-            plugin = self.precision_plugin if face.is_trainer else self.precision
-            return str(getattr(plugin, "precision", ""))  # the user's own plugin may have no word
+        def _warn_of(self, module: torch.nn.Module) -> None:
+            if self.is_global_zero:  # all ranks have the same module
+                plugin = self.precision_plugin if face.is_trainer else self.precision
+                # The user's own plugin may have no word.
+                warn_of_module(self.backend, module, str(getattr(plugin, "precision", "")))
 
         # Bound on first use, and kept: a training step looks nothing up.
 
@@ -159,7 +160,8 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def batch_to_device(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
             if not self._saw_a_batch:
                 self._saw_a_batch = True
-                warn_of_batch(self.backend, batch)
+                if self.is_global_zero:
+                    warn_of_batch(self.backend, batch)
             return super().batch_to_device(batch, *args, **kwargs)
 
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
