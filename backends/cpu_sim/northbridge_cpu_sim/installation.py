@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +21,7 @@ import northbridge
 from northbridge_cpu_sim import module as cuda_like
 from northbridge_cpu_sim.build import build
 from northbridge_cpu_sim.module import chip
+from northbridge_cpu_sim.operations import Lacking, lacking_operations, split_by_dtype
 from northbridge_cpu_sim.recipe import recipe_for
 from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulated_device import Dtype, Library, SimulatedDevice
@@ -56,9 +58,10 @@ def install(
     if acquire is not None and not device.one_per_process:
         raise ValueError(f"acquire was given for {device.type}, of which a process holds more than one card")
     extension = build(settings, recipe_for(device, sources))
+    operations = lacking_operations(device)  # it may raise: nothing is changed yet
     if device.key is None:
         rename_privateuse1_backend(device.type)
-    _configure(extension, device, acquire)
+    _configure(extension, device, operations, settings, acquire)
     chip.place(extension, device.type)
     torch._register_device_module(device.type, module or cuda_like)  # type: ignore[no-untyped-call]
     if device.key is None:
@@ -83,19 +86,36 @@ def _refuse_second(name: str) -> None:
         )
 
 
-def _configure(extension: ModuleType, device: SimulatedDevice, acquire: Callable[[], int] | None) -> None:
+def _configure(
+    extension: ModuleType,
+    device: SimulatedDevice,
+    operations: Lacking,
+    settings: SimSettings,
+    acquire: Callable[[], int] | None,
+) -> None:
     extension.configure(
         devices=device.count,
         memory=int(device.memory),
         label=device.label,
         one_per_process=device.one_per_process,
         autograd_threads=device.autograd_threads,
+        deferred_streams=settings.streams == "deferred",
+        nan_in_fresh_memory=settings.fresh == "nan",
+        trap_freed_memory=settings.freed == "trap",
+        asynchronous_errors=settings.errors == "asynchronous",
         acquire=acquire,
     )
     extension.configure_dtypes(
         lacks=_by_dtype(device.lacks),
         held_as={_dtype(wide): _dtype(narrow) for wide, narrow in device.held_as.items()},
     )
+    wholly, for_dtypes = split_by_dtype(operations)
+    extension.configure_operations(
+        wholly=wholly, for_dtypes={name: _by_dtype(said) for name, said in for_dtypes.items()}
+    )
+    if settings.errors == "asynchronous":
+        importlib.import_module("torch._meta_registrations")  # what tells the shapes of results that never come
+    extension.register_fallbacks()
 
 
 def _dtype(name: str) -> torch.dtype:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pydantic
 
@@ -31,6 +31,12 @@ class SimSettings(northbridge.Settings):
     name: Label = "Northbridge simulated chip"
     one_per_process: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")
     autograd_threads: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")
+    streams: Literal["immediate", "deferred"] = pydantic.Field(default="immediate", description="immediate or deferred")
+    fresh: Literal["any", "nan"] = pydantic.Field(default="any", description="any or nan")
+    freed: Literal["any", "trap"] = pydantic.Field(default="any", description="any or trap")
+    errors: Literal["immediate", "asynchronous"] = pydantic.Field(
+        default="immediate", description="immediate or asynchronous"
+    )
     cache: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
         default=None, description="the absolute path of a folder that only you can write"
     )

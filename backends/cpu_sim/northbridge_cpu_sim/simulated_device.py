@@ -112,6 +112,11 @@ class SimulatedDevice(_Facts):
     lacks: Mapping[Dtype, Sentence] = pydantic.Field(
         default={}, description="a table from the names of dtypes, such as complex64, to sentences"
     )
+    lacks_operations: Mapping[str, Sentence | Mapping[Dtype, Sentence]] = pydantic.Field(
+        default={},
+        description="a table from the names of torch's operations, such as aten::bmm, to sentences, or to tables from"
+        " the names of dtypes to sentences,",
+    )
     held_as: Mapping[Dtype, Dtype] = pydantic.Field(
         default={}, description="a table from wide dtypes to narrower ones of their kind, such as float64 to float32,"
     )

@@ -22,6 +22,9 @@ one_per_process = true
 autograd_threads = true
 [device.lacks]
 complex64 = "no complex numbers"
+[device.lacks_operations]
+bmm = "no bmm"
+"aten::add.Tensor" = { bfloat16 = "no sums of bfloat16" }
 [device.held_as]
 float64 = "float32"
 [collective]
@@ -69,6 +72,7 @@ def test_a_file_says_everything_there_is(tmp_path: Path) -> None:
     assert device.one_per_process
     assert device.autograd_threads
     assert device.lacks == {"complex64": "no complex numbers"}
+    assert device.lacks_operations == {"bmm": "no bmm", "aten::add.Tensor": {"bfloat16": "no sums of bfloat16"}}
     assert device.held_as == {"float64": "float32"}
     assert device.collective.name == "exampleccl"
     assert device.collective.lacks.reductions == {"product": "no products"}
@@ -116,6 +120,16 @@ def test_every_dtype_that_a_file_may_name_is_torchs(tmp_path: Path) -> None:
         ('"XPU"', '"MPS"', "device: key = 'MPS' is not the dispatch key of type = 'xpu'; leave it out"),
         ("complex64 = ", "complex65 = ", "device.lacks.complex65 = 'no complex numbers' is not allowed: a table from"),
         ('"no complex numbers"', '""', "device.lacks.complex64 = '' is not allowed: a table from the names of dtypes"),
+        (
+            '"no bmm"',
+            '""',
+            "device.lacks_operations.bmm = '' is not allowed: a table from the names of torch's operations",
+        ),
+        (
+            "{ bfloat16 =",
+            "{ bf16 =",
+            "device.lacks_operations.aten::add.Tensor = {'bf16': 'no sums of bfloat16'} is not allo",
+        ),
         ('float64 = "float32"', 'float32 = "float64"', "device: held_as.float32 = 'float64' is not a narrower dtype"),
         ('float64 = "float32"', 'int64 = "float32"', "device: held_as.int64 = 'float32' is not a narrower dtype"),
         ("complex64 = ", "float32 = ", "device: held_as.float64 = 'float32' speaks of a dtype that is lacking"),

@@ -6,6 +6,7 @@
 #include "fallback.h"
 #include "generator.h"
 #include "memory.h"
+#include "operation_limits.h"
 
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
@@ -18,12 +19,37 @@ void configure(
     std::string label,
     bool one_per_process,
     bool autograd_threads,
+    bool deferred_streams,
+    bool nan_in_fresh_memory,
+    bool trap_freed_memory,
+    bool asynchronous_errors,
     const py::object& acquire) {
   chip::configure(
-      {devices, memory, std::move(label), one_per_process, autograd_threads});
+      {devices,
+       memory,
+       std::move(label),
+       one_per_process,
+       autograd_threads,
+       deferred_streams,
+       nan_in_fresh_memory,
+       trap_freed_memory,
+       asynchronous_errors});
   chip::set_acquirer(acquire);
-  static const bool registered = (chip::register_fallbacks(), true);
-  (void)registered;
+}
+
+using Sentences = std::map<c10::ScalarType, std::string>;
+
+void configure_operations(
+    const std::map<std::string, std::string>& wholly,
+    const std::map<std::string, Sentences>& for_dtypes) {
+  std::map<std::string, chip::OperationLimits> lacking;
+  for (const auto& [name, sentence] : wholly) {
+    lacking[name].wholly = sentence;
+  }
+  for (const auto& [name, sentences] : for_dtypes) {
+    lacking[name].dtypes = sentences;
+  }
+  chip::configure_operations(std::move(lacking));
 }
 
 c10::intrusive_ptr<c10d::Backend> make_collective(
@@ -55,7 +81,16 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       py::arg("label"),
       py::arg("one_per_process"),
       py::arg("autograd_threads"),
+      py::arg("deferred_streams"),
+      py::arg("nan_in_fresh_memory"),
+      py::arg("trap_freed_memory"),
+      py::arg("asynchronous_errors"),
       py::arg("acquire"));
+  m.def("configure_operations", configure_operations, py::arg("wholly"), py::arg("for_dtypes"));
+  m.def("register_fallbacks", [] {
+    static const bool registered = (chip::register_fallbacks(), true);
+    (void)registered;
+  });
   m.def("configure_dtypes", chip::configure_dtypes, py::arg("lacks"), py::arg("held_as"));
   m.def("settle_autograd_threads", chip::settle_autograd_threads);
   m.def("label", [] { return chip::settings().label; });

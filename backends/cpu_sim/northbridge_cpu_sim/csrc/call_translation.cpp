@@ -2,10 +2,12 @@
 
 #include "alias.h"
 #include "device.h"
+#include "device_errors.h"
 #include "dtypes.h"
 #include "generator.h"
 #include "memory.h"
 #include "sparse.h"
+#include "streams.h"
 
 #include <ATen/core/List.h>
 
@@ -64,6 +66,8 @@ void CallTranslation::arguments_to_host(torch::jit::Stack& stack) {
     *generator =
         engine(generator->isGenerator() ? generator->toGenerator() : default_generator(index()));
   }
+  check_working(index());
+  catch_up(index());
 }
 
 void CallTranslation::results_to_device(torch::jit::Stack& stack) {

@@ -16,6 +16,10 @@ struct Settings {
   std::string label; // what get_device_name answers
   bool one_per_process = false; // a process holds one card, and calls it 0
   bool autograd_threads = false; // a backward runs on a thread of the device
+  bool deferred_streams = false; // copies and collectives take effect when they are waited for
+  bool nan_in_fresh_memory = false;
+  bool trap_freed_memory = false;
+  bool asynchronous_errors = false; // a device keeps its errors until somebody waits for it
 };
 
 const Settings& settings() noexcept;

@@ -2,6 +2,7 @@
 
 #include "call_translation.h"
 #include "device.h"
+#include "kept_failure.h"
 #include "operator_facts.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -22,9 +23,8 @@ const c10::DispatchKeySet kAboveKernels = c10::autograd_dispatch_keyset_with_ADI
     c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
 constexpr c10::DispatchKeySet kCPU(c10::DispatchKey::CPU);
 
-void run_on_cpu(
-    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse = false) {
-  use();
+void run_on_cpu_now(
+    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse) {
   CallTranslation call(op, facts);
   call.arguments_to_host(*stack);
   {
@@ -36,6 +36,19 @@ void run_on_cpu(
     }
   }
   call.results_to_device(*stack);
+}
+
+void run_on_cpu(
+    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse = false) {
+  use();
+  if (C10_UNLIKELY(facts.limits != nullptr)) {
+    check_limits(*facts.limits, facts, *stack);
+  }
+  if (C10_UNLIKELY(settings().asynchronous_errors)) {
+    run_keeping_failure(op, facts, stack, [&] { run_on_cpu_now(op, facts, stack, sparse); });
+  } else {
+    run_on_cpu_now(op, facts, stack, sparse);
+  }
 }
 
 // The fallback of one operator, with that operator's facts read once.

@@ -1,11 +1,12 @@
 // What torch's device guards, streams and events do on the chip. Every kernel has ended when it
-// returns, so a wait finds nothing to wait for; which stream is current, and when an event was
-// recorded, is kept truthfully.
+// returns; where streams are deferred, copies and collectives wait in the queue of their stream.
 #include "device.h"
+#include "device_errors.h"
+#include "memory.h"
+#include "streams.h"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
 
@@ -18,14 +19,22 @@ using c10::Stream;
 using Clock = std::chrono::steady_clock;
 
 struct Event {
+  Place place;
   std::atomic<Clock::rep> recorded_at{0};
 };
 
-thread_local std::array<c10::StreamId, kMaxDevices> current_streams{};
-std::atomic<c10::StreamId> last_stream{0};
-
 Device resolved(Device device) {
   return {kDeviceType, checked_index(device.index())};
+}
+
+// Who only asks whether work is done must not ask for ever: the first answer is no, and by the next
+// question it is.
+bool asked_whether_reached(const Place& place) {
+  if (is_reached(place)) {
+    return true;
+  }
+  reach(place);
+  return false;
 }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
@@ -55,12 +64,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeDevice(DeviceIndex index) const override {
     use();
-    checked_index(index);
+    reach_all(checked_index(index));
+    raise_kept_error(index);
   }
 
   Stream getStream(Device device) const override {
-    auto on = resolved(device);
-    return Stream(Stream::UNSAFE, on, current_streams[on.index()]);
+    return current_stream(resolved(device).index());
   }
   Stream getDefaultStream(Device device) const override {
     return Stream(Stream::DEFAULT, resolved(device));
@@ -70,38 +79,53 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   Stream getNewStream(Device device, int) const override {
     use();
-    return Stream(Stream::UNSAFE, resolved(device), ++last_stream);
+    return make_stream(resolved(device).index());
   }
   Stream exchangeStream(Stream stream) const override {
-    auto before = getStream(stream.device());
-    current_streams[stream.device_index()] = stream.id();
-    return before;
+    return exchange_stream(Stream(Stream::UNSAFE, resolved(stream.device()), stream.id()));
   }
-  bool queryStream(const Stream&) const override {
-    return true;
+  bool queryStream(const Stream& stream) const override {
+    return asked_whether_reached(place_of(stream));
   }
-  void synchronizeStream(const Stream&) const override {
+  void synchronizeStream(const Stream& stream) const override {
     use();
+    reach(place_of(stream));
+    raise_kept_error(stream.device_index());
   }
   void* getStreamNativeHandle(const Stream stream) const override {
     return reinterpret_cast<void*>(static_cast<intptr_t>(stream.id()));
   }
 
-  void record(void** event, const Stream&, DeviceIndex, c10::EventFlag) const override {
+  void record(void** event, const Stream& stream, DeviceIndex, c10::EventFlag) const override {
     use();
     if (*event == nullptr) {
       *event = new Event;
     }
-    static_cast<Event*>(*event)->recorded_at = Clock::now().time_since_epoch().count();
+    auto* recorded = static_cast<Event*>(*event);
+    recorded->place = place_of(stream);
+    recorded->recorded_at = Clock::now().time_since_epoch().count();
   }
   void destroyEvent(void* event, DeviceIndex) const noexcept override {
     delete static_cast<Event*>(event);
   }
-  void block(void*, const Stream&) const override {}
-  bool queryEvent(void*) const override {
-    return true;
+  void block(void* event, const Stream& stream) const override {
+    if (event != nullptr) {
+      wait_for(stream, static_cast<Event*>(event)->place);
+    }
   }
-  void synchronizeEvent(void*) const override {}
+  bool queryEvent(void* event) const override {
+    return event == nullptr || asked_whether_reached(static_cast<Event*>(event)->place);
+  }
+  void synchronizeEvent(void* event) const override {
+    if (event != nullptr) {
+      const auto& place = static_cast<Event*>(event)->place;
+      reach(place);
+      raise_kept_error(place.index);
+    }
+  }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const Stream& stream) const override {
+    record_use(data, stream);
+  }
   double elapsedTime(void* from, void* to, DeviceIndex) const override {
     TORCH_CHECK(
         from != nullptr && to != nullptr,

@@ -1,7 +1,9 @@
-// The kernels that cannot be the CPU's: those that make, copy, read or re-point device memory.
+// The kernels that cannot be the CPU's: those that make, read or re-point device memory.
 #include "alias.h"
+#include "device_errors.h"
 #include "dtypes.h"
 #include "memory.h"
+#include "streams.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
@@ -9,14 +11,12 @@
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/copy_native.h>
 #include <ATen/ops/native_dropout_native.h>
 #include <ATen/ops/resize_native.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
 #include <ATen/ops/zeros.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 namespace chip {
@@ -74,24 +74,10 @@ Tensor efficient_zero_tensor(
   return at::zeros(size, dtype, layout, device, pin_memory);
 }
 
-Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
-  use();
-  auto to = alias_if_on_chip(self);
-  const auto from = alias_if_on_chip(source);
-  const bool narrower = on_chip(self) && is_held_narrower(self.scalar_type());
-  if (narrower && !on_chip(source)) {
-    check_fits(from, self.scalar_type());
-  }
-  c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-  at::native::copy_(to, from, non_blocking);
-  if (narrower) {
-    narrow(to);
-  }
-  return self;
-}
-
 at::Scalar read(const Tensor& self) {
   use();
+  catch_up(self.device().index());
+  raise_kept_error(self.device().index());
   return at::native::_local_scalar_dense_cpu(host_alias(self));
 }
 
@@ -129,8 +115,9 @@ Tensor view_as(const Tensor& self, c10::ScalarType dtype) {
   return at::native::view_dtype(self, dtype);
 }
 
-// Every kernel has ended when it returns: no other stream can still be using the memory.
-void record_stream(Tensor&, c10::Stream) {}
+void record_stream(Tensor& self, c10::Stream stream) {
+  record_use(self.storage().data_ptr(), stream);
+}
 
 // Without it, Module.to() makes new parameters: tied weights come apart, and an optimizer made
 // before keeps the old ones.
@@ -148,7 +135,6 @@ TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
   m.impl("empty.memory_format", empty);
   m.impl("empty_strided", empty_strided);
   m.impl("_efficientzerotensor", efficient_zero_tensor);
-  m.impl("copy_", copy);
   m.impl("_local_scalar_dense", read);
   m.impl("resize_", resize);
   m.impl("set_", set_nothing);

@@ -1,8 +1,15 @@
 #include "memory.h"
 
+#include "device_errors.h"
+#include "host_memory.h"
+#include "streams.h"
+
 #include <ATen/native/Resize.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/StorageImpl.h>
+
+#include <cstring>
+#include <mutex>
 
 namespace chip {
 namespace {
@@ -14,13 +21,23 @@ using c10::StorageImpl;
 // What a device's DataPtr owns. The host storage is both the memory itself and what CPU kernels are
 // given, so an alias that outlives the device tensor keeps the memory.
 struct Block {
+  Block(Storage host, size_t bytes, c10::DeviceIndex index)
+      : host(std::move(host)), bytes(bytes), index(index) {
+    known_to.push_back(current_stream(index).id());
+  }
   Storage host;
   size_t bytes;
   c10::DeviceIndex index;
+  Streams known_to; // the stream that it was allocated on, and those that it was recorded on
 };
+
+std::mutex known_to_mutex; // of every block
 
 void release(void* context) {
   auto* block = static_cast<Block*>(context);
+  if (C10_UNLIKELY(anything_is_pending())) {
+    forsake(block->host.data(), block->index, block->known_to);
+  }
   discharge(block->index, block->bytes);
   delete block;
 }
@@ -35,14 +52,26 @@ Storage make_storage(size_t bytes, DataPtr data, c10::Allocator* by) {
           StorageImpl::use_byte_size_t(), bytes, std::move(data), by, /*resizable=*/true));
 }
 
+// What a CPU kernel has allocated is the CPU allocator's, which traps nothing.
+Storage moved_to_trapped_memory(const Storage& host) {
+  const auto bytes = host.nbytes();
+  auto moved = make_storage(bytes, take_host_memory(bytes), c10::GetCPUAllocator());
+  std::memcpy(moved.mutable_data(), host.data(), bytes);
+  return moved;
+}
+
 DataPtr own(Storage host, c10::DeviceIndex index) {
   void* data = host.mutable_data();
   const auto bytes = host.nbytes();
   if (data == nullptr) {
     return {nullptr, device_of(index)};
   }
+  if (C10_UNLIKELY(freed_memory_is_trapped())) {
+    host = moved_to_trapped_memory(host);
+    data = host.mutable_data();
+  }
   charge(index, bytes);
-  return {data, new Block{std::move(host), bytes, index}, &release, device_of(index)};
+  return {data, new Block(std::move(host), bytes, index), &release, device_of(index)};
 }
 
 struct Allocator final : c10::DeviceAllocator {
@@ -54,10 +83,9 @@ struct Allocator final : c10::DeviceAllocator {
     }
     charge(index, bytes);
     try {
-      auto* cpu = c10::GetCPUAllocator();
-      auto host = make_storage(bytes, cpu->allocate(bytes), cpu);
+      auto host = make_storage(bytes, take_host_memory(bytes), c10::GetCPUAllocator());
       void* data = host.mutable_data();
-      return {data, new Block{std::move(host), bytes, index}, &release, device_of(index)};
+      return {data, new Block(std::move(host), bytes, index), &release, device_of(index)};
     } catch (...) {
       discharge(index, bytes);
       throw;
@@ -73,8 +101,9 @@ struct Allocator final : c10::DeviceAllocator {
     return in_use();
   }
   void emptyCache(c10::MempoolId_t) override {} // nothing is cached
-  // Every kernel has ended when it returns: no stream can still be using the memory.
-  void recordStream(const DataPtr&, c10::Stream) override {}
+  void recordStream(const DataPtr& data, c10::Stream stream) override {
+    record_use(data, stream);
+  }
   Statistics getDeviceStats(c10::DeviceIndex index) override {
     return statistics(index);
   }
@@ -98,6 +127,13 @@ REGISTER_ALLOCATOR(kDeviceType, &the_allocator);
 
 c10::DeviceAllocator* allocator() {
   return &the_allocator;
+}
+
+void record_use(const DataPtr& data, const c10::Stream& stream) {
+  if (data.get_deleter() == &release) {
+    const std::lock_guard<std::mutex> lock(known_to_mutex);
+    static_cast<Block*>(data.get_context())->known_to.push_back(stream.id());
+  }
 }
 
 Storage adopt(Storage host, c10::DeviceIndex index) {

@@ -5,6 +5,7 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/Storage.h>
+#include <c10/core/Stream.h>
 
 namespace chip {
 
@@ -20,6 +21,9 @@ void reset_accumulated_statistics(c10::DeviceIndex index);
 void reset_peak_statistics(c10::DeviceIndex index);
 
 c10::DeviceAllocator* allocator();
+
+// Tells the allocator that a stream uses memory of another's, which must not be lost to it.
+void record_use(const c10::DataPtr& data, const c10::Stream& stream);
 
 // Makes the memory of a CPU storage the device's, without a copy; raises OutOfMemoryError.
 c10::Storage adopt(c10::Storage host, c10::DeviceIndex index);

@@ -52,7 +52,9 @@ int16_t argument_returned_as(const c10::Argument& result, const c10::FunctionSch
 } // namespace
 
 OperatorFacts::OperatorFacts(const c10::FunctionSchema& schema)
-    : argument_count(schema.arguments().size()), result_count(schema.returns().size()) {
+    : limits(limits_of(schema.operator_name())),
+      argument_count(schema.arguments().size()),
+      result_count(schema.returns().size()) {
   for (size_t i = 0; i < argument_count; ++i) {
     const auto& argument = schema.arguments()[i];
     if (auto kind = kind_of(*argument.type())) {

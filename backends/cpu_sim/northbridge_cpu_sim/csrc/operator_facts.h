@@ -1,6 +1,8 @@
 // What the fallback needs to know of an operator, read from its schema once.
 #pragma once
 
+#include "operation_limits.h"
+
 #include <ATen/core/function_schema.h>
 #include <c10/util/SmallVector.h>
 
@@ -25,6 +27,7 @@ struct Result {
 struct OperatorFacts {
   explicit OperatorFacts(const c10::FunctionSchema& schema);
 
+  const OperationLimits* limits; // null where the chip lacks nothing of it
   size_t argument_count;
   size_t result_count;
   c10::SmallVector<Argument, 8> arguments; // those that the fallback has to translate

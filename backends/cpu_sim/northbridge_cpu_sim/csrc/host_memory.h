@@ -1,0 +1,15 @@
+// The host memory that a block of a device is made of.
+#pragma once
+
+#include <c10/core/Allocator.h>
+
+namespace chip {
+
+// Raises OutOfMemoryError where the host has too little. Where the chip was told to, every byte is
+// 0xFF, which is NaN in each floating dtype, and memory that was freed cannot be touched again.
+c10::DataPtr take_host_memory(size_t bytes);
+
+// Whether freed memory is trapped, so that each block has to come from `take_host_memory`.
+bool freed_memory_is_trapped() noexcept;
+
+} // namespace chip

@@ -1,0 +1,23 @@
+// An operation that fails on the device when the host has long gone on, as real chips do it: the
+// device keeps the error for the next synchronisation, and the operation gives results of the right
+// shape that hold nothing.
+#pragma once
+
+#include "operator_facts.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <functional>
+
+namespace chip {
+
+// Runs an operator by `run`, whose arguments are on the stack. What it raises is raised at once
+// where types or shapes alone are wrong, as on real chips, and else kept.
+void run_keeping_failure(
+    const c10::OperatorHandle& op,
+    const OperatorFacts& facts,
+    torch::jit::Stack* stack,
+    const std::function<void()>& run);
+
+} // namespace chip

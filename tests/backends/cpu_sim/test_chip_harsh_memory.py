@@ -1,0 +1,119 @@
+"""Fresh memory that is never zero by luck, and freed memory that nobody touches unseen."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+
+HERE = "cpu_sim:0"
+LIMIT_S = 120.0
+
+TOUCH = """
+import ctypes
+import northbridge
+northbridge.load("cpu_sim")
+import torch
+tensor = torch.ones(1000, device="cpu_sim")
+tensor = tensor + 1 if {computed} else tensor
+address = tensor.data_ptr()
+read = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
+print("held", read[10], flush=True)
+del tensor
+print("freed", read[10], flush=True)
+"""
+
+
+def touch_freed_memory(*, computed: bool, freed: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", TOUCH.format(computed=computed)],
+        env={**os.environ, "NORTHBRIDGE_CPU_SIM_FREED": freed},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "complex64"])
+def test_fresh_memory_is_nan(chip: ModuleType, dtype: str) -> None:
+    assert torch.empty(100, dtype=getattr(torch, dtype), device=HERE).isnan().all().item()
+    assert torch.empty(0, device=HERE).new_empty(2, 3, dtype=getattr(torch, dtype)).isnan().all().item()
+
+
+def test_fresh_whole_numbers_are_not_zero(chip: ModuleType) -> None:
+    assert torch.empty(100, dtype=torch.int64, device=HERE).tolist() == [-1] * 100
+
+
+def test_memory_that_a_resize_has_added_is_nan(chip: ModuleType) -> None:
+    tensor = torch.ones(2, device=HERE)
+
+    tensor.resize_(1000)
+
+    assert tensor[:2].tolist() == [1, 1]
+    assert tensor[2:].isnan().all().item()
+
+
+def test_fresh_memory_is_the_hosts_where_nothing_was_asked(in_fresh_process: Callable[..., str]) -> None:
+    program = """
+    tensor = torch.empty(100, device="cpu_sim")
+    print(tensor.isnan().all().item())
+    """
+
+    assert in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FRESH="any").strip() == "False"
+
+
+@pytest.mark.parametrize("computed", [False, True], ids=["allocated", "computed"])
+def test_who_reads_freed_memory_is_told_so_and_ends(computed: bool) -> None:
+    touched = touch_freed_memory(computed=computed, freed="trap")
+
+    assert touched.returncode < 0, touched.stdout
+    assert touched.stdout == f"held {2.0 if computed else 1.0}\n"
+    assert (
+        "memory of the simulated chip was touched after it was freed: byte 40 of a block of 4000. Whoever keeps its"
+        " address has to keep the tensor."
+    ) in touched.stderr
+
+
+def test_training_is_the_same_where_freed_memory_is_trapped(in_fresh_process: Callable[..., str]) -> None:
+    program = """
+    from torch import nn
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(144, 3)).to("cpu_sim")
+    optimizer = torch.optim.AdamW(model.parameters())
+    batch = torch.randn(5, 1, 8, 8)
+    for _ in range(3):
+        optimizer.zero_grad()
+        model(batch.to("cpu_sim", non_blocking=True)).square().mean().backward()
+        optimizer.step()
+    torch.cpu_sim.synchronize()
+    print([parameter.sum().item() for parameter in model.parameters()], torch.cpu_sim.memory_allocated())
+    """
+
+    trapped = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+
+    assert trapped == in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="any")
+
+
+def test_a_copy_whose_memory_was_freed_before_it_ran_is_an_error(in_fresh_process: Callable[..., str]) -> None:
+    program = """
+    tensor = torch.ones(2, 3, device="cpu_sim")
+    side = torch.Stream("cpu_sim:0")
+    with side:
+        tensor.to("cpu", non_blocking=True)
+    del tensor
+    try:
+        side.synchronize()
+    except RuntimeError as error:
+        print(error)
+    """
+
+    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+
+    assert "a non-blocking copy of [2, 3] Float on a stream of cpu_sim:0 had not begun when its memory" in said
+    assert "call record_stream() on the tensor, or wait for the copy before it goes" in said

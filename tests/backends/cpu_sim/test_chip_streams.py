@@ -1,0 +1,215 @@
+"""Streams that are deferred, as the tests of this folder have them: each program waits once too little, and shows it.
+
+What a program computes that waits as it should is shown beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+from torch import Tensor
+
+HERE = "cpu_sim:0"
+
+
+@pytest.fixture
+def side(chip: ModuleType) -> torch.Stream:
+    """A stream that nothing waits for yet."""
+    chip.synchronize()
+    return torch.Stream(HERE)
+
+
+def pinned(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.tensor(values, dtype=dtype).pin_memory()
+
+
+def test_a_copy_to_the_host_that_is_not_waited_for_holds_nan(chip: ModuleType) -> None:
+    there = torch.ones(3, device=HERE)
+
+    here = there.to("cpu", non_blocking=True)
+
+    assert here.isnan().all()
+    chip.synchronize()
+    assert here.tolist() == [1, 1, 1]
+
+
+def test_a_copy_to_the_chip_on_a_stream_that_is_not_waited_for_holds_nan(side: torch.Stream) -> None:
+    with side:
+        there = pinned(1, 2).to(HERE, non_blocking=True)
+
+    assert (there + 1).isnan().all().item()
+    torch.accelerator.current_stream().wait_stream(side)
+    assert (there + 1).tolist() == [2, 3]
+
+
+def test_the_next_operation_on_the_stream_finds_the_copy_done(chip: ModuleType) -> None:
+    there = pinned(1, 2).to(HERE, non_blocking=True)
+
+    assert (there * 2).tolist() == [2, 4]
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        lambda side, _: side.synchronize(),
+        lambda side, _: torch.accelerator.synchronize(),
+        lambda side, event: event.synchronize(),
+        lambda side, event: torch.accelerator.current_stream().wait_event(event),
+        lambda side, event: event.wait(torch.accelerator.current_stream()),
+        lambda side, _: torch.accelerator.current_stream().wait_stream(side),
+    ],
+    ids=["the stream", "the device", "the event", "the stream for the event", "the event's wait", "the stream"],
+)
+def test_whoever_waits_finds_the_copy_done(
+    side: torch.Stream, wait: Callable[[torch.Stream, torch.Event], None]
+) -> None:
+    with side:
+        there = pinned(1, 2).to(HERE, non_blocking=True)
+        event = side.record_event()
+
+    wait(side, event)
+
+    assert there.tolist() == [1, 2]
+
+
+def test_an_event_that_was_recorded_too_early_covers_nothing(side: torch.Stream) -> None:
+    with side:
+        early = side.record_event()
+        there = pinned(1).to(HERE, non_blocking=True)
+
+    early.synchronize()
+
+    assert there.isnan().all().item()
+    side.synchronize()
+
+
+def test_another_stream_that_waits_does_not_wait_for_this_one(side: torch.Stream) -> None:
+    other = torch.Stream(HERE)
+    with side:
+        there = pinned(1).to(HERE, non_blocking=True)
+
+    other.wait_stream(side)
+
+    assert there.isnan().all().item()
+    other.synchronize()
+    assert there.item() == 1
+
+
+def test_who_asks_an_event_hears_no_before_yes(side: torch.Stream) -> None:
+    with side:
+        pinned(1).to(HERE, non_blocking=True)
+        event = side.record_event()
+
+    assert [event.query(), event.query(), side.query()] == [False, True, True]
+
+
+def test_times_of_events_that_are_not_reached_are_refused(side: torch.Stream) -> None:
+    start, end = torch.Event(HERE, enable_timing=True), torch.Event(HERE, enable_timing=True)
+    start.record(side)
+    with side:
+        pinned(1).to(HERE, non_blocking=True)
+    end.record(side)
+
+    with pytest.raises(RuntimeError, match="must be completed"):
+        start.elapsed_time(end)
+
+    end.synchronize()
+    assert start.elapsed_time(end) >= 0
+
+
+def test_pinned_memory_that_is_written_before_the_copy_gives_what_was_written(chip: ModuleType) -> None:
+    source = pinned(1, 2)
+
+    there = source.to(HERE, non_blocking=True)
+    source.zero_()
+
+    assert there.tolist() == [0, 0]
+
+
+def test_memory_that_is_not_pinned_is_read_before_the_call_returns(chip: ModuleType) -> None:
+    source = torch.tensor([1.0, 2.0])
+
+    there = source.to(HERE, non_blocking=True)
+    source.zero_()
+
+    assert there.tolist() == [1, 2]
+
+
+def test_a_blocking_copy_waits_for_its_stream_alone(side: torch.Stream) -> None:
+    with side:
+        there = pinned(5).to(HERE, non_blocking=True)
+
+    assert there.cpu().isnan().all()
+    with side:
+        assert there.cpu().item() == 5
+
+
+def test_the_destination_of_whole_numbers_holds_a_pattern(side: torch.Stream) -> None:
+    with side:
+        there = pinned(1, dtype=torch.int64).to(HERE, non_blocking=True)
+
+    assert int(there.item()) & 0xFF == 0xA5
+    with pytest.raises(IndexError):
+        torch.zeros(3, device=HERE)[there]
+    side.synchronize()
+
+
+def test_memory_that_another_stream_lost_is_not_copied(side: torch.Stream) -> None:
+    there = torch.ones(2, device=HERE)
+    with side:
+        here = there.to("cpu", non_blocking=True)
+    del there
+
+    side.synchronize()
+
+    assert here.isnan().all()
+
+
+def test_memory_that_was_recorded_on_the_stream_is_copied(side: torch.Stream) -> None:
+    there = torch.ones(2, device=HERE)
+    with side:
+        here = there.to("cpu", non_blocking=True)
+    there.record_stream(side)
+    del there
+
+    side.synchronize()
+
+    assert here.tolist() == [1, 1]
+
+
+def test_a_copy_in_another_dtype_and_stride(chip: ModuleType) -> None:
+    there = torch.empty(3, 2, device=HERE).t()
+
+    there.copy_(torch.arange(6).view(2, 3).pin_memory(), non_blocking=True)
+
+    assert there.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_threads_have_streams_of_their_own(side: torch.Stream) -> None:
+    import threading
+
+    seen: list[bool] = []
+    with side:
+        there = pinned(1).to(HERE, non_blocking=True)
+        thread = threading.Thread(target=lambda: seen.append(bool(there.isnan().all().item())))
+        thread.start()
+        thread.join()
+
+    assert seen == [True]
+
+
+def test_a_backward_after_copies_is_the_cpus(chip: ModuleType) -> None:
+    torch.manual_seed(0)
+    weights, batch = torch.randn(4, 4), torch.randn(8, 4)
+    ours = weights.to(HERE, non_blocking=True).requires_grad_()
+    theirs = weights.clone().requires_grad_()
+
+    torch.autograd.backward((batch.pin_memory().to(HERE, non_blocking=True) @ ours).square().sum())
+    torch.autograd.backward((batch @ theirs).square().sum())
+
+    assert ours.grad is not None
+    assert theirs.grad is not None
+    assert torch.equal(ours.grad.cpu(), theirs.grad)
