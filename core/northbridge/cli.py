@@ -1,9 +1,10 @@
 """The command ``northbridge``.
 
 Exit codes: 0 all well; hardware or software that is simply not there, and what is switched off, is no error. 1 a
-backend is broken, or an installed face of Lightning cannot be served; the doctor knows more that can be wrong. 2 wrong
-usage: an option, the name of a backend, or the value of a ``NORTHBRIDGE_`` variable. 3 and 4 are the doctor's, where it
-is asked about one backend: its software is not installed, its hardware is not here.
+backend is broken, or an installed face of Lightning cannot be served; the doctor knows more that can be wrong, and
+``hang`` says that somebody waits. 2 wrong usage: an option, the name of a backend, or the value of a ``NORTHBRIDGE_``
+variable. 3 and 4 are the doctor's, where it is asked about one backend: its software is not installed, its hardware is
+not here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import signal
 import sys
+import time
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -66,6 +68,20 @@ unless --acquire or --train asks for it.
 
 {_DOCTORS_EXIT_CODES}
 Without NAME, software and hardware that are not there are no error, and not an exit code."""
+
+_HANG = """Say who waits for whom in a run that hangs, or has ended so.
+
+Reads the files of FOLDER, which NORTHBRIDGE_FLIGHT_RECORDER named in the run: the last collectives, sends and receives
+of every rank, over any communication library. Says which rank has not called what the others wait in, where ranks have
+called different things, which waits hang on each other, and where in whose code. The run may still be there; nothing is
+done to it. Where several runs share the folder, the newest is read.
+
+\b
+Exit codes:
+  0  nobody waits
+  1  a rank waits for another, ranks disagree, a rank has written nothing, or a file is damaged
+  2  wrong usage: an option, or a folder without a record
+"""
 
 _LoadTimeout = Annotated[
     float, typer.Option(min=1, max=86400, metavar="SECONDS", help="How long one backend may take to load.")
@@ -168,6 +184,30 @@ def examine(
         except OSError as error:
             raise typer.BadParameter(f"{output} could not be written: {error.strerror or error}") from None
     raise typer.Exit(found.exit_code)
+
+
+@app.command("hang", help=_HANG)
+def explain_hang(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the files of all ranks.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a page.")] = False,
+) -> None:
+    """Print who waits for whom, from what the flight recorder has written."""
+    from northbridge.flight_recorder.judgement import judge
+    from northbridge.flight_recorder.reading import FolderError, read_folder
+
+    try:
+        run = read_folder(folder)
+    except FolderError as error:
+        raise typer.BadParameter(str(error)) from None
+    judgement = judge(run, time.time())
+    if as_json:
+        facts = {"world_size": run.world_size, "ranks": sorted(run.logs), "damages": list(run.damages)}
+        print(json.dumps({**facts, **judgement.as_dict()}, indent=2))
+    else:
+        from northbridge.flight_recorder.page import show
+
+        show(judgement, run)
+    raise typer.Exit(1 if judgement.findings or run.damages else 0)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import warnings
 from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from northbridge import flight_recorder
 from northbridge.errors import CollectiveError, VariableError
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Collective(ABC):
         import torch.distributed
 
         _refuse_torchcomms(self.name)
+        flight_recorder.begin(rank, world_size)
         ignore_doubt_about_device()
         options: dict[str, Any] = {"timeout": timeout} if timeout is not None else {}
         if self.takes_device_id:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 import pydantic
@@ -173,6 +174,10 @@ class CoreSettings(Settings):
     )
     detect_timeout: float = pydantic.Field(
         default=20.0, gt=0, le=3600, description="a number of seconds above 0 and up to 3600"
+    )
+    flight_recorder: Path | None = pydantic.Field(default=None, description="the path of a folder")
+    flight_recorder_calls: int = pydantic.Field(
+        default=2000, ge=10, le=1_000_000, description="a whole number from 10 to 1000000"
     )
 
     def disables(self, name: str) -> bool:

@@ -8,6 +8,7 @@ import warnings
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING
 
+from northbridge import flight_recorder
 from northbridge.contract import contract_of, refuse_broken
 from northbridge.discovery import describe, names
 from northbridge.ending import describe_error
@@ -43,6 +44,7 @@ def bring_up(backend: Backend) -> None:
             )
         return
     _refuse_foreign_device_type(backend)
+    flight_recorder.arm()
     _load(backend)
     _refuse_to_pass_for_cuda(backend)
     _keep_parameters_when_moved(backend.device.type)

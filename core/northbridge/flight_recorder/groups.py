@@ -1,0 +1,90 @@
+"""The process groups of this rank, and how many calls each has seen."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COLLECTIVES = ""
+"""What the calls are counted as that all ranks of a group make; sends and receives are counted apart."""
+
+
+class Group:
+    """One process group: torch gives a name again when the group before is destroyed, so that lives are told apart."""
+
+    def __init__(self, process_group: Any, life: int) -> None:
+        self._alive = weakref.ref(process_group)
+        self.name: str = process_group.group_name
+        self.key = f"{self.name}/{life}"
+        self._ranks = _ranks_of(process_group)
+        self._about = {
+            "name": self.name,
+            "life": life,
+            "description": getattr(process_group, "group_desc", ""),
+            "library": _library_of(process_group),
+        }
+        self._counts: dict[str, int] = {}
+
+    def is_(self, process_group: Any) -> bool:
+        """Return whether this is ``process_group``, and not one that had its name before."""
+        return self._alive() is process_group
+
+    def count(self, channel: str = COLLECTIVES) -> int:
+        """Count one more call of a kind, and return its number, from 1 on."""
+        number = self._counts[channel] = self._counts.get(channel, 0) + 1
+        return number
+
+    def member(self, place: int) -> int | None:
+        """Return the rank in the world of the group's rank ``place``; None where it cannot be known."""
+        known = self._ranks is not None and 0 <= place < len(self._ranks)
+        return self._ranks[place] if known and self._ranks is not None else None
+
+    def as_dict(self) -> dict[str, object]:
+        """Return what a file says of the group, with what has been counted so far."""
+        return {"kind": "group", "group": self.key, "ranks": self._ranks, "counts": self._counts, **self._about}
+
+
+class Groups:
+    """The groups that have been used, by name."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, Group] = {}
+        self._lives: dict[str, int] = {}
+
+    def __iter__(self) -> Iterator[Group]:
+        return iter(self._last.values())
+
+    def find(self, process_group: Any) -> tuple[Group, bool]:
+        """Return the group that ``process_group`` is, and whether it is a new one."""
+        name: str = process_group.group_name
+        found = self._last.get(name)
+        if found is not None and found.is_(process_group):
+            return found, False
+        self._lives[name] = self._lives.get(name, 0) + 1
+        found = self._last[name] = Group(process_group, self._lives[name])
+        return found, True
+
+
+def _ranks_of(process_group: Any) -> list[int] | None:
+    import torch.distributed
+
+    try:
+        return [int(each) for each in torch.distributed.get_process_group_ranks(process_group)]
+    except (KeyError, RuntimeError, ValueError):  # made in C++, or torch is in the middle of making it
+        size = process_group.size()
+        whole = torch.distributed.is_initialized() and size == torch.distributed.get_world_size()
+        return list(range(size)) if whole else None
+
+
+def _library_of(process_group: Any) -> str:
+    import torch.distributed
+
+    try:
+        config = str(torch.distributed.get_backend_config(process_group))
+    except (KeyError, RuntimeError, ValueError):
+        config = str(process_group.name())
+    carriers = dict.fromkeys(each.rpartition(":")[2] for each in config.split(","))
+    return ", ".join(carriers)

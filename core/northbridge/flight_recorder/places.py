@@ -1,0 +1,62 @@
+"""Where in whose code a call was made."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from northbridge.flight_recorder.records import Frame
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+_DEEPEST = 100
+_OURS = f"{__name__.rpartition('.')[0]}."
+
+
+class Places:
+    """The stacks that were seen, each known by a number: most calls of a training come from a few places."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[object, ...], int] = {}
+        self._codes: list[CodeType] = []  # an id is a code's own as long as the code lives
+
+    def find(self, frame: FrameType | None) -> tuple[int, str, list[Frame] | None]:
+        """Return the number of the stack that ``frame`` ends, its thread, and its frames where it is a new one.
+
+        A call that came from a thread without Python code, such as autograd's, has the frames of the main thread, which
+        is in ``backward()`` meanwhile.
+        """
+        frame, thread = _of_caller(frame)
+        stack: list[FrameType] = []
+        while frame is not None and len(stack) < _DEEPEST:
+            stack.append(frame)
+            frame = frame.f_back
+        # The line is worked out from the place in the code, which costs more than all the rest.
+        key = (thread, *((id(each.f_code), each.f_lasti) for each in stack))
+        number = self._numbers.get(key)
+        if number is not None:
+            return number, thread, None
+        number = self._numbers[key] = len(self._numbers)
+        self._codes += [each.f_code for each in stack]
+        return number, thread, [_describe(each) for each in stack]
+
+    def forget(self) -> None:
+        """Begin anew: every stack is a new one again."""
+        self._numbers.clear()
+        self._codes.clear()
+
+
+def _of_caller(frame: FrameType | None) -> tuple[FrameType | None, str]:
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_OURS):
+        frame = frame.f_back
+    if frame is not None:
+        current = threading.current_thread()
+        return frame, "" if current is threading.main_thread() else current.name
+    return sys._current_frames().get(threading.main_thread().ident or 0), "autograd"
+
+
+def _describe(frame: FrameType) -> Frame:
+    code = frame.f_code
+    return Frame(str(frame.f_globals.get("__name__")), code.co_filename, frame.f_lineno or 0, code.co_name)
