@@ -67,7 +67,7 @@ def _under_way(run: Run, group: Group) -> list[str]:
         return []
     call = next(iter(inside.values()))
     text = (
-        f"all ranks of {group} have called {call}, and {say_ranks(list(inside))} are still in it: it is under way, or the"
-        " library is slow or hangs"
+        f"all ranks of {group} have called {call}, and {say_ranks(list(inside))} are still in it: it is under way, or"
+        " the library is slow or hangs"
     )
     return [text]

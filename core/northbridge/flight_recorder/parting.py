@@ -13,32 +13,34 @@ _COMPARED = 50
 
 
 def say_parting(made: Mapping[int, Sequence[Call]], blamed: Sequence[int], waiting: Sequence[int]) -> str:
-    """Return where the calls of a blamed rank begin to be a waiting rank's, one later or earlier; else nothing."""
+    """Return which call a blamed rank has left out, or a waiting one made too many; nothing where none can be told."""
+    if not waiting:
+        return ""
+    other = waiting[0]
     for rank in blamed:
-        mine, theirs = made.get(rank, ()), made.get(waiting[0], ()) if waiting else ()
-        # The side that is one ahead may be the one that has made one too many.
-        said = _say(mine, theirs, f"rank {rank}") or _say(theirs, mine, f"rank {waiting[0]}" if waiting else "")
-        if said:
-            return f"; {said}"
+        if call := _find_left_out(made.get(rank, ()), made.get(other, ())):
+            few, many = rank, other
+        elif call := _find_left_out(made.get(other, ()), made.get(rank, ())):
+            few, many = other, rank
+        else:
+            continue
+        # One rank out of step is likelier than all the others.
+        odd = few if (few == rank) == (len(blamed) <= len(waiting)) else many
+        what = f"#{call.number} {call.operation}{call.where}"
+        if odd == few:
+            return f"; rank {odd} has left out {what}: what it calls #{call.number} is #{call.number + 1} elsewhere"
+        return f"; rank {odd} alone has made {what}: what others call #{call.number} is its #{call.number + 1}"
     return ""
 
 
-def _say(mine: Sequence[Call], theirs: Sequence[Call], who: str) -> str:
-    """Return what ``who`` has left out: from one number on, ``mine`` are ``theirs`` one number later."""
-    own = {call.number: call for call in mine}
-    other = {call.number: call for call in theirs}
-    both = sorted(own.keys() & other.keys())
-    number = next((each for each in both if _what(own[each]) != _what(other[each])), None)
-    if number is None:
-        return ""
-    shifted = [each for each in own if number <= each < number + _COMPARED and each + 1 in other]
-    if not shifted or any(_what(own[each]) != _what(other[each + 1]) for each in shifted):
-        return ""
-    left_out = other[number]
-    return (
-        f"{who} has left out #{number} {left_out.operation}{left_out.where}: what it calls #{number} is #{number + 1}"
-        " elsewhere"
-    )
+def _find_left_out(fewer: Sequence[Call], more: Sequence[Call]) -> Call | None:
+    """Return the call of ``more`` from which on ``fewer`` are the same calls, one number earlier."""
+    own, theirs = ({call.number: call for call in calls} for calls in (fewer, more))
+    number = next((each for each in sorted(own.keys() & theirs.keys()) if _what(own[each]) != _what(theirs[each])), 0)
+    later = [each for each in own if number <= each < number + _COMPARED and each + 1 in theirs]
+    if not number or not later or any(_what(own[each]) != _what(theirs[each + 1]) for each in later):
+        return None
+    return theirs[number]
 
 
 def _what(call: Call) -> object:
