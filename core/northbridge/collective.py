@@ -6,7 +6,6 @@ import warnings
 from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from northbridge import flight_recorder
 from northbridge.errors import CollectiveError, VariableError
 
 if TYPE_CHECKING:
@@ -57,6 +56,8 @@ class Collective(ABC):
         The DDP strategy calls it once a rank, with the device selected, ``MASTER_ADDR`` and ``MASTER_PORT`` set.
         """
         import torch.distributed
+
+        from northbridge import flight_recorder
 
         _refuse_torchcomms(self.name)
         flight_recorder.begin(rank, world_size)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import ClassVar
 
 import pydantic
@@ -211,6 +212,15 @@ def test_a_time_limit_that_is_none_is_refused(text: str) -> None:
     error = refusal(CoreSettings, {"NORTHBRIDGE_DETECT_TIMEOUT": text})
 
     assert f"={text!r} is not allowed: a number of seconds above 0" in str(error)
+
+
+def test_the_flight_recorder_takes_a_folder_and_how_many_calls_to_keep() -> None:
+    settings = CoreSettings.read({"NORTHBRIDGE_FLIGHT_RECORDER": "a/folder"})
+
+    assert (settings.flight_recorder, settings.flight_recorder_calls) == (Path("a/folder"), 2000)
+    assert CoreSettings.read({}).flight_recorder is None
+    error = refusal(CoreSettings, {"NORTHBRIDGE_FLIGHT_RECORDER_CALLS": "9"})
+    assert "NORTHBRIDGE_FLIGHT_RECORDER_CALLS='9' is not allowed: a whole number from 10 to 1000000 is" in str(error)
 
 
 def test_the_core_leaves_the_variables_of_backends_alone() -> None:

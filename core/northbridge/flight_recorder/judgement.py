@@ -66,6 +66,8 @@ def _under_way(run: Run, group: Group) -> list[str]:
     if not inside:
         return []
     call = next(iter(inside.values()))
+    if all(each.how == "failed" for each in inside.values()):
+        return [f"{call} of {group} has failed on {say_ranks(list(inside))}{call.where}: {call.why}"]
     text = (
         f"all ranks of {group} have called {call}, and {say_ranks(list(inside))} are still in it: it is under way, or"
         " the library is slow or hangs"

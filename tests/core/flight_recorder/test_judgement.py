@@ -97,6 +97,17 @@ def test_a_call_that_all_have_made_is_under_way_and_nobodys_fault() -> None:
     assert note.endswith("are still in it: it is under way, or the library is slow or hangs")
 
 
+def test_a_call_that_failed_on_all_ranks_is_told_and_nobody_waits() -> None:
+    judgement = judged(*(log(rank, [all_reduce(1, "failed", why="RuntimeError: no")]) for rank in range(4)))
+
+    assert judgement.findings == ()
+    (note,) = judgement.notes
+    assert note == (
+        "#1 all_reduce (float32 [1024]) of group 0 (default_pg, ranks 0-3) has failed on ranks 0-3, at train.py:42 in"
+        " training_step: RuntimeError: no"
+    )
+
+
 def test_a_rank_that_has_written_nothing_is_named() -> None:
     begun = [RankLog(rank) for rank in (0, 1, 2)]
 
