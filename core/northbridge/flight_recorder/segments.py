@@ -10,6 +10,8 @@ from pathlib import Path
 
 SUFFIX = ".flight.jsonl"
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode  # json.dumps would make one for every line
+
 
 class Segments:
     """Lines of JSON, written at once; when one file is full, the other is begun anew.
@@ -34,7 +36,7 @@ class Segments:
 
     def write(self, *records: dict[str, object]) -> None:
         """Write each record as a line. Raises ``OSError``."""
-        data = "".join(f"{json.dumps(each, separators=(',', ':'))}\n" for each in records).encode()
+        data = "".join(f"{_encode(each)}\n" for each in records).encode()
         written = os.write(self._file, data)
         if written < len(data):  # the disk is full: the rest of the line says so
             os.write(self._file, data[written:])

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from northbridge.flight_recorder import arm
 
+c10d: Any = dist  # whose stubs hide what it offers
 RANK = int(os.environ.get("RANK", "0"))
 
 
@@ -24,14 +25,14 @@ def every_kind() -> None:
     dist.init_process_group("gloo")
     dist.all_reduce(torch.ones(2, 3))
     dist.barrier()
-    dist.all_reduce(torch.ones(4, dtype=torch.int64), async_op=True).wait()  # type: ignore[union-attr]
+    dist.all_reduce(torch.ones(4, dtype=torch.int64), async_op=True).wait()
     dist.broadcast(torch.ones(5), src=1)
     if RANK == 0:
         dist.send(torch.ones(6), 1, tag=3)
     else:
         dist.recv(torch.ones(6), 0, tag=3)
     dist.all_reduce(torch.ones(1), group=dist.new_group([0, 1]))
-    (_functional_collectives.all_reduce(torch.ones(7), "sum", dist.group.WORLD) + 0).sum()
+    (_functional_collectives.all_reduce(torch.ones(7), "sum", c10d.group.WORLD) + 0).sum()
     model: Any = DistributedDataParallel(nn.Linear(3, 1))
     model(torch.ones(2, 3)).sum().backward()
     try:
@@ -58,7 +59,7 @@ def one_skips() -> None:
 def many_calls() -> None:
     """Make more calls than are kept, alone."""
     arm()
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", store=c10d.HashStore(), rank=0, world_size=1)
     for _ in range(35):
         dist.all_reduce(torch.ones(2))
     dist.destroy_process_group()
@@ -71,27 +72,29 @@ def full_disk() -> None:
     from northbridge.flight_recorder.segments import Segments
 
     arm()
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", store=c10d.HashStore(), rank=0, world_size=1)
     dist.all_reduce(torch.ones(2))
 
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    Segments.write = refuse  # type: ignore[method-assign]
+    segments: Any = Segments
+    segments.write = refuse
+    tensor = torch.ones(2)
     for _ in range(3):
-        dist.all_reduce(each := torch.ones(2))
-    print("trained", each.tolist())
+        dist.all_reduce(tensor)
+    print("trained", tensor.tolist())
 
 
 def forked() -> None:
     """Record in a child that was forked after the parent had begun."""
     arm()
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", store=c10d.HashStore(), rank=0, world_size=1)
     dist.all_reduce(torch.ones(2))
     dist.destroy_process_group()
     child = os.fork()
     if child == 0:
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group("gloo", store=c10d.HashStore(), rank=0, world_size=1)
         for _ in range(3):
             dist.all_reduce(torch.ones(2))
         os._exit(0)
