@@ -87,6 +87,8 @@ class RankLog:
     host: str = ""
     process: int = 0
     state: State = "unknown"
+    seen: str = ""
+    """Where its main thread was when it had called nothing more for some seconds."""
     exited: bool = False
     """Whether the process ended by itself."""
 

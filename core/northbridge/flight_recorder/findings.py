@@ -53,7 +53,8 @@ def say_standing(run: Run, rank: int, group: Group) -> str:
     else:
         elsewhere = f" of {last.group}" if last.group != group else ""
         did = f"the last call of rank {rank} was {last}{elsewhere}{last.where}"
-    return f"{did}{say_process(log)}"
+    seen = f", and it was seen at {log.seen} since" if log.seen else ""
+    return f"{did}{seen}{say_process(log)}"
 
 
 def say_process(log: RankLog) -> str:

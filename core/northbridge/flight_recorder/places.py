@@ -29,18 +29,26 @@ class Places:
         is in ``backward()`` meanwhile.
         """
         frame, thread = _of_caller(frame)
+        number, frames = self._number(frame, thread)
+        return number, thread, frames
+
+    def find_main(self) -> tuple[int, list[Frame] | None]:
+        """Return the number of the stack of the main thread, as it is now, and its frames where it is a new one."""
+        return self._number(_of_main_thread(), "")
+
+    def _number(self, frame: FrameType | None, thread: str) -> tuple[int, list[Frame] | None]:
         stack: list[FrameType] = []
         while frame is not None and len(stack) < _DEEPEST:
             stack.append(frame)
             frame = frame.f_back
         # The line is worked out from the place in the code, which costs more than all the rest.
         key = (thread, *((id(each.f_code), each.f_lasti) for each in stack))
-        number = self._numbers.get(key)
-        if number is not None:
-            return number, thread, None
+        known = self._numbers.get(key)
+        if known is not None:
+            return known, None
         number = self._numbers[key] = len(self._numbers)
         self._codes += [each.f_code for each in stack]
-        return number, thread, [_describe(each) for each in stack]
+        return number, [_describe(each) for each in stack]
 
     def forget(self) -> None:
         """Begin anew: every stack is a new one again."""
@@ -54,7 +62,11 @@ def _of_caller(frame: FrameType | None) -> tuple[FrameType | None, str]:
     if frame is not None:
         current = threading.current_thread()
         return frame, "" if current is threading.main_thread() else current.name
-    return sys._current_frames().get(threading.main_thread().ident or 0), "autograd"
+    return _of_main_thread(), "autograd"
+
+
+def _of_main_thread() -> FrameType | None:
+    return sys._current_frames().get(threading.main_thread().ident or 0)
 
 
 def _describe(frame: FrameType) -> Frame:

@@ -16,6 +16,7 @@ from northbridge.flight_recorder.records import (
     EndRecord,
     ExitRecord,
     GroupRecord,
+    IdleRecord,
     PlaceRecord,
     RankRecord,
     Record,
@@ -46,6 +47,7 @@ class _File:
     places: dict[int, PlaceRecord] = field(default_factory=dict)
     calls: list[CallRecord] = field(default_factory=list)
     ends: dict[int, EndRecord] = field(default_factory=dict)
+    idle: IdleRecord | None = None
     exited: bool = False
 
     def take(self, record: Record) -> None:
@@ -59,6 +61,8 @@ class _File:
             self.groups[record.group] = record
         elif isinstance(record, RunRecord):
             self.run = record.run
+        elif isinstance(record, IdleRecord):
+            self.idle = record
         elif isinstance(record, ExitRecord):
             self.exited = True
 
@@ -173,8 +177,20 @@ def _log(segments: list[_File]) -> RankLog:
         host=about.host,
         process=about.process,
         state=state_of(about.process, about.process_ticks, about.machine),
+        seen=_last_seen(segments),
         exited=any(each.exited for each in segments),
     )
+
+
+def _last_seen(segments: list[_File]) -> str:
+    """Return where the rank was after its last call, if it was seen there."""
+    called = max((each.at for file in segments for each in file.calls), default=0.0)
+    seen = [
+        (file.idle.at, file.places[file.idle.place])
+        for file in segments
+        if file.idle is not None and file.idle.at > called and file.idle.place in file.places
+    ]
+    return name_place(max(seen, key=lambda pair: pair[0])[1].frames) if seen else ""
 
 
 def _calls(segments: list[_File]) -> Iterable[tuple[_File, CallRecord]]:

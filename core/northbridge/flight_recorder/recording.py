@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.ending import describe_error
 from northbridge.flight_recorder.groups import Groups
+from northbridge.flight_recorder.idling import Idling
 from northbridge.flight_recorder.outstanding import Outstanding
 from northbridge.flight_recorder.places import Places
 from northbridge.flight_recorder.processes import started_at, this_machine
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from northbridge.flight_recorder.operators import Operator
     from northbridge.flight_recorder.outstanding import End
+    from northbridge.flight_recorder.records import Frame
 
 _MOST_TENSORS = 4  # of one call that are noted; DDP's broadcasts carry hundreds
 _RUN_KEY = "northbridge/flight_recorder/run"
@@ -52,6 +54,7 @@ class Recorder:
         self._groups = Groups()
         self._places = Places()
         self._outstanding = Outstanding(self._ended, most=self._most)
+        self._idling = Idling(self._note_idling)
 
     def begin(self, rank: int, world_size: int) -> None:
         """Open the files of this process, which is ``rank`` of ``world_size``."""
@@ -83,6 +86,7 @@ class Recorder:
         self._ended([(call, "failed", describe_error(error))])
 
     def _leave(self) -> None:
+        self._idling.end()
         self._outstanding.end()
         self._write({"kind": "exit", "at": time.time()})
 
@@ -104,6 +108,7 @@ class Recorder:
             "program": " ".join(sys.argv)[:500],
         }
         self._turn_over()
+        self._idling.start()
 
     def _turn_over(self) -> None:
         assert self._file is not None
@@ -126,7 +131,8 @@ class Recorder:
         tag = args[operator.tag] if operator.tag is not None else None
         place, thread, frames = self._places.find(sys._getframe())
         if frames is not None:
-            records.append({"kind": "place", "place": place, "thread": thread, "frames": frames})
+            records.append(_describe_place(place, thread, frames))
+        self._idling.called()
         self._number += 1
         self._in_segment += 1
         call: dict[str, object] = {
@@ -152,6 +158,12 @@ class Recorder:
         if not self._run:
             self._agree_on_run()
         return self._number
+
+    def _note_idling(self) -> None:
+        with self._lock:
+            place, frames = self._places.find_main()
+            records = [_describe_place(place, "", frames)] if frames is not None else []
+            self._write(*records, {"kind": "idle", "at": time.time(), "place": place})
 
     def _agree_on_run(self) -> None:
         # Ranks of one run name it alike, so that files of others in the folder can be told apart. After the call is
@@ -183,6 +195,7 @@ class Recorder:
 
     def _give_up(self, error: Exception) -> None:
         self._off = True
+        self._idling.end()
         self._outstanding.drop()
         if self._file is not None:
             self._file.close()
@@ -192,6 +205,10 @@ class Recorder:
             self._folder,
             describe_error(error),
         )
+
+
+def _describe_place(place: int, thread: str, frames: list[Frame]) -> dict[str, object]:
+    return {"kind": "place", "place": place, "thread": thread, "frames": frames}
 
 
 def _describe_tensors(given: Any) -> dict[str, object]:

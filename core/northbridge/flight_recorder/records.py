@@ -98,6 +98,14 @@ class EndRecord(_Record):
     why: str = ""
 
 
+class IdleRecord(_Record):
+    """Where the main thread was when nothing had been called for some seconds."""
+
+    kind: Literal["idle"]
+    at: float
+    place: int
+
+
 class ExitRecord(_Record):
     """The process ended by itself."""
 
@@ -105,7 +113,7 @@ class ExitRecord(_Record):
     at: float
 
 
-Record = RankRecord | RunRecord | GroupRecord | PlaceRecord | CallRecord | EndRecord | ExitRecord
+Record = RankRecord | RunRecord | GroupRecord | PlaceRecord | CallRecord | EndRecord | IdleRecord | ExitRecord
 
 record_reader: pydantic.TypeAdapter[Record] = pydantic.TypeAdapter(
     Annotated[Record, pydantic.Field(discriminator="kind")]

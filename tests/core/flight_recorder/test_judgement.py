@@ -79,6 +79,14 @@ def test_what_became_of_the_process_is_told(state: str, exited: bool, said: str)
     assert text.endswith(said)
 
 
+def test_where_a_rank_was_seen_since_its_last_call_is_told() -> None:
+    behind = log(2, until(4), seen="data.py:9 in read")
+
+    (text,) = told(*(log(rank, until(5, "waiting")) for rank in (0, 1, 3)), behind)
+
+    assert text.endswith("train.py:42 in training_step, and it was seen at data.py:9 in read since")
+
+
 def test_a_rank_that_is_stopped_in_a_call_that_all_have_made_is_found() -> None:
     inside = until(5, "waiting")
 

@@ -172,6 +172,10 @@ def test_who_waits_is_known_while_they_hang_when_they_are_stopped_and_when_they_
 
     assert "has not called #2 all_reduce (float32 [3])" in finding()
     assert "its process" not in finding()
+    while "and it was seen at" not in finding():
+        time.sleep(0.5)
+    sleep = 1 + next(place for place, text in enumerate(PROGRAMS.read_text().splitlines()) if "time.sleep" in text)
+    assert f"rank_programs.py:{sleep} in one_skips since" in finding()
     ranks[1].send_signal(signal.SIGSTOP)
     os.waitpid(ranks[1].pid, os.WUNTRACED)
     assert f"its process {ranks[1].pid} is stopped" in finding()

@@ -1,0 +1,44 @@
+"""Where a rank is that calls nothing: the code in which the others' missing call is stuck."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_IDLE_S = 5.0
+_LONGEST_S = 300.0
+_MOST = 100
+"""How often it is told between two calls: what is written must not push out the calls."""
+
+
+class Idling:
+    """Call ``tell`` when nothing was called for some seconds, and again now and then while that lasts."""
+
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+        self._calls = 0
+        self._end = threading.Event()
+
+    def start(self) -> None:
+        """Begin to watch."""
+        threading.Thread(target=self._watch, name="flight recorder: idling", daemon=True).start()
+
+    def called(self) -> None:
+        """Take note that something was called."""
+        self._calls += 1
+
+    def end(self) -> None:
+        """Watch no longer."""
+        self._end.set()
+
+    def _watch(self) -> None:
+        seen, told, pause = self._calls, 0, _IDLE_S
+        while not self._end.wait(pause):
+            if self._calls != seen:
+                seen, told, pause = self._calls, 0, _IDLE_S
+            elif told < _MOST:
+                self._tell()
+                told, pause = told + 1, min(2 * pause, _LONGEST_S)
