@@ -22,29 +22,28 @@ def judge_collectives(run: Run, group: Group, now: float) -> list[Finding]:
     """Return what is wrong in the collectives of ``group``."""
     made = {rank: _collectives(run.logs[rank], group) for rank in group.ranks if rank in run.logs}
     counted = {rank: run.logs[rank].count(group) if rank in run.logs else 0 for rank in group.ranks}
-    stuck = {rank: call for rank, calls in made.items() if (call := first_open(calls, min(counted.values())))}
-    if not stuck:
-        return []
-    mismatch = _find_mismatch(group, made, stuck)
+    everybody = min(counted.values())
+    opened = {rank: calls for rank, made_by in made.items() if (calls := open_calls(made_by, everybody))}
+    mismatch = _find_mismatch(group, made, opened)
     if mismatch is not None:
         return [mismatch]
-    return [*_find_missing(run, group, made, counted, stuck, now), *_find_lost(run, group, counted, stuck, now)]
+    return [*_find_missing(run, group, made, counted, opened, now), *_find_lost(run, group, everybody, opened, now)]
 
 
-def first_open(calls: Sequence[Call], everybody: int) -> Call | None:
-    """Return the first of a rank's ``calls`` that has not finished, where every rank has made ``everybody`` of them.
+def open_calls(calls: Sequence[Call], everybody: int) -> list[Call]:
+    """Return those of a rank's ``calls`` that have not finished, where every rank has made ``everybody`` of them.
 
     Where a later one has finished, so has an earlier one, whatever the library says of it. One that is over, nobody
     knows how, cannot have finished well before all ranks have made it.
     """
-    first = None
+    found: list[Call] = []
     for call in reversed(calls):
         over = call.how == "over" and call.number <= everybody
         unknown = call.how == "unknown" and (call.number <= everybody or call is not calls[-1])
         if call.how == "finished" or over or unknown:
-            return first
-        first = call
-    return first
+            break
+        found.insert(0, call)
+    return found
 
 
 def _collectives(log: RankLog, group: Group) -> list[Call]:
@@ -56,17 +55,21 @@ def _find_missing(
     group: Group,
     made: Mapping[int, Sequence[Call]],
     counted: Mapping[int, int],
-    stuck: Mapping[int, Call],
+    opened: Mapping[int, Sequence[Call]],
     now: float,
 ) -> Iterable[Finding]:
     """Yield for each call that some ranks are in who has not made it."""
     waits: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
-    for rank, call in stuck.items():
+    # Not one that all have made: of some works, libraries never say that they have finished.
+    everybody = min(counted.values())
+    stuck = {rank: next((each for each in calls if each.number > everybody), None) for rank, calls in opened.items()}
+    waited_in = {rank: call for rank, call in stuck.items() if call is not None}
+    for rank, call in waited_in.items():
         behind = tuple(other for other in group.ranks if counted[other] < call.number)
         if behind:
             waits[call.number, behind].append(rank)
     for (number, blamed), waiting in sorted(waits.items()):
-        calls = [stuck[rank] for rank in waiting]
+        calls = [waited_in[rank] for rank in waiting]
         have = "has" if len(blamed) == 1 else "have"
         text = (
             f"{say_ranks(blamed)} of {group} {have} not called {calls[0]}, for which {say_wait(waiting, calls, now)};"
@@ -86,11 +89,10 @@ def _find_missing(
 
 
 def _find_lost(
-    run: Run, group: Group, counted: Mapping[int, int], stuck: Mapping[int, Call], now: float
+    run: Run, group: Group, number: int, opened: Mapping[int, Sequence[Call]], now: float
 ) -> Iterable[Finding]:
-    """Yield the ranks that were stopped or killed in a call that all ranks have made."""
-    number = min(counted.values())
-    inside = {rank: call for rank, call in stuck.items() if call.number == number}
+    """Yield the ranks that were stopped or killed in the last call that all ranks have made."""
+    inside = {rank: each for rank, calls in opened.items() for each in calls if each.number == number}
     lost = [
         rank
         for rank in inside
@@ -107,7 +109,9 @@ def _find_lost(
     )
 
 
-def _find_mismatch(group: Group, made: Mapping[int, Sequence[Call]], stuck: Mapping[int, Call]) -> Finding | None:
+def _find_mismatch(
+    group: Group, made: Mapping[int, Sequence[Call]], opened: Mapping[int, Sequence[Call]]
+) -> Finding | None:
     """Return the first number at which ranks have called different things, if one of them is still in it."""
     by_number: dict[int, dict[int, Call]] = defaultdict(dict)
     for rank, calls in made.items():
@@ -117,16 +121,16 @@ def _find_mismatch(group: Group, made: Mapping[int, Sequence[Call]], stuck: Mapp
         kinds: dict[object, list[int]] = defaultdict(list)
         for rank, call in here.items():
             kinds[_kind(call)].append(rank)
-        others = len({call.operation for call in here.values()}) > 1
-        open_here = any(call.number <= number for call in stuck.values())
-        if len(kinds) < 2 or not (others or open_here):
+        different = len({call.operation for call in here.values()}) > 1
+        open_here = any(calls[0].number <= number for calls in opened.values())
+        if len(kinds) < 2 or not ((different and opened) or open_here):
             continue
         parties = sorted(kinds.values(), key=lambda ranks: (len(ranks), ranks))
         told = "; ".join(_say_party(ranks, here[ranks[0]]) for ranks in parties)
         blamed = parties[0] if len(parties[0]) < len(parties[-1]) else [rank for ranks in parties for rank in ranks]
         text = f"the ranks of {group} have called different things as #{number}: {told}"
         text += say_parting(made, blamed, parties[-1])
-        waiting = tuple(sorted(rank for rank in stuck if rank not in blamed))
+        waiting = tuple(sorted(rank for rank in opened if rank not in blamed))
         at = min(call.at for call in here.values())
         return Finding("mismatch", text, tuple(blamed), waiting, str(group), number, here[blamed[0]].operation, at)
     return None

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from northbridge.flight_recorder.calls import say_ranks
 from northbridge.flight_recorder.chains import find_chains
-from northbridge.flight_recorder.collectives import first_open, judge_collectives
+from northbridge.flight_recorder.collectives import judge_collectives, open_calls
 from northbridge.flight_recorder.findings import Finding
 from northbridge.flight_recorder.point_to_point import judge_point_to_point
 
 if TYPE_CHECKING:
-    from northbridge.flight_recorder.calls import Group, Run
+    from northbridge.flight_recorder.calls import Call, Group, Run
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,12 @@ def _absence(run: Run, absent: list[int]) -> Finding:
 def _under_way(run: Run, group: Group) -> list[str]:
     ranks = [rank for rank in group.ranks if rank in run.logs]
     everybody = min((run.logs[rank].count(group) for rank in ranks), default=0)
-    calls = {
-        rank: [each for each in run.logs[rank].calls if each.group == group and not each.channel.direction]
-        for rank in ranks
-    }
-    inside = {rank: call for rank in ranks if (call := first_open(calls[rank], everybody))}
+    inside: dict[int, Call] = {}
+    for rank in ranks:
+        calls = [each for each in run.logs[rank].calls if each.group == group and not each.channel.direction]
+        opened = open_calls(calls, everybody)
+        if opened and (opened[-1].how == "failed" or not run.logs[rank].exited):
+            inside[rank] = opened[-1]
     if not inside:
         return []
     call = next(iter(inside.values()))

@@ -55,6 +55,14 @@ def test_what_is_over_nobody_knows_how_has_failed_where_a_rank_never_called_it()
     assert "rank 2 of group 0 (default_pg, ranks 0-3) has not called #3" in text
 
 
+def test_a_call_of_which_the_library_never_says_that_it_finished_hides_no_later_one() -> None:
+    calls = [all_reduce(1), all_reduce(2, "waiting"), all_reduce(3, "waiting")]
+
+    (finding,) = judged(*(log(rank, calls) for rank in (0, 1, 3)), log(2, calls[:2])).findings
+
+    assert (finding.number, finding.blamed, finding.waiting) == (3, (2,), (0, 1, 3))
+
+
 def test_of_a_library_that_never_says_what_finished_the_last_call_alone_is_waited_in() -> None:
     silent = [all_reduce(number, "unknown") for number in (1, 2, 3)]
 
