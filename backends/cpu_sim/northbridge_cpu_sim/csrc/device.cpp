@@ -29,12 +29,7 @@ void after_fork_in_child() {
 }
 
 void prepare_thread() {
-  TORCH_CHECK(
-      !bad_fork,
-      type_name(),
-      " cannot be used in this process: it was forked from one that had already used ",
-      type_name(),
-      "; start it with the 'spawn' or 'forkserver' method instead");
+  refuse_bad_fork();
   static std::once_flag watching_forks;
   std::call_once(watching_forks, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
   if (has_acquirer()) {
@@ -158,6 +153,15 @@ void use() {
   if (C10_UNLIKELY(!thread_prepared)) {
     prepare_thread();
   }
+}
+
+void refuse_bad_fork() {
+  TORCH_CHECK(
+      !bad_fork,
+      type_name(),
+      " cannot be used in this process: it was forked from one that had already used ",
+      type_name(),
+      "; start it with the 'spawn' or 'forkserver' method instead");
 }
 
 bool in_use() noexcept {

@@ -69,5 +69,7 @@ class CurrentDevice {
 void use();
 bool in_use() noexcept;
 bool in_bad_fork() noexcept;
+// The latter alone, for what is not yet a touch: raises in such a child.
+void refuse_bad_fork();
 
 } // namespace chip

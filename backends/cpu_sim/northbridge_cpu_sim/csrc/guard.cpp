@@ -2,6 +2,7 @@
 // returns; where streams are deferred, copies and collectives wait in the queue of their stream.
 #include "device.h"
 #include "device_errors.h"
+#include "dtypes.h"
 #include "memory.h"
 #include "streams.h"
 
@@ -62,6 +63,17 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   DeviceIndex deviceCount() const noexcept override {
     return reachable_count();
   }
+  c10::DeviceCapability getDeviceCapability(Device) const override {
+    c10::DeviceCapability capability; // of all dtypes; their bits are in the order of the enum
+    auto& bits = capability.capability_data.capability_bits;
+    bits &= ~detail::lacking;
+    for (int64_t type = 0; type < static_cast<int64_t>(c10::ScalarType::NumOptions); ++type) {
+      if (c10::isQIntType(static_cast<c10::ScalarType>(type))) {
+        bits &= ~(uint64_t{1} << type);
+      }
+    }
+    return capability;
+  }
   void synchronizeDevice(DeviceIndex index) const override {
     use();
     reach_all(checked_index(index));
@@ -82,9 +94,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return make_stream(resolved(device).index());
   }
   Stream exchangeStream(Stream stream) const override {
+    refuse_bad_fork();
     return exchange_stream(Stream(Stream::UNSAFE, resolved(stream.device()), stream.id()));
   }
   bool queryStream(const Stream& stream) const override {
+    refuse_bad_fork();
     return asked_whether_reached(place_of(stream));
   }
   void synchronizeStream(const Stream& stream) const override {
@@ -109,14 +123,17 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     delete static_cast<Event*>(event);
   }
   void block(void* event, const Stream& stream) const override {
+    refuse_bad_fork();
     if (event != nullptr) {
       wait_for(stream, static_cast<Event*>(event)->place);
     }
   }
   bool queryEvent(void* event) const override {
+    refuse_bad_fork();
     return event == nullptr || asked_whether_reached(static_cast<Event*>(event)->place);
   }
   void synchronizeEvent(void* event) const override {
+    refuse_bad_fork();
     if (event != nullptr) {
       const auto& place = static_cast<Event*>(event)->place;
       reach(place);
@@ -127,6 +144,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     record_use(data, stream);
   }
   double elapsedTime(void* from, void* to, DeviceIndex) const override {
+    refuse_bad_fork();
     TORCH_CHECK(
         from != nullptr && to != nullptr,
         "the time between two events was asked for, but one of them was never recorded");
