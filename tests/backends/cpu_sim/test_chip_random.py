@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from collections.abc import Callable
 from types import ModuleType
 
@@ -132,6 +134,65 @@ def test_a_generator_of_the_users_own_can_be_copied_by_its_state(chip: ModuleTyp
         torch.rand(4, device="cpu_sim", generator=twin),
         torch.rand(4, device="cpu_sim", generator=generator),
     )
+
+
+@pytest.mark.parametrize(
+    "twin_of",
+    [lambda generator: pickle.loads(pickle.dumps(generator)), copy.deepcopy, lambda generator: generator.clone_state()],
+    ids=["pickle", "deepcopy", "clone_state"],
+)
+def test_a_twin_of_a_generator_goes_on_where_it_stood(
+    chip: ModuleType, twin_of: Callable[[torch.Generator], torch.Generator]
+) -> None:
+    generator = torch.Generator(device="cpu_sim:1").manual_seed(3)
+    torch.rand(4, device="cpu_sim:1", generator=generator)
+
+    twin = twin_of(generator)
+
+    assert twin.device == generator.device
+    assert twin.initial_seed() == 3
+    first, second = (torch.rand(4, device="cpu_sim:1", generator=one) for one in (generator, twin))
+    assert torch.equal(first, second)
+
+
+def test_a_state_is_a_seed_and_an_offset_as_on_cuda(chip: ModuleType) -> None:
+    generator = torch.Generator(device="cpu_sim").manual_seed(3)
+    assert generator.get_state().view(torch.int64).tolist() == [3, 0]
+    first = torch.rand(4, device="cpu_sim", generator=generator)
+    offset = generator.get_offset()
+
+    second = torch.rand(4, device="cpu_sim", generator=generator)
+    generator.set_offset(offset)
+
+    assert torch.equal(torch.rand(4, device="cpu_sim", generator=generator), second)
+    generator.manual_seed(3)
+    assert generator.get_offset() == 0
+    assert torch.equal(torch.rand(4, device="cpu_sim", generator=generator), first)
+
+
+def test_near_seeds_and_offsets_have_nothing_in_common(chip: ModuleType) -> None:
+    generator = torch.Generator(device="cpu_sim")
+    drawn = []
+    for seed in range(4):
+        for offset in range(0, 16, 4):
+            generator.manual_seed(seed).set_offset(offset)
+            drawn.append(torch.randn(4096, device="cpu_sim", generator=generator))
+
+    correlations = torch.corrcoef(torch.stack(drawn)).fill_diagonal_(0)
+    assert correlations.abs().max().item() < 0.1  # 6 standard deviations of chance
+    assert torch.stack(drawn).std().item() == pytest.approx(1, abs=0.02)
+
+
+def test_a_state_of_another_kind_of_generator_is_refused(chip: ModuleType) -> None:
+    with pytest.raises(
+        ValueError, match="a state of 5056 bytes was given to a generator of cpu_sim, whose states have 16"
+    ):
+        chip.set_rng_state(torch.get_rng_state())
+
+
+def test_every_device_has_a_default_generator(chip: ModuleType) -> None:
+    assert [generator.device.index for generator in chip.default_generators] == list(range(8))
+    assert chip.default_generators[2].initial_seed() == chip.default_generator(2).initial_seed()
 
 
 def test_a_generator_of_the_cpu_is_refused_as_on_cuda(chip: ModuleType) -> None:

@@ -17,6 +17,11 @@ def default_generator(device: DeviceLike = None) -> torch.Generator:
     return generator
 
 
+def default_generators() -> tuple[torch.Generator, ...]:
+    """Give the generators of all devices."""
+    return tuple(default_generator(index) for index in within_reach())
+
+
 def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
     """Give the state of a device's generator, as a CPU tensor of bytes."""
     return default_generator(device).get_state()
