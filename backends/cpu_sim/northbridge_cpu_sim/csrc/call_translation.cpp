@@ -10,6 +10,7 @@
 #include "streams.h"
 
 #include <ATen/core/List.h>
+#include <ATen/native/Resize.h>
 
 namespace chip {
 
@@ -72,11 +73,7 @@ void CallTranslation::arguments_to_host(torch::jit::Stack& stack) {
 
 void CallTranslation::results_to_device(torch::jit::Stack& stack) {
   IValue* results = stack.data() + stack.size() - facts_.result_count;
-  for (const auto& passed : passed_) {
-    if (passed.written) {
-      follow(passed);
-    }
-  }
+  follow_all();
   for (const auto& result : facts_.results) {
     IValue& value = results[result.position];
     if (result.kind == Kind::tensor && value.isTensor()) {
@@ -136,6 +133,42 @@ void CallTranslation::see_device(c10::Device device, const Argument& argument) {
 
 c10::DeviceIndex CallTranslation::index() {
   return index_ >= 0 ? index_ : current_device();
+}
+
+void CallTranslation::follow_all() {
+  struct Grown {
+    const Passed& passed;
+    size_t bytes;
+    std::vector<int64_t> sizes;
+    std::vector<int64_t> strides;
+  };
+  std::vector<Grown> grown; // as they were before
+  for (const auto& passed : passed_) {
+    if (!passed.written) {
+      continue;
+    }
+    const auto& device = passed.device;
+    const auto bytes = passed.host.is_sparse() ? 0 : device.storage().nbytes();
+    const bool grows = !passed.host.is_sparse() && passed.host.storage().nbytes() != bytes;
+    const auto sizes = grows ? device.sizes().vec() : std::vector<int64_t>();
+    const auto strides = grows ? device.strides().vec() : std::vector<int64_t>();
+    try {
+      follow(passed);
+    } catch (const c10::OutOfMemoryError&) {
+      // It is itself as it was. Those before it go back, so that in use is what was in use.
+      for (const auto& other : grown) {
+        const auto& host = other.passed.host.storage();
+        at::native::resize_bytes_cpu(host.unsafeGetStorageImpl(), other.bytes);
+        follow_host(other.passed.device.storage(), host);
+        other.passed.device.unsafeGetTensorImpl()->set_sizes_and_strides(
+            other.sizes, other.strides);
+      }
+      throw;
+    }
+    if (C10_UNLIKELY(grows)) {
+      grown.push_back({passed, bytes, sizes, strides});
+    }
+  }
 }
 
 void CallTranslation::follow(const Passed& passed) {

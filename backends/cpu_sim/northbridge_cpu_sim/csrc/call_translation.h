@@ -18,6 +18,8 @@ class CallTranslation {
   void arguments_to_host(torch::jit::Stack& stack);
   // Replaces, on the stack, the CPU's results by the device's; arguments that were written follow.
   void results_to_device(torch::jit::Stack& stack);
+  // The device of its arguments; the current one where none says.
+  c10::DeviceIndex index();
 
  private:
   struct Passed {
@@ -31,9 +33,9 @@ class CallTranslation {
   at::Tensor to_device(const at::Tensor& host);
   at::Tensor dense_to_device(const at::Tensor& host);
   at::Tensor argument_at(int16_t position) const;
+  void follow_all();
   void follow(const Passed& passed);
   void see_device(c10::Device device, const Argument& argument);
-  c10::DeviceIndex index();
 
   const c10::OperatorHandle& op_;
   const OperatorFacts& facts_;

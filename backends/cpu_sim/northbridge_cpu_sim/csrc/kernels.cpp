@@ -5,8 +5,10 @@
 #include "memory.h"
 #include "streams.h"
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/native/Resize.h>
+#include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_has_compatible_shallow_copy_type_native.h>
 #include <ATen/ops/_local_scalar_dense_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
@@ -38,6 +40,16 @@ c10::DeviceIndex target(optional<c10::Device> device, optional<bool> pin_memory)
   return device ? checked_index(device->index()) : current_device();
 }
 
+// As on the CPU: under torch.use_deterministic_algorithms even what nobody wrote is the same always.
+Tensor filled_if_deterministic(Tensor made) {
+  const auto& context = at::globalContext();
+  if (C10_UNLIKELY(
+          context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory())) {
+    at::native::fill_empty_deterministic_(made);
+  }
+  return made;
+}
+
 Tensor empty(
     IntArrayRef size,
     optional<c10::ScalarType> dtype,
@@ -48,7 +60,8 @@ Tensor empty(
   const auto of = c10::dtype_or_default(dtype);
   check_dtype(of);
   CurrentDevice on(target(device, pin_memory));
-  return at::detail::empty_generic(size, allocator(), kKeys, of, memory_format);
+  return filled_if_deterministic(
+      at::detail::empty_generic(size, allocator(), kKeys, of, memory_format));
 }
 
 Tensor empty_strided(
@@ -61,7 +74,8 @@ Tensor empty_strided(
   const auto of = c10::dtype_or_default(dtype);
   check_dtype(of);
   CurrentDevice on(target(device, pin_memory));
-  return at::detail::empty_strided_generic(size, stride, allocator(), kKeys, of);
+  return filled_if_deterministic(
+      at::detail::empty_strided_generic(size, stride, allocator(), kKeys, of));
 }
 
 // Zero tensors that torch would not even allocate are allocated here: no kernel knows the others.
@@ -84,7 +98,15 @@ at::Scalar read(const Tensor& self) {
 const Tensor& resize(
     const Tensor& self, IntArrayRef size, optional<c10::MemoryFormat> memory_format) {
   CurrentDevice on(self.device().index());
-  return at::native::resize_(self, size, memory_format);
+  const auto sizes = self.sizes().vec();
+  const auto strides = self.strides().vec();
+  try {
+    return at::native::resize_(self, size, memory_format);
+  } catch (const c10::OutOfMemoryError&) {
+    // It changes the shape first, which would now reach beyond the memory.
+    self.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+    throw;
+  }
 }
 
 Tensor& set_storage_at(
@@ -116,6 +138,7 @@ Tensor view_as(const Tensor& self, c10::ScalarType dtype) {
 }
 
 void record_stream(Tensor& self, c10::Stream stream) {
+  use();
   record_use(self.storage().data_ptr(), stream);
 }
 
