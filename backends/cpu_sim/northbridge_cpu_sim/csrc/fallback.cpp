@@ -1,5 +1,6 @@
 #include "fallback.h"
 
+#include "activity.h"
 #include "call_translation.h"
 #include "device.h"
 #include "kept_failure.h"
@@ -27,6 +28,7 @@ void run_on_cpu_now(
     const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse) {
   CallTranslation call(op, facts);
   call.arguments_to_host(*stack);
+  const Activity kernel;
   {
     c10::impl::ExcludeDispatchKeyGuard guard(kAboveKernels);
     if (sparse) {
@@ -35,6 +37,7 @@ void run_on_cpu_now(
       op.redispatchBoxed(kCPU, stack);
     }
   }
+  kernel.end(op.operator_name().name, op.operator_name().overload_name, call.index());
   call.results_to_device(*stack);
 }
 
