@@ -2,6 +2,7 @@
 
 #include "device.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CPUAllocator.h>
 
 #include <functional>
@@ -11,31 +12,40 @@
 namespace chip {
 namespace {
 
+using c10::CachingAllocator::Stat;
+
 struct Pinned {
   c10::DataPtr memory;
+  size_t bytes;
 };
 
 std::mutex mutex;
 std::map<const char*, size_t, std::greater<>> ranges; // start and size, the highest start first
+Stat bytes_in_use;
+Stat blocks;
 
 void release(void* context) {
   auto* pinned = static_cast<Pinned*>(context);
   {
     std::lock_guard<std::mutex> lock(mutex);
     ranges.erase(static_cast<const char*>(pinned->memory.get()));
+    bytes_in_use.decrease(pinned->bytes);
+    blocks.decrease(1);
   }
   delete pinned;
 }
 
-struct PinnedAllocator final : c10::Allocator {
+struct PinnedAllocator final : at::HostAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     use();
-    auto* pinned = new Pinned{c10::GetCPUAllocator()->allocate(bytes)};
+    auto* pinned = new Pinned{c10::GetCPUAllocator()->allocate(bytes), bytes};
     auto* data = pinned->memory.get();
+    std::lock_guard<std::mutex> lock(mutex);
     if (data != nullptr) {
-      std::lock_guard<std::mutex> lock(mutex);
       ranges[static_cast<const char*>(data)] = bytes;
     }
+    bytes_in_use.increase(bytes);
+    blocks.increase(1);
     return {data, pinned, &release, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override {
@@ -44,13 +54,40 @@ struct PinnedAllocator final : c10::Allocator {
   void copy_data(void* destination, const void* source, std::size_t bytes) const override {
     default_copy_data(destination, source, bytes);
   }
+
+  // Nothing is used twice: whatever still reads a block holds it.
+  bool record_event(void*, void*, c10::Stream) override {
+    return true;
+  }
+  void empty_cache() override {} // nothing is cached
+  at::HostStats get_stats() override {
+    std::lock_guard<std::mutex> lock(mutex);
+    at::HostStats stats;
+    stats.allocations = stats.active_requests = blocks;
+    stats.allocated_bytes = stats.active_bytes = bytes_in_use;
+    stats.num_host_alloc = blocks.allocated;
+    stats.num_host_free = blocks.freed;
+    return stats;
+  }
+  void reset_accumulated_stats() override {
+    std::lock_guard<std::mutex> lock(mutex);
+    bytes_in_use.reset_accumulated();
+    blocks.reset_accumulated();
+  }
+  void reset_peak_stats() override {
+    std::lock_guard<std::mutex> lock(mutex);
+    bytes_in_use.reset_peak();
+    blocks.reset_peak();
+  }
 };
+
+PinnedAllocator the_allocator;
+REGISTER_HOST_ALLOCATOR(kDeviceType, &the_allocator)
 
 } // namespace
 
 c10::Allocator* pinned_allocator() {
-  static PinnedAllocator allocator;
-  return &allocator;
+  return &the_allocator;
 }
 
 bool is_pinned(const void* data) {
