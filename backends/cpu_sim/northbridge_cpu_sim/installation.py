@@ -21,6 +21,9 @@ import northbridge
 from northbridge_cpu_sim import module as cuda_like
 from northbridge_cpu_sim.build import build
 from northbridge_cpu_sim.module import chip
+from northbridge_cpu_sim.module.exchange import name_in_dlpack
+from northbridge_cpu_sim.module.mesh import accept_in_meshes
+from northbridge_cpu_sim.module.sharing import refuse_sharing
 from northbridge_cpu_sim.operations import Lacking, lacking_operations, split_by_dtype
 from northbridge_cpu_sim.recipe import recipe_for
 from northbridge_cpu_sim.settings import SimSettings
@@ -65,7 +68,10 @@ def install(
     chip.place(extension, device.type)
     torch._register_device_module(device.type, module or cuda_like)  # type: ignore[no-untyped-call]
     if device.key is None:
-        generate_methods_for_privateuse1_backend()
+        generate_methods_for_privateuse1_backend(for_storage=True)
+        name_in_dlpack(device.type)
+    refuse_sharing(device.type)
+    accept_in_meshes(device.type)
     if device.autograd_threads:
         atexit.register(extension.settle_autograd_threads)
     else:

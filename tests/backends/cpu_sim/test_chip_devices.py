@@ -192,6 +192,66 @@ def test_properties_name_the_device(chip: ModuleType) -> None:
     assert properties.name == chip.get_device_name(1) == "Northbridge simulated chip"
     assert properties.total_memory == 16 * 2**30
     assert properties.card == 1
+    assert (properties.type, properties.multi_processor_count) == ("cpu_sim", torch.get_num_threads())
+
+
+def test_the_accelerator_says_which_dtypes_it_has(chip: ModuleType, posing: Callable[..., list[str]]) -> None:
+    dtypes = torch.accelerator.get_device_capability("cpu_sim:1")["supported_dtypes"]
+
+    assert {torch.float32, torch.bfloat16, torch.complex64, torch.bool, torch.int64} <= set(dtypes)
+    assert torch.qint8 not in dtypes
+    assert chip.is_bf16_supported()
+    assert chip.get_amp_supported_dtype() == [torch.bfloat16, torch.float16]
+    said = posing(
+        """
+        device = device.model_copy(update={"lacks": {"bfloat16": "no bfloat16 here"}, "held_as": {}})
+        module = install(device)
+        dtypes = torch.accelerator.get_device_capability()["supported_dtypes"]
+        print(module.is_bf16_supported(), module.get_amp_supported_dtype(), torch.bfloat16 in dtypes)
+        """
+    )
+    assert said == ["False [torch.float16] False"]
+
+
+def test_every_name_of_torchs_accelerator_works(chip: ModuleType) -> None:
+    x = torch.ones(1024, device="cpu_sim:1")
+    accelerator = torch.accelerator
+
+    with accelerator.device_index(1):
+        assert accelerator.current_device_index() == 1
+        assert accelerator.memory_allocated() == chip.memory_allocated(1) >= 4096
+    assert accelerator.current_accelerator(check_available=True) == torch.device("cpu_sim")
+    stream = torch.Stream(device="cpu_sim:1", priority=-1)
+    before = accelerator.current_stream(1)
+    accelerator.set_stream(stream)
+    assert accelerator.current_device_index() == 1
+    assert accelerator.current_stream() == stream
+    accelerator.set_stream(before)
+    accelerator.set_device_index(0)
+    accelerator.reset_peak_memory_stats(1)
+    accelerator.reset_accumulated_memory_stats(1)
+    assert accelerator.max_memory_allocated(1) == accelerator.memory_allocated(1)
+    assert accelerator.max_memory_reserved(1) == accelerator.memory_reserved(1)
+    assert accelerator.memory_stats(1)["allocated_bytes.all.allocated"] == 0
+    free, total = accelerator.get_memory_info(1)
+    assert total - free == accelerator.memory_allocated(1)
+    accelerator.empty_cache()
+    accelerator.empty_host_cache()
+    accelerator.synchronize(1)
+    del x
+
+
+def test_the_device_of_a_tensor_is_current_inside_a_with(chip: ModuleType) -> None:
+    with chip.device_of(torch.ones(1, device="cpu_sim:3")):
+        assert chip.current_device() == 3
+        with chip.device_of(torch.ones(1)):
+            assert chip.current_device() == 3
+
+    assert chip.current_device() == 0
+    assert chip._exchange_device(2) == 0
+    assert chip._maybe_exchange_device(-1) == -1
+    assert chip._exchange_device(0) == 2
+    assert chip.can_device_access_peer(0, "cpu_sim:1")
 
 
 def test_printing_shows_values_and_device(chip: ModuleType) -> None:
@@ -199,9 +259,41 @@ def test_printing_shows_values_and_device(chip: ModuleType) -> None:
     assert "device='cpu_sim:0'" in repr(torch.randn(20, 20, device="cpu_sim", requires_grad=True))
 
 
-def test_a_tensor_is_not_given_to_numpy_from_the_chip(chip: ModuleType) -> None:
-    with pytest.raises(TypeError, match="can't convert cpu_sim:0 device type tensor to numpy"):
-        torch.ones(2, device="cpu_sim").numpy()
+@pytest.mark.parametrize(
+    ("make", "expected"),
+    [
+        (lambda: torch.tensor(3.0, device="cpu_sim"), "tensor(3., device='cpu_sim:0')"),
+        (lambda: torch.empty(0, device="cpu_sim"), "tensor([], device='cpu_sim:0')"),
+        (lambda: torch.zeros(2, 0, device="cpu_sim"), "tensor([], device='cpu_sim:0', size=(2, 0))"),
+        (
+            lambda: torch.nn.Parameter(torch.ones(1, device="cpu_sim")),
+            "Parameter containing:\ntensor([1.], device='cpu_sim:0', requires_grad=True)",
+        ),
+        (lambda: torch.tensor([1 + 2j], device="cpu_sim").conj(), "tensor([1.-2.j], device='cpu_sim:0')"),
+        (lambda: torch.tensor([True], device="cpu_sim"), "tensor([True], device='cpu_sim:0')"),
+        (
+            lambda: torch.ones(1, device="cpu_sim", dtype=torch.bfloat16),
+            "tensor([1.], device='cpu_sim:0', dtype=torch.bfloat16)",
+        ),
+        (
+            lambda: torch.ones(1, device="cpu_sim:1").untyped_storage(),
+            " 0\n 0\n 128\n 63\n[torch.storage.UntypedStorage(device=cpu_sim:1) of size 4]",
+        ),
+        (lambda: torch.Generator(device="cpu_sim:1").device, "device(type='cpu_sim', index=1)"),
+    ],
+    ids=["scalar", "empty", "no columns", "parameter", "conjugate", "bool", "bfloat16", "storage", "generator"],
+)
+def test_whatever_is_printed_names_the_device(chip: ModuleType, make: Callable[[], object], expected: str) -> None:
+    assert repr(make()) == expected
+
+
+def test_a_scalar_is_formatted_and_converted_as_pythons(chip: ModuleType) -> None:
+    x = torch.tensor(2.5, device="cpu_sim")
+
+    assert (f"{x:.2f}", f"{x}", float(x), int(x), bool(x), complex(x)) == ("2.50", "2.5", 2.5, 2, True, 2.5 + 0j)
+    assert "abc"[torch.tensor(1, device="cpu_sim")] == "b"
+    assert torch.arange(3, device="cpu_sim").tolist() == [0, 1, 2]
+    assert "..." in repr(torch.ones(2000, device="cpu_sim"))
 
 
 def test_copies_and_pickles_stay_on_their_device(chip: ModuleType) -> None:
@@ -228,6 +320,48 @@ def test_a_file_saved_on_the_chip_opens_on_its_device_and_on_the_cpu(chip: Modul
     assert there["view"].tolist() == here["view"].tolist() == [1.0, 2.0, 3.0]
     there["x"][1] = 8.0
     assert there["view"][0].item() == 8.0
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        (None, "cpu_sim:2"),
+        ("cpu_sim", "cpu_sim:0"),
+        ("a device", "cpu_sim:3"),
+        ({"cpu_sim:2": "cpu_sim:5"}, "cpu_sim:5"),
+        ({"cpu_sim:2": "cpu"}, "cpu"),
+        (lambda storage, place: storage.cpu_sim(4) if place == "cpu_sim:2" else storage, "cpu_sim:4"),
+        (lambda storage, place: storage, "cpu"),
+        ("meta", "meta"),
+    ],
+    ids=["none", "type", "device", "table", "table to cpu", "function", "function of nothing", "meta"],
+)
+def test_a_file_opens_where_map_location_says(
+    chip: ModuleType, tmp_path: Path, where: Any, expected: str, weights_only: bool
+) -> None:
+    module = torch.nn.Linear(2, 2, device="cpu_sim:2")
+    file = tmp_path / "module.pt"
+    if where == "a device":
+        where = torch.device("cpu_sim:3")  # not known yet when the tests are collected
+    torch.save({"state": module.state_dict(), "parameter": module.weight}, file)
+
+    opened = torch.load(file, map_location=where, weights_only=weights_only)
+
+    for tensor in (*opened["state"].values(), opened["parameter"]):
+        assert str(tensor.device) == expected
+    if expected != "meta":
+        assert torch.equal(opened["parameter"].cpu(), module.weight.cpu())
+
+
+def test_a_file_is_mapped_and_an_old_one_is_read(chip: ModuleType, tmp_path: Path) -> None:
+    x = torch.arange(4.0, device="cpu_sim:2")
+    torch.save(x, tmp_path / "new.pt")
+    torch.save(x, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+
+    for opened in (torch.load(tmp_path / "new.pt", mmap=True), torch.load(tmp_path / "old.pt")):
+        assert opened.device == x.device
+        assert torch.equal(opened, x)
 
 
 def test_a_file_of_a_device_that_is_not_there_says_so(chip: ModuleType) -> None:
@@ -317,35 +451,91 @@ def test_a_child_forked_after_the_first_use_is_refused_every_use(
     said = in_fresh_process(
         """
         import os
-        x = torch.ones(2, device="cpu_sim")
+        import copy, io
+        x = torch.ones(2, device="cpu_sim", requires_grad=True)
+        y = (x * 2).sum()
+        pinned = torch.ones(2).pin_memory()
+        generator, state = torch.Generator(device="cpu_sim"), torch.cpu_sim.get_rng_state()
+        stream, event = torch.cpu_sim.Stream(), torch.cpu_sim.Event(enable_timing=True)
+        event.record(stream)
+        torch.save(x, file := io.BytesIO())
+        file.seek(0)
         uses = [
             lambda: torch.ones(2, device="cpu_sim"),
+            lambda: torch.empty(0, device="cpu_sim"),
+            lambda: torch.rand(2, device="cpu_sim"),
+            lambda: torch.UntypedStorage(4, device="cpu_sim"),
+            lambda: torch.ones(2).to("cpu_sim"),
+            lambda: torch.ones(2).pin_memory(),
+            lambda: torch.load(file),
+            lambda: torch.nn.Linear(2, 2).to("cpu_sim"),
             lambda: x + 1,
+            lambda: x.detach().add_(1),
+            lambda: torch.add(x.detach(), 1, out=x.detach()),
+            lambda: torch._foreach_add([x.detach()], 1),
+            lambda: x.detach()[0:1].fill_(1),
+            lambda: x.detach().resize_(20),
+            lambda: x.untyped_storage().resize_(80),
+            lambda: x.clone(),
+            lambda: x.to("cpu_sim:1"),
             lambda: x.cpu(),
-            lambda: x.sum().item(),
+            lambda: x.detach().copy_(pinned),
+            lambda: pinned.copy_(x.detach()),
+            lambda: x[0].item(),
+            lambda: x.tolist(),
+            lambda: repr(x),
+            lambda: copy.deepcopy(x),
+            lambda: y.backward(),
+            lambda: x.record_stream(stream),
+            lambda: torch.Generator(device="cpu_sim"),
+            lambda: generator.manual_seed(1),
+            lambda: generator.seed(),
+            lambda: generator.initial_seed(),
+            lambda: generator.get_state(),
+            lambda: generator.set_state(state),
+            lambda: torch.cpu_sim.get_rng_state(),
+            lambda: torch.cpu_sim.manual_seed(1),
+            lambda: torch.cpu_sim.manual_seed_all(1),
+            lambda: torch.cpu_sim.seed_all(),
+            lambda: torch.Stream(device="cpu_sim"),
+            lambda: torch.cpu_sim.set_stream(stream),
+            lambda: stream.__enter__(),
+            lambda: stream.query(),
+            lambda: stream.synchronize(),
+            lambda: stream.wait_event(event),
+            lambda: stream.wait_stream(torch.cpu_sim.default_stream()),
+            lambda: torch.cpu_sim.Event().record(),
+            lambda: event.record(),
+            lambda: event.query(),
+            lambda: event.wait(),
+            lambda: event.synchronize(),
+            lambda: event.elapsed_time(event),
             lambda: torch.cpu_sim.set_device(1),
+            lambda: torch.cpu_sim.device(1).__enter__(),
             lambda: torch.cpu_sim.synchronize(),
+            lambda: torch.accelerator.synchronize(),
             lambda: torch.cpu_sim.init(),
         ]
         if os.fork() == 0:
             assert torch.cpu_sim._is_in_bad_fork()
             torch.manual_seed(0)
-            for use in uses:
+            assert torch.cpu_sim.device_count() == torch.accelerator.device_count() == 8
+            assert not torch.cpu_sim.is_initialized()
+            for number, use in enumerate(uses):
                 try:
                     use()
-                    print("worked", flush=True)
+                    print(number, "worked", flush=True)
                 except RuntimeError as error:
                     print(error, flush=True)
             os._exit(0)
         os.wait()
         assert not torch.cpu_sim._is_in_bad_fork()
-        print((x + 1).tolist())
+        print((x + 1).tolist(), len(uses))
         """
     )
 
     *refusals, parent = said.splitlines()
-    assert parent == "[2.0, 2.0]"
-    assert len(refusals) == 7
+    assert parent == f"[2.0, 2.0] {len(refusals)}"
     for refusal in refusals:
         assert "cpu_sim cannot be used in this process: it was forked from one" in refusal
         assert "'spawn'" in refusal

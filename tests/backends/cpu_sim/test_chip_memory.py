@@ -194,6 +194,83 @@ def test_an_out_argument_that_cannot_grow_stays_as_it_was(
     assert said.splitlines() == ["refused", "16 torch.Size([4])"]
 
 
+NEARLY_FULL = """
+import gc
+MEBI = 2**18  # float32s in 1 MiB
+
+def ones(mebibytes, **options):
+    return torch.ones(mebibytes * MEBI, device="cpu_sim", **options)
+
+def shape(tensor):
+    return tensor.shape, tensor.stride(), tensor.untyped_storage().nbytes()
+
+def refused(call, *given):
+    gc.collect()
+    before, shapes = torch.cpu_sim.memory_allocated(), [shape(tensor) for tensor in given]
+    try:
+        call(*given)
+    except torch.OutOfMemoryError:
+        pass
+    else:
+        raise AssertionError("it did not run out of memory")
+    for tensor in given:
+        tensor.grad = None
+    gc.collect()
+    assert torch.cpu_sim.memory_allocated() == before, (before, torch.cpu_sim.memory_allocated())
+    assert [shape(tensor) for tensor in given] == shapes, [shape(tensor) for tensor in given]
+    print("refused", flush=True)
+"""
+
+
+def test_what_runs_out_of_memory_leaves_in_use_what_was_in_use(in_fresh_process: Callable[..., str]) -> None:
+    said = in_fresh_process(
+        NEARLY_FULL
+        + """
+from torch.utils.checkpoint import checkpoint
+x = ones(20)
+refused(torch.sort, x)  # the first of its results fits
+refused(lambda *several: torch._foreach_add(several, 1), *x.chunk(4), ones(20))
+refused(lambda x: x.expand(4, -1).contiguous(), x)
+refused(lambda x: x.double() + 1, x)
+refused(lambda *outs: torch.sort(x, out=outs), torch.empty(0, device="cpu_sim"),
+        torch.empty(4, device="cpu_sim", dtype=torch.long)[:0])
+refused(lambda out: torch.cat([x, x, x], out=out), torch.empty(0, device="cpu_sim"))
+refused(lambda x: x.resize_(60 * MEBI), x)
+refused(lambda x: x.untyped_storage().resize_(60 * 2**20), x)
+refused(lambda: torch.ones(45 * MEBI).to("cpu_sim"))
+refused(lambda: torch.nn.Sequential(*[torch.nn.Linear(2048, 2048) for _ in range(4)]).to("cpu_sim"))
+refused(lambda x: torch.nn.functional.dropout(x.expand(3, -1)), x)
+del x
+refused(lambda x: (x.exp() * x.sin()).sum().backward(), ones(14, requires_grad=True))
+refused(lambda x: checkpoint(lambda y: y.exp().sin().cos(), x, use_reentrant=False).sum().backward(),
+        ones(14, requires_grad=True))
+refused(lambda x: torch.optim.AdamW([x.requires_grad_()], fused=True).step(setattr(x, "grad", x.detach().clone())),
+        ones(17))
+print(torch.cpu_sim.memory_allocated(), (ones(20) + 1).sum().item() == 40 * MEBI)
+""",
+        **SMALL,
+    )
+
+    *refusals, after = said.splitlines()
+    assert refusals == ["refused"] * 14
+    assert after == "0 True"
+
+
+def test_a_summary_is_a_table_of_the_statistics(chip: ModuleType) -> None:
+    keep = torch.empty(3 * 2**20, dtype=torch.uint8, device="cpu_sim:6")
+
+    lines = chip.memory_summary(6).splitlines()
+
+    assert lines[0].startswith("cpu_sim:6 memory summary, out of memory ")
+    assert [part.strip() for part in lines[1].split("|")] == [
+        "Metric", "Cur Usage", "Peak Usage", "Tot Alloc", "Tot Freed",
+    ]  # fmt: skip
+    figures = {line.split("|")[0].strip(): line.split("|")[1].strip() for line in lines[2:]}
+    in_use = chip.memory_allocated(keep.device)
+    assert figures["Allocated memory"] == figures["Reserved memory"] == f"{in_use // 1024} KiB"
+    assert figures["Allocations"] == str(chip.memory_stats(6)["allocation.all.current"])
+
+
 def test_pinned_memory_is_the_cpus_and_known_as_pinned(chip: ModuleType) -> None:
     plain = torch.arange(8.0)
 

@@ -92,10 +92,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     (void)registered;
   });
   m.def("configure_dtypes", chip::configure_dtypes, py::arg("lacks"), py::arg("held_as"));
+  m.def("lacks", [](c10::ScalarType dtype) { return chip::detail::has(chip::detail::lacking, dtype); });
   m.def("settle_autograd_threads", chip::settle_autograd_threads);
   m.def("label", [] { return chip::settings().label; });
   m.def("use", chip::use);
   m.def("in_use", chip::in_use);
+  m.def("refuse_bad_fork", chip::refuse_bad_fork);
   m.def("in_bad_fork", chip::in_bad_fork);
   m.def("device_count", [] { return static_cast<int>(chip::device_count()); });
   m.def("current_device", [] { return static_cast<int>(chip::current_device()); });

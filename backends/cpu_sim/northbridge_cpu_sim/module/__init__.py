@@ -8,11 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import OutOfMemoryError as OutOfMemoryError
+
 from northbridge_cpu_sim.module.devices import (
     DeviceProperties,
+    _exchange_device,
+    _maybe_exchange_device,
+    can_device_access_peer,
     current_device,
     device,
     device_count,
+    device_of,
     get_amp_supported_dtype,
     get_device_name,
     get_device_properties,
@@ -20,9 +26,16 @@ from northbridge_cpu_sim.module.devices import (
     init,
     init as _lazy_init,
     is_available,
+    is_bf16_supported,
     is_in_bad_fork as _is_in_bad_fork,
     is_initialized,
     set_device,
+)
+from northbridge_cpu_sim.module.inductor import (
+    NoInductor as CppWrapperCodegen,
+    NoInductor as PythonWrapperCodegen,
+    NoInductor as Scheduling,
+    NoInductor as WrapperFxCodegen,
 )
 from northbridge_cpu_sim.module.memory import (
     empty_cache,
@@ -32,11 +45,13 @@ from northbridge_cpu_sim.module.memory import (
     memory_allocated,
     memory_reserved,
     memory_stats,
+    memory_summary,
     reset_accumulated_memory_stats,
     reset_peak_memory_stats,
 )
 from northbridge_cpu_sim.module.random import (
     default_generator,
+    default_generators as _default_generators,
     get_rng_state,
     get_rng_state_all,
     initial_seed,
@@ -58,17 +73,26 @@ from northbridge_cpu_sim.module.streams import (
 )
 
 __all__ = [
+    "CppWrapperCodegen",
     "DeviceProperties",
     "Event",
+    "OutOfMemoryError",
+    "PythonWrapperCodegen",
+    "Scheduling",
     "Stream",
+    "WrapperFxCodegen",
+    "_exchange_device",
     "_is_in_bad_fork",
     "_lazy_init",
+    "_maybe_exchange_device",
+    "can_device_access_peer",
     "current_device",
     "current_stream",
     "default_generator",
     "default_stream",
     "device",
     "device_count",
+    "device_of",
     "empty_cache",
     "get_amp_supported_dtype",
     "get_device_name",
@@ -79,6 +103,7 @@ __all__ = [
     "init",
     "initial_seed",
     "is_available",
+    "is_bf16_supported",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
@@ -88,6 +113,7 @@ __all__ = [
     "memory_allocated",
     "memory_reserved",
     "memory_stats",
+    "memory_summary",
     "reset_accumulated_memory_stats",
     "reset_peak_memory_stats",
     "seed",
@@ -105,4 +131,6 @@ def __getattr__(name: str) -> Any:
     # torch.utils.checkpoint reads the state of random generators only where it finds this set.
     if name == "_initialized":
         return is_initialized()
+    if name == "default_generators":
+        return _default_generators()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

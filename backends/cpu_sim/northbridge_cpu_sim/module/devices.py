@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -41,7 +41,12 @@ def is_in_bad_fork() -> bool:
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
     """List what autocast can lower to."""
-    return [torch.bfloat16, torch.float16]
+    return [dtype for dtype in (torch.bfloat16, torch.float16) if not chip.extension().lacks(dtype)]
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:  # noqa: ARG001  # as CUDA has it
+    """Say whether tensors can be of bfloat16; the chip emulates nothing, or everything."""
+    return torch.bfloat16 in get_amp_supported_dtype()
 
 
 @dataclass(frozen=True)
@@ -49,20 +54,24 @@ class DeviceProperties:
     """Say what one device is.
 
     The memory is in bytes. `card` is the device's number on the machine, which differs from its index
-    in a process that has called `hold`.
+    in a process that has called `hold`. `multi_processor_count` is how many threads an operation may use.
     """
 
     name: str
     total_memory: int
     card: int
+    type: str = field(repr=False)
+    multi_processor_count: int = field(repr=False)
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """Give name, memory and card of a device."""
+    """Give name, memory, card, type and processors of a device."""
     return DeviceProperties(
         name=get_device_name(device),
         total_memory=memory.mem_get_info(device)[1],
         card=int(chip.extension().card(chip.index(device))),
+        type=str(chip.installed_type()),
+        multi_processor_count=torch.get_num_threads(),
     )
 
 
@@ -80,6 +89,20 @@ def current_device() -> int:
 def set_device(device: DeviceLike) -> None:
     """Make a device this thread's current one."""
     chip.extension().exchange_device(chip.index(device))
+
+
+def _exchange_device(index: int) -> int:
+    """Make a device current, and give the one before; a negative index changes nothing, and gives -1."""
+    return -1 if index < 0 else int(chip.extension().exchange_device(index))
+
+
+_maybe_exchange_device = _exchange_device
+"""The same: to make a device current costs nothing that could be saved."""
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Say whether one device copies from another by itself; each does from every other."""
+    return chip.index(device) != chip.index(peer_device)
 
 
 def hold(card: int) -> None:
@@ -107,3 +130,10 @@ class device(contextlib.AbstractContextManager[None]):
 
     def __exit__(self, *_: object) -> None:
         chip.extension().exchange_device(self._before.pop())
+
+
+class device_of(device):
+    """Make the device of a tensor the current one inside the `with`; a tensor that is elsewhere changes nothing."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        super().__init__(tensor.device if tensor.device.type == chip.installed_type() else None)

@@ -46,6 +46,40 @@ def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
     torch.accelerator.reset_accumulated_memory_stats(chip.index(device))
 
 
+_ROWS = {
+    "Allocated memory": "allocated_bytes",
+    "Active memory": "active_bytes",
+    "Requested memory": "requested_bytes",
+    "Reserved memory": "reserved_bytes",
+    "Allocations": "allocation",
+}
+_COLUMNS = {"Cur Usage": "current", "Peak Usage": "peak", "Tot Alloc": "allocated", "Tot Freed": "freed"}
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:  # noqa: ARG001  # as CUDA has it
+    """Give a device's memory statistics as a table, as CUDA prints them; there is no longer form than the abbreviated.
+
+    Before the first use of the chip all figures are 0.
+    """
+    index = chip.index(device)
+    stats = memory_stats(index)
+    name = f"{chip.installed_type()}:{index}"
+    lines = [f"{name} memory summary, out of memory {stats.get('num_ooms', 0)} times"]
+    lines.append(" | ".join([f"{'Metric':<16}", *(f"{column:>12}" for column in _COLUMNS)]))
+    for row, key in _ROWS.items():
+        figures = (int(stats.get(f"{key}.all.{part}", 0)) for part in _COLUMNS.values())
+        written = (f"{figure:>12}" if key == "allocation" else f"{_in_units(figure):>12}" for figure in figures)
+        lines.append(" | ".join([f"{row:<16}", *written]))
+    return "\n".join(lines)
+
+
+def _in_units(count: int) -> str:
+    unit, units = 0, ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+    while count >= 100 * 1024 and unit + 1 < len(units):
+        count, unit = count // 1024, unit + 1
+    return f"{count} {units[unit]}"
+
+
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Give a device's free and total memory in bytes."""
     return torch.accelerator.get_memory_info(chip.index(device))

@@ -1,0 +1,57 @@
+"""Inductor has no code generator for the chip: what it asks a device module for refuses it by name."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import northbridge
+from northbridge_cpu_sim.module import chip
+
+
+class _Refusal(type):
+    """Refuses to be made into anything, and to say anything of itself but what every class says."""
+
+    def __call__(cls, *_: object, **__: object) -> Any:
+        raise _refusal()
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise _refusal()
+
+
+class NoInductor(metaclass=_Refusal):
+    """Stand for the code generators that Inductor looks for: raises once a graph with the device asks it anything."""
+
+
+def _refusal() -> northbridge.UnsupportedError:
+    name = chip.installed_type()
+    refused: northbridge.UnsupportedError = _refused()(
+        f"torch.compile was asked for inductor, which generates no code for {name}:"
+        ' write torch.compile(…, backend="aot_eager"), which traces the same graphs and runs them on the device'
+    )
+    return refused
+
+
+@functools.cache
+def _refused() -> Any:
+    # Dynamo wraps every error of a compiler in one of its own, but for those of this base. It costs seconds to import,
+    # so here, where it has been.
+    from torch._dynamo.exc import ShortenTraceback
+
+    class InductorRefusedError(northbridge.UnsupportedError, ShortenTraceback):
+        """Inductor was asked to compile for a device that it does not know."""
+
+        def __init__(self, message: str) -> None:
+            ShortenTraceback.__init__(self, message, first_useful_frame=None)
+            self.capability = "inductor"
+
+    InductorRefusedError.__qualname__ = "InductorRefusedError"  # by which pickle finds it, below
+    return InductorRefusedError
+
+
+def __getattr__(name: str) -> Any:
+    if name == "InductorRefusedError":
+        return _refused()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
