@@ -1,0 +1,322 @@
+"""What single ranks do in test_chip_sharded.py: `python sharded_rank_programs.py <function>`, under RANK and so on.
+
+A rank that finds something wrong ends with an error; what it prints is for the test to read. Each program trains what
+one process would train, on the CPU, and compares with it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+import northbridge
+
+northbridge.load("cpu_sim")
+
+RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+HERE = torch.device("cpu_sim", RANK)
+STEPS = 4
+ROWS = 8  # of the whole batch
+
+# Untyped in torch.
+distributed: Callable[..., DTensor] = distribute_tensor
+sharded_random: Callable[..., DTensor] = torch.distributed.tensor.rand
+
+
+@contextmanager
+def group(backend: str = "simccl") -> Iterator[DeviceMesh]:
+    torch.accelerator.set_device_index(RANK)
+    dist.init_process_group(backend, timeout=timedelta(seconds=60))
+    yield init_device_mesh("cpu_sim", (SIZE,))
+    dist.destroy_process_group()
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.up = nn.Linear(width, 3 * width)
+        self.down = nn.Linear(3 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        result: Tensor = x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+        return result
+
+
+class Net(nn.Module):
+    """Two blocks of an odd width, so that no shard is as large as the others, and a head tied to nothing."""
+
+    def __init__(self, width: int = 10) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList([Block(width), Block(width)])
+        self.head = nn.Linear(width, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        result: Tensor = self.head(x)
+        return result
+
+
+def batches(width: int = 10) -> list[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(1)
+    return [
+        (torch.randn(ROWS, width, generator=generator), torch.randint(0, 3, (ROWS,), generator=generator))
+        for _ in range(STEPS)
+    ]
+
+
+def mine(whole: Tensor) -> Tensor:
+    """The rows of a batch that are this rank's."""
+    return whole.chunk(SIZE)[RANK].to(HERE)
+
+
+def train(net: nn.Module, prepare: Callable[[Tensor], Tensor]) -> torch.optim.Optimizer:
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
+    for x, y in batches():
+        optimizer.zero_grad()
+        torch.autograd.backward(nn.functional.cross_entropy(net(prepare(x)).float(), prepare(y)))
+        optimizer.step()
+    return optimizer
+
+
+def alone() -> dict[str, Tensor]:
+    """What one process trains on the CPU."""
+    net = Net()
+    train(net, lambda whole: whole)
+    return dict(net.state_dict())
+
+
+def whole(net: nn.Module) -> dict[str, Tensor]:
+    state = get_model_state_dict(net, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    return state if RANK == 0 else {}
+
+
+def expect_close(got: dict[str, Tensor], expected: dict[str, Tensor], tolerance: float = 2e-6) -> None:
+    if RANK != 0:
+        return
+    assert got.keys() == expected.keys()
+    for name, value in got.items():
+        torch.testing.assert_close(value.float(), expected[name].float(), rtol=0, atol=tolerance, msg=name)
+
+
+def sharded(net: nn.Module, **options: Any) -> nn.Module:
+    for part in (*net.blocks, net):  # type: ignore[misc]  # a list of modules
+        fully_shard(part, **options).set_force_sum_reduction_for_comms(True)  # simccl lacks the average
+    return net
+
+
+def fsdp() -> None:
+    with group() as mesh:
+        net = sharded(Net().to(HERE), mesh=mesh)
+        weight = net.head.weight
+        assert isinstance(weight, DTensor)
+        assert weight.to_local().device == HERE
+        train(net, mine)
+        expect_close(whole(net), alone())
+        # Every element is on one rank, and none is there twice.
+        held = torch.tensor(sum(p.to_local().numel() for p in net.parameters()), device=HERE)  # type: ignore[attr-defined]
+        dist.all_reduce(held)
+        assert held.item() == sum(p.numel() for p in Net().parameters())
+
+
+def fsdp_mixed() -> None:
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    with group() as mesh:
+        net = sharded(Net().to(HERE), mesh=mesh, mp_policy=policy)
+        seen: list[torch.dtype] = []
+        net.head.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))  # type: ignore[union-attr]
+        train(net, mine)
+        assert seen == [torch.bfloat16] * STEPS
+        assert {p.dtype for p in net.parameters()} == {torch.float32}
+        expect_close(whole(net), alone(), tolerance=5e-2)
+
+
+def fsdp_offload() -> None:
+    with group("cpu:gloo,cpu_sim:simccl") as mesh:
+        net = sharded(Net(), mesh=mesh, offload_policy=CPUOffloadPolicy(pin_memory=True))
+        train(net, mine)
+        assert {p.device.type for p in net.parameters()} == {"cpu"}
+        expect_close(whole(net), alone())
+
+
+def fsdp_meta() -> None:
+    """Made on the meta device, and given its memory and its numbers once it is sharded."""
+    with group() as mesh:
+        with torch.device("meta"):
+            net = Net()
+        sharded(net, mesh=mesh)
+        net.to_empty(device=HERE)
+        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+        set_model_state_dict(net, Net().state_dict() if RANK == 0 else {}, options=options)
+        train(net, mine)
+        expect_close(whole(net), alone())
+
+
+def dtensors() -> None:
+    with group() as mesh:
+        x = torch.arange(SIZE * 6.0).view(SIZE * 2, 3)
+        rows = distributed(x.to(HERE), mesh, [Shard(0)])
+        assert torch.equal(rows.to_local().cpu(), x.chunk(SIZE)[RANK])
+        columns = rows.redistribute(mesh, [Shard(1)])
+        held = columns.to_local().shape
+        assert held[0] == SIZE * 2
+        assert held[1] == (x.chunk(SIZE, 1)[RANK].shape[1] if len(x.chunk(SIZE, 1)) > RANK else 0)
+        assert torch.equal(columns.full_tensor().cpu(), x)
+        assert torch.equal((rows @ rows.t()).full_tensor().cpu(), x @ x.t())
+        assert rows.sum().full_tensor().item() == x.sum().item()
+        partial = DTensor.from_local(torch.ones(2, device=HERE), mesh, [Partial()])
+        assert partial.redistribute(mesh, [Replicate()]).to_local().tolist() == [SIZE, SIZE]
+
+
+def random_dtensors() -> None:
+    """Each shard has numbers of its own, replicas have the same, and the generator goes on in step."""
+    with group() as mesh:
+        torch.manual_seed(3)
+        shards = sharded_random(SIZE * 4, 5, device_mesh=mesh, placements=[Shard(0)]).full_tensor().cpu()
+        assert len(shards.flatten().unique()) == SIZE * 20
+        copies = sharded_random(6, device_mesh=mesh, placements=[Replicate()]).to_local()
+        drawn = torch.rand(6, device=HERE)
+        for same in (copies, drawn):
+            gathered = [torch.empty(6, device=HERE) for _ in range(SIZE)]
+            dist.all_gather(gathered, same)
+            assert all(torch.equal(other, same) for other in gathered)
+        assert not torch.equal(copies, drawn)
+        net = nn.Linear(8, 8, device="meta")
+        fully_shard(net, mesh=mesh)
+        net.to_empty(device=HERE)
+        net.reset_parameters()
+        weight: Any = net.weight
+        assert len(weight.full_tensor().unique()) == 64
+
+
+def tensor_parallel() -> None:
+    with group() as mesh:
+        net = Net(12).to(HERE)
+        plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+        for block in net.blocks:
+            parallelize_module(block, mesh, plan)
+        reference = Net(12)
+        for here, there in ((net, HERE), (reference, torch.device("cpu"))):
+            optimizer = torch.optim.AdamW(here.parameters(), 1e-2, foreach=False)  # not all of them are DTensors
+            for x, y in batches(12):
+                optimizer.zero_grad()
+                torch.autograd.backward(nn.functional.cross_entropy(here(x.to(there)), y.to(there)))
+                optimizer.step()
+        expect_close(whole(net), dict(reference.state_dict()))
+
+
+def sequence_parallel() -> None:
+    with group() as mesh:
+        block = Block(12).to(HERE)
+        for parameter in block.parameters():
+            dist.broadcast(parameter.detach(), 0)
+        x = torch.randn(2, SIZE * 2, 12, generator=torch.Generator().manual_seed(2)).to(HERE)
+        expected = block.down(nn.functional.gelu(block.up(block.norm(x))))
+        parallelize_module(
+            block,
+            mesh,
+            {
+                "norm": SequenceParallel(),
+                "up": ColwiseParallel(input_layouts=Shard(1)),
+                "down": RowwiseParallel(output_layouts=Replicate()),
+            },
+        )
+        piece = distributed(x, mesh, [Shard(1)])
+        got = block.down(nn.functional.gelu(block.up(block.norm(piece))))
+        torch.testing.assert_close(got, expected)
+
+
+def two_dimensions() -> None:
+    """Tensor parallel inside of pairs, and FSDP2 across them."""
+    torch.accelerator.set_device_index(RANK)
+    dist.init_process_group("simccl", timeout=timedelta(seconds=60))
+    mesh = init_device_mesh("cpu_sim", (SIZE // 2, 2), mesh_dim_names=("data", "tensor"))
+    net = Net(12).to(HERE)
+    for block in net.blocks:
+        parallelize_module(block, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
+    sharded(net, mesh=mesh["data"])
+    reference = Net(12)
+    row, rows = RANK // 2, SIZE // 2
+    for here, place in (
+        (net, lambda whole: whole.chunk(rows)[row].to(HERE)),
+        (reference, lambda whole: whole),
+    ):
+        optimizer = torch.optim.AdamW(here.parameters(), 1e-2, foreach=False)  # they are on two meshes
+        for x, y in batches(12):
+            optimizer.zero_grad()
+            torch.autograd.backward(nn.functional.cross_entropy(here(place(x)), place(y)))
+            optimizer.step()
+    expect_close(whole(net), dict(reference.state_dict()))
+    dist.destroy_process_group()
+
+
+def states(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    return {"net": get_model_state_dict(net), "optimizer": get_optimizer_state_dict(net, optimizer)}
+
+
+def save() -> None:
+    with group("cpu:gloo,cpu_sim:simccl") as mesh:
+        net = sharded(Net().to(HERE), mesh=mesh)
+        optimizer = train(net, mine)
+        folder = Path(os.environ["FOLDER"])
+        dcp.save(states(net, optimizer), checkpoint_id=folder / "now")
+        dcp.async_save(states(net, optimizer), checkpoint_id=folder / "later").result()
+        full = whole(net)
+        if RANK == 0:
+            torch.save(full, folder / "whole.pt")
+
+
+def read() -> None:
+    """Reads what other ranks, more of them, have saved, and goes on training from it."""
+    with group("cpu:gloo,cpu_sim:simccl") as mesh:
+        folder = Path(os.environ["FOLDER"])
+        for name in ("now", "later"):
+            with torch.device(HERE):
+                net = sharded(Net(), mesh=mesh)
+            for parameter in net.parameters():
+                nn.init.zeros_(parameter)
+            optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
+            state = states(net, optimizer)
+            dcp.load(state, checkpoint_id=folder / name)
+            set_model_state_dict(net, state["net"])
+            set_optimizer_state_dict(net, optimizer, state["optimizer"])
+            for parameter in net.parameters():
+                assert parameter.device == HERE
+            expect_close(whole(net), torch.load(folder / "whole.pt"), tolerance=0)
+            steps = {value["step"].item() for value in optimizer.state.values()}
+            assert steps == {STEPS}, steps
+            x, y = batches()[0]
+            torch.autograd.backward(nn.functional.cross_entropy(net(mine(x)), mine(y)))
+            optimizer.step()
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()
