@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench docs matrix clean
+.PHONY: help setup demo test check bench docs matrix compat clean
 
 help: ## what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -37,8 +37,12 @@ matrix: setup ## train on every Lightning release that is supported; writes docs
 	@echo "make matrix: 17 rows of 16 trainings each, about 40 minutes on 2 cores; a few MB a row"
 	@$(RUN)/python -m tests.matrix
 
-clean: ## remove the environment and what the tools left
-	rm -rf $(VENV) site dist .mypy_cache .ruff_cache .pytest_cache
+compat: setup ## run the chip's tests with another torch: TORCH=2.15.0; writes docs/compat.md
+	@echo "make compat: an environment apart in .compat, 6 GB where torch brings CUDA's libraries, then about 25 minutes on 2 cores"
+	@$(RUN)/python -m tests.compat $(TORCH)
+
+clean: ## remove the environments and what the tools left
+	rm -rf $(VENV) .compat site dist .mypy_cache .ruff_cache .pytest_cache
 
 setup: $(VENV)/.ready
 

@@ -1,0 +1,101 @@
+"""``make compat TORCH=2.15.0``: run the simulated chip's tests with another torch, and write docs/compat.md.
+
+``python -m tests.compat RELEASE`` makes an environment apart, once, runs the device, the collective and the main-job
+tests in it, and replaces the release's section of the page. Exit codes: 0 all passed; 1 some failed; 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import date
+from pathlib import Path
+
+from packaging.version import Version
+from tests.compat.environments import ROOT, EnvironmentRefusedError, prepare, release
+from tests.compat.suites import Outcome, run, suites
+
+PAGE = ROOT / "docs" / "compat.md"
+_SECTION = "\n## torch "
+_LOOK = (
+    "import platform, torch, lightning;"
+    "print(f'torch {torch.__version__}, Lightning {lightning.__version__}, Python {platform.python_version()}, "
+    "on {platform.system()}')"
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command; return its exit code."""
+    try:
+        if len(arguments) != 1:
+            raise EnvironmentRefusedError("say which release of torch: make compat TORCH=2.15.0")
+        torch = release(arguments[0])
+        python = prepare(torch)
+    except EnvironmentRefusedError as error:
+        print(f"make compat: {error}", file=sys.stderr)
+        return 2
+    outcomes = [run(suite, python) for suite in suites()]
+    written = sections(PAGE.read_text()) if PAGE.exists() else {}
+    written[torch] = section(_versions(python), date.today(), outcomes)
+    PAGE.write_text(page(written))
+    print(f"wrote {PAGE}")
+    return int(any(outcome.failed for outcome in outcomes))
+
+
+def _versions(python: Path) -> str:
+    looked = subprocess.run([str(python), "-c", _LOOK], stdout=subprocess.PIPE, text=True, check=True)
+    return looked.stdout.strip()
+
+
+def section(versions: str, on: date, outcomes: Sequence[Outcome]) -> str:
+    """Return what the page says of one release, below its heading."""
+    rows = [f"| {each.title} | {each.passed} | {each.skipped} | {len(each.failed)} |" for each in outcomes]
+    failures = [f"- `{name}`: {_inline(said)}" for each in outcomes for name, said in each.failed]
+    return "\n".join(
+        [
+            f"On {on:%Y-%m-%d}, with {versions}.",
+            "",
+            "| tests | passed | skipped | failed |",
+            "|---|---|---|---|",
+            *rows,
+            *(["", "What failed:", "", *failures] if failures else []),
+        ]
+    )
+
+
+def sections(text: str) -> dict[Version, str]:
+    """Return the sections of a page, by release."""
+    found = {}
+    for part in text.split(_SECTION)[1:]:
+        heading, _, body = part.partition("\n")
+        found[Version(heading)] = body.strip()
+    return found
+
+
+def page(written: Mapping[Version, str]) -> str:
+    """Return the page of docs, the newest release first."""
+    parts = [f"{_SECTION}{torch}\n\n{written[torch]}\n" for torch in sorted(written, reverse=True)]
+    return f"""# Releases of torch
+
+Each section is written by `make compat TORCH=<release>`. It makes an environment apart, in `.compat/`, with that torch
+as pip gives it and everything else as `constraints.txt` pins it, compiles the simulated chip there, and runs:
+
+- device: operations, memory, random numbers, autograd, streams, the module, and how the chip is compiled and loaded;
+- collective: simccl, point to point and sharded training, on several ranks;
+- main job: the suite that every chip must pass, and trainings with `Trainer` and `Fabric` whose weights have to equal,
+  to the bit, those of Lightning's own CPU accelerator.
+
+Tested is what stands below; 2.13.0 is also what every change is tested with. Expected to work: the releases between
+those below, and whatever later one compiles. The simulated chip runs on Linux alone and needs torch 2.13; where it
+finds something else, one line says so. The rest of Northbridge is expected to work from torch 2.4 on, and was read for
+that, not run.
+{"".join(parts)}"""
+
+
+def _inline(said: str) -> str:
+    return f"`{said[:160]}`".replace("``", "") if said else "no message"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

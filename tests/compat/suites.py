@@ -1,0 +1,80 @@
+"""Which tests are run with another torch, and what came of them."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.compat.environments import ROOT
+
+CHIP = "tests/backends/cpu_sim"
+COLLECTIVE = ("collective", "sharded", "simccl", "rank")
+"""Words that the names of the collectives' tests contain."""
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Some files of tests under one heading."""
+
+    title: str
+    files: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one suite; ``failed`` are the tests by name, with the first line of what each said."""
+
+    title: str
+    passed: int
+    skipped: int
+    failed: tuple[tuple[str, str], ...]
+
+
+def suites() -> tuple[Suite, ...]:
+    """Return the device, the collective and the main-job tests, as the files are today."""
+    files = sorted(str(file.relative_to(ROOT)) for file in (ROOT / CHIP).rglob("test_*.py"))
+    jobs = [f"{CHIP}/test_conformance.py"]
+    collective = [file for file in files if file not in jobs and any(word in file for word in COLLECTIVE)]
+    device = [file for file in files if file not in (*jobs, *collective)]
+    trainings = ["tests/matrix/test_matrix.py", "tests/core/lightning/test_ddp.py"]
+    return (
+        Suite("device", tuple(device)),
+        Suite("collective", tuple(collective)),
+        Suite("main job", (*jobs, *trainings)),
+    )
+
+
+def run(suite: Suite, python: Path) -> Outcome:
+    """Run one suite with ``python``, whose output is shown, and return what came of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        pytest = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        ended = subprocess.run([*pytest, *suite.files], cwd=ROOT, check=False)
+        if not report.exists():
+            return Outcome(suite.title, 0, 0, (("pytest itself", f"ended with {ended.returncode}"),))
+        return read(suite.title, report.read_text())
+
+
+def read(title: str, report: str) -> Outcome:
+    """Return the outcome that pytest's XML ``report`` tells."""
+    cases = list(ElementTree.fromstring(report).iter("testcase"))
+    failed = [(_name(case), said) for case in cases if (said := _said(case, ("failure", "error"))) is not None]
+    skipped = sum(_said(case, ("skipped",)) is not None for case in cases)
+    names = {name for name, _ in failed}  # a test that fails, and then its fixture, is there twice
+    return Outcome(title, len({_name(case) for case in cases} - names) - skipped, skipped, tuple(failed))
+
+
+def _name(case: ElementTree.Element) -> str:
+    return f"{case.get('classname', '')}::{case.get('name', '')}"
+
+
+def _said(case: ElementTree.Element, tags: Iterable[str]) -> str | None:
+    for tag in tags:
+        if (element := case.find(tag)) is not None:
+            lines = (element.get("message") or element.text or "").strip().splitlines()
+            return lines[0] if lines else ""
+    return None
