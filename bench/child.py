@@ -7,13 +7,15 @@ process that started it.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 900.0
@@ -85,6 +87,30 @@ def started(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
+
+
+@contextlib.contextmanager
+def conversation(
+    command: list[str], *, environ: Mapping[str, str] | None = None
+) -> Iterator[Callable[[Mapping[str, Any]], dict[str, Any]]]:
+    """Start a process that answers questions, a line of JSON each, and sleeps in between (:mod:`bench.answering`).
+
+    Raises :class:`MeasurementError` where it ends instead of answering.
+    """
+    with started(command, environ=environ) as (process, said):
+
+        def ask(question: Mapping[str, Any]) -> dict[str, Any]:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with contextlib.suppress(BrokenPipeError):  # it has ended: the empty answer says so
+                print(json.dumps(question), file=process.stdin, flush=True)
+            line = process.stdout.readline()
+            if not line:
+                raise MeasurementError(f"{' '.join(command)} ended when it was asked {question}:\n{tail(said)}")
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+
+        yield ask
 
 
 def tail(said: Path) -> str:

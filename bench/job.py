@@ -52,16 +52,5 @@ def launch(job: Job, **environ: str) -> Answer:
 @contextlib.contextmanager
 def worker(environ: Mapping[str, str] | None = None) -> Iterator[Callable[[Job], Answer]]:
     """Start a worker that does one job after another, and sleeps in between."""
-    with child.started(_WORKER, environ=environ) as (process, said):
-
-        def ask(job: Job) -> Answer:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            with contextlib.suppress(BrokenPipeError):  # it has ended: the empty answer says so
-                print(json.dumps(asdict(job)), file=process.stdin, flush=True)
-            answer = process.stdout.readline()
-            if not answer:
-                raise child.MeasurementError(f"the worker ended in {job}:\n{child.tail(said)}")
-            return Answer(**json.loads(answer))
-
-        yield ask
+    with child.conversation(_WORKER, environ=environ) as ask:
+        yield lambda job: Answer(**ask(asdict(job)))

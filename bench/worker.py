@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import resource
 import sys
 import tempfile
@@ -20,6 +18,7 @@ from typing import Any
 import torch
 from lightning.pytorch import Callback, Trainer
 
+from bench.answering import Answers, questions
 from bench.job import Answer, Job
 from bench.models import TASKS
 
@@ -69,14 +68,13 @@ def train(job: Job) -> Answer | None:
 
 
 def main() -> None:
-    """Answer on stdout, one line a job; whatever Lightning prints goes to stderr."""
+    """Answer each job with its :class:`Answer`."""
     warnings.filterwarnings("ignore", category=UserWarning)  # Lightning's advice: a logger, more dataloader workers
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    for line in sys.argv[1:] or sys.stdin:
-        answer = train(Job(**json.loads(line)))
+    answers = Answers.take_stdout()
+    for question in questions(sys.argv[1:] or sys.stdin):
+        answer = train(Job(**question))
         if answer is not None:
-            print(json.dumps(asdict(answer)), file=answers, flush=True)
+            answers.give(asdict(answer))
 
 
 if __name__ == "__main__":
