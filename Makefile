@@ -24,8 +24,8 @@ check: setup ## run the linter, the formatter and both type checkers
 	$(RUN)/mypy
 	$(RUN)/pyright --project . # and not the configuration of a folder above
 
-bench: setup ## measure against Lightning's CPU accelerator; writes bench/report.json
-	@echo "make bench: measuring, about 18 minutes on 2 cores; leave the machine alone meanwhile"
+bench: setup ## measure against the CPU and Gloo; writes bench/report.json, draws docs/measured.svg
+	@echo "make bench: measuring, about 30 minutes on 2 cores; leave the machine alone meanwhile"
 	@$(RUN)/python -m bench
 
 docs: setup ## build the site into site/

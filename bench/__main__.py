@@ -1,5 +1,7 @@
 """``python -m bench [--quick] [--only NAME …]``: measure, write ``bench/report.json``, and print a table.
 
+Where everything was measured, and not quickly, ``docs/measured.svg`` is drawn too.
+
 Exit codes: 0 every figure is within its bound; 1 one is over it; 2 wrong usage; 3 something could not be measured.
 """
 
@@ -9,17 +11,25 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 
 from rich.console import Console
 
-from bench import start, step, strategy
+from bench import operation, ranks, start, step, strategy
 from bench.bounds import BOUNDS
 from bench.child import MeasurementError
 from bench.figure import Figure, Measurement
+from bench.options import OPTIONS
 from bench.report import REPORT, Surroundings, as_dict, write
 from bench.table import table
 
 MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
+    # So many calls a round as take a few hundredths of a second.
+    "op-add-4": partial(operation.measure_operation, "add-4", calls=20000),
+    "op-add-million": partial(operation.measure_operation, "add-million", calls=200),
+    "op-view": partial(operation.measure_operation, "view", calls=20000),
+    "op-mm-64": partial(operation.measure_operation, "mm-64", calls=4000),
+    "backward": partial(operation.measure_operation, "backward", calls=3000),
     # So many steps a fit as take about a second on two cores.
     "step-mlp": partial(step.measure_step, "mlp", steps=150),
     "step-convnet": partial(step.measure_step, "convnet", steps=40),
@@ -29,8 +39,15 @@ MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
     "step-hpu-ddp": partial(step.measure_personality_step, "hpu", devices=2),
     "step-sdaa": partial(step.measure_personality_step, "sdaa", devices=1),
     "step-sdaa-ddp": partial(step.measure_personality_step, "sdaa", devices=2),
+    **{
+        f"{name}-{said}": partial(ranks.measure_collective, name, size=size, calls=calls)
+        for name in ("all-reduce", "reduce-scatter", "all-gather")
+        for said, size, calls in (("4kib", 2**12, 300), ("1mib", 2**20, 50), ("16mib", 2**24, 5))
+    },
+    "step-fsdp2": ranks.measure_sharded_step,
     "memory": step.measure_memory,
     "strategy": strategy.measure_strategy,
+    **{option.name: partial(ranks.measure_option, option) for option in OPTIONS},
     "step-one-parameter": partial(step.measure_step, "one-parameter", steps=400),
     "autoload": start.measure_autoload,
     "list": start.measure_list,
@@ -62,7 +79,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     write(as_dict(figures, surroundings, quick=asked.quick))
     console.print(table(figures, quick=asked.quick))
     console.print(f"written to {REPORT}", highlight=False, soft_wrap=True)
+    if not asked.quick and not asked.only:
+        console.print(f"drawn in {_draw()}", highlight=False, soft_wrap=True)
     return exit_code(figures)
+
+
+def _draw() -> Path:
+    from bench.plot import PICTURE, draw, read  # after the measuring: a child's memory begins with this process's
+
+    draw(read())
+    return PICTURE
 
 
 def exit_code(figures: Sequence[Figure]) -> int:

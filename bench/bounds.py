@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from bench.options import OPTIONS
+
 Unit = Literal["×", "s", "ms"]
 
 
@@ -19,6 +21,11 @@ class Bound:
 
 
 BOUNDS = (
+    Bound("op-add-4", "one operation, add of 4 floats: cpu_sim ÷ CPU", "×", 2.3),
+    Bound("op-add-million", "one operation, add of a million floats: cpu_sim ÷ CPU", "×", 1.05),
+    Bound("op-view", "one operation, a view: cpu_sim ÷ CPU", "×", 1.1),
+    Bound("op-mm-64", "one operation, mm of 64×64: cpu_sim ÷ CPU", "×", 1.3),
+    Bound("backward", "one backward, through a product of 4 floats: cpu_sim ÷ CPU", "×", None),
     Bound("step-mlp", "training step, MLP 784-512-512-10, batch 128: cpu_sim ÷ CPU", "×", 1.10),
     Bound("step-convnet", "training step, ConvNet, 28×28, batch 64: cpu_sim ÷ CPU", "×", 1.05),
     Bound("step-transformer", "training step, Transformer, 4×256, sequence 128, batch 8: cpu_sim ÷ CPU", "×", 1.05),
@@ -27,8 +34,19 @@ BOUNDS = (
     Bound("step-hpu-ddp", "2-rank DDP step, ConvNet: the simulated Gaudi ÷ cpu_sim", "×", 1.05),
     Bound("step-sdaa", "training step, ConvNet: the simulated Teco card ÷ cpu_sim", "×", 1.05),
     Bound("step-sdaa-ddp", "2-rank DDP step, ConvNet: the simulated Teco card ÷ cpu_sim", "×", 1.05),
+    Bound("all-reduce-4kib", "all-reduce, 2 ranks, 4 KiB: simccl ÷ Gloo", "×", 1.2),
+    Bound("all-reduce-1mib", "all-reduce, 2 ranks, 1 MiB: simccl ÷ Gloo", "×", 1.05),
+    Bound("all-reduce-16mib", "all-reduce, 2 ranks, 16 MiB: simccl ÷ Gloo", "×", 1.05),
+    Bound("reduce-scatter-4kib", "reduce-scatter, 2 ranks, 4 KiB: simccl ÷ Gloo", "×", 1.2),
+    Bound("reduce-scatter-1mib", "reduce-scatter, 2 ranks, 1 MiB: simccl ÷ Gloo", "×", 1.05),
+    Bound("reduce-scatter-16mib", "reduce-scatter, 2 ranks, 16 MiB: simccl ÷ Gloo", "×", 1.05),
+    Bound("all-gather-4kib", "all-gather, 2 ranks, 4 KiB: simccl ÷ Gloo", "×", 1.2),
+    Bound("all-gather-1mib", "all-gather, 2 ranks, 1 MiB: simccl ÷ Gloo", "×", 1.05),
+    Bound("all-gather-16mib", "all-gather, 2 ranks, 16 MiB: simccl ÷ Gloo", "×", 1.05),
+    Bound("step-fsdp2", "2-rank FSDP2 step, Transformer: cpu_sim over simccl ÷ CPU over Gloo", "×", 1.10),
     Bound("memory", "peak memory of the process, ConvNet: cpu_sim ÷ CPU", "×", 1.10),
     Bound("strategy", "training step, one parameter, on the CPU: our strategy ÷ Lightning's", "×", 1.05),
+    *(Bound(option.name, f"2-rank DDP step, ConvNet: {option.what} ÷ without", "×", None) for option in OPTIONS),
     # Chiefly what the chip's operators cost, 2 µs each, on work that is too small to hide it.
     Bound("step-one-parameter", "training step, one parameter: cpu_sim ÷ CPU", "×", None),
     Bound("autoload", "time that autoload adds to `import torch`", "ms", 2.0),

@@ -12,6 +12,7 @@ import pytest
 from bench import __main__ as command, child, report
 from bench.bounds import BOUNDS, Bound
 from bench.figure import Figure, Measurement
+from bench.options import OPTIONS, Option
 from bench.plugin import announce
 from bench.report import Surroundings
 from bench.rounds import difference, interleave, ratio
@@ -20,6 +21,11 @@ from rich.console import Console
 
 RATIO = Bound("sort", "sorting: ours ÷ theirs", "×", 1.05)
 LIMITS = {
+    "op-add-4": (2.3, "×"),
+    "op-add-million": (1.05, "×"),
+    "op-view": (1.1, "×"),
+    "op-mm-64": (1.3, "×"),
+    "backward": (None, "×"),
     "step-mlp": (1.10, "×"),
     "step-convnet": (1.05, "×"),
     "step-transformer": (1.05, "×"),
@@ -28,8 +34,19 @@ LIMITS = {
     "step-hpu-ddp": (1.05, "×"),
     "step-sdaa": (1.05, "×"),
     "step-sdaa-ddp": (1.05, "×"),
+    "all-reduce-4kib": (1.2, "×"),
+    "all-reduce-1mib": (1.05, "×"),
+    "all-reduce-16mib": (1.05, "×"),
+    "reduce-scatter-4kib": (1.2, "×"),
+    "reduce-scatter-1mib": (1.05, "×"),
+    "reduce-scatter-16mib": (1.05, "×"),
+    "all-gather-4kib": (1.2, "×"),
+    "all-gather-1mib": (1.05, "×"),
+    "all-gather-16mib": (1.05, "×"),
+    "step-fsdp2": (1.10, "×"),
     "memory": (1.10, "×"),
     "strategy": (1.05, "×"),
+    **{option.name: (None, "×") for option in OPTIONS},
     "step-one-parameter": (None, "×"),
     "autoload": (2.0, "ms"),
     "list": (0.3, "s"),
@@ -230,6 +247,13 @@ class TestChildren:
         with pytest.raises(child.MeasurementError, match=r"did not end within 0\.1 s"):
             child.python("import signal; signal.pause()")
 
+    def test_a_child_that_ends_instead_of_answering_is_an_error_with_what_it_said(self) -> None:
+        with (
+            child.conversation(child.python_command("import sys; sys.exit('no such device')")) as ask,
+            pytest.raises(child.MeasurementError, match=r"(?s)ended when it was asked .*no such device"),
+        ):
+            ask({"device": "x"})
+
     def test_this_process_imports_no_torch(self) -> None:
         # Its memory would count as the peak of every child that it starts.
         said = child.run([sys.executable, "-c", "import sys, bench.__main__; print('torch' in sys.modules)"])
@@ -245,6 +269,30 @@ class TestChildren:
         )
 
         assert said == "[<Plugin 'acme' in 'northbridge_acme', from northbridge-acme 1.0>]\n"
+
+
+class TestWorkers:
+    """That they do what they are asked, on both devices; not how long it takes."""
+
+    def test_one_process_runs_every_operation(self) -> None:
+        with child.conversation([sys.executable, "-m", "bench.operation_worker"]) as ask:
+            for operation in ("add-4", "add-million", "view", "mm-64", "backward"):
+                for device in ("cpu", "cpu_sim"):
+                    assert ask({"operation": operation, "device": device, "calls": 2})["seconds"] > 0
+
+    @pytest.mark.parametrize("device", ["cpu", "cpu_sim"])
+    def test_two_ranks_run_every_collective_and_step(self, device: str) -> None:
+        with child.conversation([sys.executable, "-m", "bench.rank_worker", device]) as ask:
+            for name in ("all-reduce", "reduce-scatter", "all-gather"):
+                assert ask({"collective": name, "bytes": 4096, "times": 2})["seconds"] > 0
+            for kind in ("ddp", "fsdp2"):
+                assert ask({"step": kind, "task": "mlp", "times": 1})["seconds"] > 0
+
+
+def test_an_options_folder_is_put_in() -> None:
+    option = Option("recorder", "with the recorder", {"SWITCH": "1", "FOLDER": "{folder}/records"})
+
+    assert option.environ("/tmp/new") == {"SWITCH": "1", "FOLDER": "/tmp/new/records"}
 
 
 def test_the_surroundings_are_this_machine_and_this_commit() -> None:

@@ -1,0 +1,136 @@
+"""Two ranks that are asked together: ``python -m bench.rank_worker DEVICE`` is rank 0, and starts rank 1.
+
+Rank 0 reads the questions from its stdin and hands each on. A rank that waits for the other sleeps.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import chain, pairwise, repeat
+from statistics import median
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import fully_shard
+
+from bench.answering import Answers, questions
+from bench.models import TASKS
+
+RANKS = 2
+WARM_UP = 3
+_HOST = "127.0.0.1"
+_FLOAT = torch.float32.itemsize
+
+
+def collective(name: str, size: int, device: str) -> Callable[[], object]:
+    """Return a call of the collective over ``size`` bytes of zeros, which stay zeros however often they are summed."""
+    whole = torch.zeros(size // _FLOAT, device=device)
+    part = torch.zeros(size // _FLOAT // RANKS, device=device)
+    calls: dict[str, Callable[[], object]] = {
+        "all-reduce": lambda: dist.all_reduce(whole),
+        "reduce-scatter": lambda: dist.reduce_scatter_tensor(part, whole),
+        "all-gather": lambda: dist.all_gather_into_tensor(whole, part),
+    }
+    return calls[name]
+
+
+def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
+    """Return a training step of a new model, which moves its batch to the device as a loop of a user's does."""
+    torch.manual_seed(1)
+    task = TASKS[task_name]
+    net = task.build().to(device)
+    model: nn.Module = net
+    if kind == "fsdp2":
+        parts = [*(layer for layer in net.modules() if isinstance(layer, nn.TransformerEncoderLayer)), net]
+        for part in parts:
+            fully_shard(part, mesh=_mesh(device)).set_force_sum_reduction_for_comms(True)  # simccl lacks the average
+    else:
+        model = nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    inputs, targets = task.draw()
+
+    def call() -> None:
+        optimizer.zero_grad()
+        here = inputs.to(device, non_blocking=True), targets.to(device, non_blocking=True)
+        loss = task.loss(model(here[0]), here[1])
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        loss.item()  # as whoever logs it does: it waits for the device
+
+    return call
+
+
+def _mesh(device: str) -> DeviceMesh:
+    return DeviceMesh(device, range(RANKS))  # init_device_mesh refuses an underscore in the name of a device
+
+
+def _made(question: dict[str, Any], device: str) -> Callable[[], object]:
+    if "collective" in question:
+        return collective(question["collective"], question["bytes"], device)
+    return step(question["step"], question["task"], device)
+
+
+def _seconds(call: Callable[[], object], times: int, *, each: bool) -> float:
+    """Return the mean of so many calls, or, where ``each`` is long enough for it, the median of each."""
+    dist.barrier()
+    start = time.perf_counter()
+    ends = [start]
+    for _ in range(times):
+        call()
+        ends.append(time.perf_counter())
+    if each:
+        return median(after - before for before, after in pairwise(ends))
+    return (ends[-1] - start) / times
+
+
+def serve(rank: int, store: TCPStore, device: str) -> None:
+    """Do what rank 0 is asked, on both ranks; rank 0 answers."""
+    torch.set_num_threads(1)
+    if device == "cpu_sim":
+        import northbridge
+
+        northbridge.load(device)
+        torch.cpu_sim.set_device(rank)  # type: ignore[attr-defined]
+    library = "gloo" if device == "cpu" else "cpu:gloo,cpu_sim:simccl"
+    dist.init_process_group(library, store=store, rank=rank, world_size=RANKS)
+    made: dict[str, Callable[[], object]] = {}
+    asked = questions() if rank == 0 else repeat(None)
+    answers = Answers.take_stdout()
+    for question in chain(asked, [None]):
+        box = [question]
+        dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))
+        wanted = box[0]
+        if wanted is None:
+            break
+        call = made.get(str(wanted))
+        if call is None:
+            call = made[str(wanted)] = _made(wanted, device)
+            for _ in range(WARM_UP):
+                call()
+        seconds = _seconds(call, wanted["times"], each="step" in wanted)
+        if rank == 0:
+            answers.give({"seconds": seconds})
+    dist.destroy_process_group()
+
+
+def main(device: str, port: int | None) -> None:
+    """Be rank 0, or, with the port of its store, rank 1."""
+    if port is not None:
+        serve(1, TCPStore(_HOST, port, RANKS, is_master=False), device)
+        return
+    store = TCPStore(_HOST, 0, RANKS, is_master=True, wait_for_workers=False)
+    command = [sys.executable, "-m", "bench.rank_worker", device, str(store.port)]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr) as other:
+        serve(0, store, device)
+        other.wait()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None)
