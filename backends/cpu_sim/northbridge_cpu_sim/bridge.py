@@ -9,6 +9,9 @@ class SimBridge(northbridge.Bridge):
     """Compile the chip on first use, and hand it to torch."""
 
     def load(self) -> None:
+        from northbridge_cpu_sim.host import check_host
+
+        check_host()
         from northbridge_cpu_sim.collective import SimCCL
         from northbridge_cpu_sim.device import SimDevice
         from northbridge_cpu_sim.installation import install

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import platform
 import sys
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec
 from pathlib import Path
 from types import ModuleType
 
-import torch
-from packaging.version import Version
-
 from northbridge_cpu_sim import cache
 from northbridge_cpu_sim.compiler import find_compiler
 from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.host import check_host
 from northbridge_cpu_sim.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 
@@ -34,7 +31,7 @@ def build(settings: SimSettings, recipe: Recipe) -> ModuleType:
 
 def locate(settings: SimSettings, recipe: Recipe) -> Path:
     """Return the file of the compiled chip, compiled if need be. Raises :class:`BuildError`."""
-    _check_host()
+    check_host()
     compiler = find_compiler()
     folder = cache.open_folder(settings.cache)
     key = cache.key(recipe, compiler)
@@ -55,18 +52,6 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
             raise failure(log)
         compile_chip(NAME, recipe, compiler, chip=chip, log=log)
     return chip
-
-
-def _check_host() -> None:
-    if platform.system() != "Linux":
-        raise BuildError(
-            f"the simulated chip needs Linux, and this is {platform.system()}: run it in a container or in WSL"
-        )
-    if Version(torch.__version__).release < (2, 13):
-        raise BuildError(
-            f"the simulated chip needs torch 2.13 or later, and this is torch {torch.__version__}: "
-            "pip install 'torch>=2.13'"
-        )
 
 
 def _last_change(file: Path) -> tuple[int, int] | None:
