@@ -17,6 +17,14 @@ if TYPE_CHECKING:
         BuildError as BuildError,
         CardTakenError as CardTakenError,
         DeviceFileError as DeviceFileError,
+        FaultError as FaultError,
+    )
+    from northbridge_cpu_sim.faults.fault import Fault as Fault
+    from northbridge_cpu_sim.faults.plan import (
+        MetFault as MetFault,
+        count_step as count_step,
+        faults_met as faults_met,
+        planned_faults as planned_faults,
     )
     from northbridge_cpu_sim.installation import install as install
     from northbridge_cpu_sim.record import Record as Record
@@ -27,10 +35,16 @@ _HOME = {
     "BuildError": "northbridge_cpu_sim.errors",
     "CardTakenError": "northbridge_cpu_sim.errors",
     "DeviceFileError": "northbridge_cpu_sim.errors",
+    "Fault": "northbridge_cpu_sim.faults.fault",
+    "FaultError": "northbridge_cpu_sim.errors",
+    "MetFault": "northbridge_cpu_sim.faults.plan",
     "Record": "northbridge_cpu_sim.record",
     "Server": "northbridge_cpu_sim.server",
     "SimulatedDevice": "northbridge_cpu_sim.simulated_device",
+    "count_step": "northbridge_cpu_sim.faults.plan",
+    "faults_met": "northbridge_cpu_sim.faults.plan",
     "install": "northbridge_cpu_sim.installation",
+    "planned_faults": "northbridge_cpu_sim.faults.plan",
 }
 
 __all__ = sorted([*_HOME, "module", "northbridge_backend"])  # pyright: ignore[reportUnsupportedDunderAll]  # as in northbridge

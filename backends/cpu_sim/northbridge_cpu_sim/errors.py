@@ -16,6 +16,10 @@ class DeviceFileError(northbridge.NorthbridgeError, ValueError):
     """What a ``device.toml`` says is not allowed."""
 
 
+class FaultError(northbridge.NorthbridgeError):
+    """A fault was to be planned that there is not, or that contradicts itself."""
+
+
 class CardTakenError(northbridge.NorthbridgeError):
     """Another process holds the card ``card``; ``pid`` says which."""
 

@@ -20,6 +20,7 @@ from torch.utils.backend_registration import (
 import northbridge
 from northbridge_cpu_sim import module as cuda_like
 from northbridge_cpu_sim.build import build
+from northbridge_cpu_sim.faults import plan
 from northbridge_cpu_sim.module import chip
 from northbridge_cpu_sim.module.exchange import name_in_dlpack
 from northbridge_cpu_sim.module.mesh import accept_in_meshes
@@ -51,7 +52,8 @@ def install(
     and ``_AUTOGRAD_THREADS`` win over ``device`` where they are set.
 
     Raises :class:`northbridge.DeviceTypeTakenError` where the process has a simulated chip already,
-    :class:`DeviceFileError` for a device that contradicts itself, and :class:`BuildError`.
+    :class:`DeviceFileError` for a device that contradicts itself, :class:`northbridge.SettingsError` for a plan of
+    faults that cannot be, and :class:`BuildError`.
     """
     _refuse_second(device.type)
     settings = SimSettings.read()
@@ -60,12 +62,14 @@ def install(
         device = device.model_copy(update={"count": visible})
     if acquire is not None and not device.one_per_process:
         raise ValueError(f"acquire was given for {device.type}, of which a process holds more than one card")
+    faults = plan.read_variable()
     extension = build(settings, recipe_for(device, sources))
     operations = lacking_operations(device)  # it may raise: nothing is changed yet
     if device.key is None:
         rename_privateuse1_backend(device.type)
     _configure(extension, device, operations, settings, acquire)
     chip.place(extension, device.type)
+    plan.begin(extension, faults)
     torch._register_device_module(device.type, module or cuda_like)  # type: ignore[no-untyped-call]
     if device.key is None:
         generate_methods_for_privateuse1_backend(for_storage=True)

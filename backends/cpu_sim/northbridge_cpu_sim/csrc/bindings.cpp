@@ -3,6 +3,7 @@
 #include "autograd_threads.h"
 #include "collective.h"
 #include "dtypes.h"
+#include "fault_bindings.h"
 #include "fallback.h"
 #include "generator.h"
 #include "memory.h"
@@ -73,6 +74,7 @@ c10::intrusive_ptr<c10d::Backend> make_collective(
 } // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  chip::bind_faults(m);
   m.def(
       "configure",
       configure,

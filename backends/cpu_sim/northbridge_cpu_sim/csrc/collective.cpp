@@ -3,10 +3,12 @@
 #include "collective.h"
 
 #include "collective_arguments.h"
+#include "faults.h"
 #include "work.h"
 
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
+#include <atomic>
 #include <mutex>
 
 namespace chip {
@@ -66,13 +68,15 @@ class Collective final : public c10d::Backend {
 
   WorkPtr broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     auto aliases = host("broadcast", tensors);
-    return under_way(gloo()->broadcast(aliases, options), "broadcast", tensors);
+    return under_way("broadcast", tensors, [&] { return gloo()->broadcast(aliases, options); });
   }
 
   WorkPtr allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     auto mine = reducible("all_reduce", options.reduceOp, tensors);
     return cast_back(
-        mine, under_way(gloo()->allreduce(mine.tensors(), options), "all_reduce", tensors));
+        mine, under_way("all_reduce", tensors, [&] {
+          return gloo()->allreduce(mine.tensors(), options);
+        }));
   }
 
   WorkPtr allreduce_coalesced(
@@ -80,13 +84,16 @@ class Collective final : public c10d::Backend {
     auto mine = reducible("all_reduce_coalesced", options.reduceOp, tensors);
     return cast_back(
         mine,
-        under_way(
-            gloo()->allreduce_coalesced(mine.tensors(), options), "all_reduce_coalesced", tensors));
+        under_way("all_reduce_coalesced", tensors, [&] {
+          return gloo()->allreduce_coalesced(mine.tensors(), options);
+        }));
   }
 
   WorkPtr reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     auto mine = reducible("reduce", options.reduceOp, tensors);
-    auto work = under_way(gloo()->reduce(mine.tensors(), options), "reduce", tensors);
+    auto work = under_way("reduce", tensors, [&] {
+      return gloo()->reduce(mine.tensors(), options);
+    });
     return rank_ == options.rootRank ? cast_back(mine, std::move(work)) : work;
   }
 
@@ -94,50 +101,52 @@ class Collective final : public c10d::Backend {
       TensorLists& to, Tensors& from, const c10d::AllgatherOptions& options) override {
     auto to_aliases = host("all_gather", to);
     auto from_aliases = host("all_gather", from);
-    return under_way(
-        gloo()->allgather(to_aliases, from_aliases, options), "all_gather", outputs(to));
+    return under_way("all_gather", outputs(to), [&] {
+      return gloo()->allgather(to_aliases, from_aliases, options);
+    });
   }
 
   WorkPtr allgather_coalesced(
       TensorLists& to, Tensors& from, const c10d::AllgatherOptions& options) override {
     auto to_aliases = host("all_gather_coalesced", to);
     auto from_aliases = host("all_gather_coalesced", from);
-    return under_way(
-        gloo()->allgather_coalesced(to_aliases, from_aliases, options),
-        "all_gather_coalesced",
-        outputs(to));
+    return under_way("all_gather_coalesced", outputs(to), [&] {
+      return gloo()->allgather_coalesced(to_aliases, from_aliases, options);
+    });
   }
 
   WorkPtr _allgather_base(
       Tensor& to, Tensor& from, const c10d::AllgatherOptions& options) override {
     auto to_alias = host("all_gather_into_tensor", to);
     auto from_alias = host("all_gather_into_tensor", from);
-    return under_way(
-        gloo()->_allgather_base(to_alias, from_alias, options),
-        "all_gather_into_tensor",
-        Tensors{to});
+    return under_way("all_gather_into_tensor", Tensors{to}, [&] {
+      return gloo()->_allgather_base(to_alias, from_alias, options);
+    });
   }
 
   WorkPtr allgather_into_tensor_coalesced(
       Tensors& to, Tensors& from, const c10d::AllgatherOptions& options) override {
     auto to_aliases = host("all_gather_into_tensor_coalesced", to);
     auto from_aliases = host("all_gather_into_tensor_coalesced", from);
-    return under_way(
-        gloo()->allgather_into_tensor_coalesced(to_aliases, from_aliases, options),
-        "all_gather_into_tensor_coalesced",
-        to);
+    return under_way("all_gather_into_tensor_coalesced", to, [&] {
+      return gloo()->allgather_into_tensor_coalesced(to_aliases, from_aliases, options);
+    });
   }
 
   WorkPtr gather(TensorLists& to, Tensors& from, const c10d::GatherOptions& options) override {
     auto to_aliases = host("gather", to);
     auto from_aliases = host("gather", from);
-    return under_way(gloo()->gather(to_aliases, from_aliases, options), "gather", outputs(to));
+    return under_way("gather", outputs(to), [&] {
+      return gloo()->gather(to_aliases, from_aliases, options);
+    });
   }
 
   WorkPtr scatter(Tensors& to, TensorLists& from, const c10d::ScatterOptions& options) override {
     auto to_aliases = host("scatter", to);
     auto from_aliases = host("scatter", from);
-    return under_way(gloo()->scatter(to_aliases, from_aliases, options), "scatter", to);
+    return under_way("scatter", to, [&] {
+      return gloo()->scatter(to_aliases, from_aliases, options);
+    });
   }
 
   WorkPtr reduce_scatter(
@@ -149,7 +158,9 @@ class Collective final : public c10d::Backend {
     }
     return cast_back(
         mine,
-        under_way(gloo()->reduce_scatter(mine.tensors(), all, options), "reduce_scatter", to));
+        under_way("reduce_scatter", to, [&] {
+          return gloo()->reduce_scatter(mine.tensors(), all, options);
+        }));
   }
 
   WorkPtr _reduce_scatter_base(
@@ -158,10 +169,9 @@ class Collective final : public c10d::Backend {
     auto all = reducible("reduce_scatter_tensor", options.reduceOp, Tensors{from});
     return cast_back(
         mine,
-        under_way(
-            gloo()->_reduce_scatter_base(mine.tensors()[0], all.tensors()[0], options),
-            "reduce_scatter_tensor",
-            Tensors{to}));
+        under_way("reduce_scatter_tensor", Tensors{to}, [&] {
+          return gloo()->_reduce_scatter_base(mine.tensors()[0], all.tensors()[0], options);
+        }));
   }
 
   WorkPtr reduce_scatter_tensor_coalesced(
@@ -170,10 +180,9 @@ class Collective final : public c10d::Backend {
     auto all = reducible("reduce_scatter_tensor_coalesced", options.reduceOp, from);
     return cast_back(
         mine,
-        under_way(
-            gloo()->reduce_scatter_tensor_coalesced(mine.tensors(), all.tensors(), options),
-            "reduce_scatter_tensor_coalesced",
-            to));
+        under_way("reduce_scatter_tensor_coalesced", to, [&] {
+          return gloo()->reduce_scatter_tensor_coalesced(mine.tensors(), all.tensors(), options);
+        }));
   }
 
   WorkPtr alltoall_base(
@@ -184,31 +193,32 @@ class Collective final : public c10d::Backend {
       const c10d::AllToAllOptions& options) override {
     auto to_alias = host("all_to_all_single", to);
     auto from_alias = host("all_to_all_single", from);
-    return under_way(
-        gloo()->alltoall_base(to_alias, from_alias, to_sizes, from_sizes, options),
-        "all_to_all_single",
-        Tensors{to});
+    return under_way("all_to_all_single", Tensors{to}, [&] {
+      return gloo()->alltoall_base(to_alias, from_alias, to_sizes, from_sizes, options);
+    });
   }
 
   WorkPtr alltoall(Tensors& to, Tensors& from, const c10d::AllToAllOptions& options) override {
     auto to_aliases = host("all_to_all", to);
     auto from_aliases = host("all_to_all", from);
-    return under_way(gloo()->alltoall(to_aliases, from_aliases, options), "all_to_all", to);
+    return under_way("all_to_all", to, [&] {
+      return gloo()->alltoall(to_aliases, from_aliases, options);
+    });
   }
 
   WorkPtr send(Tensors& tensors, int to, int tag) override {
     auto aliases = host("send", tensors);
-    return under_way(gloo()->send(aliases, to, tag), "send", tensors);
+    return under_way("send", tensors, [&] { return gloo()->send(aliases, to, tag); });
   }
 
   WorkPtr recv(Tensors& tensors, int from, int tag) override {
     auto aliases = host("recv", tensors);
-    return under_way(gloo()->recv(aliases, from, tag), "recv", tensors);
+    return under_way("recv", tensors, [&] { return gloo()->recv(aliases, from, tag); });
   }
 
   WorkPtr recvAnysource(Tensors& tensors, int tag) override {
     auto aliases = host("recv_anysource", tensors);
-    return under_way(gloo()->recvAnysource(aliases, tag), "recv", tensors);
+    return under_way("recv", tensors, [&] { return gloo()->recvAnysource(aliases, tag); });
   }
 
   WorkPtr barrier(const c10d::BarrierOptions& options) override {
@@ -216,11 +226,12 @@ class Collective final : public c10d::Backend {
     auto on_host = options;
     on_host.device_ids.clear();
     on_host.device.reset();
-    return under_way(gloo()->barrier(on_host), "barrier", Tensors{});
+    return under_way("barrier", Tensors{}, [&] { return gloo()->barrier(on_host); });
   }
 
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override {
     limits_.check_call("monitored_barrier");
+    const CollectiveFaults faults("monitored_barrier", ++calls_, Tensors{});
     gloo()->monitoredBarrier(options, wait_all_ranks);
   }
 
@@ -236,12 +247,15 @@ class Collective final : public c10d::Backend {
     return gloo;
   }
 
-  WorkPtr under_way(WorkPtr work, const char* call, c10::IValue outputs) {
+  template <typename Launch> // gives Gloo's work
+  WorkPtr under_way(const char* call, c10::IValue outputs, const Launch& launch) {
+    CollectiveFaults faults(call, ++calls_, outputs);
     return c10::make_intrusive<ChipWork>(
-        std::move(work),
+        launch(),
         c10::str(name_, "'s ", call, " on rank ", rank_, " of ", size_),
         rank_,
-        std::move(outputs));
+        std::move(outputs),
+        std::move(faults));
   }
 
   template <typename Given> // a tensor, a list of them, or a list of lists
@@ -268,12 +282,14 @@ class Collective final : public c10d::Backend {
   static WorkPtr cast_back(const Reducible& mine, WorkPtr work) {
     if (mine.is_converted()) {
       const ReleasedGil released; // Gloo's threads may need it
-      work->wait();
+      static_cast<ChipWork&>(*work).wait_for_gloo(kNoTimeout);
       mine.cast_back();
+      work->wait();
     }
     return work;
   }
 
+  std::atomic<int64_t> calls_{0}; // of this group, point to point included
   mutable std::mutex mutex_; // of gloo_
   GlooPtr gloo_; // null once shut down
   const std::string name_;

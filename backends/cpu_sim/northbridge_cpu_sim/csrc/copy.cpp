@@ -4,6 +4,7 @@
 #include "device.h"
 #include "device_errors.h"
 #include "dtypes.h"
+#include "faults.h"
 #include "host_memory.h"
 #include "memory.h"
 #include "pinned.h"
@@ -60,6 +61,7 @@ void move_later(Tensor to, const Tensor& from, bool narrower, const Tensor& on_d
 
 Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   use();
+  meet_faults("aten::copy_", self, source);
   const bool to_chip = on_chip(self);
   const bool from_chip = on_chip(source);
   for (const auto* tensor : {&std::as_const(self), &source}) {
@@ -83,6 +85,7 @@ Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
     raise_kept_error(source.device().index());
   }
   move(to, from, narrower);
+  corrupt_as_planned("aten::copy_", self);
   return self;
 }
 

@@ -3,6 +3,7 @@
 #include "activity.h"
 #include "call_translation.h"
 #include "device.h"
+#include "faults.h"
 #include "kept_failure.h"
 #include "operator_facts.h"
 
@@ -26,6 +27,7 @@ constexpr c10::DispatchKeySet kCPU(c10::DispatchKey::CPU);
 
 void run_on_cpu_now(
     const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse) {
+  OperationFaults faults(op, facts, *stack);
   CallTranslation call(op, facts);
   call.arguments_to_host(*stack);
   const Activity kernel;
@@ -39,6 +41,7 @@ void run_on_cpu_now(
   }
   kernel.end(op.operator_name().name, op.operator_name().overload_name, call.index());
   call.results_to_device(*stack);
+  faults.meet_results(op, facts, *stack);
 }
 
 void run_on_cpu(

@@ -3,6 +3,7 @@
 #include "device.h"
 #include "device_errors.h"
 #include "dtypes.h"
+#include "faults.h"
 #include "memory.h"
 #include "streams.h"
 
@@ -76,7 +77,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeDevice(DeviceIndex index) const override {
     use();
-    reach_all(checked_index(index));
+    meet_faults("synchronize", checked_index(index));
+    reach_all(index);
     raise_kept_error(index);
   }
 
@@ -103,6 +105,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeStream(const Stream& stream) const override {
     use();
+    meet_faults("synchronize", stream.device_index());
     reach(place_of(stream));
     raise_kept_error(stream.device_index());
   }

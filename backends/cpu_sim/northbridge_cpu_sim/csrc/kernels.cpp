@@ -2,6 +2,7 @@
 #include "alias.h"
 #include "device_errors.h"
 #include "dtypes.h"
+#include "faults.h"
 #include "memory.h"
 #include "streams.h"
 
@@ -60,6 +61,7 @@ Tensor empty(
   const auto of = c10::dtype_or_default(dtype);
   check_dtype(of);
   CurrentDevice on(target(device, pin_memory));
+  meet_faults("aten::empty", current_device());
   return filled_if_deterministic(
       at::detail::empty_generic(size, allocator(), kKeys, of, memory_format));
 }
@@ -74,6 +76,7 @@ Tensor empty_strided(
   const auto of = c10::dtype_or_default(dtype);
   check_dtype(of);
   CurrentDevice on(target(device, pin_memory));
+  meet_faults("aten::empty_strided", current_device());
   return filled_if_deterministic(
       at::detail::empty_strided_generic(size, stride, allocator(), kKeys, of));
 }
@@ -90,6 +93,7 @@ Tensor efficient_zero_tensor(
 
 at::Scalar read(const Tensor& self) {
   use();
+  meet_faults("aten::_local_scalar_dense", self.device().index());
   catch_up(self.device().index());
   raise_kept_error(self.device().index());
   return at::native::_local_scalar_dense_cpu(host_alias(self));
@@ -98,6 +102,7 @@ at::Scalar read(const Tensor& self) {
 const Tensor& resize(
     const Tensor& self, IntArrayRef size, optional<c10::MemoryFormat> memory_format) {
   CurrentDevice on(self.device().index());
+  meet_faults("aten::resize_", current_device());
   const auto sizes = self.sizes().vec();
   const auto strides = self.strides().vec();
   try {

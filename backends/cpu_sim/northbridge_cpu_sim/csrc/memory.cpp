@@ -1,6 +1,6 @@
 #include "memory.h"
 
-#include "device_errors.h"
+#include "faults.h"
 #include "host_memory.h"
 #include "streams.h"
 
@@ -81,6 +81,7 @@ struct Allocator final : c10::DeviceAllocator {
     if (bytes == 0) {
       return {nullptr, device_of(index)};
     }
+    meet_faults_of_allocation(index);
     charge(index, bytes);
     try {
       auto host = make_storage(bytes, take_host_memory(bytes), c10::GetCPUAllocator());
@@ -138,6 +139,7 @@ void record_use(const DataPtr& data, const c10::Stream& stream) {
 
 Storage adopt(Storage host, c10::DeviceIndex index) {
   const auto bytes = host.nbytes();
+  meet_faults_of_allocation(index);
   return make_storage(bytes, own(std::move(host), index), &the_allocator);
 }
 
@@ -171,6 +173,7 @@ void follow_host(const Storage& device, const Storage& host) {
   impl->set_data_ptr_noswap({nullptr, device_of(index)});
   impl->set_nbytes(0);
   try {
+    meet_faults_of_allocation(index);
     impl->set_data_ptr_noswap(own(host, index));
     impl->set_nbytes(bytes);
   } catch (const c10::OutOfMemoryError&) {

@@ -32,11 +32,16 @@ std::exception_ptr named(const std::exception_ptr& error, const std::string& cal
 } // namespace
 
 ChipWork::ChipWork(
-    c10::intrusive_ptr<c10d::Work> gloo, std::string call, int rank, c10::IValue outputs)
+    c10::intrusive_ptr<c10d::Work> gloo,
+    std::string call,
+    int rank,
+    c10::IValue outputs,
+    CollectiveFaults faults)
     : Work(rank, gloo->retrieveOpType()),
       gloo_(std::move(gloo)),
       call_(std::move(call)),
-      outputs_(std::move(outputs)) {}
+      outputs_(std::move(outputs)),
+      faults_(std::move(faults)) {}
 
 bool ChipWork::isCompleted() {
   return gloo_->isCompleted();
@@ -61,6 +66,7 @@ std::vector<at::Tensor> ChipWork::result() {
       "the result of ",
       call_,
       " was asked for before it was done; wait for it first");
+  faults_.meet_results();
   std::vector<at::Tensor> tensors;
   outputs_.visit([&tensors](const c10::IValue& value) {
     if (value.isTensor()) {
@@ -76,6 +82,12 @@ void ChipWork::synchronize() {
 }
 
 bool ChipWork::wait(std::chrono::milliseconds timeout) {
+  const auto done = wait_for_gloo(timeout);
+  faults_.meet_results();
+  return done;
+}
+
+bool ChipWork::wait_for_gloo(std::chrono::milliseconds timeout) {
   try {
     return gloo_->wait(timeout);
   } catch (...) {
@@ -93,10 +105,11 @@ c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
     future_ = c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(outputs_));
     // Gloo's future holds the CPU aliases; ours is done when it is, with the device tensors.
     gloo_->getFuture()->addCallback(
-        [future = future_, outputs = outputs_, call = call_](c10::ivalue::Future& gloo) {
+        [future = future_, outputs = outputs_, call = call_, faults = faults_](c10::ivalue::Future& gloo) {
           if (gloo.hasError()) {
             future->setError(named(gloo.exception_ptr(), call));
           } else {
+            faults.meet_results();
             future->markCompleted(outputs);
           }
         });

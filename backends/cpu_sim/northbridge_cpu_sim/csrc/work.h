@@ -1,6 +1,8 @@
 // One collective under way: Gloo's work on CPU aliases, and the device tensors it stands for.
 #pragma once
 
+#include "faults.h"
+
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <string>
@@ -10,7 +12,15 @@ namespace chip {
 class ChipWork final : public c10d::Work {
  public:
   // `call` is what errors call it; `outputs` is what result() and the future hold.
-  ChipWork(c10::intrusive_ptr<c10d::Work> gloo, std::string call, int rank, c10::IValue outputs);
+  ChipWork(
+      c10::intrusive_ptr<c10d::Work> gloo,
+      std::string call,
+      int rank,
+      c10::IValue outputs,
+      CollectiveFaults faults);
+
+  // As wait(), but before what is planned for the results.
+  bool wait_for_gloo(std::chrono::milliseconds timeout);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -27,6 +37,7 @@ class ChipWork final : public c10d::Work {
   const c10::intrusive_ptr<c10d::Work> gloo_;
   const std::string call_;
   const c10::IValue outputs_;
+  const CollectiveFaults faults_;
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

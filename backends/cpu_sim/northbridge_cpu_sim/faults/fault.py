@@ -1,0 +1,128 @@
+"""One planned fault: what happens, and where."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from collections.abc import Mapping
+from dataclasses import KW_ONLY
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import pydantic
+
+from northbridge_cpu_sim.errors import FaultError
+from northbridge_cpu_sim.faults.names import operation_name
+
+Kind = Literal["kill", "hang", "slow", "raise", "oom", "corrupt", "lose"]
+
+Whole = Annotated[int, pydantic.Field(ge=0, lt=2**63, description="a whole number from 0")]
+Positive = Annotated[int, pydantic.Field(ge=1, lt=2**63, description="a whole number from 1")]
+Times = Annotated[Positive | Literal["always"], pydantic.Field(description="a whole number from 1, or always,")]
+Probability = Annotated[float, pydantic.Field(gt=0, le=1, description="a number above 0 and up to 1")]
+Seconds = Annotated[float, pydantic.Field(gt=0, le=86400, description="a number above 0 and up to 86400")]
+Number = Annotated[float, pydantic.Field(description="a number, nan and inf among them,")]
+Operation = Annotated[
+    str,
+    pydantic.AfterValidator(operation_name),
+    pydantic.Field(description="an operator, a call of the collective library, or synchronize"),
+]
+Message = Annotated[str, pydantic.Field(min_length=1, max_length=1000, description="a text of 1 to 1000 characters")]
+
+_OF_ONE_KIND = {"seconds": "slow", "message": "raise", "value": "corrupt", "bit": "corrupt", "element": "corrupt"}
+_WITHOUT_RESULT = frozenset({"barrier", "monitored_barrier", "synchronize"})
+
+
+@pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid"))
+class Fault:
+    """Plan that something goes wrong on the chip, in this process.
+
+    ``kind`` is what happens: ``kill`` (SIGKILL), ``hang``, ``slow``, ``raise`` (RuntimeError), ``oom``
+    (torch.OutOfMemoryError), ``corrupt`` (a result is changed) or ``lose`` (the device raises from then on). It happens
+    at the first event that fits ``rank``, ``step`` (optimizer steps since the plan was made), ``op``, ``device`` and
+    ``seq``, and that is ``times`` times; ``after`` lets so many events pass, and ``probability`` draws for each.
+
+    Raises :class:`FaultError`.
+    """
+
+    kind: Kind
+    _: KW_ONLY
+    rank: Whole | None = None
+    step: Whole | None = None
+    op: Operation | None = None
+    seq: Positive | None = None
+    device: Whole | None = None
+    after: Whole = 0
+    times: Times = 1
+    probability: Probability | None = None
+    seed: Whole = 0
+    seconds: Seconds | None = None
+    message: Message | None = None
+    value: Number | None = None
+    bit: Whole | None = None
+    element: Whole = 0
+
+    def __str__(self) -> str:
+        said = {name: value for name, value in filters(self).items() if value != _DEFAULTS[name]}
+        return " ".join([self.kind, *(f"{name}={shlex.quote(str(value))}" for name, value in said.items())])
+
+    @pydantic.model_validator(mode="wrap")
+    @classmethod
+    def _explain(cls, given: Any, validate: pydantic.ValidatorFunctionWrapHandler) -> Any:
+        try:
+            fault = validate(given)
+        except pydantic.ValidationError as error:
+            raise _explained(error) from None
+        _refuse_contradiction(fault)
+        return fault
+
+
+_DEFAULTS: Mapping[str, object] = {
+    field.name: field.default for field in dataclasses.fields(Fault) if field.name != "kind"
+}
+
+
+def filters(fault: Fault) -> dict[str, Any]:
+    """Return what ``fault`` says beside its kind, by name."""
+    return {name: getattr(fault, name) for name in _DEFAULTS}
+
+
+def _explained(error: pydantic.ValidationError) -> FaultError:
+    first = error.errors()[0]
+    name = str(first["loc"][0])
+    if first["type"] == "missing":
+        return FaultError(f"a fault needs a kind: there are {', '.join(get_args(Kind))}")
+    if name in ("kind", "0"):  # by name, or as the first argument
+        return FaultError(f"there is no kind of fault {first['input']!r}: {_hint(first['input'], get_args(Kind))}")
+    if name not in _DEFAULTS:
+        return FaultError(f"a fault has no {name!r}: {_hint(name, tuple(_DEFAULTS))}")
+    if first["type"] == "value_error":
+        return FaultError(f"{name}={first['input']!r} is not allowed: {first['ctx']['error']}")
+    return FaultError(f"{name}={first['input']!r} is not allowed: {_allowed(name)} is")
+
+
+def _hint(given: object, names: tuple[str, ...]) -> str:
+    near = get_close_matches(str(given), names, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
+
+
+def _allowed(name: str) -> str:
+    hint = get_type_hints(Fault, include_extras=True)[name]
+    (said,) = (get_args(part)[-1] for part in (hint, *get_args(hint)) if get_origin(part) is Annotated)
+    return str(said.description)
+
+
+def _refuse_contradiction(fault: Fault) -> None:
+    for name, kind in _OF_ONE_KIND.items():
+        if getattr(fault, name) != _DEFAULTS[name] and fault.kind != kind:
+            raise FaultError(f"{name} was given for the kind {fault.kind}, but only {kind} has it: leave it out")
+    if fault.kind == "slow" and fault.seconds is None:
+        raise FaultError("the kind slow needs seconds, such as seconds=0.5")
+    if fault.value is not None and fault.bit is not None:
+        raise FaultError("value and bit were given, but an element is set or has a bit flipped: leave one out")
+    if fault.seed != 0 and fault.probability is None:
+        raise FaultError("seed was given without probability, so there is nothing to draw: give both, or neither")
+    if fault.seq is not None and fault.op is None and fault.kind != "oom":
+        raise FaultError("seq was given without op, and each operation counts its own calls: give op too")
+    if fault.kind == "corrupt" and fault.op in _WITHOUT_RESULT:
+        raise FaultError(f"corrupt was asked for at {fault.op}, which has no result: name another op")

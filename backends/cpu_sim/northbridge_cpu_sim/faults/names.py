@@ -1,0 +1,57 @@
+"""The names that a fault may give to what it waits for: torch's operators, and the calls of the collective library."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import get_args
+
+import torch
+
+from northbridge_cpu_sim.simulated_device import Call
+
+SYNCHRONIZE = "synchronize"
+CALLS: frozenset[str] = frozenset(get_args(Call))
+
+_COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
+_TAKEN_WHOLE = frozenset({"aten::convolution", "aten::convolution_backward", "aten::empty"})
+_MERE_VIEWS = frozenset({"aten::as_strided", "aten::view", "aten::_reshape_alias", "aten::unfold"})
+
+
+def operation_name(text: str) -> str:
+    """Return the full name of the operation that ``text`` means: ``aten::mm`` for ``mm``, ``all_reduce`` as it is.
+
+    A bare name that both have, such as ``gather``, means the collective library's. Raises ValueError for a name that
+    neither has, with the nearest ones, and for an operator that never reaches the chip.
+    """
+    if text in CALLS or text == SYNCHRONIZE:
+        return text
+    overloads = _overloads()
+    name = text if "::" in text else f"aten::{text}"
+    if name not in overloads:
+        raise ValueError(f"neither torch's operators nor the collective library have it: {_hint(text, overloads)}")
+    if name in _MERE_VIEWS:
+        raise ValueError(f"{name} gives a view and touches no memory of the chip: name what uses it")
+    if name not in _TAKEN_WHOLE and all(map(_is_composed, overloads[name])):
+        raise ValueError(f"torch composes {name} of other operators, and only those reach the chip: name one of them")
+    return name
+
+
+def _overloads() -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for full in torch._C._dispatch_get_all_op_names():
+        found.setdefault(full.partition(".")[0], []).append(full)
+    return found
+
+
+def _is_composed(full: str) -> bool:
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    return any(has(full, key) for key in _COMPOSED) and not has(full, "CPU") and not has(full, "SparseCPU")
+
+
+def _hint(text: str, overloads: dict[str, list[str]]) -> str:
+    full = {name.removeprefix("aten::"): name for name in overloads}
+    full.update((name, name) for name in (*CALLS, SYNCHRONIZE))
+    near = get_close_matches(text.removeprefix("aten::").partition(".")[0], sorted(full), n=3)
+    if not near:
+        return "write it as torch does, such as aten::mm or all_reduce, and import what registers it first"
+    return f"did you mean {' or '.join(full[name] for name in near)}?"

@@ -1,0 +1,124 @@
+"""Plans of faults: what the variable and the constructor take, and what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from northbridge import SettingsError
+from northbridge_cpu_sim import Fault, FaultError, planned_faults
+from northbridge_cpu_sim.faults.grammar import read_plan
+
+
+def test_a_plan_is_faults_with_semicolons_between() -> None:
+    plan = read_plan("kill rank=1 step=5; slow op=all_reduce seconds=0.2 times=always;raise op=aten::mm after=100;")
+
+    assert plan == (
+        Fault("kill", rank=1, step=5),
+        Fault("slow", op="all_reduce", seconds=0.2, times="always"),
+        Fault("raise", op="mm", after=100),
+    )
+
+
+def test_no_text_plans_nothing() -> None:
+    assert read_plan("") == read_plan(" ; ") == ()
+
+
+def test_a_quoted_message_may_hold_blanks_and_semicolons() -> None:
+    (fault,) = read_plan("raise op=mm message='bus error; again'")
+
+    assert fault.message == "bus error; again"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kill rank=1 step=5",
+        "corrupt op=all_reduce seq=7 value=inf",
+        "oom probability=0.01 times=always seed=3",
+        "raise op=aten::mm message='bus error'",
+    ],
+)
+def test_what_a_fault_is_called_plans_it_again(text: str) -> None:
+    (fault,) = read_plan(text)
+
+    assert read_plan(str(fault)) == (fault,)
+
+
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("mm", "aten::mm"),
+        ("aten::add_", "aten::add_"),
+        ("gather", "gather"),
+        ("aten::gather", "aten::gather"),
+        ("empty", "aten::empty"),
+        ("convolution", "aten::convolution"),
+        ("synchronize", "synchronize"),
+    ],
+)
+def test_an_op_is_named_as_torch_or_the_collective_library_names_it(name: str, full: str) -> None:
+    assert Fault("raise", op=name).op == full
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("kil rank=1", "there is no kind of fault 'kil': did you mean kill?"),
+        ("explode", "there are kill, hang, slow, raise, oom, corrupt, lose"),
+        ("kill rnk=1", "a fault has no 'rnk': did you mean rank?"),
+        ("kill step=-1", "step='-1' is not allowed: a whole number from 0 is"),
+        ("kill times=often", "times='often' is not allowed: a whole number from 1, or always, is"),
+        ("oom probability=2", "probability='2' is not allowed: a number above 0 and up to 1 is"),
+        ("kill step", "'step' was found where name=value is expected, such as step=5"),
+        ("kill step=1 step=2", "step is given twice: leave one out"),
+        ("slow op=mm", "the kind slow needs seconds, such as seconds=0.5"),
+        ("kill seconds=3", "seconds was given for the kind kill, but only slow has it: leave it out"),
+        ("oom seed=3", "seed was given without probability"),
+        ("kill seq=4", "seq was given without op, and each operation counts its own calls: give op too"),
+        ("corrupt bit=1 value=2", "value and bit were given"),
+        ("corrupt op=barrier", "corrupt was asked for at barrier, which has no result: name another op"),
+        ("raise op=all_reduc", "neither torch's operators nor the collective library have it: did you mean all_reduce"),
+        ("raise op=sofmax", "did you mean aten::softmax"),
+        ("raise op=zzzzz", "write it as torch does, such as aten::mm or all_reduce"),
+        ("raise op=matmul", "torch composes aten::matmul of other operators, and only those reach the chip"),
+        ("raise op=view", "aten::view gives a view and touches no memory of the chip"),
+    ],
+)
+def test_a_wrong_plan_is_refused_with_the_fault_that_is_wrong_and_what_is_allowed(text: str, said: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        read_plan(f"kill rank=7; {text}")
+
+    assert str(caught.value).startswith(f"the fault {text!r} of NORTHBRIDGE_CPU_SIM_FAULTS cannot be planned: ")
+    assert said in str(caught.value)
+    assert caught.value.variable == "NORTHBRIDGE_CPU_SIM_FAULTS"
+
+
+def test_a_quote_that_is_not_closed_is_refused() -> None:
+    with pytest.raises(SettingsError, match="has a quote that is not closed: close it"):
+        read_plan("raise message='bus error")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Fault("boom"), "there is no kind of fault 'boom': there are kill"),  # type: ignore[arg-type]
+        (lambda: Fault(), "a fault needs a kind: there are kill"),  # type: ignore[call-arg]
+        (lambda: Fault("kill", rnk=1), "a fault has no 'rnk': did you mean rank?"),  # type: ignore[call-arg]
+        (lambda: Fault("kill", step=1.5), "step=1.5 is not allowed: a whole number from 0 is"),  # type: ignore[arg-type]
+    ],
+)
+def test_a_wrong_fault_is_refused_where_it_is_made(make: Callable[[], Fault], said: str) -> None:
+    with pytest.raises(FaultError) as caught:
+        make()
+
+    assert said in str(caught.value)
+
+
+def test_a_context_takes_faults_alone() -> None:
+    with (
+        pytest.raises(TypeError, match=r"planned_faults takes faults, but got 'kill': write Fault\("),
+        planned_faults("kill"),  # type: ignore[arg-type]
+    ):
+        pass
