@@ -82,8 +82,10 @@ def test_an_op_is_named_as_torch_or_the_collective_library_names_it(name: str, f
         ("raise op=all_reduc", "neither torch's operators nor the collective library have it: did you mean all_reduce"),
         ("raise op=sofmax", "did you mean aten::softmax"),
         ("raise op=zzzzz", "write it as torch does, such as aten::mm or all_reduce"),
-        ("raise op=matmul", "torch composes aten::matmul of other operators, and only those reach the chip"),
-        ("raise op=view", "aten::view gives a view and touches no memory of the chip"),
+        ("raise op=matmul", "aten::matmul is composed of other operators, and only those reach the chip"),
+        ("raise op=view", "aten::view says what a tensor is, and touches no memory of the chip"),
+        ("raise op=native_dropout", "aten::native_dropout is composed of other operators"),
+        ("raise op=c10d::allreduce_", "c10d::allreduce_ is for the collective library: name its call"),
     ],
 )
 def test_a_wrong_plan_is_refused_with_the_fault_that_is_wrong_and_what_is_allowed(text: str, said: str) -> None:
@@ -103,7 +105,7 @@ def test_a_quote_that_is_not_closed_is_refused() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Fault("boom"), "there is no kind of fault 'boom': there are kill"),  # type: ignore[arg-type]
+        (lambda: Fault("shoot"), "there is no kind of fault 'shoot': there are kill"),  # type: ignore[arg-type]
         (lambda: Fault(), "a fault needs a kind: there are kill"),  # type: ignore[call-arg]
         (lambda: Fault("kill", rnk=1), "a fault has no 'rnk': did you mean rank?"),  # type: ignore[call-arg]
         (lambda: Fault("kill", step=1.5), "step=1.5 is not allowed: a whole number from 0 is"),  # type: ignore[arg-type]

@@ -13,8 +13,27 @@ SYNCHRONIZE = "synchronize"
 CALLS: frozenset[str] = frozenset(get_args(Call))
 
 _COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
-_TAKEN_WHOLE = frozenset({"aten::convolution", "aten::convolution_backward", "aten::empty"})
-_MERE_VIEWS = frozenset({"aten::as_strided", "aten::view", "aten::_reshape_alias", "aten::unfold"})
+# What the chip takes whole though torch could compose it, and what it composes though the CPU has a kernel.
+_TAKEN_WHOLE = ("aten::convolution", "aten::convolution_backward", "aten::_foreach_")
+_COMPOSED_HERE = frozenset(
+    {
+        "aten::_efficientzerotensor",
+        "aten::_thnn_fused_gru_cell",
+        "aten::_thnn_fused_lstm_cell",
+        "aten::native_dropout",
+    }
+)
+_UNTOUCHING = frozenset(
+    {
+        "aten::_reshape_alias",
+        "aten::as_strided",
+        "aten::record_stream",
+        "aten::set_",
+        "aten::unfold",
+        "aten::view",
+    }
+)
+_COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::")
 
 
 def operation_name(text: str) -> str:
@@ -29,10 +48,12 @@ def operation_name(text: str) -> str:
     name = text if "::" in text else f"aten::{text}"
     if name not in overloads:
         raise ValueError(f"neither torch's operators nor the collective library have it: {_hint(text, overloads)}")
-    if name in _MERE_VIEWS:
-        raise ValueError(f"{name} gives a view and touches no memory of the chip: name what uses it")
-    if name not in _TAKEN_WHOLE and all(map(_is_composed, overloads[name])):
-        raise ValueError(f"torch composes {name} of other operators, and only those reach the chip: name one of them")
+    if name.startswith(_COLLECTIVES):
+        raise ValueError(f"{name} is for the collective library: name its call, such as all_reduce")
+    if name in _UNTOUCHING:
+        raise ValueError(f"{name} says what a tensor is, and touches no memory of the chip: name what uses it")
+    if name in _COMPOSED_HERE or (not name.startswith(_TAKEN_WHOLE) and all(map(_is_composed, overloads[name]))):
+        raise ValueError(f"{name} is composed of other operators, and only those reach the chip: name one of them")
     return name
 
 
