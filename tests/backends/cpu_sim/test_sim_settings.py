@@ -16,6 +16,7 @@ def test_the_chip_has_8_devices_of_16_gib_unless_asked_otherwise() -> None:
     assert not settings.one_per_process
     assert settings.cache is None
     assert settings.record is None
+    assert settings.faults == ""
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ _OF_ONE_KIND = {"seconds": "slow", "message": "raise", "value": "corrupt", "bit"
 _WITHOUT_RESULT = frozenset({"barrier", "monitored_barrier", "synchronize"})
 
 
-@pydantic.dataclasses.dataclass(frozen=True, config=pydantic.ConfigDict(extra="forbid"))
+@pydantic.dataclasses.dataclass(frozen=True, repr=False, config=pydantic.ConfigDict(extra="forbid"))
 class Fault:
     """Plan that something goes wrong on the chip, in this process.
 
@@ -65,6 +65,9 @@ class Fault:
     def __str__(self) -> str:
         said = {name: value for name, value in filters(self).items() if value != _DEFAULTS[name]}
         return " ".join([self.kind, *(f"{name}={shlex.quote(str(value))}" for name, value in said.items())])
+
+    def __repr__(self) -> str:
+        return f"<Fault {self}>"
 
     @pydantic.model_validator(mode="wrap")
     @classmethod
