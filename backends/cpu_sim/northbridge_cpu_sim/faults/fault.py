@@ -99,9 +99,8 @@ def _explained(error: pydantic.ValidationError) -> FaultError:
         return FaultError(f"there is no kind of fault {first['input']!r}: {_hint(first['input'], get_args(Kind))}")
     if name not in _DEFAULTS:
         return FaultError(f"a fault has no {name!r}: {_hint(name, tuple(_DEFAULTS))}")
-    if first["type"] == "value_error":
-        return FaultError(f"{name}={first['input']!r} is not allowed: {first['ctx']['error']}")
-    return FaultError(f"{name}={first['input']!r} is not allowed: {_allowed(name)} is")
+    reason = first.get("ctx", {}).get("error", f"{_allowed(name)} is")  # the validator's own, where it is ours
+    return FaultError(f"{name}={first['input']!r} is not allowed: {reason}")
 
 
 def _hint(given: object, names: tuple[str, ...]) -> str:
