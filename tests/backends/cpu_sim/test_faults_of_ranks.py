@@ -156,3 +156,21 @@ def test_a_trainer_meets_a_fault_at_its_step(in_fresh_process: Callable[..., str
     )
 
     assert re.search(r"^4 bus error, in [\w:]+ on cpu_sim:0: it was planned \(raise step=4 mess", said, flags=re.M)
+
+
+def test_a_result_that_a_personality_converts_back_is_changed_after_that(posing: Callable[..., list[str]]) -> None:
+    said = posing(
+        """
+        import torch.distributed as dist
+        install(device)
+        assert "int32" not in device.collective.reduces.natively
+        dist.init_process_group(device.collective.name, store=dist.HashStore(), rank=0, world_size=1)
+        x = torch.ones(2, dtype=torch.int32, device="posed")
+        for _ in range(2):
+            dist.all_reduce(x)
+            print(x.tolist())
+        """,
+        **{VARIABLE: "corrupt op=all_reduce seq=2 value=7"},
+    )
+
+    assert said == ["[1, 1]", "[7, 1]"]
