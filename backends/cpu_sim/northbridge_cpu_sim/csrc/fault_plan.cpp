@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <deque>
 #include <mutex>
 
@@ -84,10 +85,10 @@ void tell(const Fault& fault, const MetFault& met) {
   // Not through Python, nor through a buffer: the process may end before either is emptied.
   for (size_t written = 0; written < line.size();) {
     const auto more = ::write(STDERR_FILENO, line.data() + written, line.size() - written);
-    if (more <= 0) {
-      return;
+    if (more < 0 && errno != EINTR) {
+      return; // nobody can be told
     }
-    written += static_cast<size_t>(more);
+    written += static_cast<size_t>(std::max<ssize_t>(more, 0));
   }
 }
 
