@@ -11,8 +11,8 @@
 
 namespace chip {
 
-// Raises where the event's device was lost; else lets happen what was planned for it. The GIL may be
-// held or not; no lock may be held.
+// Raises where the event's device was lost; else lets happen what was planned for it. The GIL may
+// be held or not; no lock may be held.
 void let_faults_happen(const Event& event);
 void let_faults_happen(const char* name, const at::Tensor& written, const at::Tensor& read);
 void corrupt_result(const char* name, const at::Tensor& result);

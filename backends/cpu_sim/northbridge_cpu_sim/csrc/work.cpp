@@ -105,7 +105,8 @@ c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
     future_ = c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(outputs_));
     // Gloo's future holds the CPU aliases; ours is done when it is, with the device tensors.
     gloo_->getFuture()->addCallback(
-        [future = future_, outputs = outputs_, call = call_, faults = faults_](c10::ivalue::Future& gloo) {
+        [future = future_, outputs = outputs_, call = call_, faults = faults_](
+            c10::ivalue::Future& gloo) {
           if (gloo.hasError()) {
             future->setError(named(gloo.exception_ptr(), call));
           } else {
