@@ -35,10 +35,14 @@ def main(arguments: Sequence[str]) -> int:
     except EnvironmentRefusedError as error:
         print(f"make compat: {error}", file=sys.stderr)
         return 2
-    outcomes = [run(suite, python) for suite in suites()]
-    written = sections(PAGE.read_text()) if PAGE.exists() else {}
-    written[torch] = section(_versions(python), date.today(), outcomes)
-    PAGE.write_text(page(written))
+    versions, wanted = _versions(python), suites()
+    outcomes: list[Outcome] = []
+    for suite in wanted:
+        outcomes.append(run(suite, python))
+        to_come = [each.title for each in wanted[len(outcomes) :]]
+        written = sections(PAGE.read_text()) if PAGE.exists() else {}
+        written[torch] = section(versions, date.today(), outcomes, to_come)
+        PAGE.write_text(page(written))  # each time: somebody may end it before the last
     print(f"wrote {PAGE}")
     return int(any(outcome.failed for outcome in outcomes))
 
@@ -48,8 +52,8 @@ def _versions(python: Path) -> str:
     return looked.stdout.strip()
 
 
-def section(versions: str, on: date, outcomes: Sequence[Outcome]) -> str:
-    """Return what the page says of one release, below its heading."""
+def section(versions: str, on: date, outcomes: Sequence[Outcome], to_come: Sequence[str] = ()) -> str:
+    """Return what the page says of one release, below its heading; ``to_come`` are the suites not run yet."""
     rows = [f"| {each.title} | {each.passed} | {each.skipped} | {len(each.failed)} |" for each in outcomes]
     failures = [f"- `{name}`: {_inline(said)}" for each in outcomes for name, said in each.failed]
     return "\n".join(
@@ -59,6 +63,7 @@ def section(versions: str, on: date, outcomes: Sequence[Outcome]) -> str:
             "| tests | passed | skipped | failed |",
             "|---|---|---|---|",
             *rows,
+            *(f"| {title} | not run | | |" for title in to_come),
             *(["", "What failed:", "", *failures] if failures else []),
         ]
     )
