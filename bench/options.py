@@ -28,4 +28,6 @@ OPTIONS = (
     Option("asynchronous-errors", "with asynchronous errors", {"NORTHBRIDGE_CPU_SIM_ERRORS": "asynchronous"}),
     Option("checked-collectives", "with checked collectives", {"NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1"}),
     Option("flight-recorder", "with the flight recorder", {"NORTHBRIDGE_FLIGHT_RECORDER": "{folder}"}),
+    # A step that never comes.
+    Option("planned-fault", "with a planned fault", {"NORTHBRIDGE_CPU_SIM_FAULTS": "raise op=mm step=1000000000"}),
 )
