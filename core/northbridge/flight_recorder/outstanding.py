@@ -1,13 +1,14 @@
 """The calls that have not finished, asked now and then whether they have.
 
 A library's future would say it by itself, but those of chips with streams are done when the work is queued; so the work
-is asked. That keeps its tensors a moment longer than it would live else: a fiftieth of a second.
+is asked, at the next call and every fiftieth of a second. That keeps its tensors a moment longer than they would live.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from northbridge.ending import describe_error
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 _SHORTEST_S = 0.02
 _LONGEST_S = 0.5
 _PATIENCE_S = 5.0
+_AT_A_CALL = 4
 End = tuple[int, str, str]
 """The call's number; "finished", "failed", "over" where the library does not say which, or "unknown"; and why."""
 
@@ -33,9 +35,11 @@ class Outstanding:
         self._more = threading.Event()
         self._thread: threading.Thread | None = None
         self._ending = False
+        self._pause = _SHORTEST_S
 
     def follow(self, call: int, boxed: Any) -> None:
         """Watch the work that a library has returned for ``call``, as the dispatcher hands it over."""
+        self.ask(first=_AT_A_CALL)  # the thread comes round too late for a chip that is nearly full
         work = _unbox(boxed)
         if work is None:
             self._ended([(call, "unknown", "")] if boxed is not None else [(call, "finished", "")])
@@ -67,26 +71,26 @@ class Outstanding:
         self.drop()
 
     def _watch(self) -> None:
-        pause = _SHORTEST_S
         while not self._ending:
-            self._more.wait(pause if self._works else None)
+            self._more.wait(self._pause if self._works else None)
             if self._more.is_set():
                 self._more.clear()
-                pause = _SHORTEST_S
-                time.sleep(pause)
-            pause = _SHORTEST_S if self.ask() else min(2 * pause, _LONGEST_S)
+                self._pause = _SHORTEST_S
+                time.sleep(self._pause)
+            self._pause = min(2 * self._pause, _LONGEST_S)
+            self.ask()
 
-    def ask(self) -> list[End]:
-        """Ask every call's work, tell what has ended, and return that."""
+    def ask(self, first: int | None = None) -> None:
+        """Ask every call's work, or that of the ``first`` oldest, and tell what has ended."""
         with self._lock:
-            works = list(self._works.items())
+            works = list(islice(self._works.items(), first))
         ends = [(call, *how) for call, work in works if (how := _how_it_ended(work)) is not None]
         with self._lock:
-            for call, *_ in ends:
-                self._works.pop(call, None)
+            # Two threads may have asked at once.
+            ends = [end for end in ends if self._works.pop(end[0], None) is not None]
+            self._pause = _SHORTEST_S if ends else self._pause
         if ends:
             self._ended(ends)
-        return ends
 
 
 def _unbox(boxed: Any) -> Any:

@@ -79,7 +79,10 @@ class Recorder:
 
     def under_way(self, call: int, work: Any) -> None:
         """Follow ``work``, the library's own word for whether the call has finished."""
-        self._outstanding.follow(call, work)
+        try:
+            self._outstanding.follow(call, work)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._give_up(error)
 
     def failed(self, call: int, error: BaseException) -> None:
         """Note that the call has raised ``error``."""
@@ -201,9 +204,9 @@ class Recorder:
             self._file.close()
         # The log, and not a warning: where warnings are errors, that would end the training.
         logger.warning(
-            "the flight recorder has stopped, and the training goes on without it: %s could not be written to: %s",
-            self._folder,
+            "the flight recorder has stopped, and the training goes on without it: %s; what was recorded before is in %s",
             describe_error(error),
+            self._folder,
         )
 
 
