@@ -204,7 +204,8 @@ class Recorder:
             self._file.close()
         # The log, and not a warning: where warnings are errors, that would end the training.
         logger.warning(
-            "the flight recorder has stopped, and the training goes on without it: %s; what was recorded before is in %s",
+            "the flight recorder has stopped, and the training goes on without it: %s; what was recorded before is in"
+            " %s",
             describe_error(error),
             self._folder,
         )
