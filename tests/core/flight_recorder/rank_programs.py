@@ -25,7 +25,8 @@ def every_kind() -> None:
     dist.init_process_group("gloo")
     dist.all_reduce(torch.ones(2, 3))
     dist.barrier()
-    dist.all_reduce(torch.ones(4, dtype=torch.int64), async_op=True).wait()
+    work: Any = dist.all_reduce(torch.ones(4, dtype=torch.int64), async_op=True)
+    work.wait()
     dist.broadcast(torch.ones(5), src=1)
     if RANK == 0:
         dist.send(torch.ones(6), 1, tag=3)
