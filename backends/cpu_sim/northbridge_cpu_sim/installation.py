@@ -20,6 +20,7 @@ from torch.utils.backend_registration import (
 import northbridge
 from northbridge_cpu_sim import module as cuda_like
 from northbridge_cpu_sim.build import build
+from northbridge_cpu_sim.choices import choose_as_for_cpu
 from northbridge_cpu_sim.faults import plan
 from northbridge_cpu_sim.module import chip
 from northbridge_cpu_sim.module.exchange import name_in_dlpack
@@ -76,6 +77,7 @@ def install(
         name_in_dlpack(device.type)
     refuse_sharing(device.type)
     accept_in_meshes(device.type)
+    choose_as_for_cpu(device.type)
     if device.autograd_threads:
         atexit.register(extension.settle_autograd_threads)
     else:

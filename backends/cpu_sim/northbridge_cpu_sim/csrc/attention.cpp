@@ -5,9 +5,18 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice.h>
+#include <c10/core/InferenceMode.h>
 
 namespace chip {
 namespace {
+
+// The CPU's choice depends on what needs a gradient: its fused kernel has none for the mask.
+at::Tensor alias_for_choice(const at::Tensor& tensor) {
+  if (on_chip(tensor) && tensor.requires_grad() && !c10::InferenceMode::is_enabled()) {
+    return owning_host_alias(tensor).set_requires_grad(true);
+  }
+  return alias_if_on_chip(tensor);
+}
 
 int64_t choose_attention(
     const at::Tensor& query,
@@ -18,11 +27,11 @@ int64_t choose_attention(
     bool is_causal,
     std::optional<double> scale,
     bool enable_gqa) {
-  const auto host_mask = mask ? std::optional(alias_if_on_chip(*mask)) : std::nullopt;
+  const auto host_mask = mask ? std::optional(alias_for_choice(*mask)) : std::nullopt;
   return at::_fused_sdp_choice(
-      alias_if_on_chip(query),
-      alias_if_on_chip(key),
-      alias_if_on_chip(value),
+      alias_for_choice(query),
+      alias_for_choice(key),
+      alias_for_choice(value),
       host_mask,
       dropout,
       is_causal,

@@ -20,6 +20,8 @@ class CallTranslation {
   void results_to_device(torch::jit::Stack& stack);
   // The device of its arguments; the current one where none says.
   c10::DeviceIndex index();
+  // One tensor of the CPU's as the device's, without a copy.
+  at::Tensor to_device(const at::Tensor& host);
 
  private:
   struct Passed {
@@ -30,7 +32,6 @@ class CallTranslation {
   };
 
   at::Tensor to_host(const at::Tensor& tensor, const Argument& argument);
-  at::Tensor to_device(const at::Tensor& host);
   at::Tensor dense_to_device(const at::Tensor& host);
   at::Tensor argument_at(int16_t position) const;
   void follow_all();

@@ -12,8 +12,11 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 namespace chip {
 namespace {
@@ -118,9 +121,17 @@ bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
 
-// Torch composes these, but chooses oneDNN's algorithms for tensors of the CPU alone.
-bool chooses_for_cpu(std::string_view name) {
-  return name == "convolution" || name == "convolution_backward";
+// Torch composes these of others, but asks for the CPU's tensors as it does: for oneDNN's algorithms,
+// for a driver of LAPACK, for a table of kernels in which no other device stands.
+bool asks_for_cpu(std::string_view name, std::string_view overload) {
+  constexpr std::pair<std::string_view, std::string_view> asking[] = {
+      {"convolution", ""},
+      {"convolution_backward", ""},
+      {"conj_physical_", ""},
+      {"linalg_lstsq", ""},
+      {"mode", "values"}};
+  return std::find(std::begin(asking), std::end(asking), std::pair(name, overload)) !=
+      std::end(asking);
 }
 
 template <typename Kernel>
@@ -146,7 +157,9 @@ void register_fallbacks() {
       const auto name = std::string_view(full_name.name).substr(aten.size());
       if (starts_with(name, "_foreach_")) {
         give<ForeachFallback>(dense, *op); // cheaper once than for each tensor
-      } else if (op->hasKernelForDispatchKey(c10::DispatchKey::CPU) || chooses_for_cpu(name)) {
+      } else if (
+          op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+          asks_for_cpu(name, full_name.overload_name)) {
         give<OperatorFallback<false>>(dense, *op);
       }
     }
