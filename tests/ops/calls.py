@@ -1,0 +1,131 @@
+"""One call on the CPU and on the chip, forward and backward, and how they differ."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from tests.ops.carry import Carrier, is_carried
+from tests.ops.compare import difference
+
+Sample = TypeVar("Sample")
+
+DEVICE = "cpu_sim:1"
+"""Not the first: what forgets its device makes tensors on the first."""
+
+SEED = 7
+REFUSAL = re.compile(r"NotImplementedError: aten::\S+ .*cpu_sim.*(to the CPU first|has no kernel for it)")
+MOST_SAMPLES = 60
+"""Of more, so many are taken, evenly."""
+
+SAID = 3
+"""So many failures of an entry are told in full."""
+
+
+@dataclass
+class Outcome:
+    """What came of an entry: how many calls ran on the CPU, and how those on the chip differed or were refused."""
+
+    calls: int = 0
+    backwards: int = 0
+    failed: int = 0
+    refused: int = 0
+    failures: list[str] = field(default_factory=list)
+
+    def fail(self, what: str) -> None:
+        """Count a failure, and keep the first few in words."""
+        self.failed += 1
+        self.refused += REFUSAL.search(what) is not None
+        if len(self.failures) < SAID:
+            self.failures.append(what)
+
+
+@dataclass(frozen=True)
+class Called:
+    """What a call gave: its results and the gradients of its arguments, or what it raised."""
+
+    results: Any = None
+    gradients: Any = None
+    error: str | None = None
+    backward_error: str | None = None
+
+
+def evenly(samples: Iterable[Sample]) -> list[tuple[int, Sample]]:
+    """Return the samples with their positions, or as many of them as an entry may have."""
+    every = list(enumerate(samples))
+    return every[:: -(-len(every) // MOST_SAMPLES) or 1]
+
+
+def compare_call(
+    outcome: Outcome, what: str, function: Callable[..., Any], arguments: Any, *, backward: bool, values: bool = True
+) -> Called:
+    """Run ``function(*args, **kwargs)`` of ``arguments``, which are on the CPU, in both places, and add to ``outcome``.
+
+    Returns what the CPU gave, so that the caller can make the next call of it. What has no tensor, generator or device
+    among its arguments has no place on the chip.
+    """
+    cpu = _call(function, arguments, "cpu", backward)
+    if cpu.error is not None or not any(map(is_carried, pytree.tree_leaves(arguments))):
+        return cpu
+    outcome.calls += 1
+    chip = _call(function, arguments, DEVICE, backward)
+    if chip.error is not None:
+        outcome.fail(f"{what}: raises {chip.error}")
+        return cpu
+    said = difference(cpu.results, chip.results, DEVICE, values=values)
+    if said is not None:
+        outcome.fail(f"{what}: {said}")
+    elif backward and cpu.backward_error is None and cpu.gradients is not None:
+        outcome.backwards += 1
+        if chip.backward_error is not None:
+            outcome.fail(f"{what}, backward: raises {chip.backward_error}")
+        else:
+            said = difference(cpu.gradients, chip.gradients, DEVICE)
+            if said is not None:
+                outcome.fail(f"{what}, backward: {said}")
+    return cpu
+
+
+def _call(function: Callable[..., Any], arguments: Any, device: str, backward: bool) -> Called:
+    args, kwargs = Carrier(device).carry(arguments)
+    torch.manual_seed(SEED)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            results = function(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            return Called(error=_told(error))
+        if not backward:
+            return Called(results)
+        try:
+            return Called(results, _gradients(results, (args, kwargs), device))
+        except Exception as error:  # noqa: BLE001 - as above
+            return Called(results, backward_error=_told(error))
+
+
+def _gradients(results: Any, arguments: Any, device: str) -> Any:
+    outputs = [x for x in pytree.tree_leaves(results) if isinstance(x, Tensor) and x.requires_grad]
+    inputs = [x for x in pytree.tree_leaves(arguments) if isinstance(x, Tensor) and x.requires_grad and x.is_leaf]
+    if not outputs or not inputs:
+        return None
+    seeds = torch.Generator().manual_seed(SEED)
+    grads = [_like(x, seeds, device) for x in outputs]
+    return torch.autograd.grad(outputs, inputs, grads, allow_unused=True)
+
+
+def _like(output: Tensor, seeds: torch.Generator, device: str) -> Tensor:
+    if output.is_nested or output.layout is not torch.strided:
+        return torch.ones_like(output)
+    return torch.randn(output.shape, generator=seeds, dtype=output.dtype).to(device)
+
+
+def _told(error: Exception) -> str:
+    first = str(error).strip().split("\nException raised from")[0]
+    return f"{type(error).__name__}: {' / '.join(first.splitlines()[:4])[:600]}"

@@ -1,0 +1,96 @@
+"""Whether what the chip gives is what the CPU gives, to the bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+
+def difference(cpu: Any, chip: Any, device: str, *, values: bool = True) -> str | None:
+    """Return in words how ``chip`` differs from ``cpu``, or None where it does not.
+
+    Numbers are compared by their bits, save that one NaN is as good as another. ``values`` is False where nobody
+    says what the values are, as with fresh memory: shapes, dtypes and strides are compared then.
+    """
+    expected, shape = pytree.tree_flatten(cpu)
+    found, found_shape = pytree.tree_flatten(chip)
+    if shape != found_shape:
+        return f"gives {found_shape} and not {shape}"
+    for one, other in zip(expected, found, strict=True):
+        said = _of_leaves(one, other, device, values)
+        if said is not None:
+            return said
+    return None
+
+
+def _of_leaves(cpu: Any, chip: Any, device: str, values: bool) -> str | None:
+    if isinstance(cpu, Tensor) != isinstance(chip, Tensor):
+        return f"gives {type(chip).__name__} and not {type(cpu).__name__}"
+    if not isinstance(cpu, Tensor):
+        if isinstance(cpu, torch.device) or (isinstance(cpu, float) and cpu != cpu):
+            return None
+        return None if not values or cpu == chip else f"gives {chip!r} and not {cpu!r}"
+    if chip.device.type != torch.device(device).type:
+        return f"gives a tensor on {chip.device}"
+    for what in ("dtype", "layout", "shape", "requires_grad", "is_nested", "is_quantized"):
+        if getattr(cpu, what) != getattr(chip, what):
+            return f"gives {what} {getattr(chip, what)} and not {getattr(cpu, what)}"
+    return _of_tensors(cpu.detach(), chip.detach(), values)
+
+
+def _of_tensors(cpu: Tensor, chip: Tensor, values: bool) -> str | None:
+    if cpu.is_nested:
+        return _of_parts(list(cpu.unbind()), list(chip.unbind()), values)
+    if cpu.layout is torch.sparse_coo:
+        if cpu.is_coalesced() != chip.is_coalesced():
+            return f"gives is_coalesced {chip.is_coalesced()}"
+        return _of_parts([cpu._indices(), cpu._values()], [chip._indices(), chip._values()], values)
+    if cpu.layout in (torch.sparse_csr, torch.sparse_bsr):
+        parts = [[x.crow_indices(), x.col_indices(), x.values()] for x in (cpu, chip)]
+        return _of_parts(*parts, values)
+    if cpu.layout in (torch.sparse_csc, torch.sparse_bsc):
+        parts = [[x.ccol_indices(), x.row_indices(), x.values()] for x in (cpu, chip)]
+        return _of_parts(*parts, values)
+    if cpu.layout is torch.strided:
+        for what in ("stride", "storage_offset", "is_conj", "is_neg"):
+            if getattr(cpu, what)() != getattr(chip, what)():
+                return f"gives {what} {getattr(chip, what)()} and not {getattr(cpu, what)()}"
+    return _of_values(cpu, chip.cpu()) if values else None
+
+
+def _of_parts(cpu: list[Tensor], chip: list[Tensor], values: bool) -> str | None:
+    for one, other in zip(cpu, chip, strict=True):
+        if one.shape != other.shape:
+            return f"gives a part of shape {other.shape} and not {one.shape}"
+        said = _of_tensors(one, other, values)
+        if said is not None:
+            return said
+    return None
+
+
+def _of_values(cpu: Tensor, chip: Tensor) -> str | None:
+    if cpu.layout is not torch.strided or cpu.is_quantized:
+        cpu, chip = cpu.to_dense() if not cpu.is_quantized else cpu.int_repr(), (
+            chip.to_dense() if not chip.is_quantized else chip.int_repr()
+        )
+    if cpu.is_complex():
+        cpu, chip = (torch.view_as_real(x.resolve_conj()) for x in (cpu, chip))
+    cpu, chip = (x.resolve_neg().clone(memory_format=torch.contiguous_format) for x in (cpu, chip))
+    if cpu.numel() == 0:
+        return None
+    differs = (_bits(cpu) != _bits(chip)).view(*cpu.shape, -1).any(-1)
+    if cpu.is_floating_point():
+        differs &= ~(cpu.isnan() & chip.isnan())
+    count = int(differs.sum())
+    if count == 0:
+        return None
+    where = differs.flatten().nonzero()[0].item()
+    one, other = cpu.flatten()[where].item(), chip.flatten()[where].item()
+    return f"gives {other!r} and not {one!r} at element {where} ({count} of {differs.numel()} differ)"
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.reshape(*tensor.shape, 1).view(torch.uint8)

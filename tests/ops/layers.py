@@ -1,0 +1,112 @@
+"""The layers of torch.nn: those of torch's database of modules, and those that it lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parameter import UninitializedTensorMixin
+from torch.testing._internal.common_modules import module_db
+from torch.utils import _pytree as pytree
+
+from tests.ops import unlisted_layers
+from tests.ops.calls import SEED, Outcome, compare_call, evenly
+
+FLOATS = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Use:
+    """A layer made with some arguments and called with others."""
+
+    what: str
+    kind: type[nn.Module]
+    made: tuple[tuple[Any, ...], dict[str, Any]]
+    called: tuple[tuple[Any, ...], dict[str, Any]]
+    dtype: torch.dtype
+    training: bool
+
+    def make(self) -> nn.Module:
+        """Return the layer, on the CPU; the same each time."""
+        torch.manual_seed(0)
+        args, kwargs = self.made
+        return self.kind(*args, **kwargs).to(self.dtype).train(self.training)
+
+    def __call__(self, state: dict[str, Tensor], args: Any, kwargs: Any) -> Any:
+        """Return what the layer of this state gives, and what it leaves in its buffers."""
+        device = next((x.device for x in pytree.tree_leaves((state, args)) if isinstance(x, Tensor)), None)
+        layer = self.make().to(device)
+        torch.manual_seed(SEED)
+        if not state:
+            return layer(*args, **kwargs)
+        results = torch.func.functional_call(layer, state, args, kwargs)
+        return results, {name: value for name, value in state.items() if not isinstance(value, nn.Parameter)}
+
+
+def listed(dtypes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and dtype of each layer."""
+    for name in (*_by_name(), *unlisted_layers.USES):
+        info = _by_name().get(name)
+        for dtype in dtypes:
+            if dtype in FLOATS or (info is not None and getattr(torch, dtype) in info.dtypes):
+                yield name, dtype
+
+
+def kinds() -> set[type[nn.Module]]:
+    """Return the classes of which there are entries."""
+    return {info.module_cls for info in module_db} | {getattr(nn, name[3:]) for name in unlisted_layers.USES}
+
+
+@cache
+def _by_name() -> dict[str, Any]:
+    return {info.name: info for info in module_db}
+
+
+def run(name: str, dtype: str) -> Outcome:
+    """Run the layer in training and in evaluation, forward and backward, and return what came of it."""
+    outcome = Outcome()
+    for training in (True, False):
+        for use in _uses(name, getattr(torch, dtype), training):
+            try:
+                state = use.make().state_dict(keep_vars=True)
+            except Exception:  # noqa: BLE001 - the CPU has no such layer
+                continue
+            if any(isinstance(value, UninitializedTensorMixin) for value in state.values()):
+                state = {}  # the first call makes it
+            arguments = ((dict(state), *use.called), {})
+            compare_call(outcome, use.what, use, arguments, backward=True)
+    return outcome
+
+
+def _uses(name: str, dtype: torch.dtype, training: bool) -> Iterator[Use]:
+    mode = "training" if training else "evaluation"
+    torch.manual_seed(0)
+    if name in unlisted_layers.USES:
+        kind = getattr(nn, name[3:])
+        for position, (made, called) in enumerate(unlisted_layers.USES[name]()):
+            floating = pytree.tree_map_only(Tensor, lambda x: _as(x, dtype), called)
+            yield Use(f"input {position}, {mode}", kind, (made, {}), (floating, {}), dtype, training)
+        return
+    info = _by_name()[name]
+    inputs = info.module_inputs_func(
+        info, device="cpu", dtype=dtype, requires_grad=dtype.is_floating_point, training=training
+    )
+    for position, given in evenly(inputs):
+        made, called = given.constructor_input, given.forward_input
+        if called is not None:
+            yield Use(
+                f"input {position}{given.desc and ' ' + given.desc}, {mode}",
+                info.module_cls,
+                (made.args, made.kwargs),
+                (called.args, called.kwargs),
+                dtype,
+                training,
+            )
+
+
+def _as(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor.to(dtype).requires_grad_() if tensor.is_floating_point() else tensor

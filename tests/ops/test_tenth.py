@@ -1,0 +1,40 @@
+"""A tenth of the entries, chosen by their names; `make ops` runs them all."""
+
+from __future__ import annotations
+
+import pytest
+from tests.ops.entries import DTYPES, Entry, read_entries
+from tests.ops.pool import Finished, run_entries
+from tests.ops.verdict import complaints
+
+PROCESSES = 2
+LAYER = Entry("layer", "nn.LSTM", "float32")
+
+
+@pytest.fixture(scope="module")
+def tenth() -> list[Finished]:
+    return run_entries([entry for entry in read_entries() if entry.in_tenth or entry == LAYER], PROCESSES)
+
+
+@pytest.mark.timeout(900)  # the first of these runs the tenth, which takes a minute and a half of two free cores
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_operators_give_the_cpus_results_and_gradients_to_the_bit(tenth: list[Finished], dtype: str) -> None:
+    chosen = [done for done in tenth if done.entry.kind == "operator" and done.entry.dtype == dtype]
+
+    assert sum(done.calls for done in chosen) > 100
+    assert complaints(chosen) == []
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["layer", "optimizer"])
+def test_layers_and_optimizers_give_the_cpus_results_to_the_bit(tenth: list[Finished], kind: str) -> None:
+    chosen = [done for done in tenth if done.entry.kind == kind]
+
+    assert sum(done.calls for done in chosen) > 20
+    assert complaints(chosen) == []
+
+
+@pytest.mark.timeout(900)
+def test_the_tenth_runs_backward_too(tenth: list[Finished]) -> None:
+    assert sum(done.backwards for done in tenth) > 1000
+    assert next(done.backwards for done in tenth if done.entry == LAYER) > 0

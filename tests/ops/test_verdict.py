@@ -1,0 +1,87 @@
+"""The tests' own judgement: what is told of entries that crash, differ, refuse, or are listed for nothing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.ops import pool
+from tests.ops.calls import REFUSAL
+from tests.ops.entries import Entry, Kind
+from tests.ops.exceptions import EXCEPTIONS
+from tests.ops.pool import Finished, run_entries
+from tests.ops.verdict import complaints, complaints_of_whole
+
+GOOD = Finished(Entry("operator", "add", "float32"), 5, 3, 0, 0, (), 0.1)
+WRONG = replace(GOOD, failed=2, failures=("sample 0: gives 1.0 and not 2.0",))
+REFUSED = replace(GOOD, failed=2, refused=2, failures=("sample 0: raises NotImplementedError: ...",))
+
+
+def test_an_entry_that_differs_is_told_with_how() -> None:
+    assert complaints([GOOD, WRONG], {}) == ["add float32: 2 of 5 calls fail: sample 0: gives 1.0 and not 2.0"]
+
+
+def test_a_listed_entry_may_refuse() -> None:
+    assert complaints([REFUSED], {"add float32": "a reason"}) == []
+
+
+@pytest.mark.parametrize(
+    ("done", "said"),
+    [
+        (GOOD, "take it off the list"),
+        (WRONG, "does worse than refuse"),
+        (replace(REFUSED, entry=Entry("layer", "add", "float32")), "no layer may be"),
+    ],
+)
+def test_a_listed_entry_that_passes_or_is_wrong_or_a_layer_is_told(done: Finished, said: str) -> None:
+    (line,) = complaints([done], {"add float32": "a reason"})
+
+    assert said in line
+
+
+def test_a_list_that_is_too_long_or_names_nothing_is_told() -> None:
+    lines = complaints_of_whole([REFUSED], {"add float32": "a reason", "gone float32": "another"})
+
+    assert any("gone float32" in line and "no such entry" in line for line in lines)
+    assert any("more than 2%" in line for line in lines)
+
+
+def test_every_exception_has_a_reason() -> None:
+    assert all(reason for reason in EXCEPTIONS.values())
+
+
+def test_only_an_error_that_names_the_operator_is_a_refusal() -> None:
+    start = "sample 0: raises NotImplementedError: "
+
+    assert REFUSAL.search(start + "aten::mm was called on cpu_sim with a nested tensor, but …, or move it to the CPU first")
+    assert not REFUSAL.search(start + "something is not implemented")
+    assert not REFUSAL.search("sample 0: gives 1.0 and not 2.0")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("crash", "ended its process by SIGSEGV"), ("hang", "ended its process by being killed")]
+)
+def test_a_process_that_crashes_or_hangs_is_the_failure_of_its_entry_alone(
+    monkeypatch: pytest.MonkeyPatch, name: str, said: str
+) -> None:
+    program = (
+        "import json, os, sys, time\n"
+        "for line in sys.stdin:\n"
+        "    name = json.loads(line)[1]\n"
+        "    if name == 'crash': os.kill(os.getpid(), 11)\n"
+        "    if name == 'hang': time.sleep(600)\n"
+        "    answer = dict(calls=1, backwards=0, failed=0, refused=0, failures=[])\n"
+        "    print(json.dumps(answer), flush=True)\n"
+    )
+    monkeypatch.setattr(pool, "WORKER", ("-c", program))
+    monkeypatch.setattr(pool, "LIMIT_S", 2.0)
+    kind: Kind = "operator"
+
+    finished = run_entries([Entry(kind, each, "float32") for each in ("abs", name, "mul")], 1)
+
+    assert {str(done.entry): bool(done.failed) for done in finished} == {
+        "abs float32": False,
+        f"{name} float32": True,
+        "mul float32": False,
+    }
+    assert next(done.failures[0] for done in finished if done.failed).startswith(said)
