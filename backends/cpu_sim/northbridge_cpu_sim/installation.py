@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.utils.backend_registration import (
     generate_methods_for_privateuse1_backend,
     rename_privateuse1_backend,
 )
 
 import northbridge
-from northbridge_cpu_sim import module as cuda_like
+from northbridge_cpu_sim import group, module as cuda_like
 from northbridge_cpu_sim.build import build
 from northbridge_cpu_sim.choices import choose_as_for_cpu
 from northbridge_cpu_sim.faults import plan
+from northbridge_cpu_sim.group import by_dtype, dtype_of
 from northbridge_cpu_sim.module import chip
 from northbridge_cpu_sim.module.exchange import name_in_dlpack
 from northbridge_cpu_sim.module.mesh import accept_in_meshes
@@ -29,9 +27,7 @@ from northbridge_cpu_sim.module.sharing import refuse_sharing
 from northbridge_cpu_sim.operations import Lacking, lacking_operations, split_by_dtype
 from northbridge_cpu_sim.recipe import recipe_for
 from northbridge_cpu_sim.settings import SimSettings
-from northbridge_cpu_sim.simulated_device import Dtype, Library, SimulatedDevice
-
-_EVERY_CALL = ""  # as the compiled chip has it
+from northbridge_cpu_sim.simulated_device import SimulatedDevice
 
 
 def install(
@@ -83,8 +79,7 @@ def install(
     else:
         # The chip does this for every thread that touches it; this one may run a backward before.
         torch.autograd.set_multithreading_enabled(False)
-    make = functools.partial(_make_collective, device.collective)
-    dist.Backend.register_backend(device.collective.name, make, extended_api=True, devices=[device.type])
+    group.register(extension, device.collective, device.type)
     return cuda_like
 
 
@@ -118,45 +113,13 @@ def _configure(
         acquire=acquire,
     )
     extension.configure_dtypes(
-        lacks=_by_dtype(device.lacks),
-        held_as={_dtype(wide): _dtype(narrow) for wide, narrow in device.held_as.items()},
+        lacks=by_dtype(device.lacks),
+        held_as={dtype_of(wide): dtype_of(narrow) for wide, narrow in device.held_as.items()},
     )
     wholly, for_dtypes = split_by_dtype(operations)
     extension.configure_operations(
-        wholly=wholly, for_dtypes={name: _by_dtype(said) for name, said in for_dtypes.items()}
+        wholly=wholly, for_dtypes={name: by_dtype(said) for name, said in for_dtypes.items()}
     )
     if settings.errors == "asynchronous":
         importlib.import_module("torch._meta_registrations")  # what tells the shapes of results that never come
     extension.register_fallbacks()
-
-
-def _dtype(name: str) -> torch.dtype:
-    found: torch.dtype = getattr(torch, name)
-    return found
-
-
-def _by_dtype(sentences: Mapping[Dtype, str]) -> dict[torch.dtype, str]:
-    return {_dtype(name): sentence for name, sentence in sentences.items()}
-
-
-def _make_collective(library: Library, options: Any, backend_options: object) -> Any:
-    if backend_options is not None:
-        raise ValueError(f"{library.name} takes no pg_options, but got {backend_options!r}; leave them out")
-    gloo = dist.ProcessGroupGloo(options.store, options.group_rank, options.group_size, options.timeout)
-    reduces = library.reduces
-    lacking_calls: dict[str, str] = {}
-    lacking_dtypes = {_EVERY_CALL: _by_dtype(library.lacks.dtypes)}
-    for call, said in library.lacks.calls.items():
-        if isinstance(said, str):
-            lacking_calls[call] = said
-        else:
-            lacking_dtypes[call] = _by_dtype(said)
-    return chip.extension().make_collective(
-        gloo,
-        library.name,
-        lacking_reductions=dict(library.lacks.reductions),
-        lacking_calls=lacking_calls,
-        lacking_dtypes=lacking_dtypes,
-        natively=[_dtype(name) for name in reduces.natively] if reduces else [],
-        through=_dtype(reduces.through) if reduces else None,
-    )

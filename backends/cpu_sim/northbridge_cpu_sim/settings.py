@@ -46,3 +46,4 @@ class SimSettings(northbridge.Settings):
     faults: str = pydantic.Field(
         default="", description="a plan of faults, such as 'kill rank=1 step=5; slow op=all_reduce seconds=0.2',"
     )
+    check_collectives: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")

@@ -7,15 +7,18 @@ import socket
 import subprocess
 import sys
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from tests.core.conftest import install as install
 
 LIMIT_S = 120.0
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
+ROOT = Path(__file__).parents[3]
 POSED = Path(__file__).parents[2] / "vendors" / "posed" / "northbridge_posed" / "simulated" / "device.toml"
 """A made-up chip that lacks and bends whatever a device.toml can take away and bend."""
 
@@ -80,13 +83,29 @@ def posing(in_fresh_process: Callable[..., str]) -> Callable[..., list[str]]:
     return run
 
 
-@pytest.fixture
-def on_ranks() -> Callable[..., list[str]]:
-    """Run a function of rank_programs.py on so many ranks and return what each printed."""
+@dataclass(frozen=True)
+class Ranks:
+    """Processes under RANK and so on, each of which runs one function of a file of programs."""
 
-    def run(
-        function: str, size: int = 2, environ: Mapping[str, str] | None = None, programs: Path = PROGRAMS
-    ) -> list[str]:
+    processes: list[subprocess.Popen[str]]
+
+    def said(self, rank: int) -> str:
+        """Wait for the end of `rank` and return what it printed."""
+        return self.processes[rank].communicate(timeout=LIMIT_S)[0]
+
+
+@pytest.fixture
+def start_ranks() -> Iterator[Callable[..., Ranks]]:
+    """Start a function of a file of programs on so many ranks, or on those of them that `only` names."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(
+        function: str,
+        size: int = 2,
+        environ: Mapping[str, str] | None = None,
+        programs: Path = PROGRAMS,
+        only: Collection[int] | None = None,
+    ) -> Ranks:
         cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
         ranks = [
             subprocess.Popen(
@@ -94,6 +113,8 @@ def on_ranks() -> Callable[..., list[str]]:
                 env={
                     **os.environ,
                     **cluster,
+                    "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+                    "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1",
                     **(environ or {}),
                     "RANK": str(rank),
                     "WORLD_SIZE": str(size),
@@ -103,14 +124,25 @@ def on_ranks() -> Callable[..., list[str]]:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            for rank in range(size)
+            for rank in (range(size) if only is None else only)
         ]
-        try:
-            said = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
-        finally:
-            for rank in ranks:
-                rank.kill()
-        assert [rank.returncode for rank in ranks] == [0] * size, "\n".join(said)
+        started.extend(ranks)
+        return Ranks(ranks)
+
+    yield start
+    for rank in started:
+        rank.kill()
+        rank.wait()
+
+
+@pytest.fixture
+def on_ranks(start_ranks: Callable[..., Ranks]) -> Callable[..., list[str]]:
+    """Run a function of rank_programs.py on so many ranks and return what each printed."""
+
+    def run(function: str, size: int = 2, **options: Any) -> list[str]:
+        ranks = start_ranks(function, size, **options)
+        said = [ranks.said(rank) for rank in range(size)]
+        assert [rank.returncode for rank in ranks.processes] == [0] * size, "\n".join(said)
         return said
 
     return run

@@ -1,7 +1,7 @@
 // What the package `module` calls.
 #include "acquisition.h"
 #include "autograd_threads.h"
-#include "collective.h"
+#include "collective_bindings.h"
 #include "dtypes.h"
 #include "fault_bindings.h"
 #include "fallback.h"
@@ -53,24 +53,6 @@ void configure_operations(
   chip::configure_operations(std::move(lacking));
 }
 
-c10::intrusive_ptr<c10d::Backend> make_collective(
-    c10::intrusive_ptr<c10d::Backend> gloo,
-    std::string name,
-    chip::CollectiveLimits::Sentences lacking_reductions,
-    chip::CollectiveLimits::Sentences lacking_calls,
-    std::map<std::string, chip::CollectiveLimits::DtypeSentences> lacking_dtypes,
-    std::vector<c10::ScalarType> natively,
-    std::optional<c10::ScalarType> through) {
-  return chip::make_collective(
-      std::move(gloo),
-      std::move(name),
-      {std::move(lacking_reductions),
-       std::move(lacking_calls),
-       std::move(lacking_dtypes),
-       std::move(natively),
-       through});
-}
-
 } // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
@@ -115,15 +97,5 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("default_generator", [](int64_t index) {
     return chip::default_generator(chip::checked_index(index));
   });
-  m.def(
-      "make_collective",
-      make_collective,
-      py::arg("gloo"),
-      py::arg("name"),
-      py::arg("lacking_reductions"),
-      py::arg("lacking_calls"),
-      py::arg("lacking_dtypes"),
-      py::arg("natively"),
-      py::arg("through"),
-      py::call_guard<py::gil_scoped_release>());
+  chip::bind_collective(m);
 }

@@ -1,54 +1,41 @@
-// What a library is handed for the tensors of a call: the same memory as the CPU's, after a look at
-// what the library lacks; and for a call that reduces, in dtypes that it can reduce.
+// What the library below is handed for the tensors of a call: the same memory as the CPU's, after a
+// look at what the chip's library lacks. What is reduced is handed over in a dtype that the library
+// can reduce; what only moves, and is of a dtype that the library below does not know, as bytes.
 #pragma once
 
+#include "collective_call.h"
 #include "collective_limits.h"
 
-#include <ATen/core/Tensor.h>
-
-#include <vector>
+#include <string>
 
 namespace chip {
 
-// Raises RuntimeError with the vendor's sentence where the library has no such call, or not for
-// these tensors.
-at::Tensor host_argument(
-    const CollectiveLimits& limits, const char* call, const at::Tensor& tensor);
-
-template <typename Element> // a tensor, or a list of them
-std::vector<Element> host_argument(
-    const CollectiveLimits& limits, const char* call, const std::vector<Element>& elements) {
-  std::vector<Element> arguments;
-  arguments.reserve(elements.size());
-  for (const auto& element : elements) {
-    arguments.push_back(host_argument(limits, call, element));
-  }
-  return arguments;
-}
-
-// The tensors of a call that reduces: aliases, or copies in the dtype that they are converted to.
-class Reducible {
+class HostArguments {
  public:
-  // Raises as `host_argument` does; of dtypes, the library sees those that it is handed.
-  Reducible(
-      const CollectiveLimits& limits,
-      const char* call,
-      const c10d::ReduceOp& reduction,
-      const std::vector<at::Tensor>& tensors);
+  // Raises RuntimeError with the vendor's sentence where the library has no such call, reduction or
+  // dtype, and with ours where nothing below has it.
+  HostArguments(const CollectiveLimits& limits, const std::string& library, int size, const Call& call);
 
-  std::vector<at::Tensor>& tensors() {
-    return handed_;
+  HostTensors& tensors() {
+    return tensors_;
   }
+  // Whether what was written has to be cast back once the call is done.
   bool is_converted() const {
-    return is_converted_;
+    return !copies_.empty();
   }
-  // Casts what the library has written back into the tensors.
   void cast_back() const;
 
  private:
-  std::vector<at::Tensor> aliases_;
-  std::vector<at::Tensor> handed_;
-  bool is_converted_ = false;
+  at::Tensor handed(const at::Tensor& tensor, const Call& call, bool is_written);
+
+  struct Copy {
+    at::Tensor alias;
+    at::Tensor converted;
+  };
+
+  const CollectiveLimits& limits_;
+  HostTensors tensors_;
+  std::vector<Copy> copies_;
 };
 
 } // namespace chip

@@ -15,6 +15,8 @@ void refuse_if_in(const Map& sentences, const Key& key) {
   TORCH_CHECK(found == sentences.end(), found->second);
 }
 
+} // namespace
+
 const char* name_of(const c10d::ReduceOp& reduction) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(reduction)) {
     case c10d::ReduceOp::SUM:
@@ -39,8 +41,6 @@ const char* name_of(const c10d::ReduceOp& reduction) {
       return "";
   }
 }
-
-} // namespace
 
 void CollectiveLimits::check_call(const char* call) const {
   refuse_if_in(lacking_calls, call);

@@ -12,6 +12,9 @@
 
 namespace chip {
 
+// "sum", "avg" and so on.
+const char* name_of(const c10d::ReduceOp& reduction);
+
 struct CollectiveLimits {
   using Sentences = std::map<std::string, std::string>;
   static constexpr const char* kEveryCall = "";

@@ -7,7 +7,8 @@ namespace chip {
 
 class ReleasedGil {
  public:
-  ReleasedGil() : state_(PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+  ReleasedGil()
+      : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
   ~ReleasedGil() {
     if (state_ != nullptr) {
       PyEval_RestoreThread(state_);

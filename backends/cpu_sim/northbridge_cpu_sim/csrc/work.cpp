@@ -19,52 +19,41 @@ std::vector<c10::Device> devices_of(const c10::IValue& outputs) {
   return devices;
 }
 
-std::exception_ptr named(const std::exception_ptr& error, const std::string& call) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& reason) {
-    return std::make_exception_ptr(
-        c10::DistBackendError(
-            {__func__, __FILE__, __LINE__}, c10::str(call, " failed: ", reason.what())));
-  }
-}
-
 } // namespace
 
 ChipWork::ChipWork(
-    c10::intrusive_ptr<c10d::Work> gloo,
-    std::string call,
-    int rank,
+    WorkPtr below,
+    std::shared_ptr<CallRecord> record,
     c10::IValue outputs,
     CollectiveFaults faults)
-    : Work(rank, gloo->retrieveOpType()),
-      gloo_(std::move(gloo)),
-      call_(std::move(call)),
+    : Work(record->group().facts.rank, below->retrieveOpType()),
+      below_(std::move(below)),
+      record_(std::move(record)),
       outputs_(std::move(outputs)),
       faults_(std::move(faults)) {}
 
 bool ChipWork::isCompleted() {
-  return gloo_->isCompleted();
+  return below_->isCompleted();
 }
 
 bool ChipWork::isSuccess() const {
-  return gloo_->isSuccess();
+  return below_->isSuccess();
 }
 
 std::exception_ptr ChipWork::exception() const {
-  const auto error = gloo_->exception();
-  return error ? named(error, call_) : error;
+  const auto error = below_->exception();
+  return error ? record_->failed(error) : error;
 }
 
 int ChipWork::sourceRank() const {
-  return gloo_->sourceRank();
+  return below_->sourceRank();
 }
 
 std::vector<at::Tensor> ChipWork::result() {
   TORCH_CHECK(
       isCompleted(),
       "the result of ",
-      call_,
+      record_->beginning(),
       " was asked for before it was done; wait for it first");
   faults_.meet_results();
   std::vector<at::Tensor> tensors;
@@ -82,34 +71,38 @@ void ChipWork::synchronize() {
 }
 
 bool ChipWork::wait(std::chrono::milliseconds timeout) {
-  const auto done = wait_for_gloo(timeout);
+  const bool done = wait_below(timeout);
   faults_.meet_results();
   return done;
 }
 
-bool ChipWork::wait_for_gloo(std::chrono::milliseconds timeout) {
+bool ChipWork::wait_below(std::chrono::milliseconds timeout) {
+  bool done = false;
   try {
-    return gloo_->wait(timeout);
+    done = below_->wait(timeout);
   } catch (...) {
-    std::rethrow_exception(named(std::current_exception(), call_));
+    std::rethrow_exception(record_->failed(std::current_exception()));
   }
+  record_->finish();
+  return done;
 }
 
 void ChipWork::abort() {
-  gloo_->abort();
+  below_->abort();
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
   std::lock_guard<std::mutex> lock(future_mutex_);
   if (!future_) {
     future_ = c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(outputs_));
-    // Gloo's future holds the CPU aliases; ours is done when it is, with the device tensors.
-    gloo_->getFuture()->addCallback(
-        [future = future_, outputs = outputs_, call = call_, faults = faults_](
-            c10::ivalue::Future& gloo) {
-          if (gloo.hasError()) {
-            future->setError(named(gloo.exception_ptr(), call));
+    // The future below holds CPU aliases; ours is done when it is, with the device tensors.
+    below_->getFuture()->addCallback(
+        [future = future_, outputs = outputs_, record = record_, faults = faults_](
+            c10::ivalue::Future& below) {
+          if (below.hasError()) {
+            future->setError(record->failed(below.exception_ptr()));
           } else {
+            record->finish();
             faults.meet_results();
             future->markCompleted(outputs);
           }
@@ -119,7 +112,7 @@ c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
 }
 
 uint64_t ChipWork::getSequencenumber() const {
-  return gloo_->getSequencenumber();
+  return record_->line().number;
 }
 
 } // namespace chip

@@ -1,26 +1,20 @@
-// One collective under way: Gloo's work on CPU aliases, and the device tensors it stands for.
+// One call under way: the work below, on CPU aliases, and the device tensors it stands for.
 #pragma once
 
+#include "call_record.h"
+#include "collective_call.h"
 #include "faults.h"
-
-#include <torch/csrc/distributed/c10d/Work.hpp>
-
-#include <string>
 
 namespace chip {
 
 class ChipWork final : public c10d::Work {
  public:
-  // `call` is what errors call it; `outputs` is what result() and the future hold.
+  // `record` names what goes wrong; `outputs` is what result() and the future hold.
   ChipWork(
-      c10::intrusive_ptr<c10d::Work> gloo,
-      std::string call,
-      int rank,
+      WorkPtr below,
+      std::shared_ptr<CallRecord> record,
       c10::IValue outputs,
       CollectiveFaults faults);
-
-  // As wait(), but before what is planned for the results.
-  bool wait_for_gloo(std::chrono::milliseconds timeout);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -28,14 +22,17 @@ class ChipWork final : public c10d::Work {
   int sourceRank() const override;
   std::vector<at::Tensor> result() override;
   void synchronize() override;
-  bool wait(std::chrono::milliseconds timeout) override;
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override;
 
+  // Waits for the library alone: what was planned for the results is still to come.
+  bool wait_below(std::chrono::milliseconds timeout);
+
  private:
-  const c10::intrusive_ptr<c10d::Work> gloo_;
-  const std::string call_;
+  const WorkPtr below_;
+  const std::shared_ptr<CallRecord> record_;
   const c10::IValue outputs_;
   const CollectiveFaults faults_;
   std::mutex future_mutex_;

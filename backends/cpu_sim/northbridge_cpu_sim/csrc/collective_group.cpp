@@ -1,0 +1,192 @@
+// A process group's life, and the way of every call through it.
+#include "released_gil.h" // first: it includes Python.h
+
+#include "collective.h"
+
+#include "coalesced_work.h"
+#include "collective_arguments.h"
+#include "faults.h"
+#include "work.h"
+
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include <algorithm>
+
+namespace chip {
+namespace {
+
+MakeBelow& make_below() {
+  static auto* make = new MakeBelow; // never destroyed: it may hold a function of Python's
+  return *make;
+}
+
+} // namespace
+
+void set_make_below(MakeBelow make) {
+  make_below() = std::move(make);
+}
+
+Collective::Collective(
+    GroupFacts facts, CollectiveLimits limits, bool checks, const StorePtr& store)
+    : Backend(facts.rank, facts.size),
+      state_(std::make_shared<GroupState>(std::move(facts), store)),
+      limits_(std::move(limits)),
+      waiters_(std::make_shared<Waiters>()),
+      below_(make_below()(store, rank_, size_, state_->facts.timeout)),
+      checker_(checks ? std::make_unique<Checker>(state_) : nullptr) {}
+
+Collective::~Collective() {
+  shutdown();
+}
+
+const std::string Collective::getBackendName() const {
+  return state_->facts.library;
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> Collective::getBackendOptions() {
+  auto options = c10::make_intrusive<CollectiveOptions>(
+      state_->facts.library, std::chrono::milliseconds(state_->timeout_ms));
+  options->group_name = state_->facts.name;
+  for (int rank = 0; rank < size_; ++rank) {
+    options->global_ranks_in_group.push_back(static_cast<uint64_t>(state_->facts.global(rank)));
+  }
+  return options;
+}
+
+void Collective::setTimeout(std::chrono::milliseconds timeout) {
+  state_->timeout_ms = timeout.count();
+  below()->setTimeout(timeout);
+}
+
+// The ranks count alike from the beginning.
+void Collective::setSequenceNumberForGroup() {}
+
+uint64_t Collective::getSequenceNumberForGroup() {
+  return state_->collectives;
+}
+
+BackendPtr Collective::split(
+    const StorePtr& store,
+    const std::vector<int>& ranks,
+    const c10::intrusive_ptr<Options>& options) {
+  const auto me = std::find(ranks.begin(), ranks.end(), rank_);
+  if (me == ranks.end()) {
+    return nullptr;
+  }
+  GroupFacts facts;
+  facts.library = state_->facts.library;
+  facts.name = options->group_name;
+  facts.rank = static_cast<int>(me - ranks.begin());
+  facts.size = static_cast<int>(ranks.size());
+  for (const auto rank : ranks) {
+    facts.global_ranks.push_back(state_->facts.global(rank));
+  }
+  facts.timeout = options->timeout;
+  const auto own = c10::make_intrusive<c10d::PrefixStore>(facts.name + "/split", store);
+  const ReleasedGil released; // others are waited for
+  return c10::make_intrusive<Collective>(std::move(facts), limits_, checker_ != nullptr, own);
+}
+
+void Collective::startCoalescing() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TORCH_CHECK(
+      !coalesced_,
+      state_->facts.library,
+      " was asked to begin coalescing calls, and has not ended the last time; end that first");
+  coalesced_.emplace();
+}
+
+WorkPtr Collective::endCoalescing() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  TORCH_CHECK(
+      coalesced_, state_->facts.library, " was asked to end coalescing calls, and never began");
+  auto works = std::move(*coalesced_);
+  coalesced_.reset();
+  return c10::make_intrusive<CoalescedWork>(rank_, std::move(works));
+}
+
+void Collective::abort() {
+  if (const auto below = below_if_up()) {
+    below->abort();
+  }
+}
+
+void Collective::shutdown() {
+  // Threads may drop the last reference to a tensor of Python's, for which they need the
+  // interpreter: one that still waits for it when it ends takes the process down.
+  const ReleasedGil released;
+  BackendPtr last;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last.swap(below_);
+  }
+  if (checker_) {
+    checker_->stop();
+  }
+  waiters_->stop();
+  last.reset(); // waits for its threads
+}
+
+BackendPtr Collective::below_if_up() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return below_;
+}
+
+BackendPtr Collective::below() const {
+  auto below = below_if_up();
+  TORCH_CHECK(below, state_->facts.library, " has been shut down; make another process group");
+  return below;
+}
+
+WorkPtr Collective::run(const Call& call, Launch launch) {
+  const auto host = std::make_shared<HostArguments>(limits_, state_->facts.library, size_, call);
+  const auto record = std::make_shared<CallRecord>(state_, call);
+  CollectiveFaults faults(call.name, static_cast<int64_t>(record->line().number), call.outputs);
+  auto below_work = launched(call, record, host, std::move(launch));
+  if (!below_work) { // done already
+    record->finish();
+    return below_work;
+  }
+  auto work = c10::make_intrusive<ChipWork>(
+      std::move(below_work), record, call.outputs, std::move(faults));
+  if (host->is_converted()) { // which makes the call wait for its end
+    const ReleasedGil released; // Gloo's threads may need it
+    work->wait_below(kNoTimeout);
+    host->cast_back();
+    work->wait();
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (coalesced_) {
+    coalesced_->push_back(work);
+    if (!call.is_async) { // the caller waits for all at the end
+      return nullptr;
+    }
+  }
+  return work;
+}
+
+WorkPtr Collective::launched(
+    const Call& call,
+    const std::shared_ptr<CallRecord>& record,
+    const std::shared_ptr<HostArguments>& host,
+    Launch launch) {
+  auto below = this->below();
+  if (checker_ && !call.is_point_to_point) {
+    return checker_->enqueue(
+        record, call, [below = std::move(below), host, launch = std::move(launch)] {
+          return launch(*below, host->tensors());
+        });
+  }
+  record->post();
+  try {
+    auto work = launch(*below, host->tensors());
+    if (call.is_point_to_point) {
+      return c10::make_intrusive<TransferWork>(std::move(work), rank_, waiters_);
+    }
+    return work;
+  } catch (...) {
+    std::rethrow_exception(record->refused(std::current_exception()));
+  }
+}
+
+} // namespace chip

@@ -1,0 +1,80 @@
+"""What single ranks do in test_missing_rank.py: one of four does not do its part.
+
+`python missing_programs.py <function>`, under RANK and so on. Survivors print what they were told.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from tests.backends.cpu_sim.rank_programs import RANK, full, refusal, started
+
+TIMEOUT_S = float(os.environ.get("TIMEOUT_S", "5"))
+LOST = int(os.environ.get("LOST", "2"))
+
+
+def begin() -> None:
+    torch.accelerator.set_device_index(RANK)
+    dist.init_process_group("simccl", timeout=timedelta(seconds=TIMEOUT_S))
+    dist.all_reduce(full(1.0))
+
+
+def told(call: Callable[[], object]) -> None:
+    print(refusal(call), flush=True)
+    dist.destroy_process_group()
+
+
+def stopped() -> None:
+    begin()
+    if RANK == LOST:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    told(lambda: dist.broadcast(full(2.0), 1))
+
+
+def killed() -> None:
+    begin()
+    if RANK == LOST:
+        os.kill(os.getpid(), signal.SIGKILL)
+    told(lambda: dist.all_reduce(full(2.0)))
+
+
+def killed_in_the_call() -> None:
+    begin()
+    if RANK == LOST:
+        work = started(dist.all_reduce, full(2.0))
+        os.kill(os.getpid(), signal.SIGKILL)
+        work.wait()
+    told(lambda: dist.all_reduce(full(2.0)))
+
+
+def skips() -> None:
+    begin()
+    if RANK == LOST:
+        dist.barrier(group=dist.new_group([LOST]))
+        signal.sigtimedwait([], TIMEOUT_S + 10)  # until the others have given up
+        return
+    dist.new_group([LOST])
+    told(lambda: dist.all_reduce(full(2.0)))
+
+
+def receives_in_vain() -> None:
+    begin()
+    if RANK == 0:
+        told(lambda: dist.recv(full(0.0), LOST))
+    elif RANK == LOST:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def never_started() -> None:
+    torch.accelerator.set_device_index(RANK)
+    print(refusal(lambda: dist.init_process_group("simccl", timeout=timedelta(seconds=TIMEOUT_S))))
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

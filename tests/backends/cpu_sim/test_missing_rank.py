@@ -1,0 +1,102 @@
+"""Four ranks, of which one is lost: the others are told which, and how, within the timeout."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.backends.cpu_sim.conftest import Ranks
+from tests.backends.cpu_sim.test_chip_collective import refused
+
+Lose = Callable[..., list[str]]
+LOST = 2
+
+
+@pytest.fixture(params=["1", "0"], ids=["checked", "unchecked"])
+def lose(start_ranks: Callable[..., Ranks], request: pytest.FixtureRequest) -> Lose:
+    """Run a function of missing_programs.py on four ranks and return what the survivors were told."""
+
+    def run(function: str, lost: int = LOST, **environ: str) -> list[str]:
+        ranks = start_ranks(
+            function,
+            4,
+            environ={"LOST": str(lost), "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": request.param, **environ},
+            programs=Path(__file__).with_name("missing_programs.py"),
+        )
+        said = [ranks.said(rank) for rank in range(4) if rank != lost]
+        if ranks.processes[lost].poll() is None:
+            os.kill(ranks.processes[lost].pid, signal.SIGCONT)
+        ranks.said(lost)  # which ends
+        return [line for each in said for line in refused(each)]
+
+    return run
+
+
+@pytest.mark.parametrize("lost", [2, 0])
+def test_a_stopped_rank_is_named_and_ends_once_it_goes_on(lose: Lose, lost: int) -> None:
+    told = lose("stopped", lost)
+
+    assert len(told) == 3
+    for each in told:
+        assert re.search(rf"simccl's broadcast on rank \d of 4 failed: rank {lost} \(process \d+\) is stopped", each), (
+            each
+        )
+        assert "its last call in this group is #1 all_reduce of float32[3] by sum (done)" in each
+        assert "this was call #2 of the default group, broadcast of float32[3] from rank 1" in each
+        assert each.count("(process ") == 1, each
+
+
+@pytest.mark.parametrize("lost", [2, 0])
+def test_a_killed_rank_is_named_at_once(lose: Lose, lost: int) -> None:
+    before = time.monotonic()
+    told = lose("killed", lost, TIMEOUT_S="100")
+
+    assert time.monotonic() - before < 100  # the timeout was not waited for
+    assert len(told) == 3
+    for each in told:
+        assert re.search(rf"simccl's all_reduce on rank \d of 4 failed: rank {lost} \(process \d+\) has ended", each), (
+            each
+        )
+        assert "this was call #2 of the default group, all_reduce of float32[3] by sum" in each
+        assert each.count("(process ") == 1, each
+
+
+def test_a_rank_that_is_killed_within_the_call_is_named(lose: Lose) -> None:
+    told = lose("killed_in_the_call", TIMEOUT_S="100")
+
+    for each in told:
+        assert re.search(r"failed: rank 2 \(process \d+\) has ended", each), each
+        assert each.count("(process ") == 1, each
+
+
+def test_a_rank_that_skips_a_call_is_named(lose: Lose) -> None:
+    told = lose("skips")
+
+    assert len(told) == 3
+    for each in told:
+        assert re.search(r"failed: rank 2 \(process \d+\) is alive and has not called it; its last call", each), each
+        assert "#1 all_reduce of float32[3] by sum (done)" in each
+        assert each.count("(process ") == 1, each
+
+
+def test_who_receives_in_vain_is_told_of_the_sender(lose: Lose) -> None:
+    (told,) = lose("receives_in_vain")
+
+    assert re.search(r"simccl's recv on rank 0 of 4 failed: rank 2 \(process \d+\) is stopped", told)
+    assert "this was send or receive #1 of the default group, recv of float32[3] from rank 2" in told
+
+
+def test_a_rank_that_never_started_is_named(start_ranks: Callable[..., Ranks]) -> None:
+    programs = Path(__file__).with_name("missing_programs.py")
+    ranks = start_ranks("never_started", 4, programs=programs, only=[0, 1, 3])
+
+    keeper, *others = (line for rank in range(3) for line in refused(ranks.said(rank)))
+    assert "3/4 clients joined" in keeper  # torch's own words, where the store is kept: it never asks us
+    for each in others:
+        assert "simccl's making of the default group on rank " in each
+        assert " for rank 2, which has not come to make it: it never started, " in each

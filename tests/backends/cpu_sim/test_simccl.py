@@ -1,0 +1,70 @@
+"""simccl as torch's own libraries are used: every dtype, groups, coalesced and asynchronous calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.backends.cpu_sim.test_chip_collective import refused
+
+Run = Callable[..., list[str]]
+
+
+@pytest.fixture
+def run(on_ranks: Callable[..., list[str]]) -> Run:
+    """Run a function of group_programs.py on so many ranks and return what each printed."""
+
+    def on(function: str, size: int = 2) -> list[str]:
+        return on_ranks(function, size, programs=Path(__file__).with_name("group_programs.py"))
+
+    return on
+
+
+def test_every_dtype_moves_bit_by_bit(run: Run) -> None:
+    run("every_dtype_moves")
+
+
+def test_what_cannot_be_reduced_is_refused_in_our_words(run: Run) -> None:
+    for said in run("what_cannot_be_reduced"):
+        short, unsigned, eighth, bits, scattered, sparse = refused(said)
+        assert short == (
+            "RuntimeError: simccl's all_reduce was asked for the sum of int16, which it cannot reduce; convert the"
+            " tensor to a wider dtype, such as int64"
+        )
+        assert "the sum of uint16" in unsigned
+        assert "the sum of float8_e5m2, which it cannot reduce; convert the tensor to a wider dtype, such as" in eighth
+        assert "the band of float32, which has no bits to combine" in bits
+        assert "simccl's reduce_scatter_tensor was asked for the sum of int16" in scattered
+        assert "was given a tensor of layout Sparse, and carries dense ones alone" in sparse
+
+
+def test_uneven_parts_arrive_where_they_belong(run: Run) -> None:
+    run("uneven")
+
+
+def test_groups_of_some_ranks_and_meshes_reduce_among_themselves(run: Run) -> None:
+    run("subgroups", 4)
+
+
+def test_a_group_is_split(run: Run) -> None:
+    run("split", 4)
+
+
+def test_coalesced_calls_are_waited_for_as_one(run: Run) -> None:
+    run("coalesced")
+
+
+def test_sends_and_receives_are_done_without_being_waited_for(run: Run) -> None:
+    first, _ = run("asynchronous")
+
+    (waited,) = refused(first)
+    assert "simccl's recv on rank 0 of 2 failed: " in waited
+
+
+def test_functional_collectives_compute_and_differentiate(run: Run) -> None:
+    run("functional")
+
+
+def test_objects_travel_in_every_way(run: Run) -> None:
+    run("objects")
