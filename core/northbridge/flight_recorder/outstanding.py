@@ -105,16 +105,18 @@ def _unbox(boxed: Any) -> Any:
 
 
 def _how_it_ended(work: Any) -> tuple[str, str] | None:
-    # Not wait(): a second one may wait for ever. Nor is_success(), at which torch prints that it is deprecated.
+    # Not wait(): a second one may wait for ever. Nor is_success(), at which torch prints that it is deprecated. The
+    # future first: who asks a work may make a library take the results for waited for.
     try:
-        if not work.is_completed():
-            return None
         future = work.get_future()
     except Exception:  # noqa: BLE001 - a vendor's: the work of sends and receives mostly has no future
-        return "over", ""
+        future = None
     try:
-        if future.done():
-            future.value()
+        if future is None:
+            return ("over", "") if work.is_completed() else None
+        if not future.done():
+            return None
+        future.value()
     except Exception as error:  # noqa: BLE001 - whatever the library failed with
         return "failed", describe_error(error)
     return "finished", ""

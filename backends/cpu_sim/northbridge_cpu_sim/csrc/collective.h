@@ -5,8 +5,10 @@
 #include "checker.h"
 #include "collective_call.h"
 #include "collective_limits.h"
+#include "streams.h"
 #include "transfer_work.h"
 
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -96,6 +98,9 @@ class Collective final : public c10d::Backend {
       const std::shared_ptr<HostArguments>& host,
       Launch launch);
 
+  // The stream of a device on which this group's calls take effect, where streams are deferred.
+  c10::Stream own_stream(c10::DeviceIndex index);
+
   // A reference of the caller's own: another thread may shut the group down meanwhile.
   BackendPtr below_if_up() const;
   BackendPtr below() const;
@@ -107,6 +112,7 @@ class Collective final : public c10d::Backend {
   BackendPtr below_; // null once shut down
   std::unique_ptr<Checker> checker_; // null where nothing is compared
   std::optional<std::vector<WorkPtr>> coalesced_; // while calls are collected
+  std::map<c10::DeviceIndex, c10::Stream> streams_;
 };
 
 } // namespace chip

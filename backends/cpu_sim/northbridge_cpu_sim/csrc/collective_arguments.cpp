@@ -2,10 +2,17 @@
 
 #include "alias.h"
 #include "call_signature.h"
+#include "device_errors.h"
+#include "stale.h"
+#include "streams.h"
 
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/empty_like.h>
 #include <c10/core/ScalarType.h>
+
+#include <algorithm>
+#include <cstring>
 
 namespace chip {
 namespace {
@@ -103,14 +110,14 @@ HostArguments::HostArguments(
     tensors_.reduction = *call.reduction;
   }
   const at::AutoDispatchBelowADInplaceOrView guard;
-  const auto hand_over = [&](const Tensors& from, Tensors& to, bool is_written) {
+  const auto hand_over = [&](const Tensors& from, Tensors& to, bool is_read, bool is_written) {
     to.reserve(from.size());
     for (const auto& tensor : from) {
       TORCH_CHECK(
           tensor.layout() == at::kStrided,
           library, "'s ", call.name, " was given a tensor of layout ", tensor.layout(),
           ", and carries dense ones alone; give it x.to_dense()");
-      to.push_back(handed(tensor, call, is_written));
+      to.push_back(handed(tensor, call, is_read, is_written));
       const auto dtype = to.back().scalar_type();
       if (call.reduction) {
         check_reduction(library, size, call, dtype);
@@ -122,27 +129,72 @@ HostArguments::HostArguments(
       }
     }
   };
-  hand_over(call.updated, tensors_.updated, call.writes_here);
-  hand_over(call.in, tensors_.in, false);
-  hand_over(call.out, tensors_.out, call.writes_here);
+  hand_over(call.updated, tensors_.updated, true, call.writes_here);
+  hand_over(call.in, tensors_.in, true, false);
+  hand_over(call.out, tensors_.out, false, call.writes_here);
+  is_staged_ &= !is_converted_;
+  if (is_staged_) {
+    for (const auto& copy : copies_) {
+      make_stale(copy.alias);
+    }
+  }
 }
 
-at::Tensor HostArguments::handed(const at::Tensor& tensor, const Call& call, bool is_written) {
+at::Tensor HostArguments::handed(
+    const at::Tensor& tensor, const Call& call, bool is_read, bool is_written) {
   limits_.check_dtype(call.name, tensor.scalar_type());
-  auto alias = owning_host_alias(tensor);
-  auto converted = call.reduction ? alias.to(limits_.reduced_as(tensor.scalar_type())) : alias;
-  limits_.check_dtype(CollectiveLimits::kEveryCall, converted.scalar_type());
-  if (is_written && !converted.is_same(alias)) {
-    copies_.push_back({std::move(alias), converted});
+  if (on_chip(tensor)) {
+    index_ = tensor.device().index();
+    check_working(index_);
+    catch_up(index_);
   }
-  return converted;
+  auto alias = owning_host_alias(tensor);
+  auto host = call.reduction ? alias.to(limits_.reduced_as(tensor.scalar_type())) : alias;
+  limits_.check_dtype(CollectiveLimits::kEveryCall, host.scalar_type());
+  if (!host.is_same(alias)) {
+    is_converted_ |= is_written;
+  } else if (streams_are_deferred() && on_chip(tensor)) {
+    host = is_read ? alias.clone() : at::empty_like(alias);
+    is_staged_ |= is_written;
+    if (!is_written) {
+      read_.push_back({alias, host});
+    }
+  }
+  if (is_written && !host.is_same(alias)) {
+    copies_.push_back({std::move(alias), host});
+  }
+  return host;
 }
 
 void HostArguments::cast_back() const {
   const at::AutoDispatchBelowADInplaceOrView guard;
   for (const auto& copy : copies_) {
-    copy.alias.copy_(copy.converted);
+    copy.alias.copy_(copy.host);
   }
+}
+
+void HostArguments::bring_back() const {
+  if (!was_read_tensor_written()) {
+    cast_back();
+    return;
+  }
+  for (const auto& copy : copies_) {
+    make_stale(copy.alias);
+  }
+}
+
+bool HostArguments::was_read_tensor_written() const {
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  return std::any_of(read_.begin(), read_.end(), [this](const Copy& read) {
+    const bool is_part_of_result =
+        std::any_of(copies_.begin(), copies_.end(), [&read](const Copy& written) {
+          return written.alias.storage().data() == read.alias.storage().data();
+        });
+    const auto now = read.alias.contiguous();
+    const auto then = read.host.contiguous();
+    return !is_part_of_result &&
+        std::memcmp(now.const_data_ptr(), then.const_data_ptr(), now.nbytes()) != 0;
+  });
 }
 
 } // namespace chip

@@ -21,21 +21,38 @@ class HostArguments {
   }
   // Whether what was written has to be cast back once the call is done.
   bool is_converted() const {
-    return !copies_.empty();
+    return is_converted_;
   }
   void cast_back() const;
 
+  // Whether the library below works on copies, which are to be brought back later: where streams
+  // are deferred, and nothing is converted. The chip's tensors hold NaN until then.
+  bool is_staged() const {
+    return is_staged_;
+  }
+  // Nothing but NaN, where a tensor that the call reads was written meanwhile.
+  void bring_back() const;
+  // The device of the tensors that are written.
+  c10::DeviceIndex index() const {
+    return index_;
+  }
+
  private:
-  at::Tensor handed(const at::Tensor& tensor, const Call& call, bool is_written);
+  at::Tensor handed(const at::Tensor& tensor, const Call& call, bool is_read, bool is_written);
+  bool was_read_tensor_written() const;
 
   struct Copy {
     at::Tensor alias;
-    at::Tensor converted;
+    at::Tensor host;
   };
 
   const CollectiveLimits& limits_;
   HostTensors tensors_;
-  std::vector<Copy> copies_;
+  std::vector<Copy> copies_; // of what is written
+  std::vector<Copy> read_; // staged copies of what is read alone
+  bool is_converted_ = false;
+  bool is_staged_ = false;
+  c10::DeviceIndex index_ = 0;
 };
 
 } // namespace chip

@@ -154,6 +154,8 @@ WorkPtr Collective::run(const Call& call, Launch launch) {
     work->wait_below(kNoTimeout);
     host->cast_back();
     work->wait();
+  } else if (host->is_staged()) {
+    work->defer_to(own_stream(host->index()), [host] { host->bring_back(); });
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (coalesced_) {
@@ -163,6 +165,15 @@ WorkPtr Collective::run(const Call& call, Launch launch) {
     }
   }
   return work;
+}
+
+c10::Stream Collective::own_stream(c10::DeviceIndex index) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto stream = streams_.find(index);
+  if (stream == streams_.end()) {
+    stream = streams_.emplace(index, make_stream(index)).first;
+  }
+  return stream->second;
 }
 
 WorkPtr Collective::launched(

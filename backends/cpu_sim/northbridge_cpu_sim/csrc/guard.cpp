@@ -89,7 +89,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return Stream(Stream::DEFAULT, resolved(device));
   }
   Stream getStreamFromGlobalPool(Device device, bool) const override {
-    return getNewStream(device, 0);
+    use();
+    return pool_stream(resolved(device).index());
   }
   Stream getNewStream(Device device, int) const override {
     use();

@@ -44,7 +44,10 @@ struct Queues {
 auto& queues = *new std::array<Queues, kMaxDevices>;
 
 thread_local std::array<StreamId, kMaxDevices> current_streams{};
-std::atomic<StreamId> last_stream{0};
+
+constexpr StreamId kPool = 32; // the ids from 1 on
+std::atomic<uint64_t> pool_turns{0};
+std::atomic<StreamId> last_stream{kPool};
 
 Queue& queue_of(c10::DeviceIndex index, StreamId stream) {
   auto& all = queues[index];
@@ -93,6 +96,11 @@ Stream exchange_stream(const Stream& stream) noexcept {
 
 Stream make_stream(c10::DeviceIndex index) noexcept {
   return Stream(Stream::UNSAFE, {kDeviceType, index}, ++last_stream);
+}
+
+Stream pool_stream(c10::DeviceIndex index) noexcept {
+  const auto id = static_cast<StreamId>(pool_turns++ % kPool) + 1;
+  return Stream(Stream::UNSAFE, {kDeviceType, index}, id);
 }
 
 void defer(const Stream& stream, Deferred work) {

@@ -17,6 +17,8 @@ c10::Stream current_stream(c10::DeviceIndex index) noexcept;
 // Makes a stream this thread's current one on its device, and gives the one before.
 c10::Stream exchange_stream(const c10::Stream& stream) noexcept;
 c10::Stream make_stream(c10::DeviceIndex index) noexcept;
+// One of 32, in turn.
+c10::Stream pool_stream(c10::DeviceIndex index) noexcept;
 
 // Whether work is deferred at all.
 inline bool streams_are_deferred() noexcept {

@@ -33,7 +33,13 @@ ChipWork::ChipWork(
       faults_(std::move(faults)) {}
 
 bool ChipWork::isCompleted() {
-  return below_->isCompleted();
+  if (!below_->isCompleted()) {
+    return false;
+  }
+  if (effect_) {
+    reach(*effect_);
+  }
+  return true;
 }
 
 bool ChipWork::isSuccess() const {
@@ -55,7 +61,9 @@ std::vector<at::Tensor> ChipWork::result() {
       "the result of ",
       record_->beginning(),
       " was asked for before it was done; wait for it first");
-  faults_.meet_results();
+  if (!effect_) {
+    faults_.meet_results();
+  }
   std::vector<at::Tensor> tensors;
   outputs_.visit([&tensors](const c10::IValue& value) {
     if (value.isTensor()) {
@@ -72,8 +80,24 @@ void ChipWork::synchronize() {
 
 bool ChipWork::wait(std::chrono::milliseconds timeout) {
   const bool done = wait_below(timeout);
-  faults_.meet_results();
+  if (effect_) {
+    wait_for(current_stream(effect_->index), *effect_);
+  } else {
+    faults_.meet_results();
+  }
   return done;
+}
+
+void ChipWork::defer_to(const c10::Stream& stream, std::function<void()> effect) {
+  const auto self = c10::intrusive_ptr<ChipWork>::reclaim_copy(this);
+  Deferred work;
+  work.effect = [self, effect = std::move(effect)](bool) {
+    self->wait_below(kNoTimeout);
+    effect();
+    self->faults_.meet_results();
+  };
+  defer(stream, std::move(work));
+  effect_ = place_of(stream);
 }
 
 bool ChipWork::wait_below(std::chrono::milliseconds timeout) {
@@ -97,14 +121,25 @@ c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
     future_ = c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(outputs_));
     // The future below holds CPU aliases; ours is done when it is, with the device tensors.
     below_->getFuture()->addCallback(
-        [future = future_, outputs = outputs_, record = record_, faults = faults_](
-            c10::ivalue::Future& below) {
+        [future = future_,
+         outputs = outputs_,
+         record = record_,
+         faults = faults_,
+         effect = effect_](c10::ivalue::Future& below) {
           if (below.hasError()) {
             future->setError(record->failed(below.exception_ptr()));
           } else {
             record->finish();
-            faults.meet_results();
+            if (!effect) {
+              faults.meet_results();
+              future->markCompleted(outputs);
+              return;
+            }
+            // Who waits for the future waits for what is current here now.
+            const auto before = exchange_stream(
+                c10::Stream(c10::Stream::UNSAFE, {kDeviceType, effect->index}, effect->stream));
             future->markCompleted(outputs);
+            exchange_stream(before);
           }
         });
   }

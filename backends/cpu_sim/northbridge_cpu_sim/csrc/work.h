@@ -4,6 +4,7 @@
 #include "call_record.h"
 #include "collective_call.h"
 #include "faults.h"
+#include "streams.h"
 
 namespace chip {
 
@@ -27,6 +28,10 @@ class ChipWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override;
 
+  // Lets the call take effect when `stream` comes to it, by `effect`, and not when the library is
+  // done: whoever waits for the work lets his own stream wait for that one.
+  void defer_to(const c10::Stream& stream, std::function<void()> effect);
+
   // Waits for the library alone: what was planned for the results is still to come.
   bool wait_below(std::chrono::milliseconds timeout);
 
@@ -35,6 +40,7 @@ class ChipWork final : public c10d::Work {
   const std::shared_ptr<CallRecord> record_;
   const c10::IValue outputs_;
   const CollectiveFaults faults_;
+  std::optional<Place> effect_; // where streams are deferred: the place after the call
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
