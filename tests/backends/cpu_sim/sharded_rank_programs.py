@@ -27,7 +27,7 @@ from torch.distributed.checkpoint.state_dict import (
 )
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor, rand
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     RowwiseParallel,
@@ -46,7 +46,10 @@ ROWS = 8  # of the whole batch
 
 # Untyped in torch.
 distributed: Callable[..., DTensor] = distribute_tensor
-sharded_random: Callable[..., DTensor] = torch.distributed.tensor.rand
+sharded_random: Callable[..., DTensor] = rand
+checkpoint: Any = dcp
+optimizer_state: Callable[..., dict[str, Any]] = get_optimizer_state_dict
+set_optimizer_state: Callable[..., None] = set_optimizer_state_dict
 
 
 @contextmanager
@@ -115,7 +118,7 @@ def alone() -> dict[str, Tensor]:
 
 
 def whole(net: nn.Module) -> dict[str, Tensor]:
-    state = get_model_state_dict(net, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+    state: Any = get_model_state_dict(net, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     return state if RANK == 0 else {}
 
 
@@ -136,7 +139,8 @@ def sharded(net: nn.Module, **options: Any) -> nn.Module:
 def fsdp() -> None:
     with group() as mesh:
         net = sharded(Net().to(HERE), mesh=mesh)
-        weight = net.head.weight
+        head: Any = net.head
+        weight = head.weight
         assert isinstance(weight, DTensor)
         assert weight.to_local().device == HERE
         train(net, mine)
@@ -183,7 +187,7 @@ def fsdp_meta() -> None:
 def dtensors() -> None:
     with group() as mesh:
         x = torch.arange(SIZE * 6.0).view(SIZE * 2, 3)
-        rows = distributed(x.to(HERE), mesh, [Shard(0)])
+        rows: Any = distributed(x.to(HERE), mesh, [Shard(0)])
         assert torch.equal(rows.to_local().cpu(), x.chunk(SIZE)[RANK])
         columns = rows.redistribute(mesh, [Shard(1)])
         held = columns.to_local().shape
@@ -201,7 +205,7 @@ def random_dtensors() -> None:
     with group() as mesh:
         torch.manual_seed(3)
         shards = sharded_random(SIZE * 4, 5, device_mesh=mesh, placements=[Shard(0)]).full_tensor().cpu()
-        assert len(shards.flatten().unique()) == SIZE * 20
+        assert len(set(shards.flatten().tolist())) == SIZE * 20
         copies = sharded_random(6, device_mesh=mesh, placements=[Replicate()]).to_local()
         drawn = torch.rand(6, device=HERE)
         for same in (copies, drawn):
@@ -214,7 +218,7 @@ def random_dtensors() -> None:
         net.to_empty(device=HERE)
         net.reset_parameters()
         weight: Any = net.weight
-        assert len(weight.full_tensor().unique()) == 64
+        assert len(set(weight.full_tensor().flatten().tolist())) == 64
 
 
 def tensor_parallel() -> None:
@@ -265,10 +269,11 @@ def two_dimensions() -> None:
     sharded(net, mesh=mesh["data"])
     reference = Net(12)
     row, rows = RANK // 2, SIZE // 2
-    for here, place in (
+    runs: list[tuple[nn.Module, Callable[[Tensor], Tensor]]] = [
         (net, lambda whole: whole.chunk(rows)[row].to(HERE)),
         (reference, lambda whole: whole),
-    ):
+    ]
+    for here, place in runs:
         optimizer = torch.optim.AdamW(here.parameters(), 1e-2, foreach=False)  # they are on two meshes
         for x, y in batches(12):
             optimizer.zero_grad()
@@ -279,7 +284,7 @@ def two_dimensions() -> None:
 
 
 def states(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    return {"net": get_model_state_dict(net), "optimizer": get_optimizer_state_dict(net, optimizer)}
+    return {"net": get_model_state_dict(net), "optimizer": optimizer_state(net, optimizer)}
 
 
 def save() -> None:
@@ -287,8 +292,8 @@ def save() -> None:
         net = sharded(Net().to(HERE), mesh=mesh)
         optimizer = train(net, mine)
         folder = Path(os.environ["FOLDER"])
-        dcp.save(states(net, optimizer), checkpoint_id=folder / "now")
-        dcp.async_save(states(net, optimizer), checkpoint_id=folder / "later").result()
+        checkpoint.save(states(net, optimizer), checkpoint_id=folder / "now")
+        checkpoint.async_save(states(net, optimizer), checkpoint_id=folder / "later").result()
         full = whole(net)
         if RANK == 0:
             torch.save(full, folder / "whole.pt")
@@ -305,9 +310,9 @@ def read() -> None:
                 nn.init.zeros_(parameter)
             optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
             state = states(net, optimizer)
-            dcp.load(state, checkpoint_id=folder / name)
+            checkpoint.load(state, checkpoint_id=folder / name)
             set_model_state_dict(net, state["net"])
-            set_optimizer_state_dict(net, optimizer, state["optimizer"])
+            set_optimizer_state(net, optimizer, state["optimizer"])
             for parameter in net.parameters():
                 assert parameter.device == HERE
             expect_close(whole(net), torch.load(folder / "whole.pt"), tolerance=0)

@@ -22,4 +22,4 @@ def name_in_dlpack(name: str) -> None:
         device = tensor.device
         return (DLDeviceType.kDLExtDev, device.index) if device.type == name else ask(tensor)
 
-    torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign]
+    torch.Tensor.__dlpack_device__ = __dlpack_device__  # type: ignore[method-assign, assignment]
