@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
@@ -99,6 +100,10 @@ def test_inductor_is_refused_with_what_to_write_instead(options: dict[str, Any])
         ' write torch.compile(…, backend="aot_eager")'
     )
     assert caught.value.capability == "inductor"
+    assert not any("convert_frame" in str(entry.path) for entry in caught.traceback)
+    twin = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(twin, northbridge.UnsupportedError)
+    assert str(twin) == str(caught.value)
 
 
 def test_a_model_that_inductor_refused_still_runs_without_it() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import inspect
+from types import FrameType
 from typing import Any
 
 import northbridge
@@ -29,7 +31,8 @@ def _refusal() -> northbridge.UnsupportedError:
     name = chip.installed_type()
     refused: northbridge.UnsupportedError = _refused()(
         f"torch.compile was asked for inductor, which generates no code for {name}:"
-        ' write torch.compile(…, backend="aot_eager"), which traces the same graphs and runs them on the device'
+        ' write torch.compile(…, backend="aot_eager"), which traces the same graphs and runs them on the device',
+        inspect.currentframe(),
     )
     return refused
 
@@ -43,9 +46,13 @@ def _refused() -> Any:
     class InductorRefusedError(northbridge.UnsupportedError, ShortenTraceback):
         """Inductor was asked to compile for a device that it does not know."""
 
-        def __init__(self, message: str) -> None:
-            ShortenTraceback.__init__(self, message, first_useful_frame=None)
+        def __init__(self, message: str, raised_below: FrameType | None = None) -> None:
+            above = None if raised_below is None else raised_below.f_back  # Dynamo shows nothing that is above it
+            ShortenTraceback.__init__(self, message, first_useful_frame=above)
             self.capability = "inductor"
+
+        def __reduce__(self) -> tuple[object, ...]:
+            return type(self), (str(self),)  # and not what Dynamo hangs on it
 
     InductorRefusedError.__qualname__ = "InductorRefusedError"  # by which pickle finds it, below
     return InductorRefusedError
