@@ -16,6 +16,7 @@ from northbridge.personality import GROUP
 HARSH = {
     "NORTHBRIDGE_CPU_SIM_STREAMS": "deferred",
     "NORTHBRIDGE_CPU_SIM_FRESH": "nan",
+    "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1",
 }
 """What a test may take back for a process that it starts."""
 
