@@ -77,7 +77,6 @@ def what_cannot_be_reduced() -> None:
             print(refusal(lambda x=x: dist.all_reduce(x)))
         print(refusal(lambda: dist.all_reduce(full(1.0), op=dist.ReduceOp.BAND)))
         print(refusal(lambda: dist.reduce_scatter_tensor(of_rank(0, torch.int16, 1), of_rank(0, torch.int16, 2))))
-        print(refusal(lambda: dist.all_reduce(torch.eye(3, device=HERE).to_sparse())))
         for op, values in (
             ("SUM", [True, True, False]),
             ("PRODUCT", [True, False, False]),

@@ -3,6 +3,9 @@
 
 #include "collective.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+
 namespace chip {
 namespace {
 
@@ -250,8 +253,34 @@ WorkPtr Collective::alltoall(
   call.to_ranks = elements(from);
   call.from_ranks = elements(to);
   call.outputs = to;
+  // Gloo's own takes equal parts alone. Whose parts are equal cannot know whether the others' are, so
+  // that all ranks go this way, and wait for the end to take the result apart.
   return run(call, [options](Backend& below, HostTensors& host) {
-    return below.alltoall(host.out, host.in, options);
+    const at::AutoDispatchBelowADInplaceOrView guard;
+    Tensors parts;
+    std::vector<int64_t> from_sizes, to_sizes;
+    for (const auto& part : host.in) {
+      parts.push_back(part.reshape({-1}));
+      from_sizes.push_back(part.numel());
+    }
+    int64_t total = 0;
+    for (const auto& part : host.out) {
+      to_sizes.push_back(part.numel());
+      total += part.numel();
+    }
+    auto sent = at::cat(parts);
+    auto arrived = at::empty({total}, sent.options());
+    const auto work = below.alltoall_base(arrived, sent, to_sizes, from_sizes, options);
+    {
+      const ReleasedGil released; // Gloo's threads may need it
+      work->wait(kNoTimeout);
+    }
+    int64_t at = 0;
+    for (const auto& part : host.out) {
+      part.copy_(arrived.narrow(0, at, part.numel()).view_as(part));
+      at += part.numel();
+    }
+    return work;
   });
 }
 

@@ -195,8 +195,10 @@ WorkPtr Collective::launched(
       return c10::make_intrusive<TransferWork>(std::move(work), rank_, waiters_);
     }
     return work;
-  } catch (...) {
+  } catch (const c10::Error&) {
     std::rethrow_exception(record->refused(std::current_exception()));
+  } catch (...) { // of a call that waits at once
+    std::rethrow_exception(record->failed(std::current_exception()));
   }
 }
 
