@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from tests.backends.cpu_sim.rank_programs import HERE, RANK, SIZE, expect, full, group, refusal, started
 from torch import Tensor
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 
 MOVED = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -110,7 +110,7 @@ def subgroups() -> None:
         own, _ = dist.new_subgroups(2)
         dist.broadcast(x := full(RANK), group=own, group_src=1)
         expect(x, *[float(RANK // 2 * 2 + 1)] * 3)
-        mesh = init_device_mesh("cpu_sim", (2, 2), mesh_dim_names=("outer", "inner"))
+        mesh = DeviceMesh("cpu_sim", [[0, 1], [2, 3]], mesh_dim_names=("outer", "inner"))
         dist.all_reduce(x := full(RANK), group=mesh.get_group("outer"))
         expect(x, *[float(2 * (RANK % 2) + 2)] * 3)
         assert mine is not None
