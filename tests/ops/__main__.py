@@ -17,9 +17,7 @@ from tests.ops.verdict import complaints, complaints_of_whole
 def main() -> int:
     """Run them, and return 1 where something is wrong."""
     words = sys.argv[1:]
-    entries = [
-        entry for entry in read_entries() if not words or any(word in f"{entry.kind} {entry}" for word in words)
-    ]
+    entries = [entry for entry in read_entries() if not words or any(word in f"{entry.kind} {entry}" for word in words)]
     processes = min(os.cpu_count() or 1, 16)
     print(f"make ops: {len(entries)} entries in {processes} processes", flush=True)
     began = time.monotonic()

@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
-from torch.utils import _pytree as pytree
-
 from tests.ops.carry import Carrier, is_carried
 from tests.ops.compare import difference
+from torch import Tensor
+from torch.utils import _pytree as pytree
 
 Sample = TypeVar("Sample")
 

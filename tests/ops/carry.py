@@ -19,7 +19,7 @@ class Carrier:
 
     def __init__(self, device: str) -> None:
         self._device = torch.device(device)
-        self._storages: dict[int, Tensor] = {}
+        self._storages: dict[tuple[int, torch.dtype], Tensor] = {}
         self._tensors: dict[int, Tensor] = {}
         self._kept: list[Any] = []  # so that no address is used twice
 

@@ -9,6 +9,9 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 
+_COMPRESSED = (torch.sparse_csr, torch.sparse_bsr, torch.sparse_csc, torch.sparse_bsc)
+
+
 def difference(cpu: Any, chip: Any, device: str, *, values: bool = True) -> str | None:
     """Return in words how ``chip`` differs from ``cpu``, or None where it does not.
 
@@ -48,17 +51,20 @@ def _of_tensors(cpu: Tensor, chip: Tensor, values: bool) -> str | None:
         if cpu.is_coalesced() != chip.is_coalesced():
             return f"gives is_coalesced {chip.is_coalesced()}"
         return _of_parts([cpu._indices(), cpu._values()], [chip._indices(), chip._values()], values)
-    if cpu.layout in (torch.sparse_csr, torch.sparse_bsr):
-        parts = [[x.crow_indices(), x.col_indices(), x.values()] for x in (cpu, chip)]
-        return _of_parts(*parts, values)
-    if cpu.layout in (torch.sparse_csc, torch.sparse_bsc):
-        parts = [[x.ccol_indices(), x.row_indices(), x.values()] for x in (cpu, chip)]
-        return _of_parts(*parts, values)
+    if cpu.layout in _COMPRESSED:
+        return _of_parts(_compressed_parts(cpu), _compressed_parts(chip), values)
     if cpu.layout is torch.strided:
         for what in ("stride", "storage_offset", "is_conj", "is_neg"):
             if getattr(cpu, what)() != getattr(chip, what)():
                 return f"gives {what} {getattr(chip, what)()} and not {getattr(cpu, what)()}"
     return _of_values(cpu, chip.cpu()) if values else None
+
+
+def _compressed_parts(tensor: Tensor) -> list[Tensor]:
+    by_row = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
+    if by_row:
+        return [tensor.crow_indices(), tensor.col_indices(), tensor.values()]
+    return [tensor.ccol_indices(), tensor.row_indices(), tensor.values()]
 
 
 def _of_parts(cpu: list[Tensor], chip: list[Tensor], values: bool) -> str | None:
@@ -72,10 +78,10 @@ def _of_parts(cpu: list[Tensor], chip: list[Tensor], values: bool) -> str | None
 
 
 def _of_values(cpu: Tensor, chip: Tensor) -> str | None:
-    if cpu.layout is not torch.strided or cpu.is_quantized:
-        cpu, chip = cpu.to_dense() if not cpu.is_quantized else cpu.int_repr(), (
-            chip.to_dense() if not chip.is_quantized else chip.int_repr()
-        )
+    if cpu.layout is not torch.strided:
+        cpu, chip = cpu.to_dense(), chip.to_dense()
+    if cpu.is_quantized:
+        cpu, chip = cpu.int_repr(), chip.int_repr()
     if cpu.is_complex():
         cpu, chip = (torch.view_as_real(x.resolve_conj()) for x in (cpu, chip))
     cpu, chip = (x.resolve_neg().clone(memory_format=torch.contiguous_format) for x in (cpu, chip))
@@ -87,7 +93,7 @@ def _of_values(cpu: Tensor, chip: Tensor) -> str | None:
     count = int(differs.sum())
     if count == 0:
         return None
-    where = differs.flatten().nonzero()[0].item()
+    where = int(differs.flatten().nonzero()[0])
     one, other = cpu.flatten()[where].item(), chip.flatten()[where].item()
     return f"gives {other!r} and not {one!r} at element {where} ({count} of {differs.numel()} differ)"
 

@@ -8,13 +8,11 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.parameter import UninitializedTensorMixin
-from torch.testing._internal.common_modules import module_db
-from torch.utils import _pytree as pytree
-
 from tests.ops import unlisted_layers
 from tests.ops.calls import SEED, Outcome, compare_call, evenly
+from torch import Tensor, nn
+from torch.testing._internal.common_modules import module_db
+from torch.utils import _pytree as pytree
 
 FLOATS = ("float32", "bfloat16", "float16")
 
@@ -75,10 +73,9 @@ def run(name: str, dtype: str) -> Outcome:
                 state = use.make().state_dict(keep_vars=True)
             except Exception:  # noqa: BLE001 - the CPU has no such layer
                 continue
-            if any(isinstance(value, UninitializedTensorMixin) for value in state.values()):
+            if any(torch.nn.parameter.is_lazy(value) for value in state.values()):
                 state = {}  # the first call makes it
-            arguments = ((dict(state), *use.called), {})
-            compare_call(outcome, use.what, use, arguments, backward=True)
+            compare_call(outcome, use.what, use, ((dict(state), *use.called), {}), backward=True)
     return outcome
 
 

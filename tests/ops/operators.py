@@ -8,17 +8,16 @@ from functools import cache, partial
 from typing import Any
 
 import torch
+from tests.ops.calls import Outcome, compare_call, evenly
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
-
-from tests.ops.calls import Outcome, compare_call, evenly
 
 STAYING = {"tensor_split"}
 """The tensors among their further arguments stay on the CPU on every device."""
 
 READING_FRESH_MEMORY = {"linalg.lstsq", "linalg.lstsq.grad_oriented"}
-"""With the driver gelsy the CPU itself gives another last digit each time, because torch hands LAPACK a permutation that
-nobody has filled in; torch's deterministic mode fills it."""
+"""With the driver gelsy the CPU itself gives another last digit each time, because torch hands LAPACK a permutation
+that nobody has filled in; torch's deterministic mode fills it."""
 
 FRESH_MEMORY = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 """Nobody says which values these give: shapes, strides and dtypes are compared."""

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
+from tests.ops.calls import Outcome, compare_call
 from torch import Tensor
 from torch.testing._internal.common_optimizers import optim_db
 from torch.utils import _pytree as pytree
-
-from tests.ops.calls import Outcome, compare_call
 
 STEPS = 4
 SHAPES = ((3, 5), (5, 2))
@@ -36,13 +35,15 @@ def listed(dtypes: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 @cache
 def _by_name() -> dict[str, tuple[Any, dict[str, bool]]]:
-    entries = {}
+    entries: dict[str, tuple[Any, dict[str, bool]]] = {}
     for info in optim_db:
         if not info.supported_impls:
             entries[f"optim.{info.name}"] = (info, {})
             continue
         for way, arguments in WAYS.items():
-            if way == "one by one" or (way in info.supported_impls and ("cpu" in info.supports_fused_on or way != "fused")):
+            if way == "one by one" or (
+                way in info.supported_impls and ("cpu" in info.supports_fused_on or way != "fused")
+            ):
                 entries[f"optim.{info.name}, {way}"] = (info, arguments)
     return entries
 
@@ -56,23 +57,21 @@ def run(name: str, dtype_name: str) -> Outcome:
     weights = [torch.randn(shape, dtype=dtype) for shape in SHAPES]
     gradients = [[torch.randn(shape, dtype=dtype) for shape in SHAPES] for _ in range(STEPS)]
     for setting in info.optim_inputs_func(device="cpu", dtype=dtype):
-
-        def step(
-            weights: list[Tensor], gradients: list[list[Tensor]], kwargs: dict[str, Any] = {**setting.kwargs, **way}
-        ) -> Any:
-            parameters = [torch.nn.Parameter(weight.clone()) for weight in weights]
-            optimizer = info.optim_cls(parameters, **kwargs)
-            for given in gradients:
-                for parameter, gradient in zip(parameters, given, strict=True):
-                    parameter.grad = gradient.to_sparse() if info.only_supports_sparse_grads else gradient.clone()
-                optimizer.step((lambda: (parameters[0].abs() ** 2).sum()) if info.step_requires_closure else None)
-            state = [
-                {key: value for key, value in optimizer.state[parameter].items() if key != "step"}
-                for parameter in parameters
-            ]
-            # Single numbers of the state stay on the CPU with some optimizers, on every device.
-            place = parameters[0].device
-            return [x.detach() for x in parameters], pytree.tree_map_only(Tensor, lambda x: x.to(place), state)
-
+        step = partial(_take_steps, info, {**setting.kwargs, **way})
         compare_call(outcome, setting.desc, step, ((weights, gradients), {}), backward=False)
     return outcome
+
+
+def _take_steps(info: Any, settings: dict[str, Any], weights: list[Tensor], gradients: list[list[Tensor]]) -> Any:
+    parameters = [torch.nn.Parameter(weight.clone()) for weight in weights]
+    optimizer = info.optim_cls(parameters, **settings)
+    for given in gradients:
+        for parameter, gradient in zip(parameters, given, strict=True):
+            parameter.grad = gradient.to_sparse() if info.only_supports_sparse_grads else gradient.clone()
+        optimizer.step((lambda: (parameters[0].abs() ** 2).sum()) if info.step_requires_closure else None)
+    state = [
+        {key: value for key, value in optimizer.state[parameter].items() if key != "step"} for parameter in parameters
+    ]
+    # Single numbers of the state stay on the CPU with some optimizers, on every device.
+    place = parameters[0].device
+    return [x.detach() for x in parameters], pytree.tree_map_only(Tensor, lambda x: x.to(place), state)

@@ -53,7 +53,9 @@ def test_every_exception_has_a_reason() -> None:
 def test_only_an_error_that_names_the_operator_is_a_refusal() -> None:
     start = "sample 0: raises NotImplementedError: "
 
-    assert REFUSAL.search(start + "aten::mm was called on cpu_sim with a nested tensor, but …, or move it to the CPU first")
+    assert REFUSAL.search(
+        start + "aten::mm was called on cpu_sim with a nested tensor, but …, or move it to the CPU first"
+    )
     assert not REFUSAL.search(start + "something is not implemented")
     assert not REFUSAL.search("sample 0: gives 1.0 and not 2.0")
 

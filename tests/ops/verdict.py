@@ -33,10 +33,14 @@ def complaints_of_whole(finished: Iterable[Finished], exceptions: Mapping[str, s
     finished = list(finished)
     lines = complaints(finished, exceptions)
     names = {str(done.entry) for done in finished}
-    lines += [f"{name}: is listed as an exception, but there is no such entry" for name in exceptions if name not in names]
+    lines += [
+        f"{name}: is listed as an exception, but there is no such entry" for name in exceptions if name not in names
+    ]
     run = sum(done.calls > 0 for done in finished if done.entry.kind == "operator")
     if len(exceptions) > MOST * run:
-        lines.append(f"{len(exceptions)} exceptions are listed, more than {MOST:.0%} of the {run} operators that the CPU runs")
+        lines.append(
+            f"{len(exceptions)} exceptions are listed, more than {MOST:.0%} of the {run} operators that the CPU runs"
+        )
     return lines
 
 

@@ -94,11 +94,11 @@ def test_recurrent_layers_give_the_cpus_outputs_and_gradients(
     torch.autograd.backward(expected.square().sum())
     torch.autograd.backward(output.square().sum())
 
-    torch.testing.assert_close(output.cpu(), expected)
+    assert torch.equal(output.cpu(), expected)
     for x, y in zip(on_cpu.parameters(), on_chip.parameters(), strict=True):
         assert x.grad is not None
         assert y.grad is not None
-        torch.testing.assert_close(y.grad.cpu(), x.grad)
+        assert torch.equal(y.grad.cpu(), x.grad)
 
 
 @pytest.mark.parametrize("cell", [nn.LSTMCell, nn.GRUCell])
@@ -117,8 +117,66 @@ def test_recurrent_cells_work_with_and_without_a_gradient(
         again = module(inputs.to("cpu_sim"))
 
     for x, y, z in zip(*(t if isinstance(t, tuple) else (t,) for t in (expected, output, again)), strict=True):
-        torch.testing.assert_close(y.cpu(), x)
-        torch.testing.assert_close(z.cpu(), x)
+        assert torch.equal(y.cpu(), x)
+        assert torch.equal(z.cpu(), x)
+
+
+def test_a_recurrent_layer_has_a_second_derivative(chip: ModuleType) -> None:
+    torch.manual_seed(0)
+    module = nn.GRU(5, 7)
+    inputs = torch.randn(4, 3, 5)
+
+    def run(device: str) -> list[Tensor]:
+        x = inputs.to(device).requires_grad_()
+        module.to(device)
+        (first,) = torch.autograd.grad(module(x)[0].square().sum(), x, create_graph=True)
+        return [y.cpu() for y in torch.autograd.grad(first.square().sum(), list(module.parameters()))]
+
+    torch.testing.assert_close(run("cpu_sim"), run("cpu"))
+
+
+def test_a_weight_changed_between_forward_and_backward_of_a_recurrent_layer_is_refused(chip: ModuleType) -> None:
+    module = nn.LSTM(5, 7).to("cpu_sim")
+    output, _ = module(torch.randn(4, 3, 5, device="cpu_sim"))
+    with torch.no_grad():
+        module.weight_hh_l0.add_(1)
+
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.backward(output.sum())
+
+
+def test_a_recurrent_layer_draws_its_dropout_from_the_chips_generator(chip: ModuleType) -> None:
+    module = nn.GRU(5, 7, num_layers=2, dropout=0.5).to("cpu_sim")
+    inputs = torch.randn(4, 3, 5, device="cpu_sim")
+    before = torch.get_rng_state()
+
+    first, second = (module(inputs)[0] for _ in range(2))
+
+    assert not torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta", "ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    ("compute", "said"),
+    [
+        (
+            lambda: torch.sparse.sampled_addmm(
+                torch.eye(3).to_sparse_csr().to("cpu_sim"), *torch.ones(2, 3, 3, device="cpu_sim").unbind()
+            ),
+            r"aten::sparse_sampled_addmm was called on cpu_sim with a sparse CSR.*to_dense\(\).*the CPU first",
+        ),
+        (
+            lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device="cpu_sim") + 1,
+            r"aten::add.Tensor was called on cpu_sim with a nested tensor.*to_padded_tensor\(\)",
+        ),
+    ],
+)
+def test_an_operator_on_a_layout_that_the_chip_lacks_is_refused_by_name(
+    chip: ModuleType, compute: Callable[[], Tensor], said: str
+) -> None:
+    with pytest.raises(NotImplementedError, match=said):
+        compute()
 
 
 def test_packed_sequences_of_unequal_length_work(chip: ModuleType) -> None:
@@ -132,7 +190,7 @@ def test_packed_sequences_of_unequal_length_work(chip: ModuleType) -> None:
         unpacked, _ = nn.utils.rnn.pad_packed_sequence(output, batch_first=True)
         return unpacked.detach().cpu()
 
-    torch.testing.assert_close(run("cpu_sim"), run("cpu"))
+    assert torch.equal(run("cpu_sim"), run("cpu"))
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
