@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-
 _COMPRESSED = (torch.sparse_csr, torch.sparse_bsr, torch.sparse_csc, torch.sparse_bsc)
 
 
