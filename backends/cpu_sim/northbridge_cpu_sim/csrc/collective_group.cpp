@@ -139,6 +139,7 @@ BackendPtr Collective::below() const {
 }
 
 WorkPtr Collective::run(const Call& call, Launch launch) {
+  refuse_bad_fork();
   const auto host = std::make_shared<HostArguments>(limits_, state_->facts.library, size_, call);
   const auto record = std::make_shared<CallRecord>(state_, call);
   CollectiveFaults faults(call.name, static_cast<int64_t>(record->line().number), call.outputs);

@@ -1,5 +1,6 @@
 // Copies: within a device, from one to another, and from and to the host, where they may be
 // non-blocking.
+#include "activity.h"
 #include "alias.h"
 #include "device.h"
 #include "device_errors.h"
@@ -84,7 +85,9 @@ Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   if (from_chip && !to_chip && !non_blocking) {
     raise_kept_error(source.device().index());
   }
+  const Activity kernel;
   move(to, from, narrower);
+  kernel.end("aten::copy_", "", (to_chip ? self : source).device().index());
   corrupt_as_planned("aten::copy_", self);
   return self;
 }
