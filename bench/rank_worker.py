@@ -68,7 +68,7 @@ def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
 
 
 def _mesh(device: str) -> DeviceMesh:
-    return DeviceMesh(device, range(RANKS))  # init_device_mesh refuses an underscore in the name of a device
+    return DeviceMesh(device, range(RANKS))
 
 
 def _made(question: dict[str, Any], device: str) -> Callable[[], object]:
