@@ -1,10 +1,17 @@
-"""The entries that the chip refuses, each with the reason. What is not listed gives the CPU's result to the bit."""
+"""The entries that are not the CPU's: refusals, and random layers, each with the reason. What is not listed gives the CPU's result to the bit."""
 
 from __future__ import annotations
 
 _COMPRESSED = "it takes sparse CSR tensors, and the chip computes with dense and sparse COO ones alone"
 
+_DROPOUT = "it draws random numbers; off the CPU torch scales after the mask, which rounds otherwise in 16 bits"
+
+RANDOM_LAYERS = {"nn.Dropout"}
+"""The layers that may be listed, because they draw random numbers."""
+
 EXCEPTIONS: dict[str, str] = {
+    "nn.Dropout bfloat16": _DROPOUT,
+    "nn.Dropout float16": _DROPOUT,
     "sparse.mm.reduce bfloat16": _COMPRESSED,
     "sparse.mm.reduce float16": _COMPRESSED,
     "sparse.mm.reduce float32": _COMPRESSED,
