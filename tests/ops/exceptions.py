@@ -1,4 +1,4 @@
-"""The entries that are not the CPU's: refusals, and random layers, each with the reason. What is not listed gives the CPU's result to the bit."""
+"""The entries that are not the CPU's: refusals, and layers that draw random numbers; each with the reason."""
 
 from __future__ import annotations
 
