@@ -25,12 +25,13 @@ class QueuedWork final : public c10d::Work {
     return future_;
   }
   void end(std::exception_ptr error) {
-    finish(error);
+    // The future first, as in Gloo: who has waited for the work may ask for its value.
     if (error) {
       future_->setError(error);
     } else {
       future_->markCompleted(c10::IValue());
     }
+    finish(error);
   }
 
  private:

@@ -98,6 +98,7 @@ class Collective final : public c10d::Backend {
       const std::shared_ptr<HostArguments>& host,
       Launch launch);
 
+  void let_go_of_streams();
   // The stream of a device on which this group's calls take effect, where streams are deferred.
   c10::Stream own_stream(c10::DeviceIndex index);
 

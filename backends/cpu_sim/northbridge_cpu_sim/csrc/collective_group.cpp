@@ -125,6 +125,26 @@ void Collective::shutdown() {
   }
   waiters_->stop();
   last.reset(); // waits for its threads
+  let_go_of_streams();
+}
+
+// What nobody has waited for holds its tensors until then.
+void Collective::let_go_of_streams() {
+  std::map<c10::DeviceIndex, c10::Stream> streams;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    streams.swap(streams_);
+  }
+  for (const auto& [_, stream] : streams) {
+    const auto end = place_of(stream);
+    while (!is_reached(end)) {
+      try {
+        reach(end);
+      } catch (const std::exception&) {
+        continue; // nobody waits for this call; that it failed stands on the board
+      }
+    }
+  }
 }
 
 BackendPtr Collective::below_if_up() const {

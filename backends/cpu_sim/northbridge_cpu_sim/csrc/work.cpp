@@ -92,7 +92,12 @@ void ChipWork::defer_to(const c10::Stream& stream, std::function<void()> effect)
   const auto self = c10::intrusive_ptr<ChipWork>::reclaim_copy(this);
   Deferred work;
   work.effect = [self, effect = std::move(effect)](bool) {
-    self->wait_below(kNoTimeout);
+    if (self->has_told_failure_) {
+      return; // and left the tensors as they are
+    }
+    if (!self->is_below_done_) {
+      self->wait_below(kNoTimeout);
+    }
     effect();
     self->faults_.meet_results();
   };
@@ -105,6 +110,7 @@ bool ChipWork::wait_below(std::chrono::milliseconds timeout) {
   try {
     done = below_->wait(timeout);
   } catch (...) {
+    has_told_failure_ = true;
     std::rethrow_exception(record_->failed(std::current_exception()));
   }
   record_->finish();
@@ -121,7 +127,8 @@ c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
     future_ = c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(outputs_));
     // The future below holds CPU aliases; ours is done when it is, with the device tensors.
     below_->getFuture()->addCallback(
-        [future = future_,
+        [self = c10::intrusive_ptr<ChipWork>::reclaim_copy(this),
+         future = future_,
          outputs = outputs_,
          record = record_,
          faults = faults_,
@@ -135,6 +142,8 @@ c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
               future->markCompleted(outputs);
               return;
             }
+            // The work below is done when this returns: what follows on the future cannot wait for it.
+            self->is_below_done_ = true;
             // Who waits for the future waits for what is current here now.
             const auto before = exchange_stream(
                 c10::Stream(c10::Stream::UNSAFE, {kDeviceType, effect->index}, effect->stream));

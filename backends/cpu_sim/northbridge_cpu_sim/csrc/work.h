@@ -6,6 +6,8 @@
 #include "faults.h"
 #include "streams.h"
 
+#include <atomic>
+
 namespace chip {
 
 class ChipWork final : public c10d::Work {
@@ -40,6 +42,8 @@ class ChipWork final : public c10d::Work {
   const std::shared_ptr<CallRecord> record_;
   const c10::IValue outputs_;
   const CollectiveFaults faults_;
+  std::atomic<bool> has_told_failure_{false};
+  std::atomic<bool> is_below_done_{false}; // known where a future was asked for
   std::optional<Place> effect_; // where streams are deferred: the place after the call
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
