@@ -52,7 +52,8 @@ class Carrier:
         if plain.is_conj():
             return self._copy(plain.conj()).conj()
         if plain.is_neg():
-            return torch.ops.aten._neg_view(self._copy(torch.ops.aten._neg_view(plain)))
+            negated: Tensor = torch.ops.aten._neg_view(self._copy(torch.ops.aten._neg_view(plain)))
+            return negated
         storage = plain.untyped_storage()
         key = (storage.data_ptr() or id(storage), plain.dtype)
         if key not in self._storages:

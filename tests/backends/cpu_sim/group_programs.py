@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from datetime import timedelta
 from typing import Any
@@ -26,7 +27,10 @@ def of_rank(rank: int, dtype: torch.dtype, *shape: int) -> Tensor:
     """Bytes that differ from rank to rank, as a tensor of `dtype`."""
     whole = torch.zeros(shape, dtype=dtype)
     raw = whole.view(torch.uint8) if dtype.itemsize == 1 else whole.view(-1).view(torch.uint8)
-    raw.copy_(torch.arange(raw.numel()).reshape(raw.shape) % 2 if dtype == torch.bool else rank + 1)
+    if dtype == torch.bool:
+        raw.copy_(torch.arange(raw.numel()).reshape(raw.shape) % 2)
+    else:
+        raw.fill_(rank + 1)
     return whole.to(HERE)
 
 
@@ -74,7 +78,7 @@ def what_cannot_be_reduced() -> None:
     with group():
         for name in ("int16", "uint16", "float8_e5m2"):
             x = of_rank(RANK, getattr(torch, name), 3)
-            print(refusal(lambda x=x: dist.all_reduce(x)))
+            print(refusal(functools.partial(dist.all_reduce, x)))
         print(refusal(lambda: dist.all_reduce(full(1.0), op=dist.ReduceOp.BAND)))
         print(refusal(lambda: dist.reduce_scatter_tensor(of_rank(0, torch.int16, 1), of_rank(0, torch.int16, 2))))
         for op, values in (
@@ -107,7 +111,8 @@ def subgroups() -> None:
         mine = pairs[RANK // 2]
         dist.all_reduce(x := full(RANK), group=mine)
         expect(x, *[1.0 if RANK < 2 else 5.0] * 3)
-        own, _ = dist.new_subgroups(2)
+        subgroups: Any = dist.new_subgroups
+        own, _ = subgroups(2)
         dist.broadcast(x := full(RANK), group=own, group_src=1)
         expect(x, *[float(RANK // 2 * 2 + 1)] * 3)
         mesh = DeviceMesh("cpu_sim", [[0, 1], [2, 3]], mesh_dim_names=("outer", "inner"))
@@ -237,7 +242,8 @@ def objects() -> None:
         got: list[object] = [None]
         dist.scatter_object_list(got, [["zero"], ["one"]] if RANK == 0 else None, src=0)
         assert got == [["zero"] if RANK == 0 else ["one"]]
-        gathered: list[object] | None = [None] * SIZE if RANK == 1 else None
+        everybodys: list[object] = [None] * SIZE
+        gathered = everybodys if RANK == 1 else None
         dist.gather_object(RANK, gathered, dst=1)
         assert gathered in (None, [0, 1])
 

@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -56,7 +57,8 @@ def killed_in_the_call() -> None:
 def skips() -> None:
     begin()
     if RANK == LOST:
-        dist.barrier(group=dist.new_group([LOST]))
+        alone: Any = dist.new_group([LOST])
+        dist.barrier(group=alone)
         signal.sigtimedwait([], TIMEOUT_S + 10)  # until the others have given up
         return
     dist.new_group([LOST])
