@@ -54,5 +54,5 @@ def test_tensor_parallel_inside_of_fsdp2_trains_what_one_process_trains(on_ranks
 def test_a_checkpoint_of_four_ranks_is_read_by_two(on_ranks: Ranks, tmp_path: Path) -> None:
     folder = {"FOLDER": str(tmp_path)}
 
-    on_ranks("save", 4, folder, PROGRAMS)
-    on_ranks("read", 2, folder, PROGRAMS)
+    on_ranks("save", 4, environ=folder, programs=PROGRAMS)
+    on_ranks("read", 2, environ=folder, programs=PROGRAMS)

@@ -43,11 +43,11 @@ def test_a_stopped_rank_is_named_and_ends_once_it_goes_on(lose: Lose, lost: int)
 
     assert len(told) == 3
     for each in told:
-        assert re.search(rf"simccl's broadcast on rank \d of 4 failed: rank {lost} \(process \d+\) is stopped", each), (
-            each
-        )
+        assert re.search(
+            rf"simccl's all_reduce on rank \d of 4 failed: rank {lost} \(process \d+\) is stopped", each
+        ), each
         assert "its last call in this group is #1 all_reduce of float32[3] by sum (done)" in each
-        assert "this was call #2 of the default group, broadcast of float32[3] from rank 1" in each
+        assert "this was call #2 of the default group, all_reduce of float32[3] by sum" in each
         assert each.count("(process ") == 1, each
 
 

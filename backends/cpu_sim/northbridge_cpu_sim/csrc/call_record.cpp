@@ -4,10 +4,15 @@
 
 #include <c10/util/Exception.h>
 
+#include <chrono>
 #include <new>
+#include <thread>
 
 namespace chip {
 namespace {
+
+constexpr int kLooks = 50;
+constexpr std::chrono::milliseconds kBetweenLooks(20);
 
 std::string text_of(const std::exception& error) {
   const auto* torchs = dynamic_cast<const c10::Error*>(&error);
@@ -66,7 +71,15 @@ std::exception_ptr CallRecord::failed(const std::exception_ptr& error) {
     reason = text_of(other);
   }
   const bool timed_out = reason.find("imed out") != std::string::npos;
-  const auto missing = find_missing(group_->facts, group_->roster, series_, line_, timed_out);
+  const auto find = [&] {
+    return find_missing(group_->facts, group_->roster, series_, line_, timed_out);
+  };
+  auto missing = find();
+  // A process that is being killed loses its connections before it is gone.
+  for (int look = 0; look < kLooks && !timed_out && missing.findings.empty(); ++look) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    missing = find();
+  }
   board.mark(series_, line_.number, Progress::failed, missing.blamed);
   std::string text = beginning() + " failed: ";
   for (const auto& finding : missing.findings) {

@@ -9,6 +9,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_like.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
@@ -109,6 +110,8 @@ HostArguments::HostArguments(
     limits.check_reduction(*call.reduction);
     tensors_.reduction = *call.reduction;
   }
+  // Threads of the library below write what is made here, in no inference mode.
+  const c10::InferenceMode ordinary(false);
   const at::AutoDispatchBelowADInplaceOrView guard;
   const auto hand_over = [&](const Tensors& from, Tensors& to, bool is_read, bool is_written) {
     to.reserve(from.size());
