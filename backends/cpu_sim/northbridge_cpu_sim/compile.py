@@ -20,7 +20,7 @@ from northbridge_cpu_sim.compiler import Compiler
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.recipe import Recipe
 
-REASON = "compiling the simulated chip, once per machine: a minute on two free cores"
+REASON = "compiling the simulated chip, once per machine: about four minutes on two free cores"
 
 _PRIVATE = "building-"
 _ROOM = 128 * 2**20
