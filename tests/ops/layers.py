@@ -40,9 +40,16 @@ class Use:
         layer = self.make().to(device)
         torch.manual_seed(SEED)
         if not state:
-            return layer(*args, **kwargs)
+            return self._drawn_on_the_cpu(args).to(device)(*args, **kwargs)
         results = torch.func.functional_call(layer, state, args, kwargs)
         return results, {name: value for name, value in state.items() if not isinstance(value, nn.Parameter)}
+
+    def _drawn_on_the_cpu(self, args: Any) -> nn.Module:
+        # A lazy layer draws twice, and a second draw on the chip is not the CPU's second.
+        layer: Any = self.make()
+        layer.initialize_parameters(*pytree.tree_map_only(Tensor, lambda x: x.detach().cpu(), args))
+        made: nn.Module = layer
+        return made
 
 
 def listed(dtypes: Iterable[str]) -> Iterator[tuple[str, str]]:

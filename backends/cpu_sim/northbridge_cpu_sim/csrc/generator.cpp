@@ -106,8 +106,12 @@ uint64_t next_word(uint64_t& state) {
   return word ^ (word >> 31);
 }
 
-// All 19937 bits follow from both numbers: torch's own seeding would take 32 bits of one.
+// All 19937 bits follow from both numbers: torch's own seeding would take 32 bits of one. The first
+// draw after a seed is the CPU's after the same.
 at::mt19937 twister(State from) {
+  if (from.offset == 0) {
+    return at::mt19937(from.seed);
+  }
   auto words = from.offset;
   words = next_word(words) ^ from.seed;
   at::mt19937_data_pod data{};
