@@ -21,8 +21,8 @@ NAME = "northbridge_cpu_sim_chip"
 def build(settings: SimSettings, recipe: Recipe) -> ModuleType:
     """Return the compiled chip as a module; compile it if no process of this user has yet.
 
-    Called by :func:`northbridge_cpu_sim.install`. The first time takes about four minutes on two free cores, and says
-    so on stderr. Raises :class:`BuildError`.
+    Called by :func:`northbridge_cpu_sim.install`. The first time takes about a minute on two free cores, and says so
+    on stderr. Raises :class:`BuildError`.
     """
     if NAME not in sys.modules:
         sys.modules[NAME] = _import(locate(settings, recipe))

@@ -15,11 +15,11 @@ namespace {
 
 // Neither is ever destroyed: threads of torch outlive the interpreter.
 PyObject* acquirer = nullptr;
-std::mutex* mutex = new std::mutex;
+std::mutex* acquisition_mutex = new std::mutex;
 std::atomic<int64_t> taken{-1};
 thread_local bool acquiring = false;
 
-std::string text_of(const py::error_already_set& error) {
+std::string message_of(const py::error_already_set& error) {
   const auto text = std::string(py::str(error.value()));
   return text.empty() ? std::string(py::str(error.type().attr("__name__"))) : text;
 }
@@ -38,7 +38,7 @@ std::optional<std::string> call() {
           "the function that takes a card gave ", given, ", and there are ", settings().devices);
     }
   } catch (const py::error_already_set& error) {
-    failure = text_of(error);
+    failure = message_of(error);
   } catch (const py::cast_error&) {
     failure = "the function that takes a card gave something else than its number";
   }
@@ -64,7 +64,7 @@ int64_t acquired_card() {
       !acquiring, "the function that takes a card has touched the device before it had one");
   // Whoever waits here must not hold the GIL: the thread that is waited for needs it.
   const ReleasedGil released;
-  const std::lock_guard<std::mutex> lock(*mutex);
+  const std::lock_guard<std::mutex> lock(*acquisition_mutex);
   if (taken < 0) {
     const auto failure = call();
     TORCH_CHECK(!failure, *failure);
@@ -74,7 +74,7 @@ int64_t acquired_card() {
 
 void forget_acquired_card() {
   taken = -1;
-  mutex = new std::mutex; // a thread that is not in the child may have held the old one
+  acquisition_mutex = new std::mutex; // a thread that is not in the child may have held the old one
 }
 
 } // namespace chip

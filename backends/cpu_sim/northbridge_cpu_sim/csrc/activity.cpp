@@ -32,7 +32,7 @@ struct Kernel {
 };
 
 // Neither is ever destroyed: threads of torch outlive the interpreter.
-std::mutex& mutex = *new std::mutex;
+std::mutex& activity_mutex = *new std::mutex;
 std::vector<Kernel>& kernels = *new std::vector<Kernel>;
 
 // The operators that this thread is in, innermost last, by the numbers that the profiler gave them.
@@ -43,7 +43,7 @@ std::vector<uint64_t>& correlations() {
 
 struct Session final : libkineto::IActivityProfilerSession {
   void start() override {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<std::mutex> lock(activity_mutex);
     kernels.clear();
     profiler_listens = true;
   }
@@ -61,7 +61,7 @@ struct Session final : libkineto::IActivityProfilerSession {
       libkineto::getLinkedActivityCallback linked,
       int64_t from,
       int64_t until) override {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<std::mutex> lock(activity_mutex);
     trace_ = std::make_unique<libkineto::CpuTraceBuffer>();
     trace_->span = libkineto::TraceSpan(from, until, type_name());
     trace_->gpuOpCount = 0;
@@ -76,7 +76,7 @@ struct Session final : libkineto::IActivityProfilerSession {
     return nullptr; // it could speak of one device alone
   }
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<std::mutex> lock(activity_mutex);
     std::set<std::pair<int64_t, int64_t>> seen;
     std::vector<libkineto::ResourceInfo> streams;
     for (const auto& kernel : kernels) {
@@ -176,7 +176,7 @@ void Activity::keep(
       within.empty() ? 0 : within.back(),
       index,
       stream};
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(activity_mutex);
   kernels.push_back(std::move(kernel));
 }
 

@@ -57,4 +57,6 @@ class Board {
   Page* page_ = nullptr;
 };
 
+constexpr auto kCollective = Board::Series::collective;
+
 } // namespace chip

@@ -28,8 +28,7 @@ std::exception_ptr error_with(std::string text) {
 
 CallRecord::CallRecord(std::shared_ptr<GroupState> group, const Call& call)
     : group_(std::move(group)),
-      series_(
-          call.is_point_to_point ? Board::Series::point_to_point : Board::Series::collective) {
+      series_(call.is_point_to_point ? Board::Series::point_to_point : kCollective) {
   auto& count = call.is_point_to_point ? group_->point_to_point : group_->collectives;
   line_.number = ++count;
   line_.signature = CallSignature::of(call);
@@ -94,6 +93,11 @@ std::exception_ptr CallRecord::failed(const std::exception_ptr& error) {
   return named;
 }
 
+bool CallRecord::has_failed() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return failure_ != nullptr;
+}
+
 std::string CallRecord::beginning() const {
   const auto& facts = group_->facts;
   return c10::str(
@@ -101,8 +105,7 @@ std::string CallRecord::beginning() const {
 }
 
 std::string CallRecord::whole_call() const {
-  const char* kind =
-      series_ == Board::Series::collective ? "call #" : "send or receive #";
+  const char* kind = series_ == kCollective ? "call #" : "send or receive #";
   return c10::str(
       kind, line_.number, " of ", group_->facts.in_words(), ", ",
       line_.signature.in_words(group_->facts));

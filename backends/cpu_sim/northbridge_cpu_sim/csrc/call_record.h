@@ -51,6 +51,8 @@ class CallRecord {
   // The error to raise for one that came later: with the call's name, number and group, and the
   // ranks that are missing.
   std::exception_ptr failed(const std::exception_ptr& error);
+  // Whether a failure was named that is for good: not that a caller would wait no longer.
+  bool has_failed();
 
   std::string beginning() const; // "simccl's all_reduce on rank 0 of 2"
 

@@ -14,8 +14,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr auto kCollective = Board::Series::collective;
-
 class QueuedWork final : public c10d::Work {
  public:
   QueuedWork(int rank, c10d::OpType type)

@@ -19,13 +19,13 @@ struct Kept {
   bool told = false;
 };
 
-std::mutex mutex;
+std::mutex errors_mutex;
 std::array<Kept, kMaxDevices> kept;
 
 } // namespace
 
 void keep_error(c10::DeviceIndex index, const std::string& error) {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(errors_mutex);
   if (kept[index].error.empty()) {
     kept[index].error = error;
     detail::any_error_kept = true;
@@ -33,7 +33,7 @@ void keep_error(c10::DeviceIndex index, const std::string& error) {
 }
 
 void detail::raise_error_of(c10::DeviceIndex index) {
-  const std::lock_guard<std::mutex> lock(mutex);
+  const std::lock_guard<std::mutex> lock(errors_mutex);
   auto& of = kept[index];
   if (of.error.empty()) {
     return;
@@ -52,7 +52,7 @@ void detail::raise_error_of(c10::DeviceIndex index) {
 void detail::refuse_after_error(c10::DeviceIndex index) {
   bool told = false;
   {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<std::mutex> lock(errors_mutex);
     told = kept[index].told;
   }
   if (told) {

@@ -19,7 +19,7 @@ namespace {
 constexpr size_t kRemembered = 10000;
 
 // Never destroyed: threads of torch outlive main().
-auto* const mutex = new std::mutex;
+auto* const plan_mutex = new std::mutex;
 auto* const plan = new std::vector<FaultPtr>;
 auto* const happened = new std::deque<MetFault>;
 
@@ -95,20 +95,20 @@ void tell(const Fault& fault, const MetFault& met) {
 } // namespace
 
 void plan_faults(std::vector<FaultPtr> faults) {
-  const std::lock_guard<std::mutex> lock(*mutex);
+  const std::lock_guard<std::mutex> lock(*plan_mutex);
   any_fault_planned = !faults.empty();
   plan->swap(faults);
 }
 
 std::vector<MetFault> faults_met() {
-  const std::lock_guard<std::mutex> lock(*mutex);
+  const std::lock_guard<std::mutex> lock(*plan_mutex);
   return {happened->begin(), happened->end()};
 }
 
 std::vector<FaultPtr> meet(const Event& event, bool results) {
   std::vector<FaultPtr> possible;
   {
-    const std::lock_guard<std::mutex> lock(*mutex);
+    const std::lock_guard<std::mutex> lock(*plan_mutex);
     std::copy_if(
         plan->begin(), plan->end(), std::back_inserter(possible), [&](const FaultPtr& fault) {
           return may_meet(*fault, event, results);
@@ -119,7 +119,7 @@ std::vector<FaultPtr> meet(const Event& event, bool results) {
   }
   const auto here = fault_place(); // takes the GIL, so not under the mutex
   std::vector<FaultPtr> met;
-  const std::lock_guard<std::mutex> lock(*mutex);
+  const std::lock_guard<std::mutex> lock(*plan_mutex);
   for (const auto& fault : possible) {
     if (!meets(*fault, event, here)) {
       continue;
@@ -144,7 +144,7 @@ std::vector<FaultPtr> meet(const Event& event, bool results) {
 }
 
 FaultPtr loss_of(c10::DeviceIndex device) {
-  const std::lock_guard<std::mutex> lock(*mutex);
+  const std::lock_guard<std::mutex> lock(*plan_mutex);
   for (const auto& fault : *plan) {
     if (device >= 0 && fault->lost == device) {
       return fault;

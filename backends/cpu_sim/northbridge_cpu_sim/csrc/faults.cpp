@@ -29,20 +29,6 @@ bool is_on_chip(const Tensor& tensor) {
   return tensor.defined() && on_chip(tensor);
 }
 
-c10::DeviceIndex device_of(const OperatorFacts& facts, const IValue* arguments) {
-  for (const auto& argument : facts.arguments) {
-    const auto& value = arguments[argument.position];
-    if (value.isDevice() && value.toDevice().type() == kDeviceType) {
-      return checked_index(value.toDevice().index());
-    }
-    const auto tensor = first_tensor(value, is_on_chip);
-    if (tensor.defined()) {
-      return tensor.device().index();
-    }
-  }
-  return current_device();
-}
-
 void raise_if_lost(const Event& event) {
   if (const auto fault = loss_of(event.device)) {
     raise_lost(*fault, event);

@@ -54,16 +54,6 @@ IValue on_meta(const IValue& value, const Argument& argument) {
   return value;
 }
 
-c10::DeviceIndex device_of(const OperatorFacts& facts, const std::vector<IValue>& arguments) {
-  for (const auto& argument : facts.arguments) {
-    const auto& value = arguments[argument.position];
-    if (value.isTensor() && value.toTensor().defined() && on_chip(value.toTensor())) {
-      return value.toTensor().device().index();
-    }
-  }
-  return current_device();
-}
-
 Tensor hollow(const Tensor& meta, c10::DeviceIndex index) {
   if (!meta.defined()) {
     return meta;
@@ -88,7 +78,7 @@ bool give_hollow_results(
   } catch (const std::exception&) {
     return false; // the caller raises the failure itself
   }
-  const auto index = device_of(facts, arguments);
+  const auto index = device_of(facts, arguments.data());
   for (const auto& result : facts.results) {
     IValue& value = meta[result.position];
     if (result.kind == Kind::tensor && value.isTensor()) {
@@ -116,7 +106,7 @@ void run_keeping_failure(
   const std::vector<IValue> arguments(
       stack->end() - static_cast<int64_t>(facts.argument_count), stack->end());
   const auto below = stack->size() - facts.argument_count;
-  check_working(device_of(facts, arguments)); // here, because what it raises is not to be kept
+  check_working(device_of(facts, arguments.data())); // here, because what it raises is not to be kept
   try {
     run();
     return;
@@ -137,7 +127,7 @@ void run_keeping_failure(
       throw;
     }
     keep_error(
-        device_of(facts, arguments),
+        device_of(facts, arguments.data()),
         c10::str(op.operator_name(), ": ", error.what_without_backtrace()));
   }
 }

@@ -5,8 +5,6 @@
 namespace chip {
 namespace {
 
-constexpr auto kCollective = Board::Series::collective;
-
 uint64_t bit(int rank) {
   return rank < 64 ? uint64_t{1} << rank : 0;
 }

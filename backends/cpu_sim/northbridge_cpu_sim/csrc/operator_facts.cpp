@@ -1,5 +1,8 @@
 #include "operator_facts.h"
 
+#include "alias.h"
+#include "device.h"
+
 #include <ATen/core/jit_type.h>
 
 #include <optional>
@@ -67,6 +70,26 @@ OperatorFacts::OperatorFacts(const c10::FunctionSchema& schema)
       results.push_back({static_cast<uint16_t>(i), *kind, argument_returned_as(result, schema)});
     }
   }
+}
+
+c10::DeviceIndex device_of(const OperatorFacts& facts, const c10::IValue* arguments) {
+  for (const auto& argument : facts.arguments) {
+    const auto& value = arguments[argument.position];
+    if (value.isDevice() && value.toDevice().type() == kDeviceType) {
+      return checked_index(value.toDevice().index());
+    }
+    std::optional<c10::DeviceIndex> found;
+    value.visit([&](const c10::IValue& inner) {
+      if (!found && inner.isTensor() && inner.toTensor().defined() && on_chip(inner.toTensor())) {
+        found = inner.toTensor().device().index();
+      }
+      return found.has_value();
+    });
+    if (found) {
+      return *found;
+    }
+  }
+  return current_device();
 }
 
 } // namespace chip

@@ -4,6 +4,7 @@
 #include "operation_limits.h"
 
 #include <ATen/core/function_schema.h>
+#include <c10/core/Device.h>
 #include <c10/util/SmallVector.h>
 
 #include <cstdint>
@@ -33,5 +34,8 @@ struct OperatorFacts {
   c10::SmallVector<Argument, 8> arguments; // those that the fallback has to translate
   c10::SmallVector<Result, 4> results;
 };
+
+// Of the first of a call's arguments that says one; the current one where none does.
+c10::DeviceIndex device_of(const OperatorFacts& facts, const c10::IValue* arguments);
 
 } // namespace chip

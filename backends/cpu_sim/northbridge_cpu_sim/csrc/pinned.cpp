@@ -19,15 +19,15 @@ struct Pinned {
   size_t bytes;
 };
 
-std::mutex mutex;
+std::mutex pinned_mutex;
 std::map<const char*, size_t, std::greater<>> ranges; // start and size, the highest start first
 Stat bytes_in_use;
 Stat blocks;
 
-void release(void* context) {
+void release_pinned(void* context) {
   auto* pinned = static_cast<Pinned*>(context);
   {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(pinned_mutex);
     ranges.erase(static_cast<const char*>(pinned->memory.get()));
     bytes_in_use.decrease(pinned->bytes);
     blocks.decrease(1);
@@ -40,13 +40,13 @@ struct PinnedAllocator final : at::HostAllocator {
     use();
     auto* pinned = new Pinned{c10::GetCPUAllocator()->allocate(bytes), bytes};
     auto* data = pinned->memory.get();
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(pinned_mutex);
     if (data != nullptr) {
       ranges[static_cast<const char*>(data)] = bytes;
     }
     bytes_in_use.increase(bytes);
     blocks.increase(1);
-    return {data, pinned, &release, c10::Device(c10::kCPU)};
+    return {data, pinned, &release_pinned, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override {
     return nullptr;
@@ -61,7 +61,7 @@ struct PinnedAllocator final : at::HostAllocator {
   }
   void empty_cache() override {} // nothing is cached
   at::HostStats get_stats() override {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(pinned_mutex);
     at::HostStats stats;
     stats.allocations = stats.active_requests = blocks;
     stats.allocated_bytes = stats.active_bytes = bytes_in_use;
@@ -70,29 +70,29 @@ struct PinnedAllocator final : at::HostAllocator {
     return stats;
   }
   void reset_accumulated_stats() override {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(pinned_mutex);
     bytes_in_use.reset_accumulated();
     blocks.reset_accumulated();
   }
   void reset_peak_stats() override {
-    std::lock_guard<std::mutex> lock(mutex);
+    std::lock_guard<std::mutex> lock(pinned_mutex);
     bytes_in_use.reset_peak();
     blocks.reset_peak();
   }
 };
 
-PinnedAllocator the_allocator;
-REGISTER_HOST_ALLOCATOR(kDeviceType, &the_allocator)
+PinnedAllocator the_pinned_allocator;
+REGISTER_HOST_ALLOCATOR(kDeviceType, &the_pinned_allocator)
 
 } // namespace
 
 c10::Allocator* pinned_allocator() {
-  return &the_allocator;
+  return &the_pinned_allocator;
 }
 
 bool is_pinned(const void* data) {
   const auto* address = static_cast<const char*>(data);
-  std::lock_guard<std::mutex> lock(mutex);
+  std::lock_guard<std::mutex> lock(pinned_mutex);
   const auto range = ranges.lower_bound(address); // the last one that starts at or before it
   return range != ranges.end() && address < range->first + range->second;
 }

@@ -10,24 +10,32 @@
 namespace chip {
 namespace {
 
-struct Stat {
+struct ProcStat {
   char state = 'X';
+  uint64_t flags = 0;
   uint64_t started = 0;
 };
 
+// The kernel's PF_EXITING, in proc(5)'s flags: set before a process that ends closes its connections, by
+// which the others learn of it; the state is R or S for a while yet.
+constexpr uint64_t kExiting = 0x4;
+
 // proc(5): the name, in parentheses, may hold anything; the state comes after it.
-std::optional<Stat> read_stat(int pid) {
+std::optional<ProcStat> read_stat(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;
   if (!std::getline(file, line)) {
     return std::nullopt;
   }
   std::istringstream rest(line.substr(line.rfind(')') + 1));
-  Stat stat;
-  rest >> stat.state;
-  constexpr int kBetween = 18; // fields 4 to 21; the start is the 22nd
+  ProcStat stat;
   std::string skipped;
-  for (int i = 0; i < kBetween; ++i) {
+  rest >> stat.state; // field 3; the flags are field 9, the start is field 22
+  for (int field = 4; field < 9; ++field) {
+    rest >> skipped;
+  }
+  rest >> stat.flags;
+  for (int field = 10; field < 22; ++field) {
     rest >> skipped;
   }
   rest >> stat.started;
@@ -62,7 +70,7 @@ ProcessId this_process() {
 
 Fate fate_of(const ProcessId& process) {
   const auto stat = read_stat(process.pid);
-  if (!stat || stat->started != process.started) {
+  if (!stat || stat->started != process.started || (stat->flags & kExiting) != 0) {
     return Fate::gone;
   }
   switch (stat->state) {

@@ -26,11 +26,11 @@ struct Freed {
 };
 
 std::array<Freed, kKept> freed;
-std::mutex mutex; // of those who free
+std::mutex trapped_mutex; // of those who free
 size_t next = 0;
 struct sigaction before;
 
-struct Block {
+struct TrappedBlock {
   void* start;
   size_t pages;
   size_t bytes;
@@ -72,12 +72,12 @@ void watch_faults() {
 }
 
 void free_block(void* context) {
-  auto* block = static_cast<Block*>(context);
+  auto* block = static_cast<TrappedBlock*>(context);
   // The pages themselves go back to the system at once; only their addresses are kept.
   madvise(block->start, block->pages, MADV_DONTNEED);
   mprotect(block->start, block->pages, PROT_NONE);
   {
-    const std::lock_guard<std::mutex> lock(mutex);
+    const std::lock_guard<std::mutex> lock(trapped_mutex);
     auto& slot = freed[next++ % kKept];
     const auto oldest = slot.start.exchange(0);
     if (oldest != 0) {
@@ -107,7 +107,7 @@ c10::DataPtr take_trapped_memory(size_t bytes) {
       type_name(),
       ": ",
       std::strerror(errno));
-  return {start, new Block{start, pages, bytes}, &free_block, c10::Device(c10::kCPU)};
+  return {start, new TrappedBlock{start, pages, bytes}, &free_block, c10::Device(c10::kCPU)};
 }
 
 } // namespace chip

@@ -110,8 +110,9 @@ bool ChipWork::wait_below(std::chrono::milliseconds timeout) {
   try {
     done = below_->wait(timeout);
   } catch (...) {
-    has_told_failure_ = true;
-    std::rethrow_exception(record_->failed(std::current_exception()));
+    const auto named = record_->failed(std::current_exception());
+    has_told_failure_ = record_->has_failed();
+    std::rethrow_exception(named);
   }
   record_->finish();
   return done;
