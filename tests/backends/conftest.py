@@ -7,6 +7,7 @@ accelerator per process.
 from __future__ import annotations
 
 import os
+from collections.abc import Generator
 
 import pytest
 
@@ -20,8 +21,21 @@ HARSH = {
 }
 """What a test may take back for a process that it starts."""
 
-for _variable, _value in HARSH.items():
-    os.environ.setdefault(_variable, _value)
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, object, object]:
+    """Set them while a test below runs, and its fixtures are made: no longer, since others show what users have."""
+    before = {variable: os.environ.get(variable) for variable in HARSH}
+    os.environ.update(HARSH)
+    try:
+        return (yield)
+    finally:
+        for variable, value in before.items():
+            if value is None:
+                del os.environ[variable]
+            else:
+                os.environ[variable] = value
+
 
 collect_ignore = [plugin.name for plugin in announced(GROUP) if plugin.name != os.environ.get("NORTHBRIDGE_SIMULATE")]
 
