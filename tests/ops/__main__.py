@@ -13,6 +13,8 @@ from tests.ops.entries import read_entries
 from tests.ops.pool import Finished, run_entries
 from tests.ops.verdict import complaints, complaints_of_whole
 
+LIMIT_S = 1800
+
 
 def main() -> int:
     """Run them, and return 1 where something is wrong."""
@@ -39,6 +41,8 @@ def main() -> int:
         f" {sum(done.backwards for done in run)} backward passes; {len(wrong)} complaints;"
         f" {time.monotonic() - began:.0f} s"
     )
+    if time.monotonic() - began > LIMIT_S:
+        wrong.append(f"it took longer than {LIMIT_S} s")
     print("\n".join(wrong))
     return 1 if wrong else 0
 

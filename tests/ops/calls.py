@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 from tests.ops.carry import Carrier, is_carried
-from tests.ops.compare import difference
+from tests.ops.compare import ROUNDED, difference
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
@@ -36,12 +36,14 @@ class Outcome:
     backwards: int = 0
     failed: int = 0
     refused: int = 0
+    rounded: int = 0
     failures: list[str] = field(default_factory=list)
 
     def fail(self, what: str) -> None:
         """Count a failure, and keep the first few in words."""
         self.failed += 1
         self.refused += REFUSAL.search(what) is not None
+        self.rounded += what.endswith(ROUNDED)
         if len(self.failures) < SAID:
             self.failures.append(what)
 

@@ -31,9 +31,7 @@ class Carrier:
         if isinstance(value, Tensor):
             return self._tensor(value)
         if isinstance(value, torch.Generator):
-            generator = torch.Generator(self._device)
-            generator.set_state(value.get_state())
-            return generator
+            return torch.Generator(self._device).manual_seed(value.initial_seed())
         return self._device if is_carried(value) else value
 
     def _tensor(self, tensor: Tensor) -> Tensor:

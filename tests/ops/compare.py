@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
+ROUNDED = ", by rounding"
+"""How a difference ends that is no more than that."""
+
 _COMPRESSED = (torch.sparse_csr, torch.sparse_bsr, torch.sparse_csc, torch.sparse_bsc)
 
 
@@ -94,7 +97,16 @@ def _of_values(cpu: Tensor, chip: Tensor) -> str | None:
         return None
     where = int(differs.flatten().nonzero()[0])
     one, other = cpu.flatten()[where].item(), chip.flatten()[where].item()
-    return f"gives {other!r} and not {one!r} at element {where} ({count} of {differs.numel()} differ)"
+    said = f"gives {other!r} and not {one!r} at element {where} ({count} of {differs.numel()} differ)"
+    return said + ROUNDED if _is_rounding(cpu, chip) else said
+
+
+def _is_rounding(cpu: Tensor, chip: Tensor) -> bool:
+    """Whether they are at most two units of the last place apart, and zero in the same places."""
+    if not cpu.is_floating_point():
+        return False
+    one, other = cpu.double(), chip.double()
+    return torch.equal(one == 0, other == 0) and torch.allclose(one, other, rtol=2 * torch.finfo(cpu.dtype).eps, atol=0)
 
 
 def _bits(tensor: Tensor) -> Tensor:

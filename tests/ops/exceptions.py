@@ -7,7 +7,10 @@ _COMPRESSED = "it takes sparse CSR tensors, and the chip computes with dense and
 _DROPOUT = "it draws random numbers; off the CPU torch scales after the mask, which rounds otherwise in 16 bits"
 
 RANDOM_LAYERS = {"nn.Dropout"}
-"""The layers that may be listed, because they draw random numbers."""
+"""The layers that may be listed, because they draw random numbers: they may differ by rounding alone."""
+
+NOT_ON_THE_CPU: frozenset[str] = frozenset()
+"""The layers of which the CPU runs nothing in a dtype."""
 
 EXCEPTIONS: dict[str, str] = {
     "nn.Dropout bfloat16": _DROPOUT,

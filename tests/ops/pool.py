@@ -7,9 +7,10 @@ import queue
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tests.ops.entries import ROOT, Entry
@@ -29,18 +30,20 @@ class Finished:
     backwards: int
     failed: int
     refused: int
+    rounded: int
     failures: tuple[str, ...]
     seconds: float
 
 
 def run_entries(
-    entries: Iterable[Entry], processes: int, report: Callable[[Finished], None] = lambda _: None
+    entries: Sequence[Entry], processes: int, report: Callable[[Finished], None] = lambda _: None
 ) -> list[Finished]:
     """Run ``entries`` in so many processes, and tell ``report`` of each when it has ended."""
     waiting: queue.SimpleQueue[Entry] = queue.SimpleQueue()
     for entry in entries:
         waiting.put(entry)
     finished: list[Finished] = []
+    reporting = threading.Lock()
 
     def serve() -> None:
         worker = None
@@ -49,51 +52,68 @@ def run_entries(
                 entry = waiting.get_nowait()
             except queue.Empty:
                 break
-            worker = worker or _start()
-            done, alive = _ask(worker, entry)
-            finished.append(done)
-            report(done)
+            worker = worker or _Worker()
+            done, alive = worker.run(entry)
+            with reporting:
+                finished.append(done)
+                report(done)
             if not alive:
-                worker.communicate()
+                worker.end()
                 worker = None
         if worker is not None:
-            worker.communicate()
+            worker.end()
 
     threads = [threading.Thread(target=serve) for _ in range(processes)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if len(finished) < len(entries):  # a thread of ours has told its own error
+        raise RuntimeError(f"{len(entries)} entries were to be run, and {len(finished)} were")
     return sorted(finished, key=lambda done: str(done.entry))
 
 
-def _start() -> subprocess.Popen[str]:
-    command = [sys.executable, *WORKER]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+class _Worker:
+    """A process that runs entries, and what it says on stderr meanwhile."""
 
+    def __init__(self) -> None:
+        self._said = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - end() closes it
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(
+            [sys.executable, *WORKER], cwd=ROOT, stdin=pipe, stdout=pipe, stderr=self._said, text=True
+        )
 
-def _ask(worker: subprocess.Popen[str], entry: Entry) -> tuple[Finished, bool]:
-    assert worker.stdin is not None
-    assert worker.stdout is not None
-    began = time.monotonic()
-    alarm = threading.Timer(LIMIT_S, worker.kill)
-    alarm.start()
-    try:
-        worker.stdin.write(json.dumps([entry.kind, entry.name, entry.dtype]) + "\n")
-        worker.stdin.flush()
-        answer = worker.stdout.readline()
-    except BrokenPipeError:
-        answer = ""
-    finally:
-        alarm.cancel()
-    seconds = time.monotonic() - began
-    if answer:
-        said = json.loads(answer)
-        said["failures"] = tuple(said["failures"])
-        return Finished(entry, **said, seconds=seconds), True
-    code = worker.wait()
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    if seconds >= LIMIT_S:
-        how = f"being killed, because it ran for {LIMIT_S:.0f} s"
-    return Finished(entry, 1, 0, 1, 0, (f"ended its process by {how}",), seconds), False
+    def run(self, entry: Entry) -> tuple[Finished, bool]:
+        """Return what came of ``entry``, and whether the process lives on."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        began = time.monotonic()
+        alarm = threading.Timer(LIMIT_S, self._process.kill)
+        alarm.start()
+        try:
+            self._process.stdin.write(json.dumps([entry.kind, entry.name, entry.dtype]) + "\n")
+            self._process.stdin.flush()
+            answer = self._process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        finally:
+            alarm.cancel()
+        seconds = time.monotonic() - began
+        if answer:
+            said = json.loads(answer)
+            said["failures"] = tuple(said["failures"])
+            return Finished(entry, **said, seconds=seconds), True
+        code = self._process.wait()
+        how = signal.Signals(-code).name if code < 0 else f"exit code {code}, having said: {self._last_line()}"
+        if seconds >= LIMIT_S:
+            how = f"being killed, because it ran for {LIMIT_S:.0f} s"
+        return Finished(entry, 1, 0, 1, 0, 0, (f"ended its process by {how}",), seconds), False
+
+    def end(self) -> None:
+        """Let it end by itself."""
+        self._process.communicate()
+        self._said.close()
+
+    def _last_line(self) -> str:
+        self._said.seek(0)
+        return next((line.strip() for line in reversed(self._said.readlines()) if line.strip()), "nothing")

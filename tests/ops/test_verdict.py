@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import torch
 from tests.ops import pool
 from tests.ops.calls import REFUSAL
+from tests.ops.compare import ROUNDED, difference
 from tests.ops.entries import Entry, Kind
 from tests.ops.exceptions import EXCEPTIONS
 from tests.ops.pool import Finished, run_entries
 from tests.ops.verdict import complaints, complaints_of_whole
 
-GOOD = Finished(Entry("operator", "add", "float32"), 5, 3, 0, 0, (), 0.1)
+GOOD = Finished(Entry("operator", "add", "float32"), 5, 3, 0, 0, 0, (), 0.1)
 WRONG = replace(GOOD, failed=2, failures=("sample 0: gives 1.0 and not 2.0",))
 REFUSED = replace(GOOD, failed=2, refused=2, failures=("sample 0: raises NotImplementedError: ...",))
 
@@ -23,6 +25,32 @@ def test_an_entry_that_differs_is_told_with_how() -> None:
 
 def test_a_listed_entry_may_refuse() -> None:
     assert complaints([REFUSED], {"add float32": "a reason"}) == []
+
+
+def test_a_layer_that_draws_may_differ_by_rounding_and_no_more() -> None:
+    layer = replace(WRONG, entry=Entry("layer", "nn.Dropout", "float16"))
+    listed = {"nn.Dropout float16": "a reason"}
+
+    assert complaints([replace(layer, rounded=2)], listed) == []
+    assert "does worse than refuse" in complaints([replace(layer, rounded=1)], listed)[0]
+
+
+@pytest.mark.parametrize(
+    ("other", "rounded"),
+    [([1.0 + 2**-10, 0.0], True), ([1.0 + 2**-8, 0.0], False), ([0.0, 0.0], False), ([1.0, 2**-20], False)],
+    ids=["a last place", "four last places", "another zero", "no zero"],
+)
+def test_only_what_differs_in_its_last_places_is_rounding(other: list[float], rounded: bool) -> None:
+    said = difference(torch.tensor([1.0, 0.0]).half(), torch.tensor(other).half(), "cpu")
+
+    assert said is not None
+    assert said.endswith(ROUNDED) == rounded
+
+
+def test_a_layer_of_which_nothing_was_run_is_told() -> None:
+    (line,) = complaints_of_whole([replace(GOOD, entry=Entry("layer", "nn.Linear", "float32"), calls=0)], {})
+
+    assert "nn.Linear float32: no call of this layer runs on the CPU" in line
 
 
 @pytest.mark.parametrize(
@@ -72,11 +100,11 @@ def test_a_process_that_crashes_or_hangs_is_the_failure_of_its_entry_alone(
         "    name = json.loads(line)[1]\n"
         "    if name == 'crash': os.kill(os.getpid(), 11)\n"
         "    if name == 'hang': time.sleep(600)\n"
-        "    answer = dict(calls=1, backwards=0, failed=0, refused=0, failures=[])\n"
+        "    answer = dict(calls=1, backwards=0, failed=0, refused=0, rounded=0, failures=[])\n"
         "    print(json.dumps(answer), flush=True)\n"
     )
     monkeypatch.setattr(pool, "WORKER", ("-c", program))
-    monkeypatch.setattr(pool, "LIMIT_S", 2.0)
+    monkeypatch.setattr(pool, "LIMIT_S", 15.0)
     kind: Kind = "operator"
 
     finished = run_entries([Entry(kind, each, "float32") for each in ("abs", name, "mul")], 1)

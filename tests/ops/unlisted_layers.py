@@ -25,8 +25,8 @@ NOT_LAYERS = {
     nn.RNNBase: "what LSTM, GRU and RNN have in common; it has no forward",
     nn.RNNCellBase: "what their cells have in common; it has no forward",
     nn.NLLLoss2d: "deprecated, another name of NLLLoss",
-    nn.DataParallel: "splits a batch over devices from one process, which no chip here offers",
-    nn.SyncBatchNorm: "needs a process group, and is refused: docs/simulated-chip.md",
+    nn.DataParallel: "several devices: tests/backends/cpu_sim/test_chip_refused_layers.py",
+    nn.SyncBatchNorm: "several ranks: tests/backends/cpu_sim/test_chip_refused_layers.py",
 }
 
 

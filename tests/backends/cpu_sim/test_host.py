@@ -12,6 +12,8 @@ import pytest
 import torch
 from tests.core.command import command
 
+from northbridge.discovery import announced
+from northbridge.personality import GROUP
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.host import check_host
 
@@ -38,7 +40,7 @@ POSES = {
         NEWER,
     ),
 }
-TRAINER = "from lightning.pytorch import Trainer; Trainer(accelerator='cpu_sim', devices=1, logger=False)"
+TRAINER = "from lightning.pytorch import Trainer; Trainer(accelerator={!r}, devices=1, logger=False)"
 
 
 @pytest.mark.parametrize("version", ["2.4.0", "2.12.1+cpu"])
@@ -61,9 +63,10 @@ def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch, s
     assert str(caught.value) == LINUX.replace("Darwin", system)
 
 
+@pytest.mark.parametrize("chip", ["cpu_sim", *(plugin.name for plugin in announced(GROUP))])
 @pytest.mark.parametrize("pose", POSES)
-def test_a_trainer_ends_with_that_one_line_and_no_other_error_before_it(tmp_path: Path, pose: str) -> None:
-    said = run(tmp_path, pose, TRAINER).stderr
+def test_a_trainer_ends_with_that_one_line_and_no_other_error_before_it(tmp_path: Path, pose: str, chip: str) -> None:
+    said = run(tmp_path, pose, TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
 
     assert said.splitlines()[-1] == f"northbridge_cpu_sim.errors.BuildError: {POSES[pose][1]}"
     assert said.count("Traceback (most recent call last)") == 1
@@ -78,7 +81,7 @@ def test_the_list_gives_that_one_line_as_the_reason(tmp_path: Path, pose: str) -
     assert "Traceback" not in listed.stdout + listed.stderr
 
 
-def run(folder: Path, pose: str, code: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, pose: str, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """Run ``code`` in a Python that poses, and whose children do."""
 
     (folder / "sitecustomize.py").write_text(POSED.format(pose=POSES[pose][0]))
@@ -86,6 +89,6 @@ def run(folder: Path, pose: str, code: str) -> subprocess.CompletedProcess[str]:
     environ = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])]),
-        "NORTHBRIDGE_DISABLE": "hpu,sdaa",
+        **environ,
     }
     return subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)

@@ -1,0 +1,240 @@
+"""The harsh options, for a chip that poses: it stands on the simulated chip, and forgives no more than that does.
+
+A chip's ``test_harsh.py`` takes the class of this module for its own.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.backends.posed.chip import PosedChip
+from tests.backends.posed.processes import LIMIT_S, OnRanks, Run, Start
+
+TOLD = """
+def told(act):
+    try:
+        return act()
+    except Exception as error:
+        return type(error).__name__ + ": " + str(error).splitlines()[0]
+"""
+
+RANKS = (
+    TOLD
+    + """
+import os
+from datetime import timedelta
+rank = dist.get_rank()
+def ones(count=3):
+    return torch.ones(count, device=device)
+"""
+)
+
+
+class TestTheCardIsHarsh:
+    def test_a_copy_that_is_not_waited_for_holds_nan(self, posed: PosedChip, run: Run) -> None:
+        said = run(
+            f"""
+            there = torch.ones(2, device="{posed.name}")
+            here = there.to("cpu", non_blocking=True)
+            print(here.tolist())
+            torch.accelerator.synchronize()
+            print(here.tolist())
+            """
+        )
+
+        assert said.splitlines()[-2:] == ["[nan, nan]", "[1.0, 1.0]"]
+
+    def test_fresh_memory_holds_nan(self, posed: PosedChip, run: Run) -> None:
+        assert run(f'print(torch.empty(3, device="{posed.name}").tolist())').splitlines()[-1] == "[nan, nan, nan]"
+
+    def test_an_error_that_only_data_show_comes_at_the_next_synchronization(self, posed: PosedChip, run: Run) -> None:
+        said = run(
+            TOLD
+            + f"""
+            table, beyond = torch.ones(2, 2, device="{posed.name}"), torch.tensor([5], device="{posed.name}")
+            rows = torch.nn.functional.embedding(beyond, table)
+            print(tuple(rows.shape), told(torch.accelerator.synchronize))
+            """.replace("\n            ", "\n"),
+            NORTHBRIDGE_CPU_SIM_ERRORS="asynchronous",
+        )
+
+        shape, _, error = said.splitlines()[-1].partition(") ")
+        assert shape == "(1, 2"
+        assert f"{posed.name}:0" in error
+        assert "index out of range" in error
+
+    def test_who_touches_freed_memory_is_ended(self, posed: PosedChip, start: Start) -> None:
+        process = start(
+            f"""
+            import ctypes
+            tensor = torch.ones(4, device="{posed.name}")
+            address = tensor.data_ptr()
+            del tensor
+            print(ctypes.c_float.from_address(address).value)
+            """,
+            NORTHBRIDGE_CPU_SIM_FREED="trap",
+        )
+        said = process.communicate(timeout=LIMIT_S)[0]
+
+        assert process.returncode == -signal.SIGSEGV, said
+
+    def test_a_child_that_was_forked_is_refused(self, posed: PosedChip, run: Run) -> None:
+        said = run(
+            TOLD
+            + f"""
+            import os
+            tensor = torch.ones(4, device="{posed.name}")
+            if os.fork() == 0:
+                print(told(lambda: tensor + 1), flush=True)
+                os._exit(0)
+            os.wait()
+            """.replace("\n            ", "\n")
+        )
+
+        assert "fork" in said.splitlines()[-1]
+
+    def test_a_full_card_is_as_it_was_and_works_on(self, posed: PosedChip, run: Run) -> None:
+        said = run(
+            TOLD
+            + f"""
+            tensor = torch.ones(4, device="{posed.name}")
+            before = torch.accelerator.memory_allocated()
+            print(told(lambda: torch.empty(2**50, dtype=torch.int8, device="{posed.name}")))
+            print(torch.accelerator.memory_allocated() == before, (tensor + 1).tolist())
+            """.replace("\n            ", "\n")
+        )
+
+        assert said.splitlines()[-2].startswith("OutOfMemoryError: ")
+        assert said.splitlines()[-1] == "True [2.0, 2.0, 2.0, 2.0]"
+
+
+class TestTheLibraryIsHarsh:
+    def test_a_collective_that_is_not_waited_for_has_not_happened(self, posed: PosedChip, on_ranks: OnRanks) -> None:
+        program = (
+            f"device = '{posed.name}'\n"
+            + RANKS
+            + """
+x = ones()
+work = dist.all_reduce(x, async_op=True)
+print(x.tolist())
+work.wait()
+print(x.tolist())
+everybodys = torch.zeros(6, device=device)
+work = dist.all_gather_into_tensor(everybodys, x, async_op=True)
+x.zero_()  # too early
+work.wait()
+print(everybodys.tolist())
+"""
+        )
+
+        for said in on_ranks(program):
+            assert said.splitlines()[-3:] == [str([float("nan")] * 3), str([2.0] * 3), str([float("nan")] * 6)]
+
+    def test_ranks_that_call_different_things_are_told_of_each_others_call(
+        self, posed: PosedChip, on_ranks: OnRanks
+    ) -> None:
+        program = (
+            f"device = '{posed.name}'\n"
+            + RANKS
+            + "print(told(lambda: dist.all_reduce(ones()) if rank else dist.broadcast(ones(4), 0)))\n"
+        )
+
+        for said in on_ranks(program):
+            assert "all_reduce of float32[3]" in said.splitlines()[-1]
+            assert "broadcast of float32[4]" in said.splitlines()[-1]
+
+    def test_a_rank_that_is_killed_is_named_to_the_others(self, posed: PosedChip, on_ranks: OnRanks) -> None:
+        # The one that is lost ends itself in words that pytest's harness takes for success: it is gone all the same.
+        program = (
+            f"device = '{posed.name}'\n"
+            + RANKS
+            + """
+dist.all_reduce(ones())
+if rank == 1:
+    os._exit(0)
+print(told(lambda: dist.all_reduce(ones())), flush=True)
+os._exit(0)
+"""
+        )
+
+        first, _, third = on_ranks(program, size=3)
+
+        for said in (first, third):
+            assert f"{posed.collective}'s all_reduce" in said.splitlines()[-1]
+            assert "rank 1 (process " in said.splitlines()[-1]
+            assert "has ended" in said.splitlines()[-1]
+
+    def test_the_flight_recorder_names_who_left_out_a_call(
+        self, posed: PosedChip, on_ranks: OnRanks, tmp_path: Path
+    ) -> None:
+        program = (
+            f"device = '{posed.name}'\n"
+            + RANKS
+            + """
+import time
+dist.all_reduce(ones())
+if rank == 0:
+    late = dist.all_reduce(ones(), async_op=True)
+    print(told(lambda: late.wait(timedelta(seconds=1))))
+    open(os.environ["GIVEN_UP"], "w").close()
+while not os.path.exists(os.environ["GIVEN_UP"]):
+    time.sleep(0.05)
+os._exit(0)
+"""
+        )
+        folder = tmp_path / "flight"
+        on_ranks(
+            program,
+            first=f"""
+{posed.imports}
+from northbridge.flight_recorder import arm
+arm()
+import torch.distributed as dist
+dist.init_process_group({posed.collective!r})
+""",
+            NORTHBRIDGE_FLIGHT_RECORDER=str(folder),
+            GIVEN_UP=str(tmp_path / "given up"),
+        )
+
+        hang = subprocess.run(
+            [Path(sys.executable).with_name("northbridge"), "hang", folder], capture_output=True, text=True, check=False
+        )
+        assert "rank 1 of group 0 (default_pg, ranks 0, 1) has not called #2 all_reduce (float32 [3])" in " ".join(
+            hang.stdout.split()
+        ), hang
+
+
+class TestSharding:
+    """For a chip that has streams, as FSDP2 needs them."""
+
+    def test_a_sharded_model_learns_what_one_process_does(self, posed: PosedChip, on_ranks: OnRanks) -> None:
+        program = (
+            f"device = '{posed.name}'\n"
+            + RANKS
+            + """
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.device_mesh import init_device_mesh
+def losses(model, inputs):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for _ in range(3):
+        loss = model(inputs).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        yield round(loss.item(), 5)
+def net():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2))
+inputs = torch.arange(12.0).view(3, 4)
+alone = list(losses(net(), inputs))
+model = fully_shard(net().to(device), mesh=init_device_mesh(device, (2,)))
+model.set_force_sum_reduction_for_comms(True)
+print(list(losses(model, inputs.to(device))) == alone, alone[2] < alone[0])
+"""
+        )
+
+        for said in on_ranks(program):
+            assert said.splitlines()[-1] == "True True"
