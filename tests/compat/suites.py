@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from tests.compat.environments import ROOT
 
 CHIP = "tests/backends/cpu_sim"
-COLLECTIVE = ("collective", "sharded", "simccl", "rank")
+COLLECTIVE = ("collective", "disagreement", "flight", "rank", "sharded", "simccl")
 """Words that the names of the collectives' tests contain."""
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from northbridge.flight_recorder.records import Frame
 
 _MOST_TENSORS = 4  # of one call that are noted; DDP's broadcasts carry hundreds
+_PATIENCE_S = 5.0
 _RUN_KEY = "northbridge/flight_recorder/run"
 
 
@@ -50,6 +51,7 @@ class Recorder:
         self._off = False
         self._rank: dict[str, object] = {}
         self._run = ""
+        self._agreeing: threading.Thread | None = None
         self._number = self._in_segment = 0
         self._groups = Groups()
         self._places = Places()
@@ -89,6 +91,8 @@ class Recorder:
         self._ended([(call, "failed", describe_error(error))])
 
     def _leave(self) -> None:
+        if self._agreeing is not None:
+            self._agreeing.join(timeout=_PATIENCE_S)
         self._idling.end()
         self._outstanding.end()
         self._write({"kind": "exit", "at": time.time()})
@@ -158,30 +162,35 @@ class Recorder:
             call |= _describe_tensors(args[operator.tensors])
         records.append(call)
         self._file.write(*records)
-        if not self._run:
-            self._agree_on_run()
+        if self._agreeing is None:
+            # Apart, because to ask for the name waits for the process that keeps the store, which may be stopped.
+            self._agreeing = threading.Thread(target=self._agree_on_run, name="flight recorder: run", daemon=True)
+            self._agreeing.start()
         return self._number
 
     def _note_idling(self) -> None:
-        with self._lock:
-            place, frames = self._places.find_main()
-            records = [_describe_place(place, "", frames)] if frames is not None else []
-            self._write(*records, {"kind": "idle", "at": time.time(), "place": place})
+        try:
+            with self._lock:
+                place, frames = self._places.find_main()
+                records = [_describe_place(place, "", frames)] if frames is not None else []
+                self._write(*records, {"kind": "idle", "at": time.time(), "place": place})
+        except Exception as error:  # noqa: BLE001 - as above
+            self._give_up(error)
 
     def _agree_on_run(self) -> None:
-        # Ranks of one run name it alike, so that files of others in the folder can be told apart. After the call is
-        # written: to ask for the name waits for the process that keeps the store.
+        # Ranks of one run name it alike, so that files of others in the folder can be told apart.
         from torch.distributed import distributed_c10d
 
         mine = uuid.uuid4().hex[:12]
-        self._run = f"alone-{mine}"
+        run = f"alone-{mine}"
         try:
             store: Any = distributed_c10d._get_default_store()
-            self._run = store.compare_set(_RUN_KEY, "", mine).decode()
+            run = store.compare_set(_RUN_KEY, "", mine).decode()
         except Exception as error:  # noqa: BLE001 - not every store can compare
             logger.info("flight recorder: the ranks could not agree on a name: %s", describe_error(error))
-        assert self._file is not None
-        self._file.write({"kind": "run", "run": self._run})
+        with self._lock:
+            self._run = run
+            self._write({"kind": "run", "run": run})
 
     def _ended(self, calls: list[End]) -> None:
         now = time.time()
@@ -197,7 +206,10 @@ class Recorder:
                 self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        self._off = True
+        with self._lock:
+            if self._off:
+                return
+            self._off = True
         self._idling.end()
         self._outstanding.drop()
         if self._file is not None:
