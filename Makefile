@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test ops check bench docs matrix compat clean
+.PHONY: help setup demo test ops soak check bench docs matrix compat clean
 
 help: ## what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -22,6 +22,10 @@ ops: setup ## compare all of torch's operators and layers on the simulated chip 
 	@echo "make ops: about 15 minutes on 2 cores; a tenth of it is in make test"
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.ops
+
+soak: setup ## train under faults at random moments, and look for what goes wrong: MINUTES=60
+	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
+	@$(RUN)/python -m tests.soak $(or $(MINUTES),60)
 
 check: setup ## run the linter, the formatter and both type checkers
 	$(RUN)/ruff check .
