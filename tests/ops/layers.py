@@ -11,6 +11,7 @@ import torch
 from tests.ops import unlisted_layers
 from tests.ops.calls import SEED, Outcome, compare_call, evenly
 from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
 from torch.testing._internal.common_modules import module_db
 from torch.utils import _pytree as pytree
 
@@ -39,7 +40,7 @@ class Use:
         device = next((x.device for x in pytree.tree_leaves((state, args)) if isinstance(x, Tensor)), None)
         layer = self.make().to(device)
         torch.manual_seed(SEED)
-        if not state:
+        if isinstance(layer, LazyModuleMixin):
             return self._drawn_on_the_cpu(args).to(device)(*args, **kwargs)
         results = torch.func.functional_call(layer, state, args, kwargs)
         return results, {name: value for name, value in state.items() if not isinstance(value, nn.Parameter)}
