@@ -27,6 +27,8 @@ PRODUCED = {
     "SoftwareMissingError": "northbridge.load('load_needs_software')",
     "SoftwareLoadError": "northbridge.load('load_raises')",
     "BuildError": "find_compiler({'PATH': ''})",
+    "FaultError": "Fault('kil')",
+    "DeviceFileError": "read_device_file('[device]')",
     "SimulationError": "with environ(NORTHBRIDGE_SIMULATE='acme'): northbridge.get('acme')",
     "HardwareMissingError": "load_with_hardware('no_hardware')",
     "DetectionError": "discovery.detect('probe_crashes')",
@@ -57,9 +59,11 @@ _VENDORS = (
 )
 _PRELUDE = '''
 import json, os, socket
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
+from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from sys import executable
+from tempfile import TemporaryDirectory
 from types import ModuleType
 import torch
 import northbridge
@@ -68,6 +72,7 @@ from northbridge.cluster import Run, check_environment
 from northbridge.contract import contract_of, refuse_broken
 from northbridge.lightning.accelerator import load_with_hardware
 from northbridge.lightning.auto import choose_auto
+from northbridge_cpu_sim import Fault, SimulatedDevice
 from northbridge_cpu_sim.compiler import find_compiler
 
 socket.gethostname = lambda: "node-b"
@@ -80,6 +85,11 @@ def environ(**variables):
     finally:
         for name in variables:
             del os.environ[name]
+
+def read_device_file(text):
+    with TemporaryDirectory() as folder, chdir(folder):
+        Path("device.toml").write_text(text)
+        SimulatedDevice.read(Path("device.toml"))
 
 def refuse_software_of(name):
     refuse_broken(contract_of(northbridge.get(name)))
