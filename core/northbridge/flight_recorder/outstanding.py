@@ -1,7 +1,8 @@
 """The calls that have not finished, asked now and then whether they have.
 
 A library's future would say it by itself, but those of chips with streams are done when the work is queued; so the work
-is asked, at the next call and at intervals of 0.02 to 0.5 s. That keeps its tensors a moment longer than they would live.
+is asked, at the next call and at intervals of 0.02 to 0.5 s. That keeps its tensors a moment longer than they would
+live.
 """
 
 from __future__ import annotations
