@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch.distributed
+from tests import ports
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from northbridge import cluster
@@ -73,9 +74,7 @@ def taken_port() -> Iterator[int]:
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return ports.free_port()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import os
 import random
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.ports import free_port
 from tests.soak.job import TIMEOUT_S
 
 JOB = Path(__file__).with_name("job.py")
@@ -90,7 +90,7 @@ def run(given: Round) -> list[Ended]:
     environ = {
         **{name: value for name, value in os.environ.items() if not name.startswith("NORTHBRIDGE_")},
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": _free_port(),
+        "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": str(given.size),
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
@@ -181,9 +181,3 @@ def _session(leader: int) -> list[int]:
         if len(fields) > 3 and fields[3] == str(leader) and fields[0] != "Z":
             members.append(int(entry.name))
     return members
-
-
-def _free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from tests.core.conftest import install as install
+from tests.ports import free_port
 
 LIMIT_S = 120.0
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
@@ -106,7 +106,7 @@ def start_ranks() -> Iterator[Callable[..., Ranks]]:
         programs: Path = PROGRAMS,
         only: Collection[int] | None = None,
     ) -> Ranks:
-        cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+        cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
         ranks = [
             subprocess.Popen(
                 [sys.executable, str(programs), function],
@@ -146,9 +146,3 @@ def on_ranks(start_ranks: Callable[..., Ranks]) -> Callable[..., list[str]]:
         return said
 
     return run
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable
+
+from tests.ports import free_port
 
 Ranks = Callable[..., list[str]]
 
@@ -45,11 +46,7 @@ def test_what_simccl_lacks_is_refused_with_what_to_do(on_ranks: Ranks) -> None:
 
 
 def test_simccl_works_beside_gloo_and_takes_a_device_id(on_ranks: Ranks) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-
-    on_ranks("beside_gloo", environ={"SECOND_PORT": str(port)})
+    on_ranks("beside_gloo", environ={"SECOND_PORT": str(free_port())})
 
 
 def test_a_rank_that_never_comes_ends_the_others_within_the_timeout(on_ranks: Ranks) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import textwrap
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 
 VARIABLE = "NORTHBRIDGE_CPU_SIM_FAULTS"
 PROGRAMS = Path(__file__).with_name("fault_rank_programs.py")
@@ -20,10 +20,12 @@ LIMIT_S = 120.0
 
 
 def test_a_rank_is_killed_at_its_step_and_the_survivor_says_so() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", VARIABLE: "kill rank=1 step=3"}
+    cluster = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port()),
+        "WORLD_SIZE": "2",
+        VARIABLE: "kill rank=1 step=3",
+    }
     ranks = [
         subprocess.Popen(
             [sys.executable, str(PROGRAMS), "train"],

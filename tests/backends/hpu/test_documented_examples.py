@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 from tests.scripts import run_script
 
 SHORT = {
@@ -205,17 +205,11 @@ NODES = [
 ]
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 @pytest.mark.parametrize("example", NODES)
 def test_two_nodes(tmp_path: Path, example: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(STRATEGIES + TRAINS.format(example=example))
-    shared = {**SHORT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port(), "WORLD_SIZE": "4"}
+    shared = {**SHORT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "4"}
     nodes = [
         subprocess.Popen(
             [sys.executable, str(script)],

@@ -21,16 +21,20 @@ def told(act):
         return type(error).__name__ + ": " + str(error).splitlines()[0]
 """
 
-RANKS = (
-    TOLD
-    + """
+
+def ranks_of(posed: PosedChip) -> str:
+    """Return how the programs of ranks begin."""
+    return (
+        TOLD
+        + f"""
+device = {posed.name!r}
 import os
 from datetime import timedelta
 rank = dist.get_rank()
 def ones(count=3):
     return torch.ones(count, device=device)
 """
-)
+    )
 
 
 class TestTheCardIsHarsh:
@@ -114,8 +118,7 @@ class TestTheCardIsHarsh:
 class TestTheLibraryIsHarsh:
     def test_a_collective_that_is_not_waited_for_has_not_happened(self, posed: PosedChip, on_ranks: OnRanks) -> None:
         program = (
-            f"device = '{posed.name}'\n"
-            + RANKS
+            ranks_of(posed)
             + """
 x = ones()
 work = dist.all_reduce(x, async_op=True)
@@ -137,9 +140,7 @@ print(everybodys.tolist())
         self, posed: PosedChip, on_ranks: OnRanks
     ) -> None:
         program = (
-            f"device = '{posed.name}'\n"
-            + RANKS
-            + "print(told(lambda: dist.all_reduce(ones()) if rank else dist.broadcast(ones(4), 0)))\n"
+            ranks_of(posed) + "print(told(lambda: dist.all_reduce(ones()) if rank else dist.broadcast(ones(4), 0)))\n"
         )
 
         for said in on_ranks(program):
@@ -149,8 +150,7 @@ print(everybodys.tolist())
     def test_a_rank_that_is_killed_is_named_to_the_others(self, posed: PosedChip, on_ranks: OnRanks) -> None:
         # The one that is lost ends itself in words that pytest's harness takes for success: it is gone all the same.
         program = (
-            f"device = '{posed.name}'\n"
-            + RANKS
+            ranks_of(posed)
             + """
 dist.all_reduce(ones())
 if rank == 1:
@@ -171,8 +171,7 @@ os._exit(0)
         self, posed: PosedChip, on_ranks: OnRanks, tmp_path: Path
     ) -> None:
         program = (
-            f"device = '{posed.name}'\n"
-            + RANKS
+            ranks_of(posed)
             + """
 import time
 dist.all_reduce(ones())
@@ -212,8 +211,7 @@ class TestSharding:
 
     def test_a_sharded_model_learns_what_one_process_does(self, posed: PosedChip, on_ranks: OnRanks) -> None:
         program = (
-            f"device = '{posed.name}'\n"
-            + RANKS
+            ranks_of(posed)
             + """
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.device_mesh import init_device_mesh

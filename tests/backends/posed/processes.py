@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import socket
 import subprocess
 import sys
 import textwrap
@@ -17,6 +16,7 @@ from types import ModuleType
 
 import pytest
 from tests.backends.posed.chip import PosedChip
+from tests.ports import free_port
 
 import northbridge
 from northbridge_cpu_sim import Server
@@ -106,7 +106,7 @@ def on_ranks(posed: PosedChip, start: Start) -> OnRanks:
     group = f"import torch.distributed as dist\ndist.init_process_group({posed.collective!r})\n"
 
     def on_ranks(program: str, size: int = 2, first: str = posed.imports + group, **environ: str) -> list[str]:
-        cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(size)}
+        cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
         cluster |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **environ}
         places = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
         ranks = [start(program, first=first, **{**cluster, **place}) for place in places]
@@ -115,9 +115,3 @@ def on_ranks(posed: PosedChip, start: Start) -> OnRanks:
         return said
 
     return on_ranks
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 
 import pytest
+from tests import ports
 
 from northbridge.doctor.environment import examine_environment
 from northbridge.errors import SettingsError
@@ -22,9 +23,7 @@ def reasons(**environ: str) -> dict[str, str]:
 
 @pytest.fixture
 def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
+    return str(ports.free_port())
 
 
 def test_an_environment_that_says_nothing_has_nothing_wrong() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.ports import free_port
 
 from northbridge.flight_recorder.calls import Call, Run
 from northbridge.flight_recorder.judgement import judge
@@ -21,17 +21,11 @@ PROGRAMS = Path(__file__).with_name("rank_programs.py")
 LIMIT_S = 120.0
 
 
-def free_port() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return str(probe.getsockname()[1])
-
-
 def start(function: str, folder: Path, size: int = 1, **environ: str) -> list[subprocess.Popen[str]]:
     cluster = {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": free_port(),
-        "SECOND_PORT": free_port(),
+        "MASTER_PORT": str(free_port()),
+        "SECOND_PORT": str(free_port()),
         "WORLD_SIZE": str(size),
         "OMP_NUM_THREADS": "1",
         "NORTHBRIDGE_FLIGHT_RECORDER": str(folder),
