@@ -103,17 +103,26 @@ def mine(whole: Tensor) -> Tensor:
 
 def train(net: nn.Module, prepare: Callable[[Tensor], Tensor]) -> torch.optim.Optimizer:
     optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
-    for x, y in batches():
-        optimizer.zero_grad()
-        torch.autograd.backward(nn.functional.cross_entropy(net(prepare(x)).float(), prepare(y)))
-        optimizer.step()
+    for batch in batches():
+        step(net, optimizer, batch, prepare)
     return optimizer
 
 
-def alone() -> dict[str, Tensor]:
-    """What one process trains on the CPU."""
+def step(
+    net: nn.Module, optimizer: torch.optim.Optimizer, batch: tuple[Tensor, Tensor], prepare: Callable[[Tensor], Tensor]
+) -> None:
+    x, y = batch
+    optimizer.zero_grad()
+    torch.autograd.backward(nn.functional.cross_entropy(net(prepare(x)).float(), prepare(y)))
+    optimizer.step()
+
+
+def alone(*more: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+    """What one process trains on the CPU, where it goes on with `more` batches."""
     net = Net()
-    train(net, lambda whole: whole)
+    optimizer = train(net, lambda whole: whole)
+    for batch in more:
+        step(net, optimizer, batch, lambda whole: whole)
     return dict(net.state_dict())
 
 
@@ -300,7 +309,7 @@ def save() -> None:
 
 
 def read() -> None:
-    """Reads what other ranks, more of them, have saved, and goes on training from it."""
+    """Reads what other ranks, more or fewer of them, have saved, and goes on training from it."""
     with group("cpu:gloo,cpu_sim:simccl") as mesh:
         folder = Path(os.environ["FOLDER"])
         for name in ("now", "later"):
@@ -318,9 +327,8 @@ def read() -> None:
             expect_close(whole(net), torch.load(folder / "whole.pt"), tolerance=0)
             steps = {value["step"].item() for value in optimizer.state.values()}
             assert steps == {STEPS}, steps
-            x, y = batches()[0]
-            torch.autograd.backward(nn.functional.cross_entropy(net(mine(x)), mine(y)))
-            optimizer.step()
+            step(net, optimizer, batches()[0], mine)
+            expect_close(whole(net), alone(batches()[0]))
 
 
 if __name__ == "__main__":

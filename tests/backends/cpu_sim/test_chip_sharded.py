@@ -51,8 +51,11 @@ def test_tensor_parallel_inside_of_fsdp2_trains_what_one_process_trains(on_ranks
     on_ranks("two_dimensions", 4, programs=PROGRAMS)
 
 
-def test_a_checkpoint_of_four_ranks_is_read_by_two(on_ranks: Ranks, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("written", "read"), [(4, 2), (2, 4)])
+def test_a_checkpoint_is_read_by_another_number_of_ranks_which_train_on(
+    on_ranks: Ranks, tmp_path: Path, written: int, read: int
+) -> None:
     folder = {"FOLDER": str(tmp_path)}
 
-    on_ranks("save", 4, environ=folder, programs=PROGRAMS)
-    on_ranks("read", 2, environ=folder, programs=PROGRAMS)
+    on_ranks("save", written, environ=folder, programs=PROGRAMS)
+    on_ranks("read", read, environ=folder, programs=PROGRAMS)
