@@ -46,8 +46,10 @@ auto& queues = *new std::array<Queues, kMaxDevices>;
 thread_local std::array<StreamId, kMaxDevices> current_streams{};
 
 constexpr StreamId kPool = 32; // the ids from 1 on
+constexpr StreamId kFutures = 64; // the ids after the pool's
 std::atomic<uint64_t> pool_turns{0};
-std::atomic<StreamId> last_stream{kPool};
+std::atomic<uint64_t> future_turns{0};
+std::atomic<StreamId> last_stream{kPool + kFutures};
 
 Queue& queue_of(c10::DeviceIndex index, StreamId stream) {
   auto& all = queues[index];
@@ -100,6 +102,11 @@ Stream make_stream(c10::DeviceIndex index) noexcept {
 
 Stream pool_stream(c10::DeviceIndex index) noexcept {
   const auto id = static_cast<StreamId>(pool_turns++ % kPool) + 1;
+  return Stream(Stream::UNSAFE, {kDeviceType, index}, id);
+}
+
+Stream future_stream(c10::DeviceIndex index) noexcept {
+  const auto id = kPool + static_cast<StreamId>(future_turns++ % kFutures) + 1;
   return Stream(Stream::UNSAFE, {kDeviceType, index}, id);
 }
 

@@ -19,6 +19,9 @@ c10::Stream exchange_stream(const c10::Stream& stream) noexcept;
 c10::Stream make_stream(c10::DeviceIndex index) noexcept;
 // One of 32, in turn.
 c10::Stream pool_stream(c10::DeviceIndex index) noexcept;
+// One of 64 others, in turn, for what follows the future of one call: nothing else is given to it
+// meanwhile, so that an event recorded there stands for that call alone.
+c10::Stream future_stream(c10::DeviceIndex index) noexcept;
 
 // Whether work is deferred at all.
 inline bool streams_are_deferred() noexcept {
