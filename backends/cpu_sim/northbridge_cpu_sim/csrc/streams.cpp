@@ -6,9 +6,11 @@
 #include <array>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace chip {
 
@@ -26,10 +28,17 @@ struct Given {
   bool forsaken = false;
 };
 
+// A thread in `reach`: what it waited for may fail in another's hands.
+struct Waiter {
+  uint64_t position;
+  std::exception_ptr failure;
+};
+
 struct Queue {
   std::mutex mutex;
   std::condition_variable ended; // one piece of work has
   std::deque<Given> waiting;
+  std::vector<Waiter*> waiters;
   uint64_t given = 0;
   uint64_t done = 0;
   bool busy = false; // a thread is at work on the piece after `done`
@@ -61,7 +70,8 @@ Queue& queue_of(c10::DeviceIndex index, StreamId stream) {
   return *queue;
 }
 
-// Does the first piece of work that waits; the caller holds the lock.
+// Does the first piece of work that waits, of which a failure goes to all who wait for it; the
+// caller holds the lock.
 void do_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
   Given first = std::move(queue.waiting.front());
   queue.waiting.pop_front();
@@ -70,18 +80,22 @@ void do_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
   std::exception_ptr failure;
   try {
     first.work.effect(first.forsaken);
-    first.work = {};
   } catch (...) {
     failure = std::current_exception();
   }
-  --detail::pending;
+  first.work = {}; // before the lock: memory that it frees, and tensors of Python's, take locks too
   lock.lock();
   queue.busy = false;
   ++queue.done;
-  queue.ended.notify_all();
+  --detail::pending; // after it, so that who reads 0 finds the work done
   if (failure) {
-    std::rethrow_exception(failure);
+    for (auto* waiter : queue.waiters) {
+      if (waiter->position >= queue.done && !waiter->failure) {
+        waiter->failure = failure;
+      }
+    }
   }
+  queue.ended.notify_all();
 }
 
 } // namespace
@@ -144,13 +158,20 @@ void reach(const Place& place) {
   // Work may wait for other threads, and let go of tensors of Python's.
   const ReleasedGil released;
   auto& queue = queue_of(place.index, place.stream);
+  Waiter self{place.position, nullptr};
   std::unique_lock<std::mutex> lock(queue.mutex);
-  while (queue.done < place.position) {
+  queue.waiters.push_back(&self);
+  while (queue.done < self.position && !self.failure) {
     if (queue.busy) {
       queue.ended.wait(lock);
     } else {
       do_first(queue, lock);
     }
+  }
+  queue.waiters.erase(std::find(queue.waiters.begin(), queue.waiters.end(), &self));
+  lock.unlock();
+  if (self.failure) {
+    std::rethrow_exception(self.failure);
   }
 }
 
