@@ -293,19 +293,22 @@ def test_a_recurrent_layer_finds_the_copies_before_it_done(side: torch.Stream) -
 
 
 def test_whoever_waits_for_work_that_fails_is_told(in_fresh_process: Callable[..., str]) -> None:
-    # The first copy asks Python where it is, as the plan has a fault for it: that holds the one thread up at work until
-    # the other one waits for it.
+    # The first copy asks Python which rank this is, as a fault is planned for it. That holds one thread up at work until
+    # the other one waits for the same stream.
     program = """
     import threading, time
     from pathlib import Path
     from northbridge_cpu_sim import Fault, planned_faults
     from northbridge_cpu_sim.faults import plan
-    side = torch.Stream("cpu_sim:0")
+    side, first, second = (torch.Stream("cpu_sim:0") for _ in range(3))
     kept, freed = torch.ones(2, device="cpu_sim"), torch.ones(2, 3, device="cpu_sim")
-    with side:
+    with first:
         kept.to("cpu", non_blocking=True)
+    with second:
         freed.to("cpu", non_blocking=True)
     del freed
+    side.wait_stream(first)
+    side.wait_stream(second)
     said, at_work = [], threading.Event()
     def synchronize():
         try:
@@ -318,8 +321,6 @@ def test_whoever_waits_for_work_that_fails_is_told(in_fresh_process: Callable[..
     def sleeps():
         return Path(f"/proc/self/task/{waiter.native_id}/stat").read_text().rsplit(")")[1].split()[0] == "S"
     def hold_up():
-        if threading.current_thread() is waiter:
-            return 0, 0
         at_work.set()
         seen = 0
         while seen < 20:
