@@ -293,8 +293,8 @@ def test_a_recurrent_layer_finds_the_copies_before_it_done(side: torch.Stream) -
 
 
 def test_whoever_waits_for_work_that_fails_is_told(in_fresh_process: Callable[..., str]) -> None:
-    # The first copy asks Python which rank this is, as a fault is planned for it. That holds one thread up at work until
-    # the other one waits for the same stream.
+    # The first copy asks Python which rank this is, as a fault is planned for it. That holds one thread up at work
+    # until the other one waits for the same stream.
     program = """
     import threading, time
     from pathlib import Path
@@ -337,6 +337,26 @@ def test_whoever_waits_for_work_that_fails_is_told(in_fresh_process: Callable[..
     said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
 
     assert said.strip() == "[True, True]"
+
+
+def test_what_failed_work_lets_go_of_may_ask_for_its_stream(in_fresh_process: Callable[..., str]) -> None:
+    program = """
+    import weakref
+    side = torch.Stream("cpu_sim:0")
+    freed = torch.ones(2, 3, device="cpu_sim")
+    with side:
+        here = freed.to("cpu", non_blocking=True)
+    weakref.finalize(here, lambda: print(side.query()))
+    del freed, here
+    try:
+        side.synchronize()
+    except RuntimeError as error:
+        print("had not begun" in str(error))
+    """
+
+    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+
+    assert said.split() == ["True", "True"]
 
 
 def test_a_backward_after_copies_is_the_cpus(chip: ModuleType) -> None:

@@ -83,7 +83,6 @@ void do_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
   } catch (...) {
     failure = std::current_exception();
   }
-  first.work = {}; // before the lock: memory that it frees, and tensors of Python's, take locks too
   lock.lock();
   queue.busy = false;
   ++queue.done;
@@ -96,6 +95,10 @@ void do_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
     }
   }
   queue.ended.notify_all();
+  // Not under the lock: memory that it frees, and tensors of Python's, may ask for this queue.
+  lock.unlock();
+  first.work = {};
+  lock.lock();
 }
 
 } // namespace
