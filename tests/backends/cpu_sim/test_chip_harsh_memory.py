@@ -121,6 +121,23 @@ def test_work_that_goes_on_keeps_memory_that_a_resize_takes_from_its_tensor(
     assert in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap").strip() == "0"
 
 
+def test_a_result_that_was_resized_before_its_operation_failed_has_memory(in_fresh_process: Callable[..., str]) -> None:
+    program = """
+    import warnings
+    warnings.simplefilter("ignore")  # torch warns where it resizes a result
+    out = torch.ones(2, device="cpu_sim")
+    try:
+        torch.index_select(torch.ones(4, 5, device="cpu_sim"), 0, torch.tensor([9], device="cpu_sim"), out=out)
+    except IndexError as error:
+        print(error)
+    print(tuple(out.shape), out.fill_(1).sum().item())
+    """
+
+    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+
+    assert said.splitlines() == ["index out of range in self", "(1, 5) 5.0"]
+
+
 def test_a_copy_whose_memory_was_freed_before_it_ran_is_an_error(in_fresh_process: Callable[..., str]) -> None:
     program = """
     tensor = torch.ones(2, 3, device="cpu_sim")

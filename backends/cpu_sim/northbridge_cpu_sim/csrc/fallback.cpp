@@ -55,13 +55,20 @@ void run_on_cpu(
   if (reads) {
     raise_kept_error(call.index());
   }
+  const auto run = [&] {
+    try {
+      run_kernel(op, stack, sparse);
+    } catch (...) {
+      call.follow_all();
+      throw;
+    }
+  };
   const Activity kernel;
   bool done = true;
   if (C10_UNLIKELY(keeps_errors)) {
-    done = run_keeping_failure(
-        op, facts, given, call.index(), stack, [&] { run_kernel(op, stack, sparse); });
+    done = run_keeping_failure(op, facts, given, call.index(), stack, run);
   } else {
-    run_kernel(op, stack, sparse);
+    run();
   }
   kernel.end(op.operator_name().name, op.operator_name().overload_name, call.index());
   if (C10_LIKELY(done)) {
