@@ -72,7 +72,9 @@ def test_what_shapes_and_types_alone_show_is_raised_at_once(asynchronously: Call
     said = asynchronously(
         """
         refused(lambda: weights @ weights)
-        refused(lambda: weights + torch.ones(3))
+        refused(lambda: weights + torch.ones(2))
+        refused(lambda: torch.rand(2, device="cpu_sim", generator=torch.Generator()))
+        refused(lambda: weights[1:].add_(weights[:-1]))
         refused(lambda: torch.linalg.cholesky(-torch.eye(2, device="cpu_sim")))
         refused(lambda: weights.sum().item())
         """
@@ -80,8 +82,79 @@ def test_what_shapes_and_types_alone_show_is_raised_at_once(asynchronously: Call
 
     assert said[0].startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied")
     assert "Expected all tensors to be on the same device" in said[1]
-    assert "not positive-definite" in said[2]
-    assert said[3] == "worked 8.0"
+    assert "Expected a 'cpu_sim' device type for generator but found 'cpu'" in said[2]
+    assert "some elements of the input tensor and the written-to tensor refer to a single" in said[3]
+    assert "not positive-definite" in said[4]
+    assert said[5] == "worked 8.0"
+
+
+def test_a_planned_fault_is_raised_where_it_was_planned(asynchronously: Callable[[str], list[str]]) -> None:
+    said = asynchronously(
+        """
+        from northbridge_cpu_sim import Fault, planned_faults
+        with planned_faults(Fault("raise", op="mm")): refused(lambda: weights @ weights.t())
+        refused(lambda: weights.sum().item())
+        """
+    )
+
+    assert said[0].startswith("RuntimeError: the simulated chip failed, in aten::mm on cpu_sim:0: it was planned")
+    assert said[1] == "worked 8.0"
+
+
+def test_what_needs_the_data_on_the_host_raises_the_error_of_before(
+    asynchronously: Callable[[str], list[str]],
+) -> None:
+    reads = (
+        "torch.equal(found, found)",
+        "found.nonzero()",
+        "found.masked_select(found > 0)",
+        "found.unique()",
+        "found[found > 0]",
+        "found.__setitem__(found > 0, 1.0)",
+    )
+
+    said = asynchronously(
+        "\n".join(
+            f"""
+            device = torch.device("cpu_sim", {index})
+            found = torch.nn.functional.embedding(torch.tensor([1, 9], device=device), torch.ones(4, 2, device=device))
+            print(tuple(found[torch.tensor([0], device=device)].shape))
+            refused(lambda: {read})
+            """
+            for index, read in enumerate(reads)
+        )
+    )
+
+    told = [["(1, 2)", TOLD.replace("cpu_sim:0", f"cpu_sim:{index}")] for index in range(len(reads))]
+    assert said == [line for each in told for line in each]
+
+
+def test_the_error_of_a_list_of_tensors_stays_with_its_device(asynchronously: Callable[[str], list[str]]) -> None:
+    said = asynchronously(
+        """
+        there = torch.ones(4, 2, device="cpu_sim:1")
+        torch.nn.functional.embedding(rows.to("cpu_sim:1"), there)
+        refused(lambda: torch.cpu_sim.synchronize(1))
+        refused(lambda: torch.cat([there, there]))
+        refused(lambda: torch.cat([weights, weights]).sum().item())
+        """
+    )
+
+    assert said == [TOLD.replace("cpu_sim:0", "cpu_sim:1")] * 2 + ["worked 16.0"]
+
+
+def test_an_operation_on_a_layout_without_a_shape_alone_raises_its_own_error(
+    asynchronously: Callable[[str], list[str]],
+) -> None:
+    said = asynchronously(
+        """
+        refused(lambda: torch.index_select(weights.to_sparse(), 0, rows))
+        refused(lambda: weights.sum().item())
+        """
+    )
+
+    assert said[0].startswith("IndexError: index_select(): index contains 9 that is out of range")
+    assert said[1] == "worked 8.0"
 
 
 def test_an_operation_in_place_leaves_its_tensor_and_the_error_comes_later(

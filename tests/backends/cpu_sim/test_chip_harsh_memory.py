@@ -100,6 +100,44 @@ def test_training_is_the_same_where_freed_memory_is_trapped(in_fresh_process: Ca
     assert trapped == in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="any")
 
 
+def test_work_that_goes_on_keeps_memory_that_a_resize_takes_from_its_tensor(
+    in_fresh_process: Callable[..., str],
+) -> None:
+    program = """
+    import torch.distributed as dist
+    dist.init_process_group("simccl", store=dist.HashStore(), rank=0, world_size=1)
+    reduced = torch.ones(1000, device="cpu_sim")
+    work = dist.all_reduce(reduced, async_op=True)
+    reduced.untyped_storage().resize_(0)
+    work.wait()
+    copied = torch.ones(1000, device="cpu_sim:1").to("cpu_sim:0", non_blocking=True)
+    with torch.Stream("cpu_sim:0"):
+        copied.untyped_storage().resize_(0)
+    torch.cpu_sim.synchronize()
+    del work
+    print(torch.cpu_sim.memory_allocated())
+    """
+
+    assert in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap").strip() == "0"
+
+
+def test_a_result_that_was_resized_before_its_operation_failed_has_memory(in_fresh_process: Callable[..., str]) -> None:
+    program = """
+    import warnings
+    warnings.simplefilter("ignore")  # torch warns where it resizes a result
+    out = torch.ones(2, device="cpu_sim")
+    try:
+        torch.index_select(torch.ones(4, 5, device="cpu_sim"), 0, torch.tensor([9], device="cpu_sim"), out=out)
+    except IndexError as error:
+        print(error)
+    print(tuple(out.shape), out.fill_(1).sum().item())
+    """
+
+    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+
+    assert said.splitlines() == ["index out of range in self", "(1, 5) 5.0"]
+
+
 def test_a_copy_whose_memory_was_freed_before_it_ran_is_an_error(in_fresh_process: Callable[..., str]) -> None:
     program = """
     tensor = torch.ones(2, 3, device="cpu_sim")

@@ -141,7 +141,8 @@ def test_a_tensor_too_large_is_refused_with_what_was_asked_in_use_and_there(
         torch.empty(17 * 2**30, dtype=torch.uint8, device=keep.device)
 
     assert re.search(
-        r"cpu_sim:6 is out of memory: 17\.00 GiB were asked for, 1\.00 MiB of its 16\.00 GiB are in use",
+        r"cpu_sim:6 is out of memory: 17\.00 GiB were asked for, 1\.00 MiB of its 16\.00 GiB are in use; .*"
+        r"give the simulated chip more memory \(NORTHBRIDGE_CPU_SIM_MEMORY\)",
         str(caught.value),
     )
     assert chip.memory_allocated(6) == before
@@ -192,6 +193,37 @@ def test_an_out_argument_that_cannot_grow_stays_as_it_was(
     )
 
     assert said.splitlines() == ["refused", "16 torch.Size([4])"]
+
+
+@pytest.mark.parametrize("freed", ["any", "trap"])
+def test_where_the_host_has_too_little_it_is_out_of_memory_and_nothing_has_changed(
+    in_fresh_process: Callable[..., str], freed: str
+) -> None:
+    said = in_fresh_process(
+        """
+        x = torch.ones(3, device="cpu_sim")
+        def refused(call):
+            try:
+                call()
+            except torch.OutOfMemoryError as error:
+                print(error)
+            print(tuple(x.shape), x.stride(), x.untyped_storage().nbytes(), torch.cpu_sim.memory_allocated())
+        refused(lambda: torch.empty(2**47, device="cpu_sim"))
+        refused(lambda: x.resize_(2**47))
+        refused(lambda: x.set_(x.untyped_storage(), 0, (2**47,), (1,)))
+        refused(lambda: x.untyped_storage().resize_(2**49))
+        print(x.tolist())
+        """,
+        NORTHBRIDGE_CPU_SIM_MEMORY="1PiB",
+        NORTHBRIDGE_CPU_SIM_FREED=freed,
+        NORTHBRIDGE_CPU_SIM_FRESH="any",
+    )
+
+    *refusals, after = said.splitlines()
+    assert refusals[1::2] == ["(3,) (1,) 12 12"] * 4
+    assert all("the host has no 562949953421312 bytes left for a block of cpu_sim" in each for each in refusals[::2])
+    assert all("so free some there, or ask for less" in each for each in refusals[::2])
+    assert after == "[1.0, 1.0, 1.0]"
 
 
 NEARLY_FULL = """

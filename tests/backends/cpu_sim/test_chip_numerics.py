@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable
 from types import ModuleType
 
@@ -119,6 +120,15 @@ def test_recurrent_cells_work_with_and_without_a_gradient(
     for x, y, z in zip(*(t if isinstance(t, tuple) else (t,) for t in (expected, output, again)), strict=True):
         assert torch.equal(y.cpu(), x)
         assert torch.equal(z.cpu(), x)
+
+
+@pytest.mark.parametrize("layer", [nn.LSTM(2, 3), nn.GRU(2, 3), nn.RNNCell(2, 3)], ids=["lstm", "gru", "cell"])
+def test_a_recurrent_layer_on_another_device_than_its_input_is_refused(chip: ModuleType, layer: nn.Module) -> None:
+    there = copy.deepcopy(layer).to("cpu_sim:1")
+    x = torch.ones(1, 2, device="cpu_sim:0")
+
+    with pytest.raises(RuntimeError, match="found at least two devices, cpu_sim:0 and cpu_sim:1"):
+        there(x)
 
 
 def test_a_recurrent_layer_has_a_second_derivative(chip: ModuleType) -> None:

@@ -64,6 +64,18 @@ def test_a_kernel_names_the_operator_that_it_belongs_to(profiled: profile) -> No
     assert [(kernel.name, kernel.device) for kernel in kernels] == [("cpu_sim::sum.dim_IntList", 1)]
 
 
+def test_a_recurrent_layer_and_a_copy_that_is_deferred_are_in_it(chip: ModuleType) -> None:
+    layer = torch.nn.LSTM(2, 3).to("cpu_sim:0")
+    source = torch.ones(1, 1, 2).pin_memory()
+    measured: profile
+    with profile(activities=[ProfilerActivity.CPU, CHIP]) as measured:
+        torch.autograd.backward(layer(source.to("cpu_sim:0", non_blocking=True))[0].sum())
+        chip.synchronize()
+
+    kernels = {event.key for event in measured.key_averages()}
+    assert {"cpu_sim::copy_", "cpu_sim::lstm.input", "cpu_sim::lstm_backward.input"} <= kernels
+
+
 def test_a_second_profile_has_nothing_of_the_first(profiled: profile) -> None:
     with profile(activities=[ProfilerActivity.CPU, CHIP]) as second:
         torch.ones(3, device="cpu_sim").exp()

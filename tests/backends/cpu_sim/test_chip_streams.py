@@ -201,6 +201,163 @@ def test_threads_have_streams_of_their_own(side: torch.Stream) -> None:
     assert seen == [True]
 
 
+def test_a_copy_between_devices_is_the_sources_and_the_destinations_stream_waits(side: torch.Stream) -> None:
+    source = torch.ones(2, device="cpu_sim:1")
+
+    there = source.to(HERE, non_blocking=True)
+
+    with side:
+        assert there.isnan().all().item()
+    assert there.tolist() == [1, 1]
+    source += 2
+    there = source.to(HERE, non_blocking=True)
+    del source
+    side.wait_stream(torch.accelerator.current_stream(HERE))
+    with side:
+        assert there.tolist() == [3, 3]
+
+
+def test_a_destination_on_another_device_may_go_before_the_copy(chip: ModuleType) -> None:
+    before = chip.memory_allocated(HERE)
+    source = torch.ones(1000, device="cpu_sim:1")
+
+    source.to(HERE, non_blocking=True)
+    chip.synchronize("cpu_sim:1")
+
+    chip.synchronize(HERE)
+    assert chip.memory_allocated(HERE) == before
+
+
+@pytest.mark.parametrize(
+    "resize",
+    [
+        lambda there: there.resize_(8),
+        lambda there: there.untyped_storage().resize_(32),
+    ],
+    ids=["the tensor", "the storage"],
+)
+def test_a_copy_that_is_given_before_a_resize_is_not_lost(
+    chip: ModuleType, resize: Callable[[torch.Tensor], object]
+) -> None:
+    there = torch.zeros(2, device=HERE)
+    there.copy_(pinned(1, 2), non_blocking=True)
+
+    resize(there)
+    chip.synchronize()
+
+    assert there[:2].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize("dtype", ["float4_e2m1fn_x2", "bits8", "bits1x8", "bits16"])
+def test_a_destination_that_torch_cannot_fill_holds_a_pattern(side: torch.Stream, dtype: str) -> None:
+    of = torch.int16 if dtype == "bits16" else torch.uint8
+    source = torch.tensor([3, 4], dtype=of).view(getattr(torch, dtype)).pin_memory()
+    with side:
+        there = source.to(HERE, non_blocking=True)
+
+    assert {value & 0xFF for value in there.view(of).cpu().tolist()} == {0xA5}
+    side.synchronize()
+    assert there.view(of).tolist() == [3, 4]
+
+
+def lstm() -> tuple[torch.nn.LSTM, torch.nn.LSTM]:
+    torch.manual_seed(0)
+    theirs = torch.nn.LSTM(2, 3)
+    ours = torch.nn.LSTM(2, 3).to(HERE)
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+def test_a_recurrent_layer_finds_the_copies_before_it_done(side: torch.Stream) -> None:
+    ours, theirs = lstm()
+    state = torch.zeros(1, 1, 3), torch.zeros(1, 1, 3)
+    there = state[0].to(HERE), state[1].to(HERE)
+    source = torch.ones(1, 1, 2).pin_memory()
+    expected = theirs(source, state)[0]
+
+    given = ours(source.to(HERE, non_blocking=True), there)[0]
+    with side:
+        x = source.to(HERE, non_blocking=True)
+    torch.accelerator.current_stream().wait_stream(side)
+    waited = ours(x, there)[0]
+    waited.backward(torch.ones(1, 1, 3).pin_memory().to(HERE, non_blocking=True))
+    expected.sum().backward()
+
+    assert torch.equal(given.cpu(), expected)
+    assert torch.equal(waited.cpu(), expected)
+    for mine, yours in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert mine.grad is not None
+        assert yours.grad is not None
+        assert torch.equal(mine.grad.cpu(), yours.grad)
+
+
+def test_whoever_waits_for_work_that_fails_is_told(in_fresh_process: Callable[..., str]) -> None:
+    # The first copy asks Python which rank this is, as a fault is planned for it. That holds one thread up at work
+    # until the other one waits for the same stream.
+    program = """
+    import threading, time
+    from pathlib import Path
+    from northbridge_cpu_sim import Fault, planned_faults
+    from northbridge_cpu_sim.faults import plan
+    side, first, second = (torch.Stream("cpu_sim:0") for _ in range(3))
+    kept, freed = torch.ones(2, device="cpu_sim"), torch.ones(2, 3, device="cpu_sim")
+    with first:
+        kept.to("cpu", non_blocking=True)
+    with second:
+        freed.to("cpu", non_blocking=True)
+    del freed
+    side.wait_stream(first)
+    side.wait_stream(second)
+    said, at_work = [], threading.Event()
+    def synchronize():
+        try:
+            side.synchronize()
+            said.append("nothing")
+        except RuntimeError as error:
+            said.append("had not begun" in str(error))
+    waiter = threading.Thread(target=lambda: (at_work.wait(), synchronize()))
+    waiter.start()
+    def sleeps():
+        return Path(f"/proc/self/task/{waiter.native_id}/stat").read_text().rsplit(")")[1].split()[0] == "S"
+    def hold_up():
+        at_work.set()
+        seen = 0
+        while seen < 20:
+            time.sleep(0.01)
+            seen = seen + 1 if sleeps() else 0
+        return 0, 0
+    with planned_faults(Fault("corrupt", op="copy_", value=1)):
+        plan._chip.set_fault_place(hold_up)
+        synchronize()
+    waiter.join()
+    print(said)
+    """
+
+    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+
+    assert said.strip() == "[True, True]"
+
+
+def test_what_failed_work_lets_go_of_may_ask_for_its_stream(in_fresh_process: Callable[..., str]) -> None:
+    program = """
+    import weakref
+    side = torch.Stream("cpu_sim:0")
+    freed = torch.ones(2, 3, device="cpu_sim")
+    with side:
+        here = freed.to("cpu", non_blocking=True)
+    weakref.finalize(here, lambda: print(side.query()))
+    del freed, here
+    try:
+        side.synchronize()
+    except RuntimeError as error:
+        print("had not begun" in str(error))
+    """
+
+    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+
+    assert said.split() == ["True", "True"]
+
+
 def test_a_backward_after_copies_is_the_cpus(chip: ModuleType) -> None:
     torch.manual_seed(0)
     weights, batch = torch.randn(4, 4), torch.randn(8, 4)

@@ -108,6 +108,12 @@ def test_a_quote_that_is_not_closed_is_refused() -> None:
         (lambda: Fault("shoot"), "there is no kind of fault 'shoot': there are kill"),  # type: ignore[arg-type]
         (lambda: Fault(), "a fault needs a kind: there are kill"),  # type: ignore[call-arg]
         (lambda: Fault("kill", rnk=1), "a fault has no 'rnk': did you mean rank?"),  # type: ignore[call-arg]
+        (
+            lambda: Fault("corrupt", op="empty"),
+            "corrupt was asked for at aten::empty, which computes nothing: name what",
+        ),
+        (lambda: Fault("corrupt", op="resize_"), "corrupt was asked for at aten::resize_, which computes nothing"),
+        (lambda: Fault("corrupt", op="_local_scalar_dense"), "which gives a number and no tensor: name what made it"),
         (lambda: Fault("kill", step=1.5), "step=1.5 is not allowed: a whole number from 0 is"),  # type: ignore[arg-type]
     ],
 )

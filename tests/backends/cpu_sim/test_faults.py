@@ -65,6 +65,7 @@ def test_what_has_happened_can_be_asked() -> None:
         ("_foreach_add_", lambda x: torch.ops.aten._foreach_add_([x], 1.0)),
         ("synchronize", lambda x: torch.accelerator.synchronize(x.device)),
         ("synchronize", lambda x: torch.accelerator.current_stream(x.device).synchronize()),
+        ("synchronize", lambda x: torch.accelerator.current_stream(x.device).record_event().synchronize()),
     ],
 )
 def test_whatever_reaches_the_chip_can_fail(op: str, use: Callable[[torch.Tensor], object]) -> None:
@@ -138,6 +139,42 @@ def test_what_an_operation_without_results_writes_is_changed() -> None:
         torch.ops.aten._foreach_add_([x], 1.0)
 
     assert x.tolist() == [9.0, 1.0]
+
+
+def test_a_result_is_changed_rather_than_an_argument_that_is_written_too() -> None:
+    mean, variance = torch.zeros(2, device="cpu_sim:0"), torch.ones(2, device="cpu_sim:0")
+    x = torch.ones(3, 2, device="cpu_sim:0")
+    with planned_faults(Fault("corrupt", op="_native_batch_norm_legit", value=9)):
+        given = torch.ops.aten._native_batch_norm_legit(x, None, None, mean, variance, True, 1.0, 1e-5)
+
+    assert given[0].flatten().tolist() == [9.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert mean.tolist() == [1.0, 1.0]
+
+
+def test_a_copy_that_is_deferred_is_changed_when_it_takes_effect() -> None:
+    x = torch.ones(2).pin_memory()
+
+    with planned_faults(Fault("corrupt", op="copy_", value=3)):
+        there = x.to("cpu_sim:0", non_blocking=True)
+        torch.accelerator.synchronize("cpu_sim:0")
+
+    assert there.tolist() == [3.0, 1.0]
+
+
+def test_a_recurrent_layer_is_one_operation() -> None:
+    layer = torch.nn.LSTM(2, 3).to("cpu_sim:0")
+    x = torch.ones(1, 1, 2, device="cpu_sim:0")
+    state = torch.zeros(1, 1, 3, device="cpu_sim:0"), torch.zeros(1, 1, 3, device="cpu_sim:0")
+
+    with planned_faults(Fault("raise", op="lstm")), pytest.raises(RuntimeError, match="in aten::lstm on cpu_sim:0"):
+        layer(x, state)
+    with planned_faults(Fault("corrupt", op="lstm", value=7)):
+        assert layer(x, state)[0].flatten().tolist()[0] == 7.0
+    with planned_faults(Fault("lose", device=0)):
+        with pytest.raises(RuntimeError, match="was lost"):
+            torch.accelerator.synchronize("cpu_sim:0")
+        with pytest.raises(RuntimeError, match=r"was lost .* and aten::lstm needs it"):
+            layer(x, state)
 
 
 def test_a_copy_is_changed_on_its_way_to_the_cpu() -> None:

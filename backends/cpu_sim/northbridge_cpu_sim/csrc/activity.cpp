@@ -4,7 +4,6 @@
 
 #include "device.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/ApproximateClock.h>
 #include <kineto/libkineto.h>
 #include <kineto/output_base.h>
@@ -162,20 +161,18 @@ int64_t Activity::now() {
 }
 
 void Activity::keep(
-    const std::string& name, const std::string& overload, c10::DeviceIndex index) const {
+    const std::string& name, const std::string& overload, const c10::Stream& stream) const {
   const auto end = now();
   constexpr std::string_view aten = "aten::";
   const auto short_name = name.compare(0, aten.size(), aten) == 0 ? name.substr(aten.size()) : name;
-  const auto stream =
-      c10::impl::VirtualGuardImpl(kDeviceType).getStream({kDeviceType, index}).id();
   const auto& within = correlations();
   Kernel kernel{
       c10::str(type_name(), "::", short_name, overload.empty() ? "" : ".", overload),
       start_,
       end,
       within.empty() ? 0 : within.back(),
-      index,
-      stream};
+      stream.device_index(),
+      stream.id()};
   const std::lock_guard<std::mutex> lock(activity_mutex);
   kernels.push_back(std::move(kernel));
 }

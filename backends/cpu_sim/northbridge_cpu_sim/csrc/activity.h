@@ -1,7 +1,7 @@
 // What torch's profiler is told of the devices: the kernels that ran while it listened.
 #pragma once
 
-#include "chip.h"
+#include "streams.h"
 
 #include <atomic>
 #include <cstdint>
@@ -16,16 +16,24 @@ extern std::atomic<bool> profiler_listens;
 class Activity {
  public:
   Activity() : start_(profiler_listens.load(std::memory_order_relaxed) ? now() : 0) {}
-  // `name` as torch has it, such as aten::add.Tensor.
+  // `name` as torch has it, such as aten::add.Tensor; on the current stream of a device, or on one
+  // that is said.
   void end(const std::string& name, const std::string& overload, c10::DeviceIndex index) const {
     if (C10_UNLIKELY(start_ != 0)) {
-      keep(name, overload, index);
+      keep(name, overload, current_stream(index));
+    }
+  }
+  void end(
+      const std::string& name, const std::string& overload, const c10::Stream& stream) const {
+    if (C10_UNLIKELY(start_ != 0)) {
+      keep(name, overload, stream);
     }
   }
 
  private:
   static int64_t now();
-  void keep(const std::string& name, const std::string& overload, c10::DeviceIndex index) const;
+  void keep(
+      const std::string& name, const std::string& overload, const c10::Stream& stream) const;
 
   int64_t start_;
 };

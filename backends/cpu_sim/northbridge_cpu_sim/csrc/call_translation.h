@@ -18,6 +18,9 @@ class CallTranslation {
   void arguments_to_host(torch::jit::Stack& stack);
   // Replaces, on the stack, the CPU's results by the device's; arguments that were written follow.
   void results_to_device(torch::jit::Stack& stack);
+  // Lets the arguments that are written follow their aliases, which a kernel that raised may have
+  // resized before.
+  void follow_all();
   // The device of its arguments; the current one where none says.
   c10::DeviceIndex index();
   // One tensor of the CPU's as the device's, without a copy.
@@ -34,7 +37,6 @@ class CallTranslation {
   at::Tensor to_host(const at::Tensor& tensor, const Argument& argument);
   at::Tensor dense_to_device(const at::Tensor& host);
   at::Tensor argument_at(int16_t position) const;
-  void follow_all();
   void follow(const Passed& passed);
   void see_device(c10::Device device, const Argument& argument);
 

@@ -20,6 +20,7 @@ namespace chip {
 namespace {
 
 using at::Tensor;
+using c10::Stream;
 
 void move(Tensor to, const Tensor& from, bool narrower) {
   c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
@@ -34,30 +35,46 @@ Tensor staged(const Tensor& from) {
   return is_pinned(from.const_data_ptr()) ? from : from.clone();
 }
 
+// What a copy is on the CPU.
+struct Move {
+  Tensor to;
+  Tensor from;
+  bool narrower; // than the dtype says
+  Stream stream; // that it is given to
+  const void* memory; // of that stream's device
+  c10::DeviceIndex at; // the device that faults are planned for: the destination, where it is one
+
+  void operator()() const {
+    const Activity kernel;
+    move(to, from, narrower);
+    kernel.end("aten::copy_", "", stream);
+    corrupt_as_planned("aten::copy_", to, at);
+  }
+};
+
 // The copy takes effect later; until then the destination holds what nobody can take for data.
-void move_later(Tensor to, const Tensor& from, bool narrower, const Tensor& on_device) {
-  make_stale(to);
-  const auto index = on_device.device().index();
+void move_later(const Move& copy) {
+  make_stale(copy.to);
   Deferred work;
-  work.memory.push_back(on_device.storage().data());
-  work.effect = [to, from, narrower, index](bool forsaken) {
+  work.memory.push_back(copy.memory);
+  work.effect = [copy](bool forsaken) {
     if (!forsaken) {
-      move(to, from, narrower);
+      copy();
       return;
     }
     // The memory may be somebody else's by now.
     TORCH_CHECK(
         !freed_memory_is_trapped(),
         "a non-blocking copy of ",
-        from.sizes(),
+        copy.from.sizes(),
         " ",
-        from.scalar_type(),
+        copy.from.scalar_type(),
         " on a stream of ",
-        c10::Device(kDeviceType, index),
+        copy.stream.device(),
         " had not begun when its memory on the device was freed, which another stream had "
         "allocated; call record_stream() on the tensor, or wait for the copy before it goes");
   };
-  defer(current_stream(index), std::move(work));
+  defer(copy.stream, std::move(work));
 }
 
 Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
@@ -71,24 +88,34 @@ Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
       catch_up(tensor->device().index());
     }
   }
-  auto to = alias_if_on_chip(self);
-  const auto from = alias_if_on_chip(source);
+  const bool between = to_chip && from_chip && self.device() != source.device();
+  const bool deferred = streams_are_deferred() && non_blocking &&
+      (to_chip != from_chip || between) && self.numel() > 0;
+  // Nothing on the stream of a copy between devices knows of its destination, which is kept.
+  auto to = deferred && between ? owning_host_alias(self) : alias_if_on_chip(self);
+  auto from = alias_if_on_chip(source);
   const bool narrower = to_chip && is_held_narrower(self.scalar_type());
   if (narrower && !from_chip) {
     check_fits(from, self.scalar_type());
   }
-  if (streams_are_deferred() && non_blocking && to_chip != from_chip && self.numel() > 0) {
+  const auto& on_device = from_chip ? source : self;
+  const auto stream = current_stream(on_device.device().index());
+  const auto at = (to_chip ? self : source).device().index();
+  if (deferred) {
     c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
-    move_later(to, to_chip ? staged(from) : from, narrower, to_chip ? self : source);
+    if (!from_chip) {
+      from = staged(from);
+    }
+    move_later({to, from, narrower, stream, on_device.storage().data(), at});
+    if (between) {
+      wait_for(current_stream(self.device().index()), place_of(stream));
+    }
     return self;
   }
   if (from_chip && !to_chip && !non_blocking) {
     raise_kept_error(source.device().index());
   }
-  const Activity kernel;
-  move(to, from, narrower);
-  kernel.end("aten::copy_", "", (to_chip ? self : source).device().index());
-  corrupt_as_planned("aten::copy_", self);
+  Move{to, from, narrower, stream, on_device.storage().data(), at}();
   return self;
 }
 

@@ -3,6 +3,7 @@
 #include "activity.h"
 #include "call_translation.h"
 #include "device.h"
+#include "device_errors.h"
 #include "faults.h"
 #include "kept_failure.h"
 #include "operator_facts.h"
@@ -28,23 +29,13 @@ const c10::DispatchKeySet kAboveKernels = c10::autograd_dispatch_keyset_with_ADI
     c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
 constexpr c10::DispatchKeySet kCPU(c10::DispatchKey::CPU);
 
-void run_on_cpu_now(
-    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse) {
-  OperationFaults faults(op, facts, *stack);
-  CallTranslation call(op, facts);
-  call.arguments_to_host(*stack);
-  const Activity kernel;
-  {
-    c10::impl::ExcludeDispatchKeyGuard guard(kAboveKernels);
-    if (sparse) {
-      op.callBoxed(stack);
-    } else {
-      op.redispatchBoxed(kCPU, stack);
-    }
+void run_kernel(const OperatorHandle& op, Stack* stack, bool sparse) {
+  const c10::impl::ExcludeDispatchKeyGuard guard(kAboveKernels);
+  if (sparse) {
+    op.callBoxed(stack);
+  } else {
+    op.redispatchBoxed(kCPU, stack);
   }
-  kernel.end(op.operator_name().name, op.operator_name().overload_name, call.index());
-  call.results_to_device(*stack);
-  faults.meet_results(op, facts, *stack);
 }
 
 void run_on_cpu(
@@ -53,17 +44,43 @@ void run_on_cpu(
   if (C10_UNLIKELY(facts.limits != nullptr)) {
     check_limits(*facts.limits, facts, *stack);
   }
-  if (C10_UNLIKELY(settings().asynchronous_errors)) {
-    run_keeping_failure(op, facts, stack, [&] { run_on_cpu_now(op, facts, stack, sparse); });
-  } else {
-    run_on_cpu_now(op, facts, stack, sparse);
+  OperationFaults faults(op, facts, *stack);
+  const bool keeps_errors = settings().asynchronous_errors;
+  const auto* arguments = stack->data() + stack->size() - facts.argument_count;
+  const bool reads = C10_UNLIKELY(keeps_errors) && reads_data(facts, arguments);
+  const Stack given(
+      arguments, arguments + (C10_UNLIKELY(keeps_errors) ? facts.argument_count : 0));
+  CallTranslation call(op, facts);
+  call.arguments_to_host(*stack);
+  if (reads) {
+    raise_kept_error(call.index());
   }
+  const auto run = [&] {
+    try {
+      run_kernel(op, stack, sparse);
+    } catch (...) {
+      call.follow_all();
+      throw;
+    }
+  };
+  const Activity kernel;
+  bool done = true;
+  if (C10_UNLIKELY(keeps_errors)) {
+    done = run_keeping_failure(op, facts, given, call.index(), stack, run);
+  } else {
+    run();
+  }
+  kernel.end(op.operator_name().name, op.operator_name().overload_name, call.index());
+  if (C10_LIKELY(done)) {
+    call.results_to_device(*stack);
+  }
+  faults.meet_results(op, facts, *stack);
 }
 
 // The fallback of one operator, with that operator's facts read once.
 template <bool sparse>
 struct OperatorFallback final : c10::OperatorKernel {
-  explicit OperatorFallback(const c10::FunctionSchema& schema) : facts(schema) {}
+  explicit OperatorFallback(const OperatorHandle& op) : facts(op) {}
   void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     run_on_cpu(op, facts, stack, sparse);
   }
@@ -92,7 +109,7 @@ bool on_one_device(const OperatorFacts& facts, const Stack& stack) {
 }
 
 struct ForeachFallback final : c10::OperatorKernel {
-  explicit ForeachFallback(const c10::FunctionSchema& schema) : facts(schema) {}
+  explicit ForeachFallback(const OperatorHandle& op) : facts(op) {}
   void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     if (on_one_device(facts, *stack)) {
       run_on_cpu(op, facts, stack);
@@ -110,11 +127,11 @@ void unregistered(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
       " was called on ",
       type_name(),
       ", which runs what the CPU can run, but the CPU has no kernel for it");
-  run_on_cpu(op, OperatorFacts(op.schema()), stack);
+  run_on_cpu(op, OperatorFacts(op), stack);
 }
 
 void unregistered_sparse(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-  run_on_cpu(op, OperatorFacts(op.schema()), stack, /*sparse=*/true);
+  run_on_cpu(op, OperatorFacts(op), stack, /*sparse=*/true);
 }
 
 bool starts_with(std::string_view text, std::string_view start) {
@@ -138,7 +155,7 @@ template <typename Kernel>
 void give(torch::Library& library, const OperatorHandle& op) {
   library.impl(
       c10::toString(op.operator_name()).c_str(),
-      torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(op.schema())));
+      torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(op)));
 }
 
 } // namespace

@@ -62,8 +62,8 @@ void let_faults_happen(const char* name, const Tensor& written, const Tensor& re
   }
 }
 
-void corrupt_result(const char* name, const Tensor& result) {
-  change({Event::Place::operation, name, result.device().index()}, result);
+void corrupt_result(const char* name, const Tensor& result, c10::DeviceIndex device) {
+  change({Event::Place::operation, name, device}, result);
 }
 
 void OperationFaults::begin(
@@ -82,11 +82,13 @@ void OperationFaults::end(
     const c10::OperatorHandle& op,
     const OperatorFacts& facts,
     const torch::jit::Stack& stack) const {
-  auto result = written_;
+  Tensor result;
   for (auto i = stack.size() - facts.result_count; i < stack.size() && !result.defined(); ++i) {
     result = first_tensor(stack[i], can_be_corrupted);
   }
-  change({Event::Place::operation, op.operator_name().name, device_}, result);
+  change(
+      {Event::Place::operation, op.operator_name().name, device_},
+      result.defined() ? result : written_);
 }
 
 struct CollectiveFaults::Corruptions {

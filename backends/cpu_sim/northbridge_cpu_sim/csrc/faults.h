@@ -15,7 +15,7 @@ namespace chip {
 // be held or not; no lock may be held.
 void let_faults_happen(const Event& event);
 void let_faults_happen(const char* name, const at::Tensor& written, const at::Tensor& read);
-void corrupt_result(const char* name, const at::Tensor& result);
+void corrupt_result(const char* name, const at::Tensor& result, c10::DeviceIndex device);
 
 // Before a kernel of the chip's own, or a wait: `name` is "aten::copy_", or "synchronize".
 inline void meet_faults(const char* name, c10::DeviceIndex device) {
@@ -38,10 +38,11 @@ inline void meet_faults(const char* name, const at::Tensor& written, const at::T
   }
 }
 
-// Once a kernel of the chip's own has ended: changes its result as planned.
-inline void corrupt_as_planned(const char* name, const at::Tensor& result) {
+// Once a kernel of the chip's own has ended on a device: changes its result as planned.
+inline void corrupt_as_planned(
+    const char* name, const at::Tensor& result, c10::DeviceIndex device) {
   if (faults_are_planned()) {
-    corrupt_result(name, result);
+    corrupt_result(name, result, device);
   }
 }
 

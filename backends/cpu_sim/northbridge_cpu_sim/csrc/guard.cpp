@@ -77,7 +77,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeDevice(DeviceIndex index) const override {
     use();
-    meet_faults("synchronize", checked_index(index));
+    index = checked_index(index);
+    meet_faults("synchronize", index);
     reach_all(index);
     raise_kept_error(index);
   }
@@ -137,9 +138,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return event == nullptr || asked_whether_reached(static_cast<Event*>(event)->place);
   }
   void synchronizeEvent(void* event) const override {
-    refuse_bad_fork();
+    use();
     if (event != nullptr) {
       const auto& place = static_cast<Event*>(event)->place;
+      meet_faults("synchronize", place.index);
       reach(place);
       raise_kept_error(place.index);
     }

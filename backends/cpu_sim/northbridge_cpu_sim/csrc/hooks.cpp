@@ -1,5 +1,7 @@
 #include "hooks.h"
 
+#include "streams.h"
+
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <ATen/native/Resize.h>
 
@@ -9,6 +11,7 @@ namespace {
 struct PrivateUse1Hooks final : Hooks<at::PrivateUse1HooksInterface> {
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     CurrentDevice on(storage.device().index());
+    catch_up(current_device()); // what is given to the old memory would be lost with it
     // It takes the new memory from the storage's own allocator, which is the chip's.
     at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), bytes);
   }

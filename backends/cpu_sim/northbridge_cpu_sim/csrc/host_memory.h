@@ -6,8 +6,12 @@
 namespace chip {
 
 // Raises OutOfMemoryError where the host has too little. Where the chip was told to, every byte is
-// 0xFF, which is NaN in each floating dtype, and memory that was freed cannot be touched again.
+// 0xFF, which is NaN in each floating dtype that has one, save float8 in the variants fnuz, and
+// memory that was freed cannot be touched again.
 c10::DataPtr take_host_memory(size_t bytes);
+
+// Raises OutOfMemoryError: the host has no `bytes` left.
+[[noreturn]] void refuse_host_memory(size_t bytes);
 
 // Whether freed memory is trapped, so that each block has to come from `take_host_memory`.
 bool freed_memory_is_trapped() noexcept;

@@ -7,8 +7,10 @@
 
 #include <ATen/core/List.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/empty_strided.h>
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -63,22 +65,46 @@ Tensor hollow(const Tensor& meta, c10::DeviceIndex index) {
   return tensor;
 }
 
+// Whether what a call writes overlaps itself, or another of its arguments in part: what is raised
+// for that shows without data.
+bool overlaps(const OperatorFacts& facts, const Stack& arguments) {
+  std::vector<Tensor> all;
+  std::vector<Tensor> written;
+  for (const auto& argument : facts.arguments) {
+    arguments[argument.position].visit([&](const IValue& inner) {
+      if (inner.isTensor() && inner.toTensor().defined() && inner.toTensor().has_storage()) {
+        all.push_back(inner.toTensor());
+        if (argument.written) {
+          written.push_back(inner.toTensor());
+        }
+      }
+      return false;
+    });
+  }
+  return std::any_of(written.begin(), written.end(), [&all](const Tensor& to) {
+    return at::has_internal_overlap(to) == at::MemOverlap::Yes ||
+        std::any_of(all.begin(), all.end(), [&to](const Tensor& other) {
+             return at::get_overlap_status(to, other) == at::MemOverlapStatus::Partial;
+           });
+  });
+}
+
 // Puts results of the right shapes onto the stack, or says that shapes alone do not tell them.
 bool give_hollow_results(
     const c10::OperatorHandle& op,
     const OperatorFacts& facts,
-    const std::vector<IValue>& arguments,
+    const Stack& arguments,
+    c10::DeviceIndex index,
     Stack* stack) {
   Stack meta(arguments);
-  for (const auto& argument : facts.arguments) {
-    meta[argument.position] = on_meta(arguments[argument.position], argument);
-  }
   try {
+    for (const auto& argument : facts.arguments) {
+      meta[argument.position] = on_meta(arguments[argument.position], argument);
+    }
     op.redispatchBoxed(kMeta, &meta);
   } catch (const std::exception&) {
     return false; // the caller raises the failure itself
   }
-  const auto index = device_of(facts, arguments.data());
   for (const auto& result : facts.results) {
     IValue& value = meta[result.position];
     if (result.kind == Kind::tensor && value.isTensor()) {
@@ -98,18 +124,17 @@ bool give_hollow_results(
 
 } // namespace
 
-void run_keeping_failure(
+bool run_keeping_failure(
     const c10::OperatorHandle& op,
     const OperatorFacts& facts,
+    const Stack& arguments,
+    c10::DeviceIndex index,
     Stack* stack,
     const std::function<void()>& run) {
-  const std::vector<IValue> arguments(
-      stack->end() - static_cast<int64_t>(facts.argument_count), stack->end());
   const auto below = stack->size() - facts.argument_count;
-  check_working(device_of(facts, arguments.data())); // here, because what it raises is not to be kept
   try {
     run();
-    return;
+    return true;
   } catch (const c10::OutOfMemoryError&) {
     throw;
   } catch (const c10::TypeError&) {
@@ -123,12 +148,12 @@ void run_keeping_failure(
   } catch (const c10::Error& error) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     stack->resize(below);
-    if (!give_hollow_results(op, facts, arguments, stack)) {
+    if (overlaps(facts, arguments) ||
+        !give_hollow_results(op, facts, arguments, index, stack)) {
       throw;
     }
-    keep_error(
-        device_of(facts, arguments.data()),
-        c10::str(op.operator_name(), ": ", error.what_without_backtrace()));
+    keep_error(index, c10::str(op.operator_name(), ": ", error.what_without_backtrace()));
+    return false;
   }
 }
 

@@ -12,11 +12,15 @@
 
 namespace chip {
 
-// Runs an operator by `run`, whose arguments are on the stack. What it raises is raised at once
-// where types or shapes alone are wrong, as on real chips, and else kept.
-void run_keeping_failure(
+// Runs the CPU's kernel of an operator by `run`, with the CPU's arguments on the stack; `arguments`
+// are the device's. What it raises is raised at once where types or shapes alone are wrong, as on
+// real chips, and else kept for device `index`: then the stack holds the device's results, and the
+// answer is false.
+bool run_keeping_failure(
     const c10::OperatorHandle& op,
     const OperatorFacts& facts,
+    const torch::jit::Stack& arguments,
+    c10::DeviceIndex index,
     torch::jit::Stack* stack,
     const std::function<void()>& run);
 

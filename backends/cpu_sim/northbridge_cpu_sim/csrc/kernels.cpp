@@ -103,11 +103,12 @@ const Tensor& resize(
     const Tensor& self, IntArrayRef size, optional<c10::MemoryFormat> memory_format) {
   CurrentDevice on(self.device().index());
   meet_faults("aten::resize_", current_device());
+  catch_up(current_device()); // what is given to the old memory would be lost with it
   const auto sizes = self.sizes().vec();
   const auto strides = self.strides().vec();
   try {
     return at::native::resize_(self, size, memory_format);
-  } catch (const c10::OutOfMemoryError&) {
+  } catch (...) {
     // It changes the shape first, which would now reach beyond the memory.
     self.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
     throw;
@@ -117,7 +118,19 @@ const Tensor& resize(
 Tensor& set_storage_at(
     Tensor& self, at::Storage source, int64_t offset, IntArrayRef size, IntArrayRef stride) {
   CurrentDevice on(self.device().index());
-  at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
+  catch_up(current_device());
+  const auto storage = self.storage();
+  const auto sizes = self.sizes().vec();
+  const auto strides = self.strides().vec();
+  const auto before = self.storage_offset();
+  try {
+    at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
+  } catch (...) { // the source had to grow, and could not
+    auto* impl = self.unsafeGetTensorImpl();
+    impl->set_storage_keep_dtype(storage);
+    impl->set_sizes_and_strides(sizes, strides, before);
+    throw;
+  }
   if (is_held_narrower(self.scalar_type())) {
     narrow(host_alias(self)); // torch.load copies bytes, and says afterwards what they are
   }

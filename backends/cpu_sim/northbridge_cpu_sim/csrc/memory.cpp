@@ -35,6 +35,10 @@ std::mutex known_to_mutex; // of every block
 
 void release(void* context) {
   auto* block = static_cast<Block*>(context);
+  if (C10_UNLIKELY(in_bad_fork())) { // a thread that is not in the child may hold the locks
+    delete block;
+    return;
+  }
   if (C10_UNLIKELY(anything_is_pending())) {
     forsake(block->host.data(), block->index, block->known_to);
   }
@@ -152,11 +156,19 @@ Storage host_storage(const Storage& device) {
 }
 
 Storage owning_host_storage(const Storage& device) {
-  auto* owner = new Storage(device);
+  struct Owner {
+    Storage device;
+    Storage memory; // which the device storage loses when it is resized
+  };
+  const auto& of = device.data_ptr();
+  auto* owner = new Owner{device, {}};
+  if (of.get_deleter() == &release) {
+    owner->memory = static_cast<Block*>(of.get_context())->host;
+  }
   DataPtr data(
-      owner->mutable_data(),
+      owner->device.mutable_data(),
       owner,
-      [](void* context) { delete static_cast<Storage*>(context); },
+      [](void* context) { delete static_cast<Owner*>(context); },
       c10::Device(c10::kCPU));
   return make_storage(device.nbytes(), std::move(data), c10::GetCPUAllocator());
 }
@@ -176,7 +188,7 @@ void follow_host(const Storage& device, const Storage& host) {
     meet_faults_of_allocation(index);
     impl->set_data_ptr_noswap(own(host, index));
     impl->set_nbytes(bytes);
-  } catch (const c10::OutOfMemoryError&) {
+  } catch (...) {
     at::native::resize_bytes_cpu(host.unsafeGetStorageImpl(), before);
     impl->set_data_ptr_noswap(own(host, index));
     impl->set_nbytes(before);

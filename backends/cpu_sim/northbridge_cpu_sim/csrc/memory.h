@@ -31,11 +31,13 @@ c10::Storage adopt(c10::Storage host, c10::DeviceIndex index);
 // The CPU storage over the same memory as a device storage.
 c10::Storage host_storage(const c10::Storage& device);
 
-// The same, but it keeps the device storage, and so its charge, for as long as it lives.
+// The same, but it keeps the device storage, and so its charge, for as long as it lives, and the
+// memory even where the device storage is resized meanwhile.
 c10::Storage owning_host_storage(const c10::Storage& device);
 
 // Points a device storage at what a CPU kernel has made of its host storage (it may have resized
-// it). Raises OutOfMemoryError, after undoing the resize, where the device has too little left.
+// it). Raises OutOfMemoryError where the device has too little left, or what was planned to go
+// wrong, after undoing the resize.
 void follow_host(const c10::Storage& device, const c10::Storage& host);
 
 } // namespace chip

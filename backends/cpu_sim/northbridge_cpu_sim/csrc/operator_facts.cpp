@@ -54,10 +54,13 @@ int16_t argument_returned_as(const c10::Argument& result, const c10::FunctionSch
 
 } // namespace
 
-OperatorFacts::OperatorFacts(const c10::FunctionSchema& schema)
-    : limits(limits_of(schema.operator_name())),
-      argument_count(schema.arguments().size()),
-      result_count(schema.returns().size()) {
+OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
+    : limits(limits_of(op.operator_name())),
+      argument_count(op.schema().arguments().size()),
+      result_count(op.schema().returns().size()),
+      shows_data(
+          op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) {
+  const auto& schema = op.schema();
   for (size_t i = 0; i < argument_count; ++i) {
     const auto& argument = schema.arguments()[i];
     if (auto kind = kind_of(*argument.type())) {
@@ -70,6 +73,23 @@ OperatorFacts::OperatorFacts(const c10::FunctionSchema& schema)
       results.push_back({static_cast<uint16_t>(i), *kind, argument_returned_as(result, schema)});
     }
   }
+}
+
+bool reads_data(const OperatorFacts& facts, const c10::IValue* arguments) {
+  for (const auto& argument : facts.arguments) {
+    if (argument.kind == Kind::indices) { // only masks are counted
+      bool masked = false;
+      arguments[argument.position].visit([&](const c10::IValue& inner) {
+        masked = masked ||
+            (inner.isTensor() && inner.toTensor().defined() &&
+             (inner.toTensor().scalar_type() == c10::ScalarType::Bool ||
+              inner.toTensor().scalar_type() == c10::ScalarType::Byte));
+        return masked;
+      });
+      return masked;
+    }
+  }
+  return facts.shows_data;
 }
 
 c10::DeviceIndex device_of(const OperatorFacts& facts, const c10::IValue* arguments) {

@@ -20,7 +20,8 @@ struct Pinned {
 };
 
 std::mutex pinned_mutex;
-std::map<const char*, size_t, std::greater<>> ranges; // start and size, the highest start first
+// Start and size, the highest start first. Never destroyed: blocks outlive the library's statics.
+auto& ranges = *new std::map<const char*, size_t, std::greater<>>;
 Stat bytes_in_use;
 Stat blocks;
 

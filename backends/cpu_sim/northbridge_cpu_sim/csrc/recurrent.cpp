@@ -2,9 +2,11 @@
 // elsewhere (oneDNN's layers, other sums of the same gates). Here the CPU's composition runs whole:
 // forward on aliases, and again in backward, where the CPU's autograd goes through it. Nothing is
 // kept between the two but the arguments, so that torch sees where one was changed meanwhile.
+#include "activity.h"
 #include "alias.h"
 #include "call_translation.h"
 #include "device.h"
+#include "faults.h"
 
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/autocast_mode.h>
@@ -33,7 +35,7 @@ using torch::jit::Stack;
 
 // What is the same for every call of one operator.
 struct Layer {
-  explicit Layer(const OperatorHandle& op) : op(op), facts(op.schema()) {
+  explicit Layer(const OperatorHandle& op) : op(op), facts(op) {
     const auto& arguments = op.schema().arguments();
     for (size_t i = 0; i < arguments.size(); ++i) {
       if (arguments[i].name() == "dropout") {
@@ -120,6 +122,9 @@ void compose(const OperatorHandle& op, Stack* stack) {
 variable_list run_on_host(
     const Layer& layer, Stack stack, const variable_list& tensors, variable_list* leaves) {
   use();
+  replace_tensors(layer, stack.data(), tensors);
+  auto checked = stack; // for devices that differ, and for what the tensors still wait for
+  CallTranslation(layer.op, layer.facts).arguments_to_host(checked);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   const at::AutoGradMode with_graph(leaves != nullptr);
   variable_list aliases;
@@ -148,12 +153,19 @@ variable_list to_device(const Layer& layer, c10::DeviceIndex index, const variab
 // With a graph that is dropped again: oneDNN rounds otherwise where none is wanted.
 variable_list run_forward(
     const Layer& layer, const Stack& stack, const variable_list& tensors, bool with_graph) {
+  OperationFaults faults(layer.op, layer.facts, stack);
+  const auto& name = layer.op.operator_name();
+  const auto index = tensors.front().device().index();
+  const Activity kernel;
   variable_list leaves;
   auto results = run_on_host(layer, stack, tensors, with_graph ? &leaves : nullptr);
   for (auto& result : results) {
     result = result.detach();
   }
-  return to_device(layer, tensors.front().device().index(), results);
+  kernel.end(name.name, name.overload_name, index);
+  const auto given = to_device(layer, index, results);
+  faults.meet_results(layer.op, layer.facts, Stack(given.begin(), given.end()));
+  return given;
 }
 
 // The gradients of the tensors, through the CPU's graph, which is made anew.
@@ -162,6 +174,9 @@ variable_list run_backward(
     Stack stack,
     const variable_list& tensors,
     const variable_list& gradients) {
+  const auto& name = layer.op.operator_name();
+  const auto index = tensors.front().device().index();
+  const Activity kernel;
   variable_list leaves, outputs, seeds;
   const auto results = run_on_host(layer, std::move(stack), tensors, &leaves);
   for (size_t i = 0; i < results.size(); ++i) {
@@ -172,7 +187,8 @@ variable_list run_backward(
   }
   const auto found = torch::autograd::grad(
       outputs, leaves, seeds, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
-  return to_device(layer, tensors.front().device().index(), found);
+  kernel.end(name.name + "_backward", name.overload_name, index);
+  return to_device(layer, index, found);
 }
 
 // The same, as operators on the device that have gradients themselves.

@@ -5,6 +5,7 @@
 
 #include <cstring>
 #include <limits>
+#include <optional>
 
 namespace chip {
 namespace {
@@ -32,10 +33,30 @@ at::Scalar filler(c10::ScalarType dtype) {
   }
 }
 
+// The dtype of the same size by which torch can fill what it cannot fill itself.
+std::optional<c10::ScalarType> filled_as(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::Float4_e2m1fn_x2:
+    case c10::ScalarType::Bits1x8:
+    case c10::ScalarType::Bits2x4:
+    case c10::ScalarType::Bits4x2:
+    case c10::ScalarType::Bits8:
+      return c10::ScalarType::Byte;
+    case c10::ScalarType::Bits16:
+      return c10::ScalarType::Short;
+    default:
+      return std::nullopt;
+  }
+}
+
 } // namespace
 
 void make_stale(const at::Tensor& host) {
   const at::AutoDispatchBelowADInplaceOrView guard;
+  if (const auto bytes = filled_as(host.scalar_type())) {
+    host.view(*bytes).fill_(filler(*bytes));
+    return;
+  }
   host.fill_(filler(host.scalar_type()));
 }
 

@@ -6,9 +6,11 @@
 #include <array>
 #include <condition_variable>
 #include <deque>
+#include <exception>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 namespace chip {
 
@@ -26,10 +28,17 @@ struct Given {
   bool forsaken = false;
 };
 
+// A thread in `reach`: what it waited for may fail in another's hands.
+struct Waiter {
+  uint64_t position;
+  std::exception_ptr failure;
+};
+
 struct Queue {
   std::mutex mutex;
   std::condition_variable ended; // one piece of work has
   std::deque<Given> waiting;
+  std::vector<Waiter*> waiters;
   uint64_t given = 0;
   uint64_t done = 0;
   bool busy = false; // a thread is at work on the piece after `done`
@@ -46,8 +55,10 @@ auto& queues = *new std::array<Queues, kMaxDevices>;
 thread_local std::array<StreamId, kMaxDevices> current_streams{};
 
 constexpr StreamId kPool = 32; // the ids from 1 on
+constexpr StreamId kFutures = 64; // the ids after the pool's
 std::atomic<uint64_t> pool_turns{0};
-std::atomic<StreamId> last_stream{kPool};
+std::atomic<uint64_t> future_turns{0};
+std::atomic<StreamId> last_stream{kPool + kFutures};
 
 Queue& queue_of(c10::DeviceIndex index, StreamId stream) {
   auto& all = queues[index];
@@ -59,7 +70,8 @@ Queue& queue_of(c10::DeviceIndex index, StreamId stream) {
   return *queue;
 }
 
-// Does the first piece of work that waits; the caller holds the lock.
+// Does the first piece of work that waits, of which a failure goes to all who wait for it; the
+// caller holds the lock.
 void do_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
   Given first = std::move(queue.waiting.front());
   queue.waiting.pop_front();
@@ -68,18 +80,25 @@ void do_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
   std::exception_ptr failure;
   try {
     first.work.effect(first.forsaken);
-    first.work = {};
   } catch (...) {
     failure = std::current_exception();
   }
-  --detail::pending;
   lock.lock();
   queue.busy = false;
   ++queue.done;
-  queue.ended.notify_all();
+  --detail::pending; // after it, so that who reads 0 finds the work done
   if (failure) {
-    std::rethrow_exception(failure);
+    for (auto* waiter : queue.waiters) {
+      if (waiter->position >= queue.done && !waiter->failure) {
+        waiter->failure = failure;
+      }
+    }
   }
+  queue.ended.notify_all();
+  // Not under the lock: memory that it frees, and tensors of Python's, may ask for this queue.
+  lock.unlock();
+  first.work = {};
+  lock.lock();
 }
 
 } // namespace
@@ -100,6 +119,11 @@ Stream make_stream(c10::DeviceIndex index) noexcept {
 
 Stream pool_stream(c10::DeviceIndex index) noexcept {
   const auto id = static_cast<StreamId>(pool_turns++ % kPool) + 1;
+  return Stream(Stream::UNSAFE, {kDeviceType, index}, id);
+}
+
+Stream future_stream(c10::DeviceIndex index) noexcept {
+  const auto id = kPool + static_cast<StreamId>(future_turns++ % kFutures) + 1;
   return Stream(Stream::UNSAFE, {kDeviceType, index}, id);
 }
 
@@ -137,13 +161,20 @@ void reach(const Place& place) {
   // Work may wait for other threads, and let go of tensors of Python's.
   const ReleasedGil released;
   auto& queue = queue_of(place.index, place.stream);
+  Waiter self{place.position, nullptr};
   std::unique_lock<std::mutex> lock(queue.mutex);
-  while (queue.done < place.position) {
+  queue.waiters.push_back(&self);
+  while (queue.done < self.position && !self.failure) {
     if (queue.busy) {
       queue.ended.wait(lock);
     } else {
       do_first(queue, lock);
     }
+  }
+  queue.waiters.erase(std::find(queue.waiters.begin(), queue.waiters.end(), &self));
+  lock.unlock();
+  if (self.failure) {
+    std::rethrow_exception(self.failure);
   }
 }
 

@@ -19,6 +19,9 @@ c10::Stream exchange_stream(const c10::Stream& stream) noexcept;
 c10::Stream make_stream(c10::DeviceIndex index) noexcept;
 // One of 32, in turn.
 c10::Stream pool_stream(c10::DeviceIndex index) noexcept;
+// One of 64 others, in turn, for what follows the future of one call: nothing else is given to it
+// meanwhile, so that an event recorded there stands for that call alone.
+c10::Stream future_stream(c10::DeviceIndex index) noexcept;
 
 // Whether work is deferred at all.
 inline bool streams_are_deferred() noexcept {
@@ -43,7 +46,8 @@ struct Place {
 };
 Place place_of(const c10::Stream& stream);
 bool is_reached(const Place& place);
-// Makes the work before a place take effect, in order. Raises what the work raises.
+// Makes the work before a place take effect, in order. Raises what the work raises, in each thread
+// that waits for it meanwhile.
 void reach(const Place& place);
 void reach_all(c10::DeviceIndex index);
 // Lets a stream wait for a place before what it is given from now on.
@@ -58,7 +62,7 @@ extern std::atomic<int64_t> pending;
 } // namespace detail
 
 inline bool anything_is_pending() noexcept {
-  return detail::pending.load(std::memory_order_relaxed) != 0;
+  return detail::pending.load(std::memory_order_acquire) != 0;
 }
 
 // Every operation calls this before it reads or writes memory of a device.

@@ -1,8 +1,7 @@
 #include "trapped_memory.h"
 
-#include "device.h"
+#include "host_memory.h"
 
-#include <c10/util/Exception.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,7 +9,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <mutex>
 
 namespace chip {
@@ -98,15 +96,9 @@ c10::DataPtr take_trapped_memory(size_t bytes) {
   const auto pages = whole_pages(bytes);
   void* start =
       mmap(nullptr, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  TORCH_CHECK_WITH(
-      OutOfMemoryError,
-      start != MAP_FAILED,
-      "the host has no ",
-      bytes,
-      " bytes left for a block of ",
-      type_name(),
-      ": ",
-      std::strerror(errno));
+  if (start == MAP_FAILED) {
+    refuse_host_memory(bytes);
+  }
   return {start, new TrappedBlock{start, pages, bytes}, &free_block, c10::Device(c10::kCPU)};
 }
 

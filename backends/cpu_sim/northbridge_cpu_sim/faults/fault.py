@@ -31,6 +31,8 @@ Message = Annotated[str, pydantic.Field(min_length=1, max_length=1000, descripti
 
 _OF_ONE_KIND = {"seconds": "slow", "message": "raise", "value": "corrupt", "bit": "corrupt", "element": "corrupt"}
 _WITHOUT_RESULT = frozenset({"barrier", "monitored_barrier", "synchronize"})
+_HOLDING_NOTHING = frozenset({"aten::empty", "aten::empty_strided", "aten::resize_"})
+_READING = frozenset({"aten::_local_scalar_dense"})
 
 
 @pydantic.dataclasses.dataclass(frozen=True, repr=False, config=pydantic.ConfigDict(extra="forbid"))
@@ -128,3 +130,7 @@ def _refuse_contradiction(fault: Fault) -> None:
         raise FaultError("seq was given without op, and each operation counts its own calls: give op too")
     if fault.kind == "corrupt" and fault.op in _WITHOUT_RESULT:
         raise FaultError(f"corrupt was asked for at {fault.op}, which has no result: name another op")
+    if fault.kind == "corrupt" and fault.op in _HOLDING_NOTHING:
+        raise FaultError(f"corrupt was asked for at {fault.op}, which computes nothing: name what writes the tensor")
+    if fault.kind == "corrupt" and fault.op in _READING:
+        raise FaultError(f"corrupt was asked for at {fault.op}, which gives a number and no tensor: name what made it")

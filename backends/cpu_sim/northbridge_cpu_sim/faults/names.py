@@ -14,7 +14,8 @@ CALLS: frozenset[str] = frozenset(get_args(Call))
 
 _COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 # What the chip takes whole though torch could compose it, and what it composes though the CPU has a kernel.
-_TAKEN_WHOLE = ("aten::convolution", "aten::convolution_backward", "aten::_foreach_")
+_RECURRENT = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")
+_TAKEN_WHOLE = ("aten::convolution", "aten::convolution_backward", "aten::_foreach_", *_RECURRENT)
 _COMPOSED_HERE = frozenset(
     {
         "aten::_efficientzerotensor",

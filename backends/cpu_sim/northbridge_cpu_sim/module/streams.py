@@ -1,4 +1,7 @@
-"""The streams of a device, as `torch.cuda.streams` has them: work has ended before a call returns."""
+"""The streams of a device, as `torch.cuda.streams` has them.
+
+Work has ended before a call returns, except where streams are deferred: there copies and collectives wait.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from northbridge_cpu_sim.module.chip import DeviceLike
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait for a device's work, which has ended by then: kernels of this chip are synchronous."""
+    """Wait for a device's work: copies and collectives take effect here at the latest, kernels have ended before."""
     torch.accelerator.synchronize(chip.index(device))
 
 
