@@ -55,7 +55,8 @@ Call between_two(const char* name, OpType type, int peer) {
 } // namespace
 
 template <typename Opts>
-WorkPtr Collective::in_place(Call call, Ask<Opts, Tensors&> ask, Tensors& tensors, const Opts& options) {
+WorkPtr Collective::in_place(
+    Call call, Ask<Opts, Tensors&> ask, Tensors& tensors, const Opts& options) {
   call.updated = tensors;
   call.outputs = tensors;
   return run(call, [ask, options](Backend& below, HostTensors& host) {
@@ -89,7 +90,11 @@ WorkPtr Collective::between(
 
 template <typename Opts>
 WorkPtr Collective::into_lists(
-    Call call, Ask<Opts, TensorLists&, Tensors&> ask, TensorLists& to, Tensors& from, const Opts& options) {
+    Call call,
+    Ask<Opts, TensorLists&, Tensors&> ask,
+    TensorLists& to,
+    Tensors& from,
+    const Opts& options) {
   call.in = from;
   call.out = flat(to);
   call.same = Same::in;
@@ -102,7 +107,11 @@ WorkPtr Collective::into_lists(
 
 template <typename Opts>
 WorkPtr Collective::from_lists(
-    Call call, Ask<Opts, Tensors&, TensorLists&> ask, Tensors& to, TensorLists& from, const Opts& options) {
+    Call call,
+    Ask<Opts, Tensors&, TensorLists&> ask,
+    Tensors& to,
+    TensorLists& from,
+    const Opts& options) {
   call.in = flat(from);
   call.out = to;
   call.same = Same::out;

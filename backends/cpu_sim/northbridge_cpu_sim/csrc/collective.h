@@ -125,8 +125,8 @@ class Collective final : public c10d::Backend {
 
   // The one place that every call goes through: keeps it where calls are coalesced.
   WorkPtr run(const Call& call, Launch launch);
-  // Looks at what the library lacks, makes host tensors of the chip's, writes the call on the board,
-  // launches it or has it checked, and names the errors.
+  // Looks at what the library lacks, makes host tensors of the chip's, writes the call on the
+  // board, launches it or has it checked, and names the errors.
   WorkPtr carry_out(const Call& call, Launch launch);
   void check_ranks(const Call& call) const;
   WorkPtr launched(

@@ -106,8 +106,8 @@ void check_reduction(
       "before, and ask for the sum (ReduceOp.SUM)");
   TORCH_CHECK(
       knows(dtype),
-      library, "'s ", call.name, " was asked for the ", name_of(*call.reduction), " of ", torch_name_of(dtype),
-      ", which it cannot reduce; convert the tensor to a wider dtype, such as ",
+      library, "'s ", call.name, " was asked for the ", name_of(*call.reduction), " of ",
+      torch_name_of(dtype), ", which it cannot reduce; convert the tensor to a wider dtype, such as ",
       c10::isFloatingType(dtype) || c10::isComplexType(dtype) ? "float32" : "int64",
       c10::isComplexType(dtype) ? " by torch.view_as_real" : "");
   const bool bitwise = reduction == Reduction::BAND || reduction == Reduction::BOR ||
@@ -166,8 +166,8 @@ void HostArguments::check(
   const auto index = tensor.device().index();
   TORCH_CHECK(
       index_ < 0 || index == index_,
-      library, "'s ", call.name, " was given tensors on ", c10::Device(kDeviceType, index_), " and ",
-      tensor.device(), ", and takes those of one device in a call; give it x.to('",
+      library, "'s ", call.name, " was given tensors on ", c10::Device(kDeviceType, index_),
+      " and ", tensor.device(), ", and takes those of one device in a call; give it x.to('",
       c10::Device(kDeviceType, index_), "')");
   index_ = index;
   limits_.check_dtype(call.name, tensor.scalar_type());

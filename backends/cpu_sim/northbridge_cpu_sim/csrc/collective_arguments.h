@@ -14,7 +14,8 @@ class HostArguments {
  public:
   // Raises RuntimeError with the vendor's sentence where the library has no such call, reduction or
   // dtype, and with ours where nothing below has it.
-  HostArguments(const CollectiveLimits& limits, const std::string& library, int size, const Call& call);
+  HostArguments(
+      const CollectiveLimits& limits, const std::string& library, int size, const Call& call);
 
   HostTensors& tensors() {
     return tensors_;

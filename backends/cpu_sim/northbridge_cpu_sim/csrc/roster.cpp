@@ -52,7 +52,8 @@ bool rank_0_keeps(const StorePtr& store) {
           " failed: ", why, one ? " for rank " : " for ranks ",
           c10::Join(", ", global),
           ", which ", one ? "has" : "have", " not come to make it: ",
-          one ? "it never started, ended before, or is" : "they never started, ended before, or are",
+          one ? "it never started, ended before, or is"
+              : "they never started, ended before, or are",
           " at another place in the program"));
 }
 
