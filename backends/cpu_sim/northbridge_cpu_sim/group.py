@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping
 from datetime import timedelta
 from types import ModuleType
@@ -37,7 +38,17 @@ def by_dtype(sentences: Mapping[Dtype, str]) -> dict[torch.dtype, str]:
 
 
 def _make_gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
-    return dist.ProcessGroupGloo(store, rank, size, timeout)
+    gloo: Any = dist.ProcessGroupGloo
+    options = gloo._Options()
+    options._timeout = timeout
+    interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "")
+    options._devices = (
+        [gloo.create_device(interface=each) for each in interfaces.split(",")]
+        if interfaces
+        else [gloo.create_default_device()]
+    )
+    options._threads = 1  # one call after the other, as on a stream: Gloo's own default lets two run at once
+    return gloo(store, rank, size, options)
 
 
 def _make(library: Library, options: Any, backend_options: object) -> Any:

@@ -16,6 +16,8 @@ from tests.backends.cpu_sim.rank_programs import HERE, RANK, SIZE, expect, full,
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
 
+from northbridge_cpu_sim import Fault, planned_faults
+
 MOVED = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"),
@@ -205,6 +207,93 @@ def asynchronous() -> None:
         work.wait()
         assert work.is_completed()
         assert work.is_success()
+
+
+def unchecked() -> None:
+    with group():
+        tensor = full(1.0)
+        works = [started(dist.all_reduce, tensor) for _ in range(20)]
+        for work in works:
+            work.wait()
+        expect(tensor, *[2.0**20] * 3)
+        work = started(dist.reduce_scatter_tensor, x := full(-1.0), full(RANK + 1.0, 6))
+        while not work.is_completed():
+            pass
+        expect(x, 3, 3, 3)
+        work = started(dist.reduce_scatter, x := full(-1.0), [full(RANK + 1.0), full(RANK + 2.0)])
+        expect(work.get_future().wait()[0], *[3.0 + 2 * RANK] * 3)
+        x.zero_()
+        work.wait()
+        expect(x, 0, 0, 0)
+        if RANK == 0:
+            work = started(dist.reduce_scatter_tensor, x, full(1.0, 6))
+            assert "imed out" in refusal(lambda: work.wait(timedelta(seconds=0.2)))
+            dist.barrier(group=dist.new_group())
+            work.wait()
+        else:
+            dist.barrier(group=dist.new_group())
+            dist.reduce_scatter_tensor(x, full(1.0, 6))
+        expect(x, 2, 2, 2)
+
+
+def what_cannot_be_carried() -> None:
+    with group():
+        rows = torch.arange(6.0, device=HERE).reshape(3, 2)
+        print(refusal(lambda: dist.all_reduce(rows[:, 0])))
+        print(refusal(lambda: dist.send(rows.t(), 1 - RANK)))
+        print(refusal(lambda: dist.all_gather([full(0.0), torch.zeros(3)], full(1.0))))
+        there = torch.zeros(3, device=torch.device("cpu_sim", 2 + RANK))
+        print(refusal(lambda: dist.all_gather([full(0.0), there], full(1.0))))
+        negative = torch._neg_view(x := full(1.0))
+        everybody: Any = dist.group.WORLD
+        print(refusal(lambda: everybody._get_backend(HERE).allreduce([negative])))
+        expect(x, 1, 1, 1)
+        dist.all_gather(xs := [full(0.0), full(0.0)], negative)
+        expect(torch.cat(xs), *[-1.0] * 6)
+        columns = torch.zeros(2, 3, device=HERE)
+        dist.all_gather([columns.t(), x := torch.empty(3, 2, device=HERE)], rows)
+        assert columns.t().equal(x)
+        assert x.equal(rows)
+        dist.reduce_scatter(x, [columns.t(), columns.t()])
+        assert x.equal(2 * rows)
+
+
+def coalesced_in_vain() -> None:
+    with group():
+        manager: Any = dist.distributed_c10d._coalescing_manager
+        short = torch.zeros(1, dtype=torch.int16, device=HERE)
+
+        def block() -> None:
+            with manager(device=HERE):
+                dist.all_gather([full(-1), full(-1)], full(RANK))
+                dist.reduce(short, dst=0)
+
+        assert "the sum of int16" in refusal(block)
+        dist.broadcast(x := full(RANK), src=1)  # torch itself goes on collecting all_reduce
+        expect(x, 1, 1, 1)
+        with manager(device=HERE):
+            assert "the sum of int16" in refusal(lambda: dist.reduce(short, dst=0))
+            dist.broadcast(x := full(RANK), src=1)
+        expect(x, 1, 1, 1)
+
+
+def fault_in_a_future() -> None:
+    with group():
+        with planned_faults(Fault("corrupt", op="all_reduce", value=1e300)):
+            work = started(dist.all_reduce, full(1, dtype=torch.int32))
+            assert "overflow" in refusal(lambda: work.get_future().wait())
+        dist.all_reduce(x := full(1.0))
+        expect(x, 2, 2, 2)
+
+
+def receives_that_nobody_meets() -> None:
+    with group(timeout_s=1000):
+        works = [dist.irecv(full(0.0), 1 - RANK, tag=tag) for tag in range(3)]
+        assert works[0] is not None
+        assert not works[0].is_completed()  # asks once, and a thread waits
+        dist.barrier()
+    assert works[1] is not None
+    assert "the group was shut down" in refusal(works[1].wait)
 
 
 def functional() -> None:

@@ -89,6 +89,17 @@ def receives_in_vain() -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
+def pipeline() -> None:
+    begin()
+    if RANK == LOST:
+        dist.recv(full(0.0, 2), 3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif RANK == 3:
+        dist.send(full(0.0, 2), LOST)
+    else:
+        told(lambda: dist.recv(full(0.0), RANK + 1))
+
+
 def never_started() -> None:
     torch.accelerator.set_device_index(RANK)
     print(refusal(lambda: dist.init_process_group("simccl", timeout=timedelta(seconds=TIMEOUT_S))))

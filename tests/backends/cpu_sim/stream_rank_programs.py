@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from tests.backends.cpu_sim.rank_programs import HERE, RANK, SIZE, expect, full, group
+from tests.backends.cpu_sim.rank_programs import HERE, RANK, SIZE, expect, full, group, refusal
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
+
+from northbridge_cpu_sim import Fault, planned_faults
 
 TOTAL = SIZE * (SIZE + 1) / 2
 
@@ -148,6 +150,72 @@ def future() -> None:
         assert work is not None
         doubled = work.get_future().then(lambda done: done.value()[0] * 2)
         expect(doubled.wait(), *[TOTAL * 2] * 3)
+        expect(tensor, *[TOTAL] * 3)
+
+
+def results_read_in_callbacks() -> None:
+    """What follows on a future may read, with later calls under way, while others wait for the device."""
+    with group():
+        for _ in range(2):
+            tensors = [full(RANK + 1.0) for _ in range(2)]
+            if RANK == 1:
+                time.sleep(0.5)  # so that the calls of rank 0 are under way
+            works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+            futures = [work.get_future().then(lambda done: done.value()[0] + 1) for work in works if work is not None]
+            torch.accelerator.synchronize()
+            for future in futures:
+                expect(future.wait(), *[TOTAL + 1] * 3)
+            works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+            futures = [work.get_future().then(lambda done: done.value()[0] + 1) for work in works if work is not None]
+            for future in futures:
+                expect(future.wait(), *[TOTAL * SIZE + 1] * 3)
+
+
+def receives_out_of_turn() -> None:
+    """Who waits for one receive does not wait for those that began before it."""
+    with group():
+        if RANK == 1:
+            dist.send(full(2.0), dst=0, tag=2)
+            dist.recv(here := empty(3), src=0)
+            dist.send(here + 1, dst=0, tag=1)
+        else:
+            gradient = dist.irecv(last := empty(3), src=1, tag=1)
+            activation = dist.irecv(first := empty(3), src=1, tag=2)
+            assert gradient is not None
+            assert activation is not None
+            activation.wait()
+            dist.send(first * 2, dst=1)
+            gradient.wait()
+            expect(last, 5, 5, 5)
+
+
+def used_again_before_waited_for() -> None:
+    """The library does its calls in turn: the next finds the results of the one before."""
+    with group():
+        tensor, everybodys = full(1.0), empty(6)
+        works: list[Any] = [dist.all_reduce(tensor, async_op=True) for _ in range(3)]
+        works.append(dist.all_gather_into_tensor(everybodys, tensor, async_op=True))
+        works.append(dist.broadcast(tensor, src=0, async_op=True))
+        for work in works:
+            work.wait()
+        expect(tensor, *[SIZE**3] * 3)
+        expect(everybodys, *[SIZE**3] * 6)
+
+
+def refused_calls_change_nothing() -> None:
+    """A call that a fault ends before it begins, or that names no rank, leaves its tensors alone and has no number."""
+    with group():
+        tensor = full(RANK + 1.0)
+        with planned_faults(Fault("raise", op="all_reduce", rank=0)):
+            if RANK == 0:
+                assert "it was planned" in refusal(lambda: dist.all_reduce(tensor))
+            expect(tensor, *[RANK + 1.0] * 3)
+            dist.all_reduce(tensor)
+        expect(tensor, *[TOTAL] * 3)
+        alone: Any = [dist.new_group([rank]) for rank in range(SIZE)][RANK]
+        said = refusal(lambda: dist.broadcast(tensor, group=alone, group_src=5))
+        assert f"simccl's broadcast on rank {RANK} was given 5 as its root, and group '" in said, said
+        assert said.endswith(f"(ranks {RANK}) counts its 1 ranks from 0 to 0; give it one of these"), said
         expect(tensor, *[TOTAL] * 3)
 
 

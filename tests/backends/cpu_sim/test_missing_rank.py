@@ -75,7 +75,7 @@ def test_a_killed_rank_is_named_at_once(lose: Lose, lost: int) -> None:
 def test_a_rank_that_is_killed_is_named_to_the_other_of_a_group_of_two_by_its_rank_in_all(lose: Lose) -> None:
     (told,) = lose("killed_in_a_subgroup", lost=3, timeout_s=100, within_s=BUSY_S)
 
-    assert re.search(r"simccl's all_reduce on rank 1 of 4 failed: rank 3 \(process \d+\) has ended", told), told
+    assert re.search(r"simccl's all_reduce on rank 1 failed: rank 3 \(process \d+\) has ended", told), told
     assert "(ranks 1, 3), all_reduce of float32[3] by sum" in told
 
 
@@ -102,6 +102,15 @@ def test_who_receives_in_vain_is_told_of_the_sender(lose: Lose) -> None:
 
     assert re.search(r"simccl's recv on rank 0 of 4 failed: rank 2 \(process \d+\) is stopped", told)
     assert "this was send or receive #1 of the default group, recv of float32[3] from rank 2" in told
+
+
+def test_a_lost_rank_is_named_to_who_receives_from_those_that_it_failed(lose: Lose) -> None:
+    told = lose("pipeline", timeout_s=100, within_s=BUSY_S)
+
+    assert len(told) == 2
+    for rank, each in enumerate(told):
+        assert re.search(rf"simccl's recv on rank {rank} of 4 failed: rank 2 \(process \d+\) has ended", each), each
+        assert "its last call in this group is send or receive #1 recv of float32[2] from rank 3 (done)" in each
 
 
 def test_a_rank_that_never_started_is_named(start_ranks: Callable[..., Ranks]) -> None:

@@ -15,8 +15,8 @@ Run = Callable[..., list[str]]
 def run(on_ranks: Callable[..., list[str]]) -> Run:
     """Run a function of group_programs.py on so many ranks and return what each printed."""
 
-    def on(function: str, size: int = 2) -> list[str]:
-        return on_ranks(function, size, programs=Path(__file__).with_name("group_programs.py"))
+    def on(function: str, size: int = 2, **environ: str) -> list[str]:
+        return on_ranks(function, size, environ=environ, programs=Path(__file__).with_name("group_programs.py"))
 
     return on
 
@@ -59,6 +59,47 @@ def test_sends_and_receives_are_done_without_being_waited_for(run: Run) -> None:
 
     (waited,) = refused(first)
     assert "simccl's recv on rank 0 of 2 failed: " in waited
+
+
+def test_calls_that_are_not_checked_end_in_turn_whoever_asks(run: Run) -> None:
+    run(
+        "unchecked",
+        NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES="0",
+        NORTHBRIDGE_CPU_SIM_STREAMS="immediate",
+    )
+
+
+def test_tensors_that_the_library_cannot_carry_are_refused(run: Run) -> None:
+    for rank, said in enumerate(run("what_cannot_be_carried")):
+        strided, transposed, mixed, other, negative = refused(said)
+        here, there = f"cpu_sim:{rank}", f"cpu_sim:{2 + rank}"
+        assert strided == (
+            "RuntimeError: simccl's all_reduce was given a tensor of float32 whose shape [3] and strides [2] are not"
+            " contiguous; give it x.contiguous()"
+        )
+        assert "simccl's send was given a tensor of float32 whose shape [2, 3] and strides [1, 2]" in transposed
+        assert mixed == (
+            "RuntimeError: simccl's all_gather was given a tensor on cpu, and carries those on cpu_sim alone;"
+            " give it x.to('cpu_sim')"
+        )
+        assert f"tensors on {here} and {there}, and takes those of one device in a call; give it x.to('{here}')" in (
+            other
+        )
+        assert "simccl's all_reduce was given a tensor to write whose memory holds the negatives" in negative
+        assert negative.endswith("give it x.resolve_neg()")
+
+
+def test_a_block_of_coalesced_calls_that_raises_does_not_hold_the_next(run: Run) -> None:
+    run("coalesced_in_vain")
+
+
+def test_a_fault_that_cannot_be_written_into_a_result_fails_its_future(run: Run) -> None:
+    run("fault_in_a_future", NORTHBRIDGE_CPU_SIM_STREAMS="immediate")
+
+
+@pytest.mark.parametrize("streams", ["deferred", "immediate"])
+def test_a_group_ends_though_nobody_sends_what_is_received(run: Run, streams: str) -> None:
+    run("receives_that_nobody_meets", NORTHBRIDGE_CPU_SIM_STREAMS=streams)
 
 
 def test_functional_collectives_compute_and_differentiate(run: Run) -> None:

@@ -44,6 +44,7 @@ void write(Slot& slot, const Write& change) noexcept {
 
 struct Board::Page {
   Lines series[2];
+  std::atomic<uint64_t> turns;
 
   Lines& lines(Series of) {
     return series[of == Series::collective ? 0 : 1];
@@ -97,8 +98,10 @@ Board::~Board() {
 
 void Board::post(Series series, uint64_t number, const CallSignature& signature) noexcept {
   auto& lines = page_->lines(series);
+  const auto turn = ++page_->turns;
   write(lines.slot(number), [&](BoardLine& line) {
     line.number = number;
+    line.turn = turn;
     line.progress = Progress::called;
     line.blamed = 0;
     line.signature = signature;
@@ -118,6 +121,15 @@ void Board::mark(Series series, uint64_t number, Progress progress, uint64_t bla
 
 uint64_t Board::last(Series series) const noexcept {
   return page_->lines(series).last.load(std::memory_order_seq_cst);
+}
+
+Board::Series Board::latest() const noexcept {
+  const auto turn_of = [this](Series series) {
+    const auto found = line(series, last(series));
+    return found ? found->turn : 0;
+  };
+  return turn_of(Series::point_to_point) > turn_of(kCollective) ? Series::point_to_point
+                                                                : kCollective;
 }
 
 std::optional<BoardLine> Board::line(Series series, uint64_t number) const noexcept {

@@ -16,6 +16,7 @@ enum class Progress : uint32_t { called, finished, failed };
 // One call, as it stood when it was read.
 struct BoardLine {
   uint64_t number = 0;
+  uint64_t turn = 0; // among the calls of both series
   Progress progress = Progress::called;
   uint64_t blamed = 0; // of a call that failed: a bit for each of the first 64 ranks
   CallSignature signature;
@@ -46,6 +47,8 @@ class Board {
   void mark(Series series, uint64_t number, Progress progress, uint64_t blamed = 0) noexcept;
 
   uint64_t last(Series series) const noexcept; // 0 before the first
+  // The series of the call that came last; collective before the first.
+  Series latest() const noexcept;
   // Nothing where the line is not there yet, not there any more, or half written.
   std::optional<BoardLine> line(Series series, uint64_t number) const noexcept;
 

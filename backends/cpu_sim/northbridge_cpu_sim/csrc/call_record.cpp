@@ -29,8 +29,7 @@ std::exception_ptr error_with(std::string text) {
 CallRecord::CallRecord(std::shared_ptr<GroupState> group, const Call& call)
     : group_(std::move(group)),
       series_(call.is_point_to_point ? Board::Series::point_to_point : kCollective) {
-  auto& count = call.is_point_to_point ? group_->point_to_point : group_->collectives;
-  line_.number = ++count;
+  line_.number = ++group_->count_of(call);
   line_.signature = CallSignature::of(call);
 }
 
@@ -62,7 +61,7 @@ std::exception_ptr CallRecord::failed(const std::exception_ptr& error) {
   std::string reason;
   try {
     std::rethrow_exception(error);
-  } catch (const Disagreement& all) {
+  } catch (const Explained& all) {
     board.mark(series_, line_.number, Progress::failed);
     failure_ = error_with<c10::DistBackendError>(beginning() + " failed: " + all.what());
     return failure_;
@@ -100,8 +99,7 @@ bool CallRecord::has_failed() {
 
 std::string CallRecord::beginning() const {
   const auto& facts = group_->facts;
-  return c10::str(
-      facts.library, "'s ", line_.signature.name, " on rank ", facts.rank, " of ", facts.size);
+  return c10::str(facts.library, "'s ", line_.signature.name, " on ", facts.here_in_words());
 }
 
 std::string CallRecord::whole_call() const {

@@ -4,6 +4,8 @@
 
 #include "roster.h"
 
+#include <c10/util/Exception.h>
+
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -22,10 +24,23 @@ struct GroupState {
   std::atomic<int64_t> timeout_ms;
   std::atomic<uint64_t> collectives{0}; // how many there have been
   std::atomic<uint64_t> point_to_point{0};
+
+  std::atomic<uint64_t>& count_of(const Call& call) {
+    return call.is_point_to_point ? point_to_point : collectives;
+  }
+  // The call's own, or the group's.
+  std::chrono::milliseconds timeout_of(const Call& call) const {
+    using std::chrono::milliseconds;
+    return call.timeout > milliseconds(0) ? call.timeout : milliseconds(timeout_ms);
+  }
+  // Raises c10::Error.
+  void check_is_up(bool is_up) const {
+    TORCH_CHECK(is_up, facts.library, " has been shut down; make another process group");
+  }
 };
 
-// An error that says itself which ranks are to blame, and what they did.
-struct Disagreement : std::runtime_error {
+// An error that says itself all there is to say: nobody is looked for who would be to blame.
+struct Explained : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
@@ -36,9 +51,6 @@ class CallRecord {
 
   const GroupState& group() const {
     return *group_;
-  }
-  Board::Series series() const {
-    return series_;
   }
   const BoardLine& line() const {
     return line_;

@@ -69,7 +69,7 @@ std::string tensors_in_words(const CallSignature& signature) {
   return words.str();
 }
 
-std::string splits_in_words(const CallSignature& signature) {
+std::string splits_in_words(const CallSignature& signature, const GroupFacts& group) {
   if (signature.words > CallSignature::kWords) {
     return c10::str(dtype_in_words(signature.word[0]), " in uneven parts");
   }
@@ -81,11 +81,34 @@ std::string splits_in_words(const CallSignature& signature) {
       c10::Join(", ", std::vector<int64_t>(first, second)),
       " elements to and ",
       c10::Join(", ", std::vector<int64_t>(second, second + signature.splits)),
-      " from ranks 0 to ",
-      signature.splits - 1);
+      " from ",
+      group.global_ranks.empty() ? c10::str("ranks 0 to ", signature.splits - 1)
+                                 : "ranks " + c10::Join(", ", group.global_ranks));
 }
 
 } // namespace
+
+std::vector<int64_t> elements_for_ranks(
+    const at::Tensor& tensor, const std::vector<int64_t>& sizes, int ranks) {
+  if (sizes.empty()) {
+    return std::vector<int64_t>(static_cast<size_t>(ranks), tensor.numel() / ranks);
+  }
+  const auto rows = tensor.dim() == 0 ? 0 : tensor.size(0);
+  const auto row = rows == 0 ? 0 : tensor.numel() / rows;
+  auto counts = sizes;
+  for (auto& count : counts) {
+    count *= row;
+  }
+  return counts;
+}
+
+std::vector<int64_t> elements_of(const Tensors& tensors) {
+  std::vector<int64_t> counts;
+  for (const auto& tensor : tensors) {
+    counts.push_back(tensor.numel());
+  }
+  return counts;
+}
 
 std::string torch_name_of(c10::ScalarType dtype) {
   switch (dtype) { // torch's own table is not exported
@@ -124,7 +147,7 @@ CallSignature CallSignature::of(const Call& call) {
   CallSignature signature;
   std::strncpy(signature.name, call.name, kName - 1);
   signature.reduction = call.reduction ? static_cast<int32_t>(call.reduction->op_) : -1;
-  signature.root = call.root;
+  signature.root = call.root.value_or(-1);
   signature.peer = call.peer;
   Words words(signature);
   if (!call.to_ranks.empty()) {
@@ -149,7 +172,7 @@ CallSignature CallSignature::of(const Call& call) {
 std::string CallSignature::in_words(const GroupFacts& group) const {
   std::string words = name;
   if (splits > 0) {
-    words += " of " + splits_in_words(*this);
+    words += " of " + splits_in_words(*this, group);
   } else if (tensors > 0) {
     words += " of " + tensors_in_words(*this);
   }

@@ -31,6 +31,11 @@ struct CallSignature {
   std::string in_words(const GroupFacts& group) const;
 };
 
+// How many elements of a tensor belong to each rank: sizes are rows, and equal ones are left out.
+std::vector<int64_t> elements_for_ranks(
+    const at::Tensor& tensor, const std::vector<int64_t>& sizes, int ranks);
+std::vector<int64_t> elements_of(const Tensors& tensors);
+
 // "float32"
 std::string torch_name_of(c10::ScalarType dtype);
 

@@ -14,6 +14,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
+constexpr milliseconds kGrace{1000};
+
 class QueuedWork final : public c10d::Work {
  public:
   QueuedWork(int rank, c10d::OpType type)
@@ -55,10 +57,10 @@ Checker::~Checker() {
 WorkPtr Checker::enqueue(
     std::shared_ptr<CallRecord> record, const Call& call, std::function<WorkPtr()> launch) {
   auto work = c10::make_intrusive<QueuedWork>(group_->facts.rank, call.type);
-  const auto timeout =
-      call.timeout > milliseconds(0) ? call.timeout : milliseconds(group_->timeout_ms);
+  const auto timeout = group_->timeout_of(call);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
+    group_->check_is_up(!stopping_);
     queue_.push_back(std::unique_ptr<Item>(
         new Item{std::move(record), work, std::move(launch), timeout}));
   }
@@ -69,7 +71,10 @@ WorkPtr Checker::enqueue(
 void Checker::stop() {
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
+    if (!stopping_) {
+      end_of_grace_ = steady_clock::now() + kGrace;
+      stopping_ = true;
+    }
   }
   changed_.notify_one();
   if (!thread_.joinable()) {
@@ -125,7 +130,7 @@ void Checker::wait_for_all(const Item& item) {
   }
   const auto begin = steady_clock::now();
   auto end = begin + item.timeout;
-  constexpr milliseconds kLook{20}, kGrace{1000};
+  constexpr milliseconds kLook{20};
   auto next_look = begin + kLook;
   bool disagree = false;
   const auto has_called = [&](int rank) {
@@ -135,7 +140,7 @@ void Checker::wait_for_all(const Item& item) {
     }
     const auto theirs = board.line(kCollective, mine.number);
     disagree |= theirs && !agree(mine.signature, group_->facts.rank, theirs->signature, rank);
-    return true;
+    return theirs.has_value();
   };
   for (int round = 0;; ++round) {
     const bool agreed = !disagree;
@@ -148,10 +153,12 @@ void Checker::wait_for_all(const Item& item) {
       break;
     }
     if (stopping_) {
-      end = std::min(end, now + kGrace);
+      end = std::min(end, end_of_grace_);
     }
     if (now >= end) {
-      TORCH_CHECK(!stopping_, "the group was shut down before the other ranks had called");
+      if (stopping_) {
+        throw Explained("the group was shut down before the other ranks had called");
+      }
       throw std::runtime_error(c10::str(
           "Timed out waiting ", item.timeout.count(), "ms for the other ranks to call it"));
     }
@@ -202,7 +209,7 @@ void Checker::refuse(const Item& item) const {
         " called ",
         said);
   }
-  throw Disagreement(text);
+  throw Explained(text);
 }
 
 } // namespace chip

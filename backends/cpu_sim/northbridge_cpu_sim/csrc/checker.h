@@ -20,6 +20,7 @@ class Checker {
   Checker& operator=(const Checker&) = delete;
 
   // Returns at once. The work fails where the ranks disagree, or where one does not come in time.
+  // Raises c10::Error once it was stopped.
   WorkPtr enqueue(
       std::shared_ptr<CallRecord> record, const Call& call, std::function<WorkPtr()> launch);
   // Gives what is queued a moment to be done, and ends. The caller does not hold the interpreter.
@@ -37,6 +38,7 @@ class Checker {
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Item>> queue_;
   std::atomic<bool> stopping_{false};
+  std::chrono::steady_clock::time_point end_of_grace_; // set before it is stopping
   const int process_; // a forked one has no such thread
   std::thread thread_;
 };

@@ -3,8 +3,12 @@
 
 #include "collective.h"
 
+#include "call_signature.h"
+
 #include <ATen/ATen.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+
+#include <numeric>
 
 namespace chip {
 namespace {
@@ -18,213 +22,192 @@ c10::IValue outputs(const TensorLists& lists) {
   return lists.size() == 1 ? c10::IValue(lists[0]) : c10::IValue(lists);
 }
 
-template <typename Options>
-Call with(const Options& options, const char* name, c10d::OpType type) {
+template <typename Opts>
+Call begin(const Opts& options, const char* name, OpType type) {
   Call call{name, type};
   call.timeout = options.timeout;
   call.is_async = options.asyncOp;
+  if constexpr (requires { options.reduceOp; }) {
+    call.reduction = options.reduceOp;
+  }
+  if constexpr (requires { options.rootRank; }) {
+    call.root = static_cast<int>(options.rootRank);
+  }
   return call;
 }
 
-template <typename Options>
-Call reducing(const Options& options, const char* name, c10d::OpType type) {
-  auto call = with(options, name, type);
-  call.reduction = options.reduceOp;
-  return call;
-}
-
-template <typename Options>
-Options with_reduction(Options options, const HostTensors& host) {
-  options.reduceOp = host.reduction;
+template <typename Opts>
+Opts on_host(Opts options, const HostTensors& host) {
+  if constexpr (requires { options.reduceOp; }) {
+    options.reduceOp = host.reduction;
+  }
   return options;
 }
 
-// How many elements of a tensor belong to each rank: sizes are rows, and equal ones are left out.
-std::vector<int64_t> elements(const Tensor& tensor, const std::vector<int64_t>& sizes, int ranks) {
-  if (sizes.empty()) {
-    return std::vector<int64_t>(static_cast<size_t>(ranks), tensor.numel() / ranks);
-  }
-  const auto rows = tensor.dim() == 0 ? 0 : tensor.size(0);
-  const auto row = rows == 0 ? 0 : tensor.numel() / rows;
-  auto counts = sizes;
-  for (auto& count : counts) {
-    count *= row;
-  }
-  return counts;
-}
-
-std::vector<int64_t> elements(const Tensors& tensors) {
-  std::vector<int64_t> counts;
-  for (const auto& tensor : tensors) {
-    counts.push_back(tensor.numel());
-  }
-  return counts;
-}
-
-Call point_to_point(const char* name, c10d::OpType type, int peer) {
+Call between_two(const char* name, OpType type, int peer) {
   Call call{name, type};
   call.peer = peer;
   call.is_point_to_point = true;
+  call.is_done_by_wait = true;
   return call;
 }
 
 } // namespace
 
-WorkPtr Collective::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
-  auto call = with(options, "broadcast", OpType::BROADCAST);
-  call.root = static_cast<int>(options.rootRank);
-  (call.root == rank_ ? call.in : call.out) = tensors;
-  call.same = call.root == rank_ ? Same::in : Same::out;
+template <typename Opts>
+WorkPtr Collective::in_place(
+    Call call, Ask<Opts, Tensors&> ask, Tensors& tensors, const Opts& options) {
+  call.updated = tensors;
   call.outputs = tensors;
-  return run(call, [options, sends = call.root == rank_](Backend& below, HostTensors& host) {
+  return run(call, [ask, options](Backend& below, HostTensors& host) {
+    return (below.*ask)(host.updated, on_host(options, host));
+  });
+}
+
+template <typename Opts>
+WorkPtr Collective::between(
+    Call call, Ask<Opts, Tensors&, Tensors&> ask, Tensors& to, Tensors& from, const Opts& options) {
+  call.in = from;
+  call.out = to;
+  call.same = call.reduction ? Same::out : Same::in;
+  call.outputs = to;
+  return run(call, [ask, options](Backend& below, HostTensors& host) {
+    return (below.*ask)(host.out, host.in, on_host(options, host));
+  });
+}
+
+template <typename Opts>
+WorkPtr Collective::between(
+    Call call, Ask<Opts, Tensor&, Tensor&> ask, Tensor& to, Tensor& from, const Opts& options) {
+  call.in = {from};
+  call.out = {to};
+  call.same = call.reduction ? Same::out : Same::in;
+  call.outputs = call.out;
+  return run(call, [ask, options](Backend& below, HostTensors& host) {
+    return (below.*ask)(host.out[0], host.in[0], on_host(options, host));
+  });
+}
+
+template <typename Opts>
+WorkPtr Collective::into_lists(
+    Call call,
+    Ask<Opts, TensorLists&, Tensors&> ask,
+    TensorLists& to,
+    Tensors& from,
+    const Opts& options) {
+  call.in = from;
+  call.out = flat(to);
+  call.same = Same::in;
+  call.outputs = outputs(to);
+  return run(call, [ask, options, sizes = sizes_of(to)](Backend& below, HostTensors& host) {
+    auto lists = in_lists(host.out, sizes);
+    return (below.*ask)(lists, host.in, options);
+  });
+}
+
+template <typename Opts>
+WorkPtr Collective::from_lists(
+    Call call,
+    Ask<Opts, Tensors&, TensorLists&> ask,
+    Tensors& to,
+    TensorLists& from,
+    const Opts& options) {
+  call.in = flat(from);
+  call.out = to;
+  call.same = Same::out;
+  call.outputs = to;
+  return run(call, [ask, options, sizes = sizes_of(from)](Backend& below, HostTensors& host) {
+    auto lists = in_lists(host.in, sizes);
+    return (below.*ask)(host.out, lists, on_host(options, host));
+  });
+}
+
+WorkPtr Collective::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
+  auto call = begin(options, "broadcast", OpType::BROADCAST);
+  const bool sends = call.root == rank_;
+  (sends ? call.in : call.out) = tensors;
+  call.same = sends ? Same::in : Same::out;
+  call.outputs = tensors;
+  return run(call, [options, sends](Backend& below, HostTensors& host) {
     return below.broadcast(sends ? host.in : host.out, options);
   });
 }
 
 WorkPtr Collective::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
-  auto call = reducing(options, "all_reduce", OpType::ALLREDUCE);
-  call.updated = tensors;
-  call.outputs = tensors;
-  return run(call, [options](Backend& below, HostTensors& host) {
-    return below.allreduce(host.updated, with_reduction(options, host));
-  });
+  auto call = begin(options, "all_reduce", OpType::ALLREDUCE);
+  return in_place(std::move(call), &Backend::allreduce, tensors, options);
 }
 
 WorkPtr Collective::allreduce_coalesced(
     Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) {
-  auto call = reducing(options, "all_reduce_coalesced", OpType::ALLREDUCE_COALESCED);
-  call.updated = tensors;
-  call.outputs = tensors;
-  return run(call, [options](Backend& below, HostTensors& host) {
-    return below.allreduce_coalesced(host.updated, with_reduction(options, host));
-  });
+  auto call = begin(options, "all_reduce_coalesced", OpType::ALLREDUCE_COALESCED);
+  return in_place(std::move(call), &Backend::allreduce_coalesced, tensors, options);
 }
 
 WorkPtr Collective::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
-  auto call = reducing(options, "reduce", OpType::REDUCE);
-  call.root = static_cast<int>(options.rootRank);
-  call.updated = tensors;
-  call.outputs = tensors;
+  auto call = begin(options, "reduce", OpType::REDUCE);
   call.writes_here = call.root == rank_;
-  return run(call, [options](Backend& below, HostTensors& host) {
-    return below.reduce(host.updated, with_reduction(options, host));
-  });
+  return in_place(std::move(call), &Backend::reduce, tensors, options);
 }
 
 WorkPtr Collective::allgather(
     TensorLists& to, Tensors& from, const c10d::AllgatherOptions& options) {
-  auto call = with(options, "all_gather", OpType::ALLGATHER);
-  call.in = from;
-  call.same = Same::in;
-  call.out = flat(to);
-  call.outputs = outputs(to);
-  return run(call, [options, to](Backend& below, HostTensors& host) {
-    auto lists = in_lists(host.out, to);
-    return below.allgather(lists, host.in, options);
-  });
+  auto call = begin(options, "all_gather", OpType::ALLGATHER);
+  return into_lists(std::move(call), &Backend::allgather, to, from, options);
 }
 
 WorkPtr Collective::allgather_coalesced(
     TensorLists& to, Tensors& from, const c10d::AllgatherOptions& options) {
-  auto call = with(options, "all_gather_coalesced", OpType::ALLGATHER_COALESCED);
-  call.in = from;
-  call.same = Same::in;
-  call.out = flat(to);
-  call.outputs = outputs(to);
-  return run(call, [options, to](Backend& below, HostTensors& host) {
-    auto lists = in_lists(host.out, to);
-    return below.allgather_coalesced(lists, host.in, options);
-  });
+  auto call = begin(options, "all_gather_coalesced", OpType::ALLGATHER_COALESCED);
+  return into_lists(std::move(call), &Backend::allgather_coalesced, to, from, options);
 }
 
 WorkPtr Collective::_allgather_base(
     Tensor& to, Tensor& from, const c10d::AllgatherOptions& options) {
-  auto call = with(options, "all_gather_into_tensor", OpType::_ALLGATHER_BASE);
-  call.in = {from};
-  call.same = Same::in;
-  call.out = {to};
-  call.outputs = call.out;
-  return run(call, [options](Backend& below, HostTensors& host) {
-    return below._allgather_base(host.out[0], host.in[0], options);
-  });
+  auto call = begin(options, "all_gather_into_tensor", OpType::_ALLGATHER_BASE);
+  return between(std::move(call), &Backend::_allgather_base, to, from, options);
 }
 
 WorkPtr Collective::allgather_into_tensor_coalesced(
     Tensors& to, Tensors& from, const c10d::AllgatherOptions& options) {
-  auto call = with(options, "all_gather_into_tensor_coalesced", OpType::ALLGATHER_COALESCED);
-  call.in = from;
-  call.same = Same::in;
-  call.out = to;
-  call.outputs = to;
-  return run(call, [options](Backend& below, HostTensors& host) {
-    return below.allgather_into_tensor_coalesced(host.out, host.in, options);
-  });
+  auto call = begin(options, "all_gather_into_tensor_coalesced", OpType::ALLGATHER_COALESCED);
+  return between(
+      std::move(call), &Backend::allgather_into_tensor_coalesced, to, from, options);
 }
 
 WorkPtr Collective::gather(
     TensorLists& to, Tensors& from, const c10d::GatherOptions& options) {
-  auto call = with(options, "gather", OpType::GATHER);
-  call.root = static_cast<int>(options.rootRank);
-  call.in = from;
-  call.same = Same::in;
-  call.out = flat(to);
-  call.outputs = outputs(to);
-  return run(call, [options, to](Backend& below, HostTensors& host) {
-    auto lists = in_lists(host.out, to);
-    return below.gather(lists, host.in, options);
-  });
+  auto call = begin(options, "gather", OpType::GATHER);
+  return into_lists(std::move(call), &Backend::gather, to, from, options);
 }
 
 WorkPtr Collective::scatter(
     Tensors& to, TensorLists& from, const c10d::ScatterOptions& options) {
-  auto call = with(options, "scatter", OpType::SCATTER);
-  call.root = static_cast<int>(options.rootRank);
-  call.in = flat(from);
-  call.out = to;
-  call.same = Same::out;
-  call.outputs = to;
-  return run(call, [options, from](Backend& below, HostTensors& host) {
-    auto lists = in_lists(host.in, from);
-    return below.scatter(host.out, lists, options);
-  });
+  auto call = begin(options, "scatter", OpType::SCATTER);
+  return from_lists(std::move(call), &Backend::scatter, to, from, options);
 }
 
 WorkPtr Collective::reduce_scatter(
     Tensors& to, TensorLists& from, const c10d::ReduceScatterOptions& options) {
-  auto call = reducing(options, "reduce_scatter", OpType::REDUCE_SCATTER);
-  call.in = flat(from);
-  call.out = to;
-  call.same = Same::out;
-  call.outputs = to;
-  return run(call, [options, from](Backend& below, HostTensors& host) {
-    auto lists = in_lists(host.in, from);
-    return below.reduce_scatter(host.out, lists, with_reduction(options, host));
-  });
+  auto call = begin(options, "reduce_scatter", OpType::REDUCE_SCATTER);
+  call.is_done_by_wait = true;
+  return from_lists(std::move(call), &Backend::reduce_scatter, to, from, options);
 }
 
 WorkPtr Collective::_reduce_scatter_base(
     Tensor& to, Tensor& from, const c10d::ReduceScatterOptions& options) {
-  auto call = reducing(options, "reduce_scatter_tensor", OpType::_REDUCE_SCATTER_BASE);
-  call.in = {from};
-  call.out = {to};
-  call.same = Same::out;
-  call.outputs = call.out;
-  return run(call, [options](Backend& below, HostTensors& host) {
-    return below._reduce_scatter_base(host.out[0], host.in[0], with_reduction(options, host));
-  });
+  auto call = begin(options, "reduce_scatter_tensor", OpType::_REDUCE_SCATTER_BASE);
+  call.is_done_by_wait = true;
+  return between(std::move(call), &Backend::_reduce_scatter_base, to, from, options);
 }
 
 WorkPtr Collective::reduce_scatter_tensor_coalesced(
     Tensors& to, Tensors& from, const c10d::ReduceScatterOptions& options) {
-  auto call = reducing(options, "reduce_scatter_tensor_coalesced", OpType::REDUCE_SCATTER_TENSOR_COALESCED);
-  call.in = from;
-  call.out = to;
-  call.same = Same::out;
-  call.outputs = to;
-  return run(call, [options](Backend& below, HostTensors& host) {
-    return below.reduce_scatter_tensor_coalesced(
-        host.out, host.in, with_reduction(options, host));
-  });
+  auto call = begin(
+      options, "reduce_scatter_tensor_coalesced", OpType::REDUCE_SCATTER_TENSOR_COALESCED);
+  call.is_done_by_wait = true;
+  return between(
+      std::move(call), &Backend::reduce_scatter_tensor_coalesced, to, from, options);
 }
 
 WorkPtr Collective::alltoall_base(
@@ -233,11 +216,11 @@ WorkPtr Collective::alltoall_base(
     std::vector<int64_t>& to_sizes,
     std::vector<int64_t>& from_sizes,
     const c10d::AllToAllOptions& options) {
-  auto call = with(options, "all_to_all_single", OpType::ALLTOALL_BASE);
+  auto call = begin(options, "all_to_all_single", OpType::ALLTOALL_BASE);
   call.in = {from};
   call.out = {to};
-  call.to_ranks = elements(from, from_sizes, size_);
-  call.from_ranks = elements(to, to_sizes, size_);
+  call.to_ranks = elements_for_ranks(from, from_sizes, size_);
+  call.from_ranks = elements_for_ranks(to, to_sizes, size_);
   call.outputs = call.out;
   return run(
       call, [options, to_sizes, from_sizes](Backend& below, HostTensors& host) mutable {
@@ -247,29 +230,24 @@ WorkPtr Collective::alltoall_base(
 
 WorkPtr Collective::alltoall(
     Tensors& to, Tensors& from, const c10d::AllToAllOptions& options) {
-  auto call = with(options, "all_to_all", OpType::ALLTOALL);
+  auto call = begin(options, "all_to_all", OpType::ALLTOALL);
   call.in = from;
   call.out = to;
-  call.to_ranks = elements(from);
-  call.from_ranks = elements(to);
+  call.to_ranks = elements_of(from);
+  call.from_ranks = elements_of(to);
   call.outputs = to;
-  // Gloo's own takes equal parts alone. Whose parts are equal cannot know whether the others' are, so
-  // that all ranks go this way, and wait for the end to take the result apart.
+  // Gloo's own takes equal parts alone. Whose parts are equal cannot know whether the others' are,
+  // so that all ranks go this way, and wait for the end to take the result apart.
   return run(call, [options](Backend& below, HostTensors& host) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     Tensors parts;
-    std::vector<int64_t> from_sizes, to_sizes;
     for (const auto& part : host.in) {
       parts.push_back(part.reshape({-1}));
-      from_sizes.push_back(part.numel());
-    }
-    int64_t total = 0;
-    for (const auto& part : host.out) {
-      to_sizes.push_back(part.numel());
-      total += part.numel();
     }
     auto sent = at::cat(parts);
-    auto arrived = at::empty({total}, sent.options());
+    auto from_sizes = elements_of(host.in), to_sizes = elements_of(host.out);
+    auto arrived = at::empty(
+        {std::accumulate(to_sizes.begin(), to_sizes.end(), int64_t{0})}, sent.options());
     const auto work = below.alltoall_base(arrived, sent, to_sizes, from_sizes, options);
     {
       const ReleasedGil released; // Gloo's threads may need it
@@ -285,7 +263,8 @@ WorkPtr Collective::alltoall(
 }
 
 WorkPtr Collective::send(Tensors& tensors, int to, int tag) {
-  auto call = point_to_point("send", OpType::SEND, to);
+  auto call = between_two("send", OpType::SEND, to);
+  call.tag = tag;
   call.in = tensors;
   call.same = Same::in;
   call.outputs = tensors;
@@ -295,45 +274,31 @@ WorkPtr Collective::send(Tensors& tensors, int to, int tag) {
 }
 
 WorkPtr Collective::recv(Tensors& tensors, int from, int tag) {
-  auto call = point_to_point("recv", OpType::RECV, from);
-  call.out = tensors;
-  call.same = Same::out;
-  call.outputs = tensors;
-  return run(call, [from, tag](Backend& below, HostTensors& host) {
-    return below.recv(host.out, from, tag);
-  });
+  return receive(between_two("recv", OpType::RECV, from), tensors, tag);
 }
 
 WorkPtr Collective::recvAnysource(Tensors& tensors, int tag) {
-  auto call = point_to_point("recv_anysource", OpType::RECVANYSOURCE, -1);
+  return receive(between_two("recv_anysource", OpType::RECVANYSOURCE, kAnyRank), tensors, tag);
+}
+
+WorkPtr Collective::receive(Call call, Tensors& tensors, int tag) {
+  call.tag = tag;
   call.out = tensors;
   call.same = Same::out;
   call.outputs = tensors;
-  return run(call, [tag](Backend& below, HostTensors& host) {
-    return below.recvAnysource(host.out, tag);
+  return run(call, [from = call.peer, tag](Backend& below, HostTensors& host) {
+    return from == kAnyRank ? below.recvAnysource(host.out, tag)
+                            : below.recv(host.out, from, tag);
   });
 }
 
 WorkPtr Collective::barrier(const c10d::BarrierOptions& options) {
-  auto call = with(options, "barrier", OpType::BARRIER);
+  auto call = begin(options, "barrier", OpType::BARRIER);
   call.outputs = Tensors{};
   auto on_host = options;
   on_host.device_ids.clear();
   on_host.device.reset();
   return run(call, [on_host](Backend& below, HostTensors&) { return below.barrier(on_host); });
-}
-
-void Collective::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
-  auto call = with(options, "monitored_barrier", OpType::BARRIER);
-  call.outputs = Tensors{};
-  const auto work = run(call, [options, wait_all_ranks](Backend& below, HostTensors&) {
-    below.monitoredBarrier(options, wait_all_ranks);
-    return WorkPtr();
-  });
-  if (work) {
-    const ReleasedGil released;
-    work->wait();
-  }
 }
 
 } // namespace chip

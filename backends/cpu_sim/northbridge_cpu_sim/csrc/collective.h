@@ -1,16 +1,18 @@
 // The collective library of the simulated chip: Gloo, on CPU aliases of device tensors.
 #pragma once
 
+#include "awaited_work.h"
 #include "call_record.h"
 #include "checker.h"
 #include "collective_call.h"
 #include "collective_limits.h"
+#include "pending_calls.h"
 #include "streams.h"
-#include "transfer_work.h"
 
 #include <map>
 #include <mutex>
 #include <string>
+#include <tuple>
 
 namespace chip {
 
@@ -86,21 +88,58 @@ class Collective final : public c10d::Backend {
   WorkPtr recv(Tensors&, int from, int tag) override;
   WorkPtr recvAnysource(Tensors&, int tag) override;
   WorkPtr barrier(const c10d::BarrierOptions&) override;
-  void monitoredBarrier(const c10d::BarrierOptions&, bool wait_all_ranks) override;
 
  private:
-  // The one place that every call goes through: looks at what the library lacks, makes host tensors
-  // of the chip's, writes the call on the board, launches it or has it checked, and names the errors.
+  // How the library below is asked.
+  template <typename Opts, typename... Arguments>
+  using Ask = WorkPtr (c10d::Backend::*)(Arguments..., const Opts&);
+
+  // Calls of one shape of arguments.
+  template <typename Opts>
+  WorkPtr in_place(Call call, Ask<Opts, Tensors&> ask, Tensors&, const Opts&);
+  template <typename Opts>
+  WorkPtr between(
+      Call call, Ask<Opts, Tensors&, Tensors&> ask, Tensors& to, Tensors& from, const Opts&);
+  template <typename Opts>
+  WorkPtr between(
+      Call call,
+      Ask<Opts, at::Tensor&, at::Tensor&> ask,
+      at::Tensor& to,
+      at::Tensor& from,
+      const Opts&);
+  template <typename Opts>
+  WorkPtr into_lists(
+      Call call,
+      Ask<Opts, TensorLists&, Tensors&> ask,
+      TensorLists& to,
+      Tensors& from,
+      const Opts&);
+  template <typename Opts>
+  WorkPtr from_lists(
+      Call call,
+      Ask<Opts, Tensors&, TensorLists&> ask,
+      Tensors& to,
+      TensorLists& from,
+      const Opts&);
+  WorkPtr receive(Call call, Tensors& tensors, int tag);
+
+  // The one place that every call goes through: keeps it where calls are coalesced.
   WorkPtr run(const Call& call, Launch launch);
+  // Looks at what the library lacks, makes host tensors of the chip's, writes the call on the
+  // board, launches it or has it checked, and names the errors.
+  WorkPtr carry_out(const Call& call, Launch launch);
+  void check_ranks(const Call& call) const;
   WorkPtr launched(
       const Call& call,
       const std::shared_ptr<CallRecord>& record,
       const std::shared_ptr<HostArguments>& host,
+      BackendPtr below,
       Launch launch);
 
   void let_go_of_streams();
-  // The stream of a device on which this group's calls take effect, where streams are deferred.
-  c10::Stream own_stream(c10::DeviceIndex index);
+  // The stream on which a call takes effect, where streams are deferred. Collectives do so in turn;
+  // what comes from one rank under one tag waits for nothing else.
+  c10::Stream own_stream(const Call& call, c10::DeviceIndex index);
 
   // A reference of the caller's own: another thread may shut the group down meanwhile.
   BackendPtr below_if_up() const;
@@ -112,8 +151,10 @@ class Collective final : public c10d::Backend {
   mutable std::mutex mutex_; // of what follows
   BackendPtr below_; // null once shut down
   std::unique_ptr<Checker> checker_; // null where nothing is compared
-  std::optional<std::vector<WorkPtr>> coalesced_; // while calls are collected
-  std::map<c10::DeviceIndex, c10::Stream> streams_;
+  std::optional<Works> coalesced_; // while calls are collected
+  // By device, and for transfers by peer and tag.
+  std::map<std::tuple<c10::DeviceIndex, bool, int, int>, c10::Stream> streams_;
+  PendingCalls pending_; // collectives alone
 };
 
 } // namespace chip

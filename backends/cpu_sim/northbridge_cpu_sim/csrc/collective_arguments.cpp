@@ -38,12 +38,30 @@ bool knows(c10::ScalarType dtype) {
   }
 }
 
+// The library below takes a tensor's memory from its first element on, whatever its strides.
+bool is_in_one_piece(const at::Tensor& tensor, const Call& call, bool is_written) {
+  if (call.type == c10d::OpType::REDUCE_SCATTER && !is_written) {
+    return true; // made so: it is read alone
+  }
+  const bool is_copied_to = is_written &&
+      (call.type == c10d::OpType::ALLGATHER || call.type == c10d::OpType::GATHER);
+  return is_copied_to ? tensor.is_non_overlapping_and_dense()
+                      : tensor.is_contiguous(tensor.suggest_memory_format());
+}
+
+void refuse_strides(const at::Tensor& tensor, const std::string& library, const Call& call) {
+  TORCH_CHECK(
+      false,
+      library, "'s ", call.name, " was given a tensor of ", torch_name_of(tensor.scalar_type()),
+      " whose shape ", tensor.sizes(), " and strides ", tensor.strides(),
+      " are not contiguous; give it x.contiguous()");
+}
+
 // As bytes, rows stay rows: uneven calls split the first dimension.
 at::Tensor as_bytes(const at::Tensor& host, const std::string& library, const Call& call) {
-  TORCH_CHECK(
-      host.is_contiguous(),
-      library, "'s ", call.name, " was given a tensor of ", torch_name_of(host.scalar_type()), " whose shape ",
-      host.sizes(), " and strides ", host.strides(), " are not contiguous; give it x.contiguous()");
+  if (!host.is_contiguous()) {
+    refuse_strides(host, library, call);
+  }
   auto bytes = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(host.storage()),
       c10::DispatchKeySet(c10::DispatchKey::CPU),
@@ -88,8 +106,8 @@ void check_reduction(
       "before, and ask for the sum (ReduceOp.SUM)");
   TORCH_CHECK(
       knows(dtype),
-      library, "'s ", call.name, " was asked for the ", name_of(*call.reduction), " of ", torch_name_of(dtype),
-      ", which it cannot reduce; convert the tensor to a wider dtype, such as ",
+      library, "'s ", call.name, " was asked for the ", name_of(*call.reduction), " of ",
+      torch_name_of(dtype), ", which it cannot reduce; convert the tensor to a wider dtype, such as ",
       c10::isFloatingType(dtype) || c10::isComplexType(dtype) ? "float32" : "int64",
       c10::isComplexType(dtype) ? " by torch.view_as_real" : "");
   const bool bitwise = reduction == Reduction::BAND || reduction == Reduction::BOR ||
@@ -116,10 +134,7 @@ HostArguments::HostArguments(
   const auto hand_over = [&](const Tensors& from, Tensors& to, bool is_read, bool is_written) {
     to.reserve(from.size());
     for (const auto& tensor : from) {
-      TORCH_CHECK(
-          tensor.layout() == at::kStrided,
-          library, "'s ", call.name, " was given a tensor of layout ", tensor.layout(),
-          ", and carries dense ones alone; give it x.to_dense()");
+      check(tensor, library, call, is_written);
       to.push_back(handed(tensor, call, is_read, is_written));
       const auto dtype = to.back().scalar_type();
       if (call.reduction) {
@@ -136,27 +151,53 @@ HostArguments::HostArguments(
   hand_over(call.in, tensors_.in, true, false);
   hand_over(call.out, tensors_.out, false, call.writes_here);
   is_staged_ &= !is_converted_;
-  if (is_staged_) {
-    for (const auto& copy : copies_) {
-      make_stale(copy.alias);
-    }
+}
+
+void HostArguments::check(
+    const at::Tensor& tensor, const std::string& library, const Call& call, bool is_written) {
+  TORCH_CHECK(
+      tensor.layout() == at::kStrided,
+      library, "'s ", call.name, " was given a tensor of layout ", tensor.layout(),
+      ", and carries dense ones alone; give it x.to_dense()");
+  TORCH_CHECK(
+      on_chip(tensor),
+      library, "'s ", call.name, " was given a tensor on ", tensor.device(),
+      ", and carries those on ", type_name(), " alone; give it x.to('", type_name(), "')");
+  const auto index = tensor.device().index();
+  TORCH_CHECK(
+      index_ < 0 || index == index_,
+      library, "'s ", call.name, " was given tensors on ", c10::Device(kDeviceType, index_),
+      " and ", tensor.device(), ", and takes those of one device in a call; give it x.to('",
+      c10::Device(kDeviceType, index_), "')");
+  index_ = index;
+  limits_.check_dtype(call.name, tensor.scalar_type());
+  TORCH_CHECK(
+      !is_written || !(tensor.is_conj() || tensor.is_neg()),
+      library, "'s ", call.name, " was given a tensor to write whose memory holds ",
+      tensor.is_conj() ? "the conjugates" : "the negatives",
+      " of its elements (as x.conj() and x.imag give it); give it x.resolve_",
+      tensor.is_conj() ? "conj" : "neg", "()");
+  if (!is_in_one_piece(tensor, call, is_written)) {
+    refuse_strides(tensor, library, call);
   }
 }
 
 at::Tensor HostArguments::handed(
-    const at::Tensor& tensor, const Call& call, bool is_read, bool is_written) {
-  limits_.check_dtype(call.name, tensor.scalar_type());
-  if (on_chip(tensor)) {
-    index_ = tensor.device().index();
-    check_working(index_);
-    catch_up(index_);
+    at::Tensor tensor, const Call& call, bool is_read, bool is_written) {
+  check_working(index_);
+  catch_up(index_);
+  if (!is_written) {
+    tensor = tensor.resolve_conj().resolve_neg();
+    if (!is_in_one_piece(tensor, call, /*is_written=*/true)) {
+      tensor = tensor.contiguous();
+    }
   }
   auto alias = owning_host_alias(tensor);
   auto host = call.reduction ? alias.to(limits_.reduced_as(tensor.scalar_type())) : alias;
   limits_.check_dtype(CollectiveLimits::kEveryCall, host.scalar_type());
   if (!host.is_same(alias)) {
     is_converted_ |= is_written;
-  } else if (streams_are_deferred() && on_chip(tensor)) {
+  } else if (streams_are_deferred()) {
     host = is_read ? alias.clone() : at::empty_like(alias);
     is_staged_ |= is_written;
     if (!is_written) {
@@ -176,13 +217,17 @@ void HostArguments::cast_back() const {
   }
 }
 
-void HostArguments::bring_back() const {
-  if (!was_read_tensor_written()) {
-    cast_back();
-    return;
-  }
+void HostArguments::make_results_stale() const {
   for (const auto& copy : copies_) {
     make_stale(copy.alias);
+  }
+}
+
+void HostArguments::bring_back() const {
+  if (was_read_tensor_written()) {
+    make_results_stale();
+  } else {
+    cast_back();
   }
 }
 

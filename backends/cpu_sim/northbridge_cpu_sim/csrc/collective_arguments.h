@@ -14,7 +14,8 @@ class HostArguments {
  public:
   // Raises RuntimeError with the vendor's sentence where the library has no such call, reduction or
   // dtype, and with ours where nothing below has it.
-  HostArguments(const CollectiveLimits& limits, const std::string& library, int size, const Call& call);
+  HostArguments(
+      const CollectiveLimits& limits, const std::string& library, int size, const Call& call);
 
   HostTensors& tensors() {
     return tensors_;
@@ -26,10 +27,12 @@ class HostArguments {
   void cast_back() const;
 
   // Whether the library below works on copies, which are to be brought back later: where streams
-  // are deferred, and nothing is converted. The chip's tensors hold NaN until then.
+  // are deferred, and nothing is converted.
   bool is_staged() const {
     return is_staged_;
   }
+  // Once the library has them, so that a call that is refused changes nothing.
+  void make_results_stale() const;
   // Nothing but NaN, where a tensor that the call reads was written meanwhile.
   void bring_back() const;
   // The device of the tensors that are written.
@@ -38,7 +41,9 @@ class HostArguments {
   }
 
  private:
-  at::Tensor handed(const at::Tensor& tensor, const Call& call, bool is_read, bool is_written);
+  void check(
+      const at::Tensor& tensor, const std::string& library, const Call& call, bool is_written);
+  at::Tensor handed(at::Tensor tensor, const Call& call, bool is_read, bool is_written);
   bool was_read_tensor_written() const;
 
   struct Copy {
@@ -52,7 +57,7 @@ class HostArguments {
   std::vector<Copy> read_; // staged copies of what is read alone
   bool is_converted_ = false;
   bool is_staged_ = false;
-  c10::DeviceIndex index_ = 0;
+  c10::DeviceIndex index_ = -1; // none before the first tensor
 };
 
 } // namespace chip

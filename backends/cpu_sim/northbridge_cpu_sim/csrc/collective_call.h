@@ -15,7 +15,10 @@ namespace chip {
 using Tensors = std::vector<at::Tensor>;
 using TensorLists = std::vector<Tensors>;
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
+using Works = std::vector<WorkPtr>;
 using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
+
+constexpr int kAnyRank = -1;
 
 // Which tensors of a call have to have the same shapes and dtypes on every rank.
 enum class Same { updated, in, out };
@@ -32,9 +35,11 @@ struct Call {
   Same same = Same::updated;
   std::vector<int64_t> to_ranks; // of an all-to-all: how many elements go to each rank
   std::vector<int64_t> from_ranks; // and how many come from each
-  int root = -1; // of a call that has one
-  int peer = -1; // of a send or receive; -1 is any
+  std::optional<int> root; // of a call that has one
+  int peer = kAnyRank; // of a send or receive
+  int tag = 0;
   bool is_point_to_point = false;
+  bool is_done_by_wait = false; // the library below does it once somebody waits, and not before
   bool writes_here = true; // false where another rank gets the result
   bool is_async = true; // the caller waits for it himself
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
@@ -59,13 +64,21 @@ inline Tensors flat(const TensorLists& lists) {
   return tensors;
 }
 
-// The tensors in lists as long as those that `flat` was given.
-inline TensorLists in_lists(const Tensors& tensors, const TensorLists& like) {
+inline std::vector<std::ptrdiff_t> sizes_of(const TensorLists& lists) {
+  std::vector<std::ptrdiff_t> sizes;
+  for (const auto& list : lists) {
+    sizes.push_back(static_cast<std::ptrdiff_t>(list.size()));
+  }
+  return sizes;
+}
+
+// The tensors in lists of these sizes again.
+inline TensorLists in_lists(const Tensors& tensors, const std::vector<std::ptrdiff_t>& sizes) {
   TensorLists lists;
   auto next = tensors.begin();
-  for (const auto& list : like) {
-    lists.emplace_back(next, next + static_cast<std::ptrdiff_t>(list.size()));
-    next += static_cast<std::ptrdiff_t>(list.size());
+  for (const auto size : sizes) {
+    lists.emplace_back(next, next + size);
+    next += size;
   }
   return lists;
 }

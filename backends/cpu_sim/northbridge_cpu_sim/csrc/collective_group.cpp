@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include <algorithm>
+#include <utility>
 
 namespace chip {
 namespace {
@@ -98,11 +99,8 @@ void Collective::startCoalescing() {
 
 WorkPtr Collective::endCoalescing() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  TORCH_CHECK(
-      coalesced_, state_->facts.library, " was asked to end coalescing calls, and never began");
-  auto works = std::move(*coalesced_);
-  coalesced_.reset();
-  return c10::make_intrusive<CoalescedWork>(rank_, std::move(works));
+  auto works = std::exchange(coalesced_, std::nullopt); // none where a call was refused
+  return c10::make_intrusive<CoalescedWork>(rank_, works ? std::move(*works) : Works());
 }
 
 void Collective::abort() {
@@ -130,7 +128,7 @@ void Collective::shutdown() {
 
 // What nobody has waited for holds its tensors until then.
 void Collective::let_go_of_streams() {
-  std::map<c10::DeviceIndex, c10::Stream> streams;
+  decltype(streams_) streams;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     streams.swap(streams_);
@@ -154,29 +152,19 @@ BackendPtr Collective::below_if_up() const {
 
 BackendPtr Collective::below() const {
   auto below = below_if_up();
-  TORCH_CHECK(below, state_->facts.library, " has been shut down; make another process group");
+  state_->check_is_up(below != nullptr);
   return below;
 }
 
 WorkPtr Collective::run(const Call& call, Launch launch) {
   refuse_bad_fork();
-  const auto host = std::make_shared<HostArguments>(limits_, state_->facts.library, size_, call);
-  const auto record = std::make_shared<CallRecord>(state_, call);
-  CollectiveFaults faults(call.name, static_cast<int64_t>(record->line().number), call.outputs);
-  auto below_work = launched(call, record, host, std::move(launch));
-  if (!below_work) { // done already
-    record->finish();
-    return below_work;
-  }
-  auto work = c10::make_intrusive<ChipWork>(
-      std::move(below_work), record, call.outputs, std::move(faults));
-  if (host->is_converted()) { // which makes the call wait for its end
-    const ReleasedGil released; // Gloo's threads may need it
-    work->wait_below(kNoTimeout);
-    host->cast_back();
-    work->wait();
-  } else if (host->is_staged()) {
-    work->defer_to(own_stream(host->index()), [host] { host->bring_back(); });
+  WorkPtr work;
+  try {
+    work = carry_out(call, std::move(launch));
+  } catch (...) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    coalesced_.reset(); // torch leaves a block that raises without ending it
+    throw;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (coalesced_) {
@@ -188,11 +176,58 @@ WorkPtr Collective::run(const Call& call, Launch launch) {
   return work;
 }
 
-c10::Stream Collective::own_stream(c10::DeviceIndex index) {
+WorkPtr Collective::carry_out(const Call& call, Launch launch) {
+  auto below = this->below();
+  check_ranks(call);
+  if (!call.is_point_to_point) {
+    pending_.reach_before(call);
+  }
+  const auto host = std::make_shared<HostArguments>(limits_, state_->facts.library, size_, call);
+  // Faults may raise, and then there was no call: they come before it has its number.
+  const auto next = static_cast<int64_t>(state_->count_of(call) + 1);
+  CollectiveFaults faults(call.name, next, call.outputs);
+  const auto record = std::make_shared<CallRecord>(state_, call);
+  auto below_work = launched(call, record, host, std::move(below), std::move(launch));
+  auto work = c10::make_intrusive<ChipWork>(
+      std::move(below_work), record, call.outputs, std::move(faults));
+  if (host->is_converted()) { // which makes the call wait for its end
+    const ReleasedGil released; // Gloo's threads may need it
+    work->wait_below(kNoTimeout);
+    host->cast_back();
+    work->wait();
+  } else if (host->is_staged()) {
+    host->make_results_stale();
+    const auto stream = own_stream(call, host->index());
+    const auto place = work->defer_to(stream, [host] { host->bring_back(); });
+    if (!call.is_point_to_point) {
+      pending_.add(call, place);
+    }
+  }
+  return work;
+}
+
+void Collective::check_ranks(const Call& call) const {
+  const auto check = [&](const char* what, int rank) {
+    TORCH_CHECK_VALUE(
+        rank >= 0 && rank < size_,
+        state_->facts.library, "'s ", call.name, " on ", state_->facts.here_in_words(),
+        " was given ", rank, " as its ", what, ", and ", state_->facts.in_words(), " counts its ",
+        size_, " ranks from 0 to ", size_ - 1, "; give it one of these");
+  };
+  if (call.root) {
+    check("root", *call.root);
+  }
+  if (call.is_point_to_point && call.type != c10d::OpType::RECVANYSOURCE) {
+    check("peer", call.peer);
+  }
+}
+
+c10::Stream Collective::own_stream(const Call& call, c10::DeviceIndex index) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto stream = streams_.find(index);
+  const std::tuple key(index, call.is_point_to_point, call.peer, call.tag);
+  auto stream = streams_.find(key);
   if (stream == streams_.end()) {
-    stream = streams_.emplace(index, make_stream(index)).first;
+    stream = streams_.emplace(key, make_stream(index)).first;
   }
   return stream->second;
 }
@@ -201,8 +236,8 @@ WorkPtr Collective::launched(
     const Call& call,
     const std::shared_ptr<CallRecord>& record,
     const std::shared_ptr<HostArguments>& host,
+    BackendPtr below,
     Launch launch) {
-  auto below = this->below();
   if (checker_ && !call.is_point_to_point) {
     return checker_->enqueue(
         record, call, [below = std::move(below), host, launch = std::move(launch)] {
@@ -212,10 +247,13 @@ WorkPtr Collective::launched(
   record->post();
   try {
     auto work = launch(*below, host->tensors());
-    if (call.is_point_to_point) {
-      return c10::make_intrusive<TransferWork>(std::move(work), rank_, waiters_);
+    if (!call.is_done_by_wait) {
+      return work;
     }
-    return work;
+    auto awaited = c10::make_intrusive<AwaitedWork>(
+        std::move(work), rank_, state_->timeout_of(call), waiters_);
+    waiters_->add(awaited);
+    return awaited;
   } catch (const c10::Error&) {
     std::rethrow_exception(record->refused(std::current_exception()));
   } catch (...) { // of a call that waits at once

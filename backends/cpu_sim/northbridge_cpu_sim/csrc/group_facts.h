@@ -22,6 +22,11 @@ struct GroupFacts {
   int64_t global(int of_group) const {
     return global_ranks.empty() ? of_group : global_ranks.at(static_cast<size_t>(of_group));
   }
+  // "rank 0 of 2"; the user counts the ranks of the default group alone.
+  std::string here_in_words() const {
+    return global_ranks.empty() ? c10::str("rank ", rank, " of ", size)
+                                : c10::str("rank ", global(rank));
+  }
   std::string in_words() const {
     return global_ranks.empty()
         ? "the default group"

@@ -18,6 +18,7 @@ class Search {
   Missing find(bool timed_out) {
     // The worst first: who is merely late is not to blame for a connection that a dead rank broke.
     each(&Search::lost);
+    follow_blame();
     each(&Search::elsewhere);
     if (timed_out || found_.findings.empty()) {
       each(&Search::late);
@@ -40,14 +41,27 @@ class Search {
     for (int rank = 0; rank < group_.size; ++rank) {
       const bool concerned = series_ == kCollective || mine_.signature.peer < 0 ||
           mine_.signature.peer == rank;
-      if (rank == group_.rank || !concerned || (found_.blamed & bit(rank)) != 0) {
-        continue;
+      if (concerned) {
+        look_at(rank, look);
       }
-      const auto said = (this->*look)(rank);
-      if (!said.empty()) {
-        found_.findings.push_back(
-            c10::str(rank_in_words(group_, roster_, rank), " ", said));
-        found_.blamed |= bit(rank);
+    }
+  }
+  void look_at(int rank, Look look) {
+    if (rank == group_.rank || (found_.blamed & bit(rank)) != 0) {
+      return;
+    }
+    const auto said = (this->*look)(rank);
+    if (!said.empty()) {
+      found_.findings.push_back(c10::str(rank_in_words(group_, roster_, rank), " ", said));
+      found_.blamed |= bit(rank);
+    }
+  }
+
+  // A peer that failed for want of another rank is not the one who is missing.
+  void follow_blame() {
+    for (int rank = 0; rank < group_.size; ++rank) {
+      if ((blamed_by_others_ & bit(rank)) != 0) {
+        look_at(rank, &Search::lost);
       }
     }
   }
@@ -63,11 +77,13 @@ class Search {
       return "is stopped (SIGSTOP, or a debugger)" + and_its_last(rank);
     }
     // Who left because his call had failed is not the one who is missing.
-    if (fate == Fate::gone && line && line->progress == Progress::failed) {
+    if (line && line->progress == Progress::failed &&
+        (fate == Fate::gone || series_ != kCollective)) {
       blamed_by_others_ |= line->blamed;
       return "";
     }
-    const bool left_in_peace = called(rank) && line && line->progress == Progress::finished;
+    const bool left_in_peace = series_ == kCollective && called(rank) && line &&
+        line->progress == Progress::finished;
     return fate == Fate::gone && !left_in_peace ? "has ended" + and_its_last(rank) : "";
   }
 
@@ -107,7 +123,7 @@ class Search {
   }
   std::optional<BoardLine> last_line(int rank) const {
     const auto& board = *roster_.member(rank).board;
-    return board.line(kCollective, board.last(kCollective));
+    return board.line(board.latest(), board.last(board.latest()));
   }
   // The call of another rank that ought to be mine.
   std::optional<BoardLine> same_call(int rank) const {
@@ -117,18 +133,22 @@ class Search {
 
   std::string and_its_last(int rank) const {
     const auto& board = *roster_.member(rank).board;
-    const auto number = board.last(kCollective);
+    const auto series = board.latest();
+    const auto number = board.last(series);
     if (number == 0) {
-      return "; it has called no collective in this group";
+      return "; it has called nothing in this group";
     }
-    const auto line = board.line(kCollective, number);
+    const auto line = board.line(series, number);
     const auto call = line ? line->signature.in_words(group_) : std::string("a call");
-    const bool is_this = series_ == kCollective && number == mine_.number;
     const char* progress = !line || line->progress == Progress::called ? "under way"
         : line->progress == Progress::finished                         ? "done"
                                                                        : "failed";
-    return is_this ? c10::str("; it is in this call (", progress, ")")
-                   : c10::str("; its last call in this group is #", number, " ", call, " (", progress, ")");
+    if (series_ == kCollective && series == kCollective && number == mine_.number) {
+      return c10::str("; it is in this call (", progress, ")");
+    }
+    return c10::str(
+        "; its last call in this group is ", series == kCollective ? "#" : "send or receive #",
+        number, " ", call, " (", progress, ")");
   }
 
   const GroupFacts& group_;

@@ -48,11 +48,12 @@ bool rank_0_keeps(const StorePtr& store) {
   C10_THROW_ERROR(
       DistBackendError,
       c10::str(
-          group.library, "'s making of ", group.in_words(), " on rank ", group.rank, " of ",
-          group.size, " failed: ", why, one ? " for rank " : " for ranks ",
+          group.library, "'s making of ", group.in_words(), " on ", group.here_in_words(),
+          " failed: ", why, one ? " for rank " : " for ranks ",
           c10::Join(", ", global),
           ", which ", one ? "has" : "have", " not come to make it: ",
-          one ? "it never started, ended before, or is" : "they never started, ended before, or are",
+          one ? "it never started, ended before, or is"
+              : "they never started, ended before, or are",
           " at another place in the program"));
 }
 

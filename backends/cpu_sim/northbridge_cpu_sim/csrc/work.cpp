@@ -19,6 +19,16 @@ std::vector<c10::Device> devices_of(const c10::IValue& outputs) {
   return devices;
 }
 
+// Completes a future for whose tensors one has to wait until a place is reached: what is current
+// where it is completed is what those wait for who use it.
+void complete_after(const Place& place, c10::ivalue::Future& future, const c10::IValue& value) {
+  const auto stream = future_stream(place.index);
+  wait_for(stream, place);
+  const auto before = exchange_stream(stream);
+  future.markCompleted(value);
+  exchange_stream(before);
+}
+
 } // namespace
 
 ChipWork::ChipWork(
@@ -88,21 +98,27 @@ bool ChipWork::wait(std::chrono::milliseconds timeout) {
   return done;
 }
 
-void ChipWork::defer_to(const c10::Stream& stream, std::function<void()> effect) {
+Place ChipWork::defer_to(const c10::Stream& stream, std::function<void()> effect) {
   const auto self = c10::intrusive_ptr<ChipWork>::reclaim_copy(this);
   Deferred work;
   work.effect = [self, effect = std::move(effect)](bool) {
     if (self->has_told_failure_) {
       return; // and left the tensors as they are
     }
-    if (!self->is_below_done_) {
-      self->wait_below(kNoTimeout);
+    // The work below wakes who waits for it only after what follows on its future has run, which
+    // may itself wait for this effect; the future wakes them before.
+    const auto done = self->below_->getFuture();
+    done->wait();
+    if (done->hasError()) {
+      self->tell(done->exception_ptr());
     }
+    self->record_->finish();
     effect();
     self->faults_.meet_results();
   };
   defer(stream, std::move(work));
   effect_ = place_of(stream);
+  return *effect_;
 }
 
 bool ChipWork::wait_below(std::chrono::milliseconds timeout) {
@@ -110,12 +126,16 @@ bool ChipWork::wait_below(std::chrono::milliseconds timeout) {
   try {
     done = below_->wait(timeout);
   } catch (...) {
-    const auto named = record_->failed(std::current_exception());
-    has_told_failure_ = record_->has_failed();
-    std::rethrow_exception(named);
+    tell(std::current_exception());
   }
   record_->finish();
   return done;
+}
+
+void ChipWork::tell(const std::exception_ptr& error) {
+  const auto named = record_->failed(error);
+  has_told_failure_ = record_->has_failed();
+  std::rethrow_exception(named);
 }
 
 void ChipWork::abort() {
@@ -123,35 +143,31 @@ void ChipWork::abort() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
-  std::lock_guard<std::mutex> lock(future_mutex_);
+  const std::lock_guard<std::mutex> lock(future_mutex_);
   if (!future_) {
-    future_ = c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(outputs_));
+    auto future = c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(outputs_));
     // The future below holds CPU aliases; ours is done when it is, with the device tensors.
     below_->getFuture()->addCallback(
-        [self = c10::intrusive_ptr<ChipWork>::reclaim_copy(this),
-         future = future_,
-         outputs = outputs_,
-         record = record_,
-         faults = faults_,
-         effect = effect_](c10::ivalue::Future& below) {
+        [future, outputs = outputs_, record = record_, faults = faults_, effect = effect_](
+            c10::ivalue::Future& below) {
           if (below.hasError()) {
             future->setError(record->failed(below.exception_ptr()));
-          } else {
-            record->finish();
-            if (!effect) {
-              faults.meet_results();
-              future->markCompleted(outputs);
-              return;
-            }
-            // The work below is done when this returns: what follows on the future cannot wait for it.
-            self->is_below_done_ = true;
-            // Who waits for the future waits for what is current here now.
-            const auto before = exchange_stream(
-                c10::Stream(c10::Stream::UNSAFE, {kDeviceType, effect->index}, effect->stream));
-            future->markCompleted(outputs);
-            exchange_stream(before);
+            return;
           }
+          record->finish();
+          if (effect) {
+            complete_after(*effect, *future, outputs);
+            return;
+          }
+          try {
+            faults.meet_results();
+          } catch (...) {
+            future->setError(std::current_exception());
+            return;
+          }
+          future->markCompleted(outputs);
         });
+    future_ = std::move(future);
   }
   return future_;
 }

@@ -32,18 +32,20 @@ class ChipWork final : public c10d::Work {
 
   // Lets the call take effect when `stream` comes to it, by `effect`, and not when the library is
   // done: whoever waits for the work lets his own stream wait for that one.
-  void defer_to(const c10::Stream& stream, std::function<void()> effect);
+  // Returns the place after it.
+  Place defer_to(const c10::Stream& stream, std::function<void()> effect);
 
   // Waits for the library alone: what was planned for the results is still to come.
   bool wait_below(std::chrono::milliseconds timeout);
 
  private:
+  [[noreturn]] void tell(const std::exception_ptr& error);
+
   const WorkPtr below_;
   const std::shared_ptr<CallRecord> record_;
   const c10::IValue outputs_;
   const CollectiveFaults faults_;
   std::atomic<bool> has_told_failure_{false};
-  std::atomic<bool> is_below_done_{false}; // known where a future was asked for
   std::optional<Place> effect_; // where streams are deferred: the place after the call
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
