@@ -84,7 +84,8 @@ struct Session final : libkineto::IActivityProfilerSession {
             {kernel.stream,
              kernel.stream,
              kernel.device,
-             c10::str(type_name(), ":", static_cast<int>(kernel.device), " stream ", kernel.stream)});
+             c10::str(
+                 type_name(), ":", static_cast<int>(kernel.device), " stream ", kernel.stream)});
       }
     }
     return streams;

@@ -76,7 +76,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     (void)registered;
   });
   m.def("configure_dtypes", chip::configure_dtypes, py::arg("lacks"), py::arg("held_as"));
-  m.def("lacks", [](c10::ScalarType dtype) { return chip::detail::has(chip::detail::lacking, dtype); });
+  m.def("lacks", [](c10::ScalarType dtype) {
+    return chip::detail::has(chip::detail::lacking, dtype);
+  });
   m.def("settle_autograd_threads", chip::settle_autograd_threads);
   m.def("label", [] { return chip::settings().label; });
   m.def("use", chip::use);

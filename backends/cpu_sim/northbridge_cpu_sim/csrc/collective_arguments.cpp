@@ -107,7 +107,8 @@ void check_reduction(
   TORCH_CHECK(
       knows(dtype),
       library, "'s ", call.name, " was asked for the ", name_of(*call.reduction), " of ",
-      torch_name_of(dtype), ", which it cannot reduce; convert the tensor to a wider dtype, such as ",
+      torch_name_of(dtype),
+      ", which it cannot reduce; convert the tensor to a wider dtype, such as ",
       c10::isFloatingType(dtype) || c10::isComplexType(dtype) ? "float32" : "int64",
       c10::isComplexType(dtype) ? " by torch.view_as_real" : "");
   const bool bitwise = reduction == Reduction::BAND || reduction == Reduction::BOR ||

@@ -45,8 +45,8 @@ void detail::raise_error_of(c10::DeviceIndex index) {
       " failed at ",
       of.error,
       "\nThe error is reported by the first call that waits for the device, and not by the "
-      "operation that caused it; without NORTHBRIDGE_CPU_SIM_ERRORS=asynchronous it is raised where "
-      "it happens. The device takes no more work in this process.");
+      "operation that caused it; without NORTHBRIDGE_CPU_SIM_ERRORS=asynchronous it is raised "
+      "where it happens. The device takes no more work in this process.");
 }
 
 void detail::refuse_after_error(c10::DeviceIndex index) {

@@ -138,8 +138,8 @@ bool starts_with(std::string_view text, std::string_view start) {
   return text.substr(0, start.size()) == start;
 }
 
-// Torch composes these of others, but asks for the CPU's tensors as it does: for oneDNN's algorithms,
-// for a driver of LAPACK, for a table of kernels in which no other device stands.
+// Torch composes these of others, but asks for the CPU's tensors as it does: for oneDNN's
+// algorithms, for a driver of LAPACK, for a table of kernels in which no other device stands.
 bool asks_for_cpu(std::string_view name, std::string_view overload) {
   constexpr std::pair<std::string_view, std::string_view> asking[] = {
       {"convolution", ""},

@@ -13,7 +13,7 @@
 namespace chip {
 namespace {
 
-// As much as CUDA's generator moves on at least. Other offsets may be set too, and give other numbers.
+// As much as CUDA's generator moves on at least. Other offsets may be set too, and give others.
 constexpr uint64_t kStep = 4;
 
 struct State {

@@ -40,7 +40,8 @@ c10::DataPtr take_untrapped_memory(size_t bytes) {
 } // namespace
 
 c10::DataPtr take_host_memory(size_t bytes) {
-  auto memory = freed_memory_is_trapped() ? take_trapped_memory(bytes) : take_untrapped_memory(bytes);
+  auto memory =
+      freed_memory_is_trapped() ? take_trapped_memory(bytes) : take_untrapped_memory(bytes);
   if (settings().nan_in_fresh_memory) {
     std::memset(memory.get(), 0xFF, bytes);
   }

@@ -41,7 +41,7 @@ c10::DeviceIndex target(optional<c10::Device> device, optional<bool> pin_memory)
   return device ? checked_index(device->index()) : current_device();
 }
 
-// As on the CPU: under torch.use_deterministic_algorithms even what nobody wrote is the same always.
+// As on the CPU: under torch.use_deterministic_algorithms what nobody wrote is the same always, too.
 Tensor filled_if_deterministic(Tensor made) {
   const auto& context = at::globalContext();
   if (C10_UNLIKELY(

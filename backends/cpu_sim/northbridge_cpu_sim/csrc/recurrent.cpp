@@ -186,7 +186,12 @@ variable_list run_backward(
     }
   }
   const auto found = torch::autograd::grad(
-      outputs, leaves, seeds, /*retain_graph=*/false, /*create_graph=*/false, /*allow_unused=*/true);
+      outputs,
+      leaves,
+      seeds,
+      /*retain_graph=*/false,
+      /*create_graph=*/false,
+      /*allow_unused=*/true);
   kernel.end(name.name + "_backward", name.overload_name, index);
   return to_device(layer, index, found);
 }
