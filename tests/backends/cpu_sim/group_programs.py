@@ -225,13 +225,14 @@ def unchecked() -> None:
         x.zero_()
         work.wait()
         expect(x, 0, 0, 0)
+        another: Any = dist.new_group()
         if RANK == 0:
             work = started(dist.reduce_scatter_tensor, x, full(1.0, 6))
             assert "imed out" in refusal(lambda: work.wait(timedelta(seconds=0.2)))
-            dist.barrier(group=dist.new_group())
+            dist.barrier(group=another)
             work.wait()
         else:
-            dist.barrier(group=dist.new_group())
+            dist.barrier(group=another)
             dist.reduce_scatter_tensor(x, full(1.0, 6))
         expect(x, 2, 2, 2)
 
@@ -244,7 +245,7 @@ def what_cannot_be_carried() -> None:
         print(refusal(lambda: dist.all_gather([full(0.0), torch.zeros(3)], full(1.0))))
         there = torch.zeros(3, device=torch.device("cpu_sim", 2 + RANK))
         print(refusal(lambda: dist.all_gather([full(0.0), there], full(1.0))))
-        negative = torch._neg_view(x := full(1.0))
+        negative = torch.ops.aten._neg_view(x := full(1.0))
         everybody: Any = dist.group.WORLD
         print(refusal(lambda: everybody._get_backend(HERE).allreduce([negative])))
         expect(x, 1, 1, 1)
