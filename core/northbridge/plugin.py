@@ -21,7 +21,6 @@ from northbridge.errors import (
     PluginHookError,
     PluginImportError,
     PluginNameError,
-    SoftwareLoadError,
     SoftwareMissingError,
     VariableError,
 )
@@ -152,8 +151,8 @@ def _register(plugin: Plugin, hook: Hook[Any], who: str, module: ModuleType) -> 
 def _call_hook(plugin: Plugin, hook: Hook[Result], who: str, manager: pluggy.PluginManager) -> Result:
     try:
         result: object = getattr(manager.hook, hook.name)()
-    except (KeyboardInterrupt, VariableError, SoftwareLoadError):
-        raise  # a wrong variable or an old torch is the user's affair, and no fault of the plugin's
+    except (KeyboardInterrupt, VariableError):
+        raise  # a wrong variable is the user's affair, and no fault of the plugin's
     except BaseException as error:
         raise PluginHookError(
             f"{who}: {hook.name}() raised {describe_error(error)}; upgrade or uninstall"

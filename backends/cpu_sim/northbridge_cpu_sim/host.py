@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import platform
 
+import torch
+from packaging.version import Version
+
 from northbridge_cpu_sim.errors import BuildError
 
 
@@ -12,10 +15,6 @@ def check_host() -> None:
 
     To be called before modules of ours are imported that need what only a newer torch has.
     """
-    # Not above: a vendor's command that is simulated imports this module too, and no torch.
-    import torch
-    from packaging.version import Version
-
     if platform.system() != "Linux":
         raise BuildError(
             f"the simulated chip needs Linux, and this is {platform.system()}: run it in a container or in WSL"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,7 +69,8 @@ def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch, s
 def test_a_trainer_ends_with_that_one_line_and_no_other_error_before_it(tmp_path: Path, pose: str, chip: str) -> None:
     said = run(tmp_path, pose, TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
 
-    assert said.splitlines()[-1] == f"northbridge_cpu_sim.errors.BuildError: {POSES[pose][1]}"
+    # A DetectionError where the vendor's software is first asked for its cards, in a process apart.
+    assert re.fullmatch(rf"northbridge\S*\.(Build|Detection)Error: {re.escape(POSES[pose][1])}", said.splitlines()[-1])
     assert said.count("Traceback (most recent call last)") == 1
 
 
