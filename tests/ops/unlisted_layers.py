@@ -25,8 +25,8 @@ NOT_LAYERS = {
     nn.RNNBase: "what LSTM, GRU and RNN have in common; it has no forward",
     nn.RNNCellBase: "what their cells have in common; it has no forward",
     nn.NLLLoss2d: "deprecated, another name of NLLLoss",
-    nn.DataParallel: "several devices: tests/backends/cpu_sim/test_chip_refused_layers.py",
-    nn.SyncBatchNorm: "several ranks: tests/backends/cpu_sim/test_chip_refused_layers.py",
+    nn.DataParallel: "scatters over devices by a function that torch has for CUDA alone",
+    nn.SyncBatchNorm: "BatchNorm where there is one process; over ranks torch has kernels for GPUs alone",
 }
 
 

@@ -80,16 +80,18 @@ def reduce_to_one_rank() -> None:
 def received_message() -> None:
     """A message that is not waited for has not arrived."""
     with group():
+        store = dist.distributed_c10d._get_default_store()
         if RANK == 0:
             for _ in range(2):
                 work = dist.isend(full(5.0), dst=1)
                 assert work is not None
                 work.wait()
+                store.set("sent", "")
         else:
             here = empty(3)
             work = dist.irecv(here, src=0)
             assert work is not None
-            time.sleep(0.2)  # long enough for it to have come
+            store.wait(["sent"])
             assert here.isnan().all().item(), here
             work.wait()
             expect(here, 5, 5, 5)
