@@ -32,7 +32,6 @@ Call = Literal[
     "barrier",
     "broadcast",
     "gather",
-    "monitored_barrier",
     "recv",
     "recv_anysource",
     "reduce",

@@ -30,7 +30,7 @@ Operation = Annotated[
 Message = Annotated[str, pydantic.Field(min_length=1, max_length=1000, description="a text of 1 to 1000 characters")]
 
 _OF_ONE_KIND = {"seconds": "slow", "message": "raise", "value": "corrupt", "bit": "corrupt", "element": "corrupt"}
-_WITHOUT_RESULT = frozenset({"barrier", "monitored_barrier", "synchronize"})
+_WITHOUT_RESULT = frozenset({"barrier", "synchronize"})
 _HOLDING_NOTHING = frozenset({"aten::empty", "aten::empty_strided", "aten::resize_"})
 _READING = frozenset({"aten::_local_scalar_dense"})
 
