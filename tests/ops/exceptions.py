@@ -9,8 +9,12 @@ _DROPOUT = "it draws random numbers; off the CPU torch scales after the mask, wh
 RANDOM_LAYERS = {"nn.Dropout"}
 """The layers that may be listed, because they draw random numbers: they may differ by rounding alone."""
 
-NOT_ON_THE_CPU: frozenset[str] = frozenset()
-"""The layers of which the CPU runs nothing in a dtype."""
+NOT_ON_THE_CPU = frozenset(
+    f"nn.{layer} {dtype}"
+    for layer in ("AvgPool3d", "CTCLoss", "LPPool3d", "MultiLabelMarginLoss", "MultiMarginLoss")
+    for dtype in ("bfloat16", "float16")
+)
+"""The layers for which the CPU has no kernel of a dtype."""
 
 EXCEPTIONS: dict[str, str] = {
     "nn.Dropout bfloat16": _DROPOUT,

@@ -74,6 +74,12 @@ def test_a_list_that_is_too_long_or_names_nothing_is_told() -> None:
     assert any("more than 2%" in line for line in lines)
 
 
+def test_a_layer_that_is_said_not_to_run_and_runs_is_told() -> None:
+    (line,) = complaints_of_whole([replace(GOOD, entry=Entry("layer", "nn.CTCLoss", "float16"))], {})
+
+    assert "nn.CTCLoss float16: is listed as one that the CPU does not run, but it does" in line
+
+
 def test_every_exception_has_a_reason() -> None:
     assert all(reason for reason in EXCEPTIONS.values())
 
