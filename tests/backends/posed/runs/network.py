@@ -86,9 +86,11 @@ def _holding(address: str, *command: str) -> Iterator[Node]:
         try:
             yield node
         finally:
-            for pid in processes_in(network):
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            process.kill()  # first, that nothing more can enter
+            while left := processes_in(network):
+                for pid in left:
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
     finally:
         process.kill()
         process.communicate()

@@ -66,6 +66,9 @@ def wait_for_end(pid: int) -> None:
 @pytest.mark.usefixtures("nodes")
 def test_a_process_that_runs_on_a_node_ends_with_it() -> None:
     with two_nodes() as (first, _):
-        process = subprocess.Popen([*first.inside, "sleep", "600"])
+        process = subprocess.Popen([*first.inside, "sh", "-c", "echo ready; exec sleep 600"], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
 
-    assert process.wait(30) == -signal.SIGKILL
+    with process:
+        assert process.wait(30) == -signal.SIGKILL
