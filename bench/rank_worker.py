@@ -50,7 +50,7 @@ def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
     if kind == "fsdp2":
         parts = [*(layer for layer in net.modules() if isinstance(layer, nn.TransformerEncoderLayer)), net]
         for part in parts:
-            fully_shard(part, mesh=_mesh(device)).set_force_sum_reduction_for_comms(True)  # simccl lacks the average
+            fully_shard(part, mesh=_mesh(device)).set_force_sum_reduction_for_comms(True)  # Gloo lacks the average
     else:
         model = nn.parallel.DistributedDataParallel(net)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)

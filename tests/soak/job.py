@@ -28,7 +28,7 @@ def train(kind: str) -> str:
     here = torch.device("cpu_sim", torch.accelerator.current_device_index())
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).to(here)
-    model: Any = _sharded(net) if kind == "fsdp2" else DistributedDataParallel(net)
+    model: Any = fully_shard(net) if kind == "fsdp2" else DistributedDataParallel(net)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
     for step in range(STEPS):
         inputs = torch.randn(6, 8, generator=torch.Generator().manual_seed(100 * step + dist.get_rank()))
@@ -37,12 +37,6 @@ def train(kind: str) -> str:
         loss.backward()
         optimizer.step()
     return _digest(value.full_tensor() if kind == "fsdp2" else value for value in model.state_dict().values())
-
-
-def _sharded(net: nn.Module) -> Any:
-    model = fully_shard(net)
-    model.set_force_sum_reduction_for_comms(True)  # simccl has no average
-    return model
 
 
 def _digest(weights: Iterable[Tensor]) -> str:

@@ -6,7 +6,7 @@ import northbridge
 
 
 class SimCCL(northbridge.Collective):
-    """Carry the chip's tensors over Gloo; it has Gloo's reductions and, like most vendors' libraries, no average."""
+    """Carry the chip's tensors over Gloo; to Gloo's reductions it adds the average and the sum with a factor."""
 
     name = "simccl"
 

@@ -94,6 +94,12 @@ class Ranks:
         return self.processes[rank].communicate(timeout=LIMIT_S)[0]
 
 
+def refused(said: str) -> list[str]:
+    """Return the refusals that a rank printed."""
+    prefix = "refused: "
+    return [line[len(prefix) :] for line in said.splitlines() if line.startswith(prefix)]
+
+
 @pytest.fixture
 def start_ranks() -> Iterator[Callable[..., Ranks]]:
     """Start a function of a file of programs on so many ranks, or on those of them that `only` names."""

@@ -177,8 +177,6 @@ def work_results() -> None:
 
 def refusals() -> None:
     with group():
-        print(refusal(lambda: dist.all_reduce(full(1.0), op=dist.ReduceOp.AVG)))
-        print(refusal(lambda: dist.reduce_scatter_tensor(full(1.0), full(1.0, 6), op=dist.ReduceOp.AVG)))
         print(refusal(lambda: dist.all_reduce(torch.ones(3))))
         print(refusal(lambda: dist.new_group(backend="simccl", pg_options=object())))
 

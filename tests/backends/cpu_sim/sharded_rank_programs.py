@@ -141,7 +141,7 @@ def expect_close(got: dict[str, Tensor], expected: dict[str, Tensor], tolerance:
 
 def sharded(net: nn.Module, **options: Any) -> nn.Module:
     for part in (*net.blocks, net):  # type: ignore[misc]  # a list of modules
-        fully_shard(part, **options).set_force_sum_reduction_for_comms(True)  # simccl lacks the average
+        fully_shard(part, **options)
     return net
 
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.backends.cpu_sim.conftest import Ranks
-from tests.backends.cpu_sim.test_chip_collective import refused
+from tests.backends.cpu_sim.conftest import Ranks, refused
 
 Lose = Callable[..., list[str]]
 LOST = 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.backends.cpu_sim.test_chip_collective import refused
+from tests.backends.cpu_sim.conftest import refused
 
 Run = Callable[..., list[str]]
 

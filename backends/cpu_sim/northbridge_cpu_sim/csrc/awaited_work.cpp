@@ -83,9 +83,14 @@ void Waiters::stop() {
 }
 
 AwaitedWork::AwaitedWork(
-    WorkPtr below, int rank, std::chrono::milliseconds timeout, std::shared_ptr<Waiters> waiters)
+    WorkPtr below,
+    std::function<void()> complete,
+    int rank,
+    std::chrono::milliseconds timeout,
+    std::shared_ptr<Waiters> waiters)
     : Work(rank, below->retrieveOpType()),
       below_(std::move(below)),
+      complete_(std::move(complete)),
       timeout_(timeout),
       waiters_(std::move(waiters)),
       future_(c10::make_intrusive<c10::ivalue::Future>(c10::NoneType::get())) {}
@@ -136,6 +141,8 @@ void AwaitedWork::await_below() noexcept {
   try {
     if (!below_->wait(timeout_)) {
       error = std::make_exception_ptr(std::runtime_error("it was broken off"));
+    } else if (complete_) {
+      complete_();
     }
   } catch (...) {
     error = std::current_exception();

@@ -1,11 +1,12 @@
-// A call under way that Gloo has done only once somebody waits for it: a send, a receive, a
-// reduce-scatter. Who asks whether it is done, wants a future, or waits for a limited time, has a
-// thread wait for him.
+// A call under way that is done only once somebody waits for it: with Gloo a send, a receive, a
+// reduce-scatter; and what is finished here, as an average. Who asks whether it is done, wants a
+// future, or waits for a limited time, has a thread wait for him.
 #pragma once
 
 #include "collective_call.h"
 
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -15,9 +16,11 @@ class Waiters;
 
 class AwaitedWork final : public c10d::Work {
  public:
-  // `timeout` is how long the library below may take from when somebody waits.
+  // `timeout` is how long the library below may take from when somebody waits; `complete`, if
+  // any, does what is left then.
   AwaitedWork(
       WorkPtr below,
+      std::function<void()> complete,
       int rank,
       std::chrono::milliseconds timeout,
       std::shared_ptr<Waiters> waiters);
@@ -38,6 +41,7 @@ class AwaitedWork final : public c10d::Work {
   bool break_off();
 
   const WorkPtr below_;
+  const std::function<void()> complete_;
   const std::chrono::milliseconds timeout_;
   const std::shared_ptr<Waiters> waiters_;
   std::atomic<bool> is_awaited_{false};

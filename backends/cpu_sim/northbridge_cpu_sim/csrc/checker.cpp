@@ -43,7 +43,7 @@ class QueuedWork final : public c10d::Work {
 struct Checker::Item {
   std::shared_ptr<CallRecord> record;
   c10::intrusive_ptr<QueuedWork> work;
-  std::function<WorkPtr()> launch;
+  std::function<void()> perform;
   milliseconds timeout;
 };
 
@@ -55,14 +55,14 @@ Checker::~Checker() {
 }
 
 WorkPtr Checker::enqueue(
-    std::shared_ptr<CallRecord> record, const Call& call, std::function<WorkPtr()> launch) {
+    std::shared_ptr<CallRecord> record, const Call& call, std::function<void()> perform) {
   auto work = c10::make_intrusive<QueuedWork>(group_->facts.rank, call.type);
   const auto timeout = group_->timeout_of(call);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     group_->check_is_up(!stopping_);
     queue_.push_back(std::unique_ptr<Item>(
-        new Item{std::move(record), work, std::move(launch), timeout}));
+        new Item{std::move(record), work, std::move(perform), timeout}));
   }
   changed_.notify_one();
   return work;
@@ -109,10 +109,8 @@ void Checker::carry_out(Item& item) {
   try {
     item.record->post();
     wait_for_all(item);
-    if (const auto work = item.launch()) {
-      work->wait();
-    }
-    item.launch = nullptr;
+    item.perform();
+    item.perform = nullptr;
   } catch (...) {
     error = std::current_exception();
   }

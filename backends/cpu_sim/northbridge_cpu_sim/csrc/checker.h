@@ -19,10 +19,10 @@ class Checker {
   Checker(const Checker&) = delete;
   Checker& operator=(const Checker&) = delete;
 
-  // Returns at once. The work fails where the ranks disagree, or where one does not come in time.
-  // Raises c10::Error once it was stopped.
+  // Returns at once; `perform` does the call to its end. The work fails where the ranks disagree,
+  // or where one does not come in time. Raises c10::Error once it was stopped.
   WorkPtr enqueue(
-      std::shared_ptr<CallRecord> record, const Call& call, std::function<WorkPtr()> launch);
+      std::shared_ptr<CallRecord> record, const Call& call, std::function<void()> perform);
   // Gives what is queued a moment to be done, and ends. The caller does not hold the interpreter.
   void stop();
 

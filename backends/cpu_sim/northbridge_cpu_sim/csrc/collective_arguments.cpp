@@ -79,31 +79,51 @@ at::Tensor as_bytes(const at::Tensor& host, const std::string& library, const Ca
   return bytes;
 }
 
-// The sum and the product of truth values are "any" and "all"; Gloo would count in their bytes.
-c10d::ReduceOp of_bools(const c10d::ReduceOp& reduction) {
+// What Gloo is asked for. The sum and the product of truth values are "any" and "all"; it would
+// count in their bytes.
+c10d::ReduceOp below(const c10d::ReduceOp& reduction, c10::ScalarType dtype) {
+  const bool is_bool = dtype == at::kBool;
   switch (static_cast<Reduction>(reduction)) {
     case Reduction::SUM:
-      return c10d::ReduceOp::MAX;
+      return is_bool ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
     case Reduction::PRODUCT:
-      return c10d::ReduceOp::MIN;
+      return is_bool ? c10d::ReduceOp::MIN : c10d::ReduceOp::PRODUCT;
+    case Reduction::AVG:
+    case Reduction::PREMUL_SUM:
+      return c10d::ReduceOp::SUM;
     default:
       return reduction;
   }
 }
 
-void check_reduction(
-    const std::string& library, int size, const Call& call, c10::ScalarType dtype) {
+std::optional<double> factor_of(const Call& call) {
+  if (!call.reduction || static_cast<Reduction>(*call.reduction) != Reduction::PREMUL_SUM) {
+    return std::nullopt;
+  }
+  const auto* factor =
+      dynamic_cast<c10d::PreMulSumSupplement*>(call.reduction->supplement_.get());
+  TORCH_INTERNAL_ASSERT(factor != nullptr); // torch makes no such reduction without
+  return factor->tensor_factor.defined() ? factor->tensor_factor.item<double>()
+                                         : factor->double_factor;
+}
+
+// Of the dtype that the tensor has.
+void check_meaning(const std::string& library, const Call& call, c10::ScalarType dtype) {
   const auto reduction = static_cast<Reduction>(*call.reduction);
   TORCH_CHECK(
-      reduction != Reduction::AVG,
+      reduction != Reduction::AVG || dtype != at::kBool,
       library, "'s ", call.name,
-      " was asked for the average (ReduceOp.AVG), which it does not have; ask for the sum "
-      "(ReduceOp.SUM) and divide it by the ", size, " ranks");
+      " was asked for the average (ReduceOp.AVG) of bool, which is no bool; convert the tensor to "
+      "float32, or ask for 'any' (ReduceOp.MAX) or 'all' (ReduceOp.MIN)");
   TORCH_CHECK(
-      reduction != Reduction::PREMUL_SUM,
-      library, "'s ", call.name,
-      " was asked for a sum with a factor (ReduceOp.PREMUL_SUM), which it does not have; multiply "
-      "before, and ask for the sum (ReduceOp.SUM)");
+      reduction != Reduction::PREMUL_SUM || c10::isFloatingType(dtype),
+      library, "'s ", call.name, " was asked for a sum with a factor (ReduceOp.PREMUL_SUM) of ",
+      torch_name_of(dtype), ", which it does not multiply; convert the tensor to float32");
+}
+
+// Of the dtype that is handed over.
+void check_reduction(const std::string& library, const Call& call, c10::ScalarType dtype) {
+  const auto reduction = static_cast<Reduction>(*call.reduction);
   TORCH_CHECK(
       knows(dtype),
       library, "'s ", call.name, " was asked for the ", name_of(*call.reduction), " of ",
@@ -123,11 +143,11 @@ void check_reduction(
 
 HostArguments::HostArguments(
     const CollectiveLimits& limits, const std::string& library, int size, const Call& call)
-    : limits_(limits) {
+    : limits_(limits), size_(size), factor_(factor_of(call)) {
   limits.check_call(call.name);
   if (call.reduction) {
     limits.check_reduction(*call.reduction);
-    tensors_.reduction = *call.reduction;
+    is_averaged_ = call.writes_here && static_cast<Reduction>(*call.reduction) == Reduction::AVG;
   }
   // Threads of the library below write what is made here, in no inference mode.
   const c10::InferenceMode ordinary(false);
@@ -139,10 +159,8 @@ HostArguments::HostArguments(
       to.push_back(handed(tensor, call, is_read, is_written));
       const auto dtype = to.back().scalar_type();
       if (call.reduction) {
-        check_reduction(library, size, call, dtype);
-        if (dtype == at::kBool) {
-          tensors_.reduction = of_bools(*call.reduction);
-        }
+        check_reduction(library, call, dtype);
+        tensors_.reduction = below(*call.reduction, dtype);
       } else if (!knows(dtype) && !call.is_point_to_point) {
         to.back() = as_bytes(to.back(), library, call);
       }
@@ -172,6 +190,9 @@ void HostArguments::check(
       c10::Device(kDeviceType, index_), "')");
   index_ = index;
   limits_.check_dtype(call.name, tensor.scalar_type());
+  if (call.reduction) {
+    check_meaning(library, call, tensor.scalar_type());
+  }
   TORCH_CHECK(
       !is_written || !(tensor.is_conj() || tensor.is_neg()),
       library, "'s ", call.name, " was given a tensor to write whose memory holds ",
@@ -196,6 +217,9 @@ at::Tensor HostArguments::handed(
   auto alias = owning_host_alias(tensor);
   auto host = call.reduction ? alias.to(limits_.reduced_as(tensor.scalar_type())) : alias;
   limits_.check_dtype(CollectiveLimits::kEveryCall, host.scalar_type());
+  if (factor_ && is_read) {
+    host = host.mul(*factor_);
+  }
   if (!host.is_same(alias)) {
     is_converted_ |= is_written;
   } else if (streams_are_deferred()) {
@@ -215,6 +239,20 @@ void HostArguments::cast_back() const {
   const at::AutoDispatchBelowADInplaceOrView guard;
   for (const auto& copy : copies_) {
     copy.alias.copy_(copy.host);
+  }
+}
+
+void HostArguments::average() const {
+  const c10::InferenceMode ordinary(false);
+  const at::AutoDispatchBelowADInplaceOrView guard;
+  for (const auto* written : {&tensors_.updated, &tensors_.out}) {
+    for (const auto& sum : *written) {
+      if (c10::isFloatingType(sum.scalar_type())) {
+        sum.div_(size_);
+      } else {
+        sum.div_(size_, "trunc"); // true division would go through float32
+      }
+    }
   }
 }
 

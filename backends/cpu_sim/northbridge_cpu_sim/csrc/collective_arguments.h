@@ -6,6 +6,7 @@
 #include "collective_call.h"
 #include "collective_limits.h"
 
+#include <optional>
 #include <string>
 
 namespace chip {
@@ -25,6 +26,13 @@ class HostArguments {
     return is_converted_;
   }
   void cast_back() const;
+
+  // Whether a part of the reduction is left to do here, when the library below is done: Gloo has no
+  // average, which is its sum, divided.
+  bool is_averaged() const {
+    return is_averaged_;
+  }
+  void average() const;
 
   // Whether the library below works on copies, which are to be brought back later: where streams
   // are deferred, and nothing is converted.
@@ -52,10 +60,13 @@ class HostArguments {
   };
 
   const CollectiveLimits& limits_;
+  const int size_; // how many ranks
+  const std::optional<double> factor_; // that the tensors are multiplied by before they are summed
   HostTensors tensors_;
   std::vector<Copy> copies_; // of what is written
   std::vector<Copy> read_; // staged copies of what is read alone
   bool is_converted_ = false;
+  bool is_averaged_ = false;
   bool is_staged_ = false;
   c10::DeviceIndex index_ = -1; // none before the first tensor
 };

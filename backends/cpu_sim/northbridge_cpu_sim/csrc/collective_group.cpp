@@ -238,20 +238,29 @@ WorkPtr Collective::launched(
     const std::shared_ptr<HostArguments>& host,
     BackendPtr below,
     Launch launch) {
+  std::function<void()> complete; // none, as a rule: it would hold the tensors as long as the work
+  if (host->is_averaged()) {
+    complete = [host] { host->average(); };
+  }
   if (checker_ && !call.is_point_to_point) {
     return checker_->enqueue(
-        record, call, [below = std::move(below), host, launch = std::move(launch)] {
-          return launch(*below, host->tensors());
+        record, call, [below = std::move(below), host, launch = std::move(launch), complete] {
+          if (const auto work = launch(*below, host->tensors())) {
+            work->wait();
+          }
+          if (complete) {
+            complete();
+          }
         });
   }
   record->post();
   try {
     auto work = launch(*below, host->tensors());
-    if (!call.is_done_by_wait) {
+    if (!call.is_done_by_wait && !complete) {
       return work;
     }
     auto awaited = c10::make_intrusive<AwaitedWork>(
-        std::move(work), rank_, state_->timeout_of(call), waiters_);
+        std::move(work), std::move(complete), rank_, state_->timeout_of(call), waiters_);
     waiters_->add(awaited);
     return awaited;
   } catch (const c10::Error&) {
