@@ -19,7 +19,7 @@ test: setup ## run the tests
 	@$(RUN)/python -m tests
 
 ops: setup ## compare all of torch's operators and layers on the simulated chip with the CPU, bit for bit
-	@echo "make ops: about 15 minutes on 2 cores; a tenth of it is in make test"
+	@echo "make ops: about 5 minutes on 2 cores; a tenth of it is in make test"
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.ops
 
