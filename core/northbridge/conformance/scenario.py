@@ -10,7 +10,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -18,7 +17,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import northbridge
 from northbridge.conformance.findings import Findings, read
+from northbridge.conformance.processes import Process, fork, start
 
 Launch = Literal["script", "torchrun", "two nodes", "ranks"]
 """Who starts the ranks: Lightning from one script, torchrun, Lightning on each of two nodes, or the suite."""
@@ -152,21 +153,12 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
     # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
     inherited["OMP_NUM_THREADS"] = "1"
     until = time.monotonic() + LIMIT_S
-    processes: list[subprocess.Popen[bytes]] = []
+    begin = fork if may_be_forked(scenario) else start
+    processes: list[Process] = []
     try:
         for number, (command, variables) in enumerate(_commands(scenario, folder)):
             with (folder / f"said-{number}.txt").open("wb") as said:
-                processes.append(
-                    subprocess.Popen(
-                        command,
-                        env={**inherited, **environ, **variables},
-                        stdin=subprocess.DEVNULL,
-                        stdout=said,
-                        stderr=subprocess.STDOUT,
-                        cwd=folder,
-                        start_new_session=True,
-                    )
-                )
+                processes.append(begin(command, {**inherited, **environ, **variables}, folder, said))
         codes = [process.wait(max(0.0, until - time.monotonic())) for process in processes]
     except subprocess.TimeoutExpired:
         raise RuntimeError(f"{scenario} did not end within {LIMIT_S:g} s:\n{_said(folder)[-12000:]}") from None
@@ -181,6 +173,19 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
     return Outcome(folder, read(folder), _said(folder))
 
 
+def may_be_forked(scenario: Scenario) -> bool:
+    """Whether the first process of ``scenario`` is forked from one that has imported torch, and saves the time.
+
+    On the CPU and on a simulated chip. On a real one processes begin as a user's do: its software may do at the end of
+    ``import torch`` what it would not do later. Processes that the suite starts side by side are no forks of one:
+    theirs would be the same order of sets and the same random numbers, and what goes wrong where they differ would not
+    be seen.
+    """
+    if scenario.launch != "script":
+        return False
+    return scenario.accelerator == "cpu" or northbridge.get(scenario.accelerator).capabilities.simulated
+
+
 def _said(folder: Path) -> str:
     return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("said-*.txt")))
 
@@ -188,16 +193,16 @@ def _said(folder: Path) -> str:
 def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[str, str]]]:
     work = ["-m", "northbridge.conformance.work", scenario.to_json(), str(folder)]
     if scenario.launch == "script":
-        return [([sys.executable, *work], {})]
+        return [(work, {})]
     if scenario.launch == "torchrun":
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={scenario.devices}"]
-        return [([sys.executable, *launcher, *work], {})]
+        return [([*launcher, *work], {})]
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     if scenario.launch == "two nodes":
-        return [([sys.executable, *work], {**meeting, "NODE_RANK": str(node)}) for node in range(2)]
+        return [(work, {**meeting, "NODE_RANK": str(node)}) for node in range(2)]
     assert isinstance(scenario.devices, int)
     world = {**meeting, "WORLD_SIZE": str(scenario.devices)}
-    return [([sys.executable, *work], {**world, "RANK": str(rank)}) for rank in range(scenario.devices)]
+    return [(work, {**world, "RANK": str(rank)}) for rank in range(scenario.devices)]
 
 
 def _free_port() -> int:

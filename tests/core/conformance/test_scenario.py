@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from northbridge import discovery
 from northbridge.conformance import scenario as room
-from northbridge.conformance.scenario import Outcome, Scenario
+from northbridge.conformance.scenario import Launch, Outcome, Scenario
 
 SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
 
@@ -69,3 +71,21 @@ def test_what_a_launcher_around_pytest_has_set_does_not_reach_the_ranks(variable
 @pytest.mark.parametrize("variable", ["PATH", "PYTHONPATH", "NORTHBRIDGE_SIMULATE", "OMP_NUM_THREADS"])
 def test_other_variables_do(variable: str) -> None:
     assert not room.tells_of_a_launcher(variable)
+
+
+@pytest.mark.parametrize("accelerator", ["cpu", "cpu_sim"])
+def test_the_cpu_and_a_simulated_chip_may_be_forked(accelerator: str) -> None:
+    assert room.may_be_forked(replace(SCENARIO, accelerator=accelerator))
+
+
+def test_a_real_chip_begins_as_a_users_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = discovery.load("cpu_sim")
+    real = replace(backend, capabilities=replace(backend.capabilities, simulated=False))
+    monkeypatch.setitem(discovery._declared, "cpu_sim", real)
+
+    assert not room.may_be_forked(replace(SCENARIO, accelerator="cpu_sim"))
+
+
+@pytest.mark.parametrize("launch", ["torchrun", "two nodes", "ranks"])
+def test_ranks_that_the_suite_starts_side_by_side_are_no_forks_of_one(launch: Launch) -> None:
+    assert not room.may_be_forked(replace(SCENARIO, launch=launch, devices=2))

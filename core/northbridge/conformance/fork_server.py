@@ -1,0 +1,120 @@
+"""A process that has imported torch, and forks itself for each run: ``python -m northbridge.conformance.fork_server``.
+
+Most of what a short run costs is the import of torch and of what Lightning imports beside it. Here that is done once.
+The server has imported nothing of a backend's, a vendor's or Lightning's: torch's import of device backends waits for
+the fork, so that a driver is initialised where it is used, and the run's own variables are read by whoever reads them.
+
+:mod:`multiprocessing.forkserver` does not serve: it is one for a whole process and so for one environment, passes over
+what it cannot import, and ends its children by ``os._exit``, so that nobody would see how they fare at the
+interpreter's end.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import runpy
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+PRELOADED = ("torch", "torch._dynamo", "torchmetrics")
+"""What each face of Lightning imports, and takes the time: torchmetrics brings scipy and matplotlib, where they are."""
+
+AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+
+
+@dataclass(frozen=True)
+class Program:
+    """What ``python -m module arguments`` is, with these variables and no others, started in ``folder``."""
+
+    module: str
+    arguments: tuple[str, ...]
+    environ: dict[str, str]
+    folder: Path
+
+
+def main(requests: socket.socket) -> None:
+    """Import, then fork until the other end of ``requests`` is closed; returns when the program of a fork has ended."""
+    os.environ[AUTOLOAD] = "0"
+    for module in PRELOADED:
+        if find_spec(module) is not None:
+            importlib.import_module(module)
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:
+        sys.exit(
+            f"importing {', '.join(PRELOADED)} left {threads} threads, of which a fork has one; set OMP_NUM_THREADS and"
+            " OPENBLAS_NUM_THREADS to 1, or leave them unset"
+        )
+    # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports.
+    gc.freeze()
+    program, output = _serve(requests)
+    _become(program, output)
+
+
+def _serve(requests: socket.socket) -> tuple[Program, int]:
+    """Return in a fork, with its program and the file descriptor to which it prints."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for the forks
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(requests, 1, 2)
+        if not descriptors:
+            sys.exit()
+        if os.fork() == 0:
+            requests.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            reply, output = descriptors
+            return _fork_and_wait(Connection(reply)), output
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _fork_and_wait(reply: Connection) -> Program:
+    """Return in the fork; send the fork's pid and, when it has ended, its exit code as :mod:`subprocess` has it."""
+    try:
+        program: Program = reply.recv()
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()  # before the pid is known: from then on its group may be killed
+            reply.send(os.getpid())
+            reply.close()
+            return program
+        reply.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    except (EOFError, OSError):
+        pass  # who asked has ended
+    os._exit(0)
+
+
+def _become(program: Program, output: int) -> None:
+    """Make of this process what the interpreter would be that was started for ``program``, and run it."""
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    os.close(output)
+    os.chdir(program.folder)
+    os.environ.clear()
+    os.environ.update(program.environ)
+    sys.argv[1:] = program.arguments
+    sys.orig_argv[:] = [sys.executable, "-m", program.module, *program.arguments]
+    if not getattr(sys.flags, "safe_path", False):  # from Python 3.11 on
+        sys.path[0] = str(program.folder)
+    importlib.invalidate_caches()  # what is installed may have changed since the server began
+    _import_device_backends()
+    runpy.run_module(program.module, run_name="__main__", alter_sys=True)
+
+
+def _import_device_backends() -> None:
+    torch: Any = sys.modules["torch"]
+    # torch 2.4 imports no device backends.
+    if hasattr(torch, "_import_device_backends") and torch._is_device_backend_autoload_enabled():
+        torch._import_device_backends()
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))

@@ -1,0 +1,154 @@
+"""Start a process of a run: afresh, or as the fork of one that has imported torch."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from multiprocessing import Pipe
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from northbridge.conformance.fork_server import AUTOLOAD, Program
+
+
+class Process(Protocol):
+    """The part of :class:`subprocess.Popen` that a run needs."""
+
+    @property
+    def pid(self) -> int:
+        """The process's number, and that of its group."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises :class:`subprocess.TimeoutExpired`."""
+        ...
+
+
+def start(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
+    """Start Python with the arguments ``command`` in a session of its own in ``folder``."""
+    return subprocess.Popen(
+        [sys.executable, *command],
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+        start_new_session=True,
+    )
+
+
+def fork(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
+    """Do what :func:`start` does, with ``["-m", module, …]``, but fork a process that has imported torch.
+
+    Such a process is started for every set of variables that it could read. Where it cannot import torch, or has
+    threads, which a fork would lack, the process is started all the same, with a :class:`RuntimeWarning`.
+    """
+    dash, module, *arguments = command
+    assert dash == "-m"
+    read = {name: value for name, value in environ.items() if _is_read_before_the_fork(name)}
+    key = frozenset(read.items())
+    if key not in _servers:
+        _servers[key] = _Server(read)
+    try:
+        return _servers[key].fork(Program(module, tuple(arguments), dict(environ), folder), output)
+    except _ServerError as error:
+        warnings.warn(
+            f"{module} was to run in the fork of a process that has imported torch, which saves seconds, and is started"
+            f" afresh: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return start(command, environ, folder, output)
+
+
+def _is_read_before_the_fork(variable: str) -> bool:
+    # The server imports nobody who reads the first, has its own idea of the second, and pytest writes the third for
+    # people, another for each test.
+    return not (variable.startswith("NORTHBRIDGE_") or variable in (AUTOLOAD, "PYTEST_CURRENT_TEST"))
+
+
+class _ServerError(Exception):
+    """There is no server, for the reason that is the message."""
+
+
+class _Server:
+    """A process of :mod:`northbridge.conformance.fork_server`, which ends with this one."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="northbridge-fork-server-"))
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        # It reads the end of the file where this process ends, however it does.
+        self._requests, theirs = socket.socketpair()
+        with theirs, self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "northbridge.conformance.fork_server", str(theirs.fileno())],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        atexit.register(self._end)
+
+    @property
+    def _said(self) -> Path:
+        return self._folder / "said.txt"
+
+    def fork(self, program: Program, output: IO[bytes]) -> _Fork:
+        """Return the process that runs ``program``; raises :class:`_ServerError`."""
+        mine, theirs = Pipe()
+        try:
+            with theirs:
+                socket.send_fds(self._requests, [b"."], [theirs.fileno(), output.fileno()])
+            mine.send(program)
+            pid: int = mine.recv()
+        except (EOFError, OSError):
+            mine.close()
+            self._requests.close()  # whatever went wrong, it ends now
+            code = self._process.wait()
+            said = self._said.read_text(errors="replace")[-12000:]
+            raise _ServerError(f"that process ended with exit code {code}: {said}") from None
+        return _Fork(program, pid, mine)
+
+    def _end(self) -> None:
+        self._requests.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class _Fork:
+    """A process whose parent is not this one."""
+
+    def __init__(self, program: Program, pid: int, reply: Any) -> None:
+        self.pid = pid
+        self._program = program
+        self._reply = reply
+        self._code: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises :class:`subprocess.TimeoutExpired`."""
+        if self._code is None:
+            if not self._reply.poll(timeout):
+                assert timeout is not None
+                raise subprocess.TimeoutExpired([self._program.module, *self._program.arguments], timeout)
+            try:
+                code: int = self._reply.recv()
+            except EOFError:
+                raise RuntimeError(
+                    f"nobody knows how process {self.pid}, {self._program.module}, has ended: its parent was killed"
+                ) from None
+            finally:
+                self._reply.close()
+            self._code = code
+        return self._code
+
+
+_servers: dict[frozenset[tuple[str, str]], _Server] = {}
