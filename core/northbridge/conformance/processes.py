@@ -16,6 +16,9 @@ from typing import IO, Any, Protocol
 
 from northbridge.conformance.fork_server import AUTOLOAD, Program
 
+MOST_SERVERS = 3
+"""How many processes wait to be forked, each with some 250 MB: a chip's modes, but not one for every release."""
+
 
 class Process(Protocol):
     """The part of :class:`subprocess.Popen` that a run needs."""
@@ -46,7 +49,8 @@ def start(command: list[str], environ: Mapping[str, str], folder: Path, output: 
 def fork(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
     """Do what :func:`start` does, with ``["-m", module, …]``, but fork a process that has imported torch.
 
-    Such a process is started for every set of variables that it could read. Where it cannot import torch, or has
+    Such a process is started for every set of variables that it could read; of :data:`MOST_SERVERS` the oldest gives
+    way. Where it cannot import torch, or has
     threads, which a fork would lack, the process is started all the same, with a :class:`RuntimeWarning`.
     """
     dash, module, *arguments = command
@@ -54,6 +58,8 @@ def fork(command: list[str], environ: Mapping[str, str], folder: Path, output: I
     read = {name: value for name, value in environ.items() if _is_read_before_the_fork(name)}
     key = frozenset(read.items())
     if key not in _servers:
+        if len(_servers) == MOST_SERVERS:
+            _servers.pop(next(iter(_servers))).end()
         _servers[key] = _Server(read)
     try:
         return _servers[key].fork(Program(module, tuple(arguments), dict(environ), folder), output)
@@ -96,7 +102,7 @@ class _Server:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
-        atexit.register(self._end)
+        atexit.register(self.end)
 
     @property
     def _said(self) -> Path:
@@ -118,7 +124,8 @@ class _Server:
             raise _ServerError(f"that process ended with exit code {code}: {said}") from None
         return _Fork(program, pid, mine)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End it; its forks go on."""
         self._requests.close()
         self._process.kill()
         self._process.wait()

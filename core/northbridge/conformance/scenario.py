@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import northbridge
+from northbridge import discovery
 from northbridge.conformance.findings import Findings, read
 from northbridge.conformance.processes import Process, fork, start
 
@@ -179,11 +180,12 @@ def may_be_forked(scenario: Scenario) -> bool:
     On the CPU and on a simulated chip. On a real one processes begin as a user's do: its software may do at the end of
     ``import torch`` what it would not do later. Processes that the suite starts side by side are no forks of one:
     theirs would be the same order of sets and the same random numbers, and what goes wrong where they differ would not
-    be seen.
+    be seen. Nor is a run that leaves the choice of the accelerator to Lightning.
     """
     if scenario.launch != "script":
         return False
-    return scenario.accelerator == "cpu" or northbridge.get(scenario.accelerator).capabilities.simulated
+    name = scenario.accelerator
+    return name == "cpu" or (name in discovery.names() and northbridge.get(name).capabilities.simulated)
 
 
 def _said(folder: Path) -> str:

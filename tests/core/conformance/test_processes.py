@@ -14,6 +14,9 @@ from pathlib import Path
 import pytest
 from tests.core.conformance.conftest import Begin
 
+from northbridge.conformance import processes
+from northbridge.conformance.processes import MOST_SERVERS
+
 BOTH = pytest.mark.parametrize("how", ["start", "fork"])
 
 TELL = r"""
@@ -124,6 +127,15 @@ def test_what_only_northbridge_reads_needs_no_other_import(
         imported.add((tmp_path / "fork.txt").read_text())
 
     assert len(imported) == 1
+
+
+def test_no_more_than_so_many_processes_wait_to_be_forked(begin: Begin, quick_torch: dict[str, str]) -> None:
+    meanwhile = begin("fork", "import time\ntime.sleep(0.1)\n", {**quick_torch, "OPTION": "0"})
+    for option in range(1, MOST_SERVERS + 2):
+        assert begin("fork", "", {**quick_torch, "OPTION": str(option)}).wait() == 0
+
+    assert len(processes._servers) == MOST_SERVERS
+    assert meanwhile.wait() == 0  # though what it was forked from has ended
 
 
 def test_where_torch_cannot_be_imported_the_process_is_started_afresh_and_says_so(
