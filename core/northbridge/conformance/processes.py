@@ -50,8 +50,8 @@ def fork(command: list[str], environ: Mapping[str, str], folder: Path, output: I
     """Do what :func:`start` does, with ``["-m", module, …]``, but fork a process that has imported torch.
 
     Such a process is started for every set of variables that it could read; of :data:`MOST_SERVERS` the oldest gives
-    way. Where it cannot import torch, or has
-    threads, which a fork would lack, the process is started all the same, with a :class:`RuntimeWarning`.
+    way. Where it cannot import torch, or has threads, which a fork would lack, the run starts as by :func:`start`,
+    with a :class:`RuntimeWarning`.
     """
     dash, module, *arguments = command
     assert dash == "-m"
