@@ -33,11 +33,18 @@ void Waiters::add(const c10::intrusive_ptr<AwaitedWork>& work) {
 }
 
 void Waiters::wait_for(c10::intrusive_ptr<AwaitedWork> work) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (is_stopped_) {
-    lock.unlock();
+  if (!begin("simccl wait", [work]() mutable {
+        work->await_below();
+        work.reset(); // may need the interpreter
+      })) {
     work->end(shut_down());
-    return;
+  }
+}
+
+bool Waiters::begin(const char* name, std::function<void()> task) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (is_stopped_) {
+    return false;
   }
   drop_where(waiters_, [](Waiter& waiter) {
     const bool is_done = *waiter.is_done;
@@ -47,13 +54,14 @@ void Waiters::wait_for(c10::intrusive_ptr<AwaitedWork> work) {
     return is_done;
   });
   auto is_done = std::make_shared<std::atomic<bool>>(false);
-  std::thread thread([work = std::move(work), is_done]() mutable {
-    c10::setThreadName("simccl wait");
-    work->await_below();
-    work.reset(); // may need the interpreter
+  std::thread thread([name, task = std::move(task), is_done]() mutable {
+    c10::setThreadName(name);
+    task();
+    task = nullptr; // what it holds may need the interpreter
     *is_done = true;
   });
   waiters_.push_back({std::move(is_done), std::move(thread)});
+  return true;
 }
 
 void Waiters::stop() {

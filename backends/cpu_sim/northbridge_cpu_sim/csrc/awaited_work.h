@@ -48,7 +48,7 @@ class AwaitedWork final : public c10d::Work {
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// The threads that wait for such calls of one group.
+// The threads that wait for such calls of one group, and in which its futures are completed.
 class Waiters {
  public:
   Waiters();
@@ -56,6 +56,8 @@ class Waiters {
   // Knows the work from now on, so that it ends when the group does.
   void add(const c10::intrusive_ptr<AwaitedWork>& work);
   void wait_for(c10::intrusive_ptr<AwaitedWork> work);
+  // Runs the task in a thread of that name. False, and nothing is run, once it was stopped.
+  bool begin(const char* name, std::function<void()> task);
   // Breaks off what is not done, whether or not it is awaited. The caller does not hold the
   // interpreter.
   void stop();

@@ -6,6 +6,7 @@
 #include "checker.h"
 #include "collective_call.h"
 #include "collective_limits.h"
+#include "completions.h"
 #include "pending_calls.h"
 #include "streams.h"
 
@@ -148,6 +149,7 @@ class Collective final : public c10d::Backend {
   const std::shared_ptr<GroupState> state_;
   const CollectiveLimits limits_;
   const std::shared_ptr<Waiters> waiters_;
+  const std::shared_ptr<Completions> completions_;
   mutable std::mutex mutex_; // of what follows
   BackendPtr below_; // null once shut down
   std::unique_ptr<Checker> checker_; // null where nothing is compared

@@ -33,6 +33,7 @@ Collective::Collective(
       state_(std::make_shared<GroupState>(std::move(facts), store)),
       limits_(std::move(limits)),
       waiters_(std::make_shared<Waiters>()),
+      completions_(std::make_shared<Completions>(waiters_)),
       below_(make_below()(store, rank_, size_, state_->facts.timeout)),
       checker_(checks ? std::make_unique<Checker>(state_) : nullptr) {}
 
@@ -189,7 +190,7 @@ WorkPtr Collective::carry_out(const Call& call, Launch launch) {
   const auto record = std::make_shared<CallRecord>(state_, call);
   auto below_work = launched(call, record, host, std::move(below), std::move(launch));
   auto work = c10::make_intrusive<ChipWork>(
-      std::move(below_work), record, call.outputs, std::move(faults));
+      std::move(below_work), record, call.outputs, std::move(faults), completions_);
   if (host->is_converted()) { // which makes the call wait for its end
     const ReleasedGil released; // Gloo's threads may need it
     work->wait_below(kNoTimeout);

@@ -29,18 +29,45 @@ void complete_after(const Place& place, c10::ivalue::Future& future, const c10::
   exchange_stream(before);
 }
 
+void complete(
+    c10::ivalue::Future& future,
+    const c10::IValue& outputs,
+    CallRecord& record,
+    const CollectiveFaults& faults,
+    const std::optional<Place>& effect,
+    const std::exception_ptr& error) {
+  if (error) {
+    future.setError(record.failed(error));
+    return;
+  }
+  record.finish();
+  if (effect) {
+    complete_after(*effect, future, outputs);
+    return;
+  }
+  try {
+    faults.meet_results();
+  } catch (...) {
+    future.setError(std::current_exception());
+    return;
+  }
+  future.markCompleted(outputs);
+}
+
 } // namespace
 
 ChipWork::ChipWork(
     WorkPtr below,
     std::shared_ptr<CallRecord> record,
     c10::IValue outputs,
-    CollectiveFaults faults)
+    CollectiveFaults faults,
+    std::shared_ptr<Completions> completions)
     : Work(record->group().facts.rank, below->retrieveOpType()),
       below_(std::move(below)),
       record_(std::move(record)),
       outputs_(std::move(outputs)),
-      faults_(std::move(faults)) {}
+      faults_(std::move(faults)),
+      completions_(std::move(completions)) {}
 
 bool ChipWork::isCompleted() {
   if (!below_->isCompleted()) {
@@ -122,6 +149,7 @@ Place ChipWork::defer_to(const c10::Stream& stream, std::function<void()> effect
 }
 
 bool ChipWork::wait_below(std::chrono::milliseconds timeout) {
+  completions_->let_next_run();
   bool done = false;
   try {
     done = below_->wait(timeout);
@@ -143,30 +171,24 @@ void ChipWork::abort() {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
+  completions_->let_next_run();
   const std::lock_guard<std::mutex> lock(future_mutex_);
   if (!future_) {
     auto future = c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(outputs_));
     // The future below holds CPU aliases; ours is done when it is, with the device tensors.
-    below_->getFuture()->addCallback(
-        [future, outputs = outputs_, record = record_, faults = faults_, effect = effect_](
-            c10::ivalue::Future& below) {
-          if (below.hasError()) {
-            future->setError(record->failed(below.exception_ptr()));
-            return;
-          }
-          record->finish();
-          if (effect) {
-            complete_after(*effect, *future, outputs);
-            return;
-          }
-          try {
-            faults.meet_results();
-          } catch (...) {
-            future->setError(std::current_exception());
-            return;
-          }
-          future->markCompleted(outputs);
-        });
+    const auto below = below_->getFuture();
+    const auto follow = [future, outputs = outputs_, record = record_, faults = faults_,
+                         effect = effect_](c10::ivalue::Future& done) {
+      const auto error = done.hasError() ? done.exception_ptr() : nullptr;
+      complete(*future, outputs, *record, faults, effect, error);
+    };
+    if (below->completed()) {
+      follow(*below); // nothing follows yet
+    } else {
+      below->addCallback([follow, below, completions = completions_](c10::ivalue::Future&) {
+        completions->add([follow, below] { follow(*below); });
+      });
+    }
     future_ = std::move(future);
   }
   return future_;

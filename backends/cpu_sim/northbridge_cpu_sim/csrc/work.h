@@ -3,6 +3,7 @@
 
 #include "call_record.h"
 #include "collective_call.h"
+#include "completions.h"
 #include "faults.h"
 #include "streams.h"
 
@@ -12,12 +13,14 @@ namespace chip {
 
 class ChipWork final : public c10d::Work {
  public:
-  // `record` names what goes wrong; `outputs` is what result() and the future hold.
+  // `record` names what goes wrong; `outputs` is what result() and the future hold, which is
+  // completed among the group's `completions`.
   ChipWork(
       WorkPtr below,
       std::shared_ptr<CallRecord> record,
       c10::IValue outputs,
-      CollectiveFaults faults);
+      CollectiveFaults faults,
+      std::shared_ptr<Completions> completions);
 
   bool isCompleted() override;
   bool isSuccess() const override;
@@ -45,6 +48,7 @@ class ChipWork final : public c10d::Work {
   const std::shared_ptr<CallRecord> record_;
   const c10::IValue outputs_;
   const CollectiveFaults faults_;
+  const std::shared_ptr<Completions> completions_;
   std::atomic<bool> has_told_failure_{false};
   std::optional<Place> effect_; // where streams are deferred: the place after the call
   std::mutex future_mutex_;
