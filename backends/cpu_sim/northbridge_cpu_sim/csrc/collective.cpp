@@ -1,14 +1,8 @@
 // What each call reads and writes, and how the backend below is asked for it.
-#include "released_gil.h" // first: it includes Python.h
-
 #include "collective.h"
 
 #include "call_signature.h"
-
-#include <ATen/ATen.h>
-#include <ATen/core/LegacyTypeDispatch.h>
-
-#include <numeric>
+#include "collective_parts.h"
 
 namespace chip {
 namespace {
@@ -72,7 +66,8 @@ WorkPtr Collective::between(
   call.same = call.reduction ? Same::out : Same::in;
   call.outputs = to;
   return run(call, [ask, options](Backend& below, HostTensors& host) {
-    return (below.*ask)(host.out, host.in, on_host(options, host));
+    auto to_rows = in_rows(host.out), from_rows = in_rows(host.in);
+    return (below.*ask)(to_rows, from_rows, on_host(options, host));
   });
 }
 
@@ -84,7 +79,8 @@ WorkPtr Collective::between(
   call.same = call.reduction ? Same::out : Same::in;
   call.outputs = call.out;
   return run(call, [ask, options](Backend& below, HostTensors& host) {
-    return (below.*ask)(host.out[0], host.in[0], on_host(options, host));
+    auto to_row = in_a_row(host.out[0]), from_row = in_a_row(host.in[0]);
+    return (below.*ask)(to_row, from_row, on_host(options, host));
   });
 }
 
@@ -150,9 +146,29 @@ WorkPtr Collective::reduce(Tensors& tensors, const c10d::ReduceOptions& options)
   return in_place(std::move(call), &Backend::reduce, tensors, options);
 }
 
+void Collective::check_own_part(const Tensors& parts, const Tensor& own) const {
+  const auto& part = parts.at(static_cast<size_t>(rank_));
+  TORCH_CHECK_VALUE(
+      part.sizes().equals(own.sizes()),
+      state_->facts.library, "'s all_gather on ", state_->facts.here_in_words(),
+      " was given a tensor of shape ", own.sizes(), " and ", part.sizes(),
+      " to hold it; give that place in the list the tensor's shape");
+}
+
 WorkPtr Collective::allgather(
     TensorLists& to, Tensors& from, const c10d::AllgatherOptions& options) {
   auto call = begin(options, "all_gather", OpType::ALLGATHER);
+  if (from.size() == 1 && to.size() == 1 && have_own_sizes(to[0], size_)) {
+    check_own_part(to[0], from[0]);
+    call.in = from;
+    call.out = to[0];
+    call.same = Same::out; // as NCCL's: each rank's tensor has a size of its own
+    call.outputs = to[0];
+    return run(call, [timeout = options.timeout](Backend& below, HostTensors& host) {
+      const Tensors copies(host.out.size(), host.in[0]);
+      return exchange_parts(below, host.out, copies, timeout);
+    });
+  }
   return into_lists(std::move(call), &Backend::allgather, to, from, options);
 }
 
@@ -238,27 +254,8 @@ WorkPtr Collective::alltoall(
   call.outputs = to;
   // Gloo's own takes equal parts alone. Whose parts are equal cannot know whether the others' are,
   // so that all ranks go this way, and wait for the end to take the result apart.
-  return run(call, [options](Backend& below, HostTensors& host) {
-    const at::AutoDispatchBelowADInplaceOrView guard;
-    Tensors parts;
-    for (const auto& part : host.in) {
-      parts.push_back(part.reshape({-1}));
-    }
-    auto sent = at::cat(parts);
-    auto from_sizes = elements_of(host.in), to_sizes = elements_of(host.out);
-    auto arrived = at::empty(
-        {std::accumulate(to_sizes.begin(), to_sizes.end(), int64_t{0})}, sent.options());
-    const auto work = below.alltoall_base(arrived, sent, to_sizes, from_sizes, options);
-    {
-      const ReleasedGil released; // Gloo's threads may need it
-      work->wait(kNoTimeout);
-    }
-    int64_t at = 0;
-    for (const auto& part : host.out) {
-      part.copy_(arrived.narrow(0, at, part.numel()).view_as(part));
-      at += part.numel();
-    }
-    return work;
+  return run(call, [timeout = options.timeout](Backend& below, HostTensors& host) {
+    return exchange_parts(below, host.out, host.in, timeout);
   });
 }
 

@@ -130,6 +130,8 @@ class Collective final : public c10d::Backend {
   // board, launches it or has it checked, and names the errors.
   WorkPtr carry_out(const Call& call, Launch launch);
   void check_ranks(const Call& call) const;
+  // Of an all-gather whose parts have sizes of their own.
+  void check_own_part(const Tensors& parts, const at::Tensor& own) const;
   WorkPtr launched(
       const Call& call,
       const std::shared_ptr<CallRecord>& record,

@@ -220,6 +220,11 @@ void Collective::check_ranks(const Call& call) const {
   }
   if (call.is_point_to_point && call.type != c10d::OpType::RECVANYSOURCE) {
     check("peer", call.peer);
+    TORCH_CHECK_VALUE(
+        call.peer != rank_,
+        state_->facts.library, "'s ", call.name, " on ", state_->facts.here_in_words(),
+        " was given that rank itself as its peer, and messages go to other ranks alone; copy the "
+        "tensor with copy_()");
   }
 }
 
