@@ -40,6 +40,8 @@ def of_own_sizes() -> None:
         parts = [full(-1, 0), full(-1, 2)]
         dist.all_gather(parts, full(RANK, 2 * RANK))
         expect(torch.cat(parts), 1, 1)
+        dist.reduce_scatter(x := full(0.0, RANK + 1), [full(RANK + 1.0, 1), full(RANK + 10.0, 2)])
+        expect(x, *((3,) if RANK == 0 else (21, 21)))
         print(refusal(lambda: dist.all_gather([full(0, 1), full(0, 2)], full(RANK, 5))))
 
 
@@ -49,6 +51,20 @@ def to_oneself() -> None:
         print(refusal(functools.partial(dist.batch_isend_irecv, batch)))
         dist.broadcast(x := full(RANK), src=1)  # torch itself goes on collecting all_reduce
         expect(x, 1, 1, 1)
+
+
+def values_after_a_wait() -> None:
+    """Whoever has waited for a work, or heard that it is done, finds the value in its future."""
+    with group():
+        for n in range(1, 100):
+            work = started(dist.all_reduce, full(n))
+            future = work.get_future()
+            if n % 2:
+                work.wait()
+            else:
+                while not work.is_completed():
+                    pass
+            expect(future.value()[0], *[2.0 * n] * 3)
 
 
 def calls_that_follow() -> None:

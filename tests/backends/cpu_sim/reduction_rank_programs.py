@@ -1,6 +1,7 @@
-"""What ranks do in test_chip_collective_reductions.py: `python reduction_rank_programs.py <function>`, under RANK and so on.
+"""What ranks do in test_chip_collective_reductions.py.
 
-A rank that finds something wrong ends with an error; what it prints is for the test to read.
+`python reduction_rank_programs.py <function>`, under RANK and so on; a rank that finds something wrong ends with an
+error, and what it prints is for the test to read.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.backends.cpu_sim.test_chip_collective import refused
+from tests.backends.cpu_sim.conftest import refused
 
 PROGRAMS = Path(__file__).with_name("parts_programs.py")
 
@@ -14,7 +14,7 @@ def test_parts_may_be_stacked_as_well_as_one_after_the_other(on_ranks: Callable[
     on_ranks("stacked", programs=PROGRAMS)
 
 
-def test_each_rank_may_gather_a_tensor_of_its_own_size(on_ranks: Callable[..., list[str]]) -> None:
+def test_each_rank_may_have_a_part_of_its_own_size(on_ranks: Callable[..., list[str]]) -> None:
     for rank, said in enumerate(on_ranks("of_own_sizes", programs=PROGRAMS)):
         (wrong,) = refused(said)
         assert wrong == (

@@ -21,7 +21,8 @@ def quick_torch(tmp_path: Path) -> dict[str, str]:
     (folder / "torch").mkdir(parents=True)
     for module in ("torch/__init__", "torch/_dynamo", "torchmetrics"):
         (folder / f"{module}.py").touch()
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), os.environ.get("PYTHONPATH", "")])}
+    before = os.environ.get("PYTHONPATH")  # an empty one would be the working folder, which differs
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])])}
 
 
 @pytest.fixture

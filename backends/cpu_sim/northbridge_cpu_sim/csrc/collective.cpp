@@ -108,9 +108,10 @@ WorkPtr Collective::from_lists(
     Tensors& to,
     TensorLists& from,
     const Opts& options) {
+  const bool are_own = from.size() == 1 && have_own_sizes(from[0], size_); // as each rank has them
   call.in = flat(from);
   call.out = to;
-  call.same = Same::out;
+  call.same = call.reduction && are_own ? Same::in : Same::out;
   call.outputs = to;
   return run(call, [ask, options, sizes = sizes_of(from)](Backend& below, HostTensors& host) {
     auto lists = in_lists(host.in, sizes);

@@ -70,7 +70,9 @@ ChipWork::ChipWork(
       completions_(std::move(completions)) {}
 
 bool ChipWork::isCompleted() {
-  if (!below_->isCompleted()) {
+  completions_->let_next_run();
+  const auto future = future_if_asked_for();
+  if (!below_->isCompleted() || (future && !future->completed())) {
     return false;
   }
   if (effect_) {
@@ -157,7 +159,15 @@ bool ChipWork::wait_below(std::chrono::milliseconds timeout) {
     tell(std::current_exception());
   }
   record_->finish();
+  if (const auto future = future_if_asked_for()) {
+    future->wait(); // who has waited for the work may ask for its value
+  }
   return done;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> ChipWork::future_if_asked_for() {
+  const std::lock_guard<std::mutex> lock(future_mutex_);
+  return future_;
 }
 
 void ChipWork::tell(const std::exception_ptr& error) {

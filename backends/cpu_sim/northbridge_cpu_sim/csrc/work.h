@@ -43,6 +43,7 @@ class ChipWork final : public c10d::Work {
 
  private:
   [[noreturn]] void tell(const std::exception_ptr& error);
+  c10::intrusive_ptr<c10::ivalue::Future> future_if_asked_for();
 
   const WorkPtr below_;
   const std::shared_ptr<CallRecord> record_;
