@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -195,7 +196,11 @@ def test_the_accelerator_says_which_dtypes_it_has(chip: ModuleType, posing: Call
     dtypes = torch.accelerator.get_device_capability("cpu_sim:1")["supported_dtypes"]
 
     assert {torch.float32, torch.bfloat16, torch.complex64, torch.bool, torch.int64} <= set(dtypes)
-    assert torch.qint8 not in dtypes
+    for dtype in dtypes:
+        x = torch.ones(2, device="cpu_sim:1").to(dtype)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of complex numbers that lose a part
+            assert all(x.to(other).dtype is other for other in dtypes)
     assert chip.is_bf16_supported()
     assert chip.get_amp_supported_dtype() == [torch.bfloat16, torch.float16]
     said = posing(

@@ -82,7 +82,9 @@ void Waiters::stop() {
     }
   }
   for (auto& waiter : waiters) {
-    if (is_forked) {
+    // What follows on a future may hold the group's last reference.
+    const bool is_this = waiter.thread.get_id() == std::this_thread::get_id();
+    if (is_forked || is_this) {
       waiter.thread.detach();
     } else {
       waiter.thread.join();

@@ -25,6 +25,13 @@ struct Event {
   std::atomic<Clock::rep> recorded_at{0};
 };
 
+// To every other such dtype, and from it: what torch asks of those that a device is said to support.
+bool can_be_converted(c10::ScalarType dtype) {
+  const bool is_number = c10::isIntegralType(dtype, /*includeBool=*/true) ||
+      c10::isFloatingType(dtype) || c10::isComplexType(dtype);
+  return is_number && dtype != c10::ScalarType::Float4_e2m1fn_x2;
+}
+
 Device resolved(Device device) {
   return {kDeviceType, checked_index(device.index())};
 }
@@ -69,7 +76,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     auto& bits = capability.capability_data.capability_bits;
     bits &= ~detail::lacking;
     for (int64_t type = 0; type < static_cast<int64_t>(c10::ScalarType::NumOptions); ++type) {
-      if (c10::isQIntType(static_cast<c10::ScalarType>(type))) {
+      if (!can_be_converted(static_cast<c10::ScalarType>(type))) {
         bits &= ~(uint64_t{1} << type);
       }
     }
