@@ -1,6 +1,6 @@
 """``python -m bench [--quick] [--only NAME …]``: measure, write ``bench/report.json``, and print a table.
 
-Where everything was measured, and not quickly, ``docs/measured.svg`` is drawn too.
+Where everything was measured, and not quickly, ``docs/measured.md`` is written and its picture drawn too.
 
 Exit codes: 0 every figure is within its bound; 1 one is over it; 2 wrong usage; 3 something could not be measured.
 """
@@ -80,15 +80,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     console.print(table(figures, quick=asked.quick))
     console.print(f"written to {REPORT}", highlight=False, soft_wrap=True)
     if not asked.quick and not asked.only:
-        console.print(f"drawn in {_draw()}", highlight=False, soft_wrap=True)
+        console.print(f"shown in {_show()}", highlight=False, soft_wrap=True)
     return exit_code(figures)
 
 
-def _draw() -> Path:
-    from bench.plot import PICTURE, draw, read  # after the measuring: a child's memory begins with this process's
+def _show() -> Path:
+    from bench.page import PAGE, read, show  # after the measuring: a child's memory begins with this process's
 
-    draw(read())
-    return PICTURE
+    show(read())
+    return PAGE
 
 
 def exit_code(figures: Sequence[Figure]) -> int:

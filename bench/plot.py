@@ -1,68 +1,20 @@
-"""``python -m bench.plot``: draw the ratios of ``bench/report.json`` into ``docs/measured.svg``."""
+"""The picture of a report: ``docs/measured.svg``."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
 
-import pydantic
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Picture
 
 from bench.child import ROOT
-from bench.report import REPORT
+from bench.recorded import Report, ReportFileError
 
 PICTURE = ROOT / "docs" / "measured.svg"
 
 # Grey and blue of a middle lightness: the page behind may be white or nearly black.
 _TEXT, _LINES, _WITHIN, _OVER = "#7d8590", "#7d859055", "#3d8bd9", "#e5534b"
 _ROW_INCHES = 0.24
-
-
-class Ratio(pydantic.BaseModel):
-    """What the picture shows of one figure of a report."""
-
-    what: str
-    unit: str
-    value: Annotated[float, pydantic.Field(gt=0)]
-    first_quartile: float
-    third_quartile: float
-    bound: float | None
-    verdict: str
-
-
-class Machine(pydantic.BaseModel):
-    """Where a report was written."""
-
-    cpu: str
-    cores: int
-
-
-class Report(pydantic.BaseModel):
-    """A report, as far as it is drawn."""
-
-    date: str
-    machine: Machine
-    versions: Mapping[str, str]
-    figures: Mapping[str, Ratio]
-
-
-class ReportFileError(Exception):
-    """There is no report that could be drawn."""
-
-
-def read(file: Path = REPORT) -> Report:
-    """Return the report in ``file``. Raises :class:`ReportFileError`."""
-    try:
-        return Report.model_validate_json(file.read_text())
-    except FileNotFoundError:
-        raise ReportFileError(f"there is no {file}: measure first, by make bench") from None
-    except pydantic.ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "all of it"
-        raise ReportFileError(f"{file} is no report of make bench: {where}: {first['msg']}; measure again") from None
 
 
 def draw(report: Report, file: Path = PICTURE) -> None:
@@ -93,26 +45,6 @@ def picture(report: Report) -> Picture:
     axes.grid(axis="x", color=_LINES, linewidth=0.5)
     axes.spines[:].set_visible(False)
     axes.set_facecolor("none")
-    result.suptitle(_title(report), color=_TEXT, fontsize=9)
+    result.suptitle(report.surroundings, color=_TEXT, fontsize=9)
     result.supxlabel("the dot is the median, the bar its quartiles, the stroke the bound", color=_TEXT, fontsize=9)
     return result
-
-
-def _title(report: Report) -> str:
-    machine = report.machine
-    return f"{report.date[:10]}, torch {report.versions.get('torch', '?')}, {machine.cores} cores of {machine.cpu}"
-
-
-def main() -> int:
-    """Run the command; return its exit code."""
-    try:
-        draw(read())
-    except ReportFileError as error:
-        print(f"python -m bench.plot: {error}", file=sys.stderr)
-        return 2
-    print(f"drew {PICTURE}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -19,18 +19,18 @@ _NAMES = ("simccl", "gloo")
 def measure_collective(name: str, *, size: int, calls: int, quick: bool) -> Measurement:
     """Make ``calls`` calls in turn in two pairs of ranks, of which one always sleeps: simccl's, and Gloo's.
 
+    Several such pairs one after the other: where a process's memory lies decides a large call's speed for all its life.
     ``size`` is the bytes of the larger tensor: what all ranks have reduced, hand out, or gathered.
     """
-    return _chip_against_cpu(
-        {"collective": name, "bytes": size, "times": calls}, names=_NAMES, pairs=1 if quick else 2, quick=quick
-    )
+    pairs, rounds = (1, 2) if quick else (4, 5)
+    question = {"collective": name, "bytes": size, "times": calls}
+    return _chip_against_cpu(question, names=_NAMES, pairs=pairs, rounds=rounds)
 
 
 def measure_sharded_step(*, quick: bool) -> Measurement:
     """Train in turn in two pairs of ranks: FSDP2 over simccl on the chip, and over Gloo on the CPU."""
-    return _chip_against_cpu(
-        {"step": "fsdp2", "task": "transformer", "times": 5}, names=("cpu_sim", "cpu"), pairs=1, quick=quick
-    )
+    question = {"step": "fsdp2", "task": "transformer", "times": 5}
+    return _chip_against_cpu(question, names=("cpu_sim", "cpu"), pairs=1, rounds=2 if quick else 9)
 
 
 def measure_option(option: Option, *, quick: bool) -> Measurement:
@@ -45,16 +45,14 @@ def measure_option(option: Option, *, quick: bool) -> Measurement:
     return ratio(pairs, ("with", "without"), "ms", 1e3)
 
 
-def _chip_against_cpu(question: Mapping[str, Any], *, names: tuple[str, str], pairs: int, quick: bool) -> Measurement:
+def _chip_against_cpu(question: Mapping[str, Any], *, names: tuple[str, str], pairs: int, rounds: int) -> Measurement:
     found = []
     for _ in range(pairs):
         with (
             child.conversation(_command("cpu_sim")) as on_chip,
             child.conversation(_command("cpu"), environ=CPU_ENVIRONMENT) as on_cpu,
         ):
-            found += interleave(
-                lambda: _seconds(on_chip, question), lambda: _seconds(on_cpu, question), 2 if quick else 9
-            )
+            found += interleave(lambda: _seconds(on_chip, question), lambda: _seconds(on_cpu, question), rounds)
     return ratio(found, names, "ms", 1e3)
 
 

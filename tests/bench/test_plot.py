@@ -2,30 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from bench import plot
-from bench.plot import ReportFileError, draw, read
-
-
-def figure(value: float, **more: Any) -> dict[str, Any]:
-    made_up = {"unit": "×", "first_quartile": value, "third_quartile": value, "bound": 1.05, "verdict": "within"}
-    return {"what": "sorting: ours ÷ theirs", "value": value, **made_up, **more}
-
-
-def written(folder: Path, *figures: dict[str, Any]) -> Path:
-    report = {
-        "date": "2026-11-22T08:00:00+00:00",
-        "machine": {"cpu": "a CPU", "cores": 2, "load_before": 0.1},
-        "versions": {"torch": "2.13.0+cpu"},
-        "figures": {str(number): each for number, each in enumerate(figures)},
-    }
-    file = folder / "report.json"
-    file.write_text(json.dumps(report))
-    return file
+from bench.plot import draw
+from bench.recorded import ReportFileError, read
+from tests.bench.reports import figure, written
 
 
 def test_a_row_names_a_ratio_and_says_its_value_and_the_picture_when_and_where(tmp_path: Path) -> None:
@@ -58,29 +40,6 @@ def test_the_page_shows_through_and_a_report_is_always_drawn_alike(tmp_path: Pat
     assert text == (tmp_path / "other.svg").read_text()
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("{", r"report\.json is no report of make bench: all of it: .*; measure again$"),
-        ('{"date": "today"}', r"report\.json is no report of make bench: machine: Field required; measure again$"),
-    ],
-)
-def test_a_file_that_is_no_report_is_an_error_that_says_where(tmp_path: Path, content: str, said: str) -> None:
-    (tmp_path / "report.json").write_text(content)
-
-    with pytest.raises(ReportFileError, match=said):
-        read(tmp_path / "report.json")
-
-
 def test_a_report_without_ratios_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ReportFileError, match=r"^the report holds no ratio: measure more$"):
         draw(read(written(tmp_path, figure(3.0, unit="s"))), tmp_path / "picture.svg")
-
-
-def test_the_command_says_what_to_do_where_nothing_was_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(plot, "read", lambda: read(tmp_path / "report.json"))
-
-    assert plot.main() == 2
-    assert "report.json: measure first, by make bench" in capsys.readouterr().err

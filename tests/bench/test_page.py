@@ -1,0 +1,51 @@
+"""The page of a report, on figures that are made up."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from bench import page
+from bench.page import text
+from bench.recorded import read
+from tests.bench.reports import figure, written
+
+
+def test_it_says_when_and_where_and_has_a_row_for_each_figure(tmp_path: Path) -> None:
+    shown = written(
+        tmp_path,
+        figure(1.0234, first_quartile=0.99, third_quartile=1.04, parts={"ours": "2.1 µs", "theirs": "2.05 µs"}),
+        figure(0.21, what="seconds of something", unit="s", bound=None, verdict="no bound"),
+    )
+
+    written_page = text(read(shown))
+
+    assert "Measured on 2026-11-22, torch 2.13.0+cpu, 2 cores of a CPU." in written_page
+    rows = [line for line in written_page.splitlines() if line.startswith("| s")]
+    assert rows == [
+        "| sorting: ours ÷ theirs | 1.023 × | 0.990 × – 1.040 × | ≤ 1.050 × | ours 2.1 µs, theirs 2.05 µs |",
+        "| seconds of something | 0.21 s | 0.21 s – 0.21 s |  |  |",
+    ]
+
+
+def test_what_is_over_its_bound_says_so(tmp_path: Path) -> None:
+    assert "| **over ≤ 1.050 ×** |" in text(read(written(tmp_path, figure(1.2, verdict="OVER"))))
+
+
+def test_the_command_writes_the_page_and_its_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(page, "read", lambda: read(written(tmp_path, figure(1.0))))
+    monkeypatch.setattr(page, "PAGE", tmp_path / "measured.md")
+    monkeypatch.setattr(page, "draw", lambda _: (tmp_path / "measured.svg").touch())
+
+    assert page.main() == 0
+    assert "(measured.svg)" in (tmp_path / "measured.md").read_text()
+    assert (tmp_path / "measured.svg").exists()
+
+
+def test_the_command_says_what_to_do_where_nothing_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(page, "read", lambda: read(tmp_path / "report.json"))
+
+    assert page.main() == 2
+    assert "report.json: measure first, by make bench" in capsys.readouterr().err
