@@ -85,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show() -> Path:
-    from bench.page import PAGE, read, show  # after the measuring: a child's memory begins with this process's
+    # After the measuring: a child's memory begins with this process's.
+    from bench.page import PAGE, show
+    from bench.recorded import read
 
     show(read())
     return PAGE
