@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import pytest
@@ -80,7 +81,7 @@ def test_what_shapes_and_types_alone_show_is_raised_at_once(asynchronously: Call
         """
     )
 
-    assert said[0].startswith("RuntimeError: mat1 and mat2 shapes cannot be multiplied")
+    assert re.match(r"RuntimeError: (mm: )?mat1 and mat2 shapes cannot be multiplied", said[0])  # torch 2.15 says "mm"
     assert "Expected all tensors to be on the same device" in said[1]
     assert "Expected a 'cpu_sim' device type for generator but found 'cpu'" in said[2]
     assert "some elements of the input tensor and the written-to tensor refer to a single" in said[3]
@@ -110,7 +111,7 @@ def test_what_needs_the_data_on_the_host_raises_the_error_of_before(
         "found.masked_select(found > 0)",
         "found.unique()",
         "found[found > 0]",
-        "found.__setitem__(found > 0, 1.0)",
+        "found.__setitem__(found > 0, torch.ones(4, device=device))",  # one number would be filled in on the chip
     )
 
     said = asynchronously(
