@@ -75,6 +75,8 @@ def test_collectives_meet_faults_by_their_number_in_their_group(on_ranks: Callab
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, -signal.SIGINT)])
 def test_a_hung_process_can_be_ended(number: signal.Signals, ends: int) -> None:
     program = """
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # which the tests may run without, in the background
         import northbridge, torch
         northbridge.load("cpu_sim")
         x = torch.ones(2, device="cpu_sim")
@@ -91,7 +93,10 @@ def test_a_hung_process_can_be_ended(number: signal.Signals, ends: int) -> None:
         assert hung.stderr is not None
         line = next(line for line in hung.stderr if "planned fault" in line)
         hung.send_signal(number)
-        said, error = hung.communicate(timeout=LIMIT_S)
+        try:
+            said, error = hung.communicate(timeout=LIMIT_S)
+        finally:
+            hung.kill()
 
     assert line.startswith("northbridge: planned fault: hang, at step 0, in aten::add, rank 0 (hang op=aten::add, of")
     assert (hung.returncode, said) == (ends, "")
