@@ -34,7 +34,7 @@ check: setup ## run the linter, the formatter and both type checkers
 	$(RUN)/pyright --project . # and not the configuration of a folder above
 
 bench: setup ## measure against the CPU and Gloo; writes bench/report.json and docs/measured.md, and its picture
-	@echo "make bench: measuring, about 30 minutes on 2 cores; leave the machine alone meanwhile"
+	@echo "make bench: measuring, about 40 minutes on 2 cores; leave the machine alone meanwhile"
 	@$(RUN)/python -m bench
 
 docs: setup ## build the site into site/
