@@ -33,10 +33,7 @@ void Waiters::add(const c10::intrusive_ptr<AwaitedWork>& work) {
 }
 
 void Waiters::wait_for(c10::intrusive_ptr<AwaitedWork> work) {
-  if (!begin("simccl wait", [work]() mutable {
-        work->await_below();
-        work.reset(); // may need the interpreter
-      })) {
+  if (!begin("simccl wait", [work] { work->await_below(); })) {
     work->end(shut_down());
   }
 }

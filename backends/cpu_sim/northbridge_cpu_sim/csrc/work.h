@@ -38,7 +38,8 @@ class ChipWork final : public c10d::Work {
   // Returns the place after it.
   Place defer_to(const c10::Stream& stream, std::function<void()> effect);
 
-  // Waits for the library alone: what was planned for the results is still to come.
+  // Waits for the library alone, and for the future to have its value where somebody asked for it:
+  // what was planned for the results is still to come.
   bool wait_below(std::chrono::milliseconds timeout);
 
  private:
