@@ -14,6 +14,12 @@ from northbridge.conformance.processes import Process
 Begin = Callable[..., Process]
 
 
+def environ_with(folder: Path) -> dict[str, str]:
+    """Return the environment of a process that finds the modules of ``folder`` first."""
+    before = os.environ.get("PYTHONPATH")  # an empty one would be the working folder, which differs
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])])}
+
+
 @pytest.fixture
 def quick_torch(tmp_path: Path) -> dict[str, str]:
     """The environment of a process whose torch, and whose torchmetrics, are empty."""
@@ -21,8 +27,7 @@ def quick_torch(tmp_path: Path) -> dict[str, str]:
     (folder / "torch").mkdir(parents=True)
     for module in ("torch/__init__", "torch/_dynamo", "torchmetrics"):
         (folder / f"{module}.py").touch()
-    before = os.environ.get("PYTHONPATH")  # an empty one would be the working folder, which differs
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])])}
+    return environ_with(folder)
 
 
 @pytest.fixture

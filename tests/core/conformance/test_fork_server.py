@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.core.conformance.conftest import Begin
+from tests.core.conformance.conftest import Begin, environ_with
 
 
 @pytest.fixture
@@ -17,8 +17,7 @@ def vendor(tmp_path: Path) -> dict[str, str]:
     (folder / "acme_torch-1.0.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: acme-torch\nVersion: 1.0\n")
     (folder / "acme_torch-1.0.dist-info/entry_points.txt").write_text("[torch.backends]\nacme = acme_torch:load\n")
     (folder / "acme_torch.py").write_text("import os\ndef load(): print('acme is in', os.getpid())\n")
-    paths = [str(folder), os.environ.get("PYTHONPATH", "")]
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    return {**environ_with(folder), "OMP_NUM_THREADS": "1"}
 
 
 def test_a_vendors_software_is_imported_after_the_fork_if_at_all(

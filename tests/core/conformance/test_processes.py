@@ -129,12 +129,17 @@ def test_what_only_northbridge_reads_needs_no_other_import(
     assert len(imported) == 1
 
 
-def test_no_more_than_so_many_processes_wait_to_be_forked(begin: Begin, quick_torch: dict[str, str]) -> None:
-    meanwhile = begin("fork", "import time\ntime.sleep(0.1)\n", {**quick_torch, "OPTION": "0"})
+def test_no_more_than_so_many_processes_wait_to_be_forked(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    wait = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\n"
+    meanwhile = begin("fork", wait, {**quick_torch, "OPTION": "0"}, str(go))
     for option in range(1, MOST_SERVERS + 2):
         assert begin("fork", "", {**quick_torch, "OPTION": str(option)}).wait() == 0
 
     assert len(processes._servers) == MOST_SERVERS
+    go.touch()
     assert meanwhile.wait() == 0  # though what it was forked from has ended
 
 
