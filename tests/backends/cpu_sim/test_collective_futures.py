@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-PROGRAMS = Path(__file__).with_name("parts_programs.py")
+PROGRAMS = Path(__file__).with_name("future_rank_programs.py")
 
 
 @pytest.mark.parametrize("program", ["calls_that_follow", "values_after_a_wait"])

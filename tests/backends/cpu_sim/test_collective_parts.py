@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.backends.cpu_sim.conftest import refused
 
-PROGRAMS = Path(__file__).with_name("parts_programs.py")
+PROGRAMS = Path(__file__).with_name("parts_rank_programs.py")
 
 
 def test_parts_may_be_stacked_as_well_as_one_after_the_other(on_ranks: Callable[..., list[str]]) -> None:
