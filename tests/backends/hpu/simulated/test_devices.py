@@ -43,6 +43,10 @@ def test_nothing_empties_a_cache(hpu: ModuleType) -> None:
     assert not hasattr(hpu, "empty_cache")
 
 
+def test_what_random_dtensors_ask_for_is_not_there(hpu: ModuleType) -> None:
+    assert not hasattr(hpu, "set_rng_ctx")
+
+
 def test_set_device_writes_the_module_of_that_place(run: Run) -> None:
     program = "import os; torch.hpu.set_device(2); print(os.environ['HLS_MODULE_ID'], torch.hpu.is_initialized())"
     assert run(program, HABANA_VISIBLE_MODULES="4,5,6,7") == "6 False\n"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from northbridge_hpu.simulated.mode import is_lazy
 from northbridge_hpu.simulated.record import variable
-from northbridge_hpu.simulated.replaced import files, groups, migration, modules, seeds
+from northbridge_hpu.simulated.replaced import files, groups, migration, modules, seeds, streams
 
 
 def replace() -> None:
     """Replace what the vendor's import replaces in this mode."""
     groups.replace()
     seeds.replace()
+    streams.replace()
     if is_lazy():
         files.replace()
         modules.replace()

@@ -37,6 +37,15 @@ from northbridge_hpu.simulated.memory import (
     reset_peak_memory_stats as reset_peak_memory_stats,
 )
 from northbridge_hpu.simulated.record import watch as _watch
+from northbridge_hpu.simulated.streams import (
+    Event as Event,
+    Stream as Stream,
+    current_stream as current_stream,
+    default_stream as default_stream,
+    record_stream as record_stream,
+    set_stream as set_stream,
+    stream as stream,
+)
 
 from . import _utils as _utils, random as random
 

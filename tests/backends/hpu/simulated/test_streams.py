@@ -1,0 +1,118 @@
+"""Streams and events: torch's own, with signatures that are not CUDA's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+import torch
+
+Run = Callable[..., str]
+
+
+def test_a_stream_is_torchs_and_the_current_one_inside_its_context(hpu: ModuleType) -> None:
+    stream = hpu.Stream()
+
+    with hpu.stream(stream):
+        assert hpu.current_stream() == stream == torch.accelerator.current_stream()
+        with hpu.stream(None):
+            assert hpu.current_stream() == stream
+    assert hpu.current_stream() == hpu.default_stream() == torch.accelerator.current_stream()
+
+    assert isinstance(stream, torch.Stream)
+    assert stream.device == torch.device("hpu", 0)
+    assert stream != hpu.Stream()
+    assert repr(stream) == f"<torch.hpu.Stream device=hpu:0 hpu_stream={stream.stream_id:#x}>"
+
+
+def test_the_context_ends_with_an_error_too(hpu: ModuleType) -> None:
+    with pytest.raises(ValueError, match="inside"), hpu.stream(hpu.Stream()):
+        raise ValueError("inside")
+
+    assert hpu.current_stream() == hpu.default_stream()
+
+
+def test_a_stream_that_is_set_stays_and_none_changes_nothing(hpu: ModuleType) -> None:
+    stream = hpu.Stream()
+
+    hpu.set_stream(stream)
+    hpu.set_stream(None)
+    stayed = hpu.current_stream()
+    hpu.set_stream(hpu.default_stream())
+
+    assert stayed == stream
+
+
+def test_neither_the_device_nor_the_priority_is_listened_to(hpu: ModuleType) -> None:
+    stream = hpu.Stream(3, priority=-1)
+
+    assert (stream.device.index, stream.priority) == (0, 0)
+
+
+def test_a_stream_and_an_event_of_the_vendors_go_where_torchs_do(hpu: ModuleType) -> None:
+    stream, event = hpu.Stream(), hpu.Event()
+
+    assert stream.record_event(event) is event
+    assert isinstance(stream.record_event(), hpu.Event)
+    for each in (stream, torch.accelerator.current_stream()):
+        each.wait_event(event)
+        event.wait(each)
+    event.wait()
+    stream.wait_stream(torch.accelerator.current_stream())
+    event.synchronize()
+    stream.synchronize()
+    assert (event.query(), stream.query()) == (True, True)
+
+
+def test_an_event_measures_up_to_one_of_torchs_too(hpu: ModuleType) -> None:
+    ours, theirs = hpu.Event(enable_timing=True), torch.Event("hpu", enable_timing=True)
+    ours.record()
+    theirs.record()
+    theirs.synchronize()
+
+    assert ours.elapsed_time(theirs) >= 0
+    with pytest.raises(ValueError, match="enable_timing"):
+        ours.elapsed_time(hpu.current_stream().record_event())
+
+
+def test_a_tensor_is_recorded_by_the_modules_function(hpu: ModuleType) -> None:
+    side = hpu.Stream()
+    there = torch.ones(2, device="hpu")
+    with hpu.stream(side):
+        here = there.to("cpu", non_blocking=True)
+    hpu.record_stream(there, side)
+    del there
+
+    side.synchronize()
+
+    assert here.tolist() == [1, 1]
+
+
+def test_a_tensor_of_the_host_is_recorded_on_no_stream(hpu: ModuleType) -> None:
+    with pytest.raises(NotImplementedError, match="record_stream"):
+        torch.ones(1).record_stream(hpu.current_stream())
+
+
+@pytest.mark.parametrize("what", ["Stream()", "current_stream()", "default_stream()", "stream(None).__enter__()"])
+def test_to_ask_for_a_stream_takes_the_card(run: Run, what: str) -> None:
+    said = run(f"print(torch.hpu.is_initialized()); torch.hpu.{what}; print(torch.hpu.is_initialized())")
+
+    assert said == "False\nTrue\n"
+
+
+@pytest.mark.parametrize(("lazy", "seen"), [("0", "False"), ("1", "True")])
+def test_in_lazy_mode_a_thread_sees_what_another_one_set(run: Run, lazy: str, seen: str) -> None:
+    said = run(
+        """
+        import threading
+        stream = torch.hpu.Stream()
+        torch.hpu.set_stream(stream)
+        thread = threading.Thread(target=lambda: print(torch.hpu.current_stream() == stream))
+        thread.start()
+        thread.join()
+        """,
+        PT_HPU_LAZY_MODE=lazy,
+    )
+
+    assert said == f"{seen}\n"
