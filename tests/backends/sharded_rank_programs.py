@@ -1,15 +1,14 @@
-"""What single ranks do in test_chip_sharded.py: `python sharded_rank_programs.py <function>`, under RANK and so on.
+"""What single ranks of any chip do with sharded models: `python sharded_rank_programs.py <function> …`, under RANK.
 
-A rank that finds something wrong ends with an error; what it prints is for the test to read. Each program trains what
-one process would train, on the CPU, and compares with it.
+The chip is the one that NORTHBRIDGE_SIMULATE names, or else the simulated chip itself. A rank that finds something
+wrong ends with an error. Each program trains what one process would train, on the CPU, and compares with it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -37,10 +36,11 @@ from torch.distributed.tensor.parallel import (
 
 import northbridge
 
-northbridge.load("cpu_sim")
-
+CHIP = northbridge.load(os.environ.get("NORTHBRIDGE_SIMULATE", "cpu_sim"))
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-HERE = torch.device("cpu_sim", RANK)
+HERE = CHIP.device.root(RANK)
+AND_HOST = f"cpu:gloo,{CHIP.name}:{CHIP.collective.name}"
+HAS_AVERAGE = CHIP.name == "cpu_sim"  # what poses lacks what its vendor's library lacks
 STEPS = 4
 ROWS = 8  # of the whole batch
 
@@ -52,12 +52,11 @@ optimizer_state: Callable[..., dict[str, Any]] = get_optimizer_state_dict
 set_optimizer_state: Callable[..., None] = set_optimizer_state_dict
 
 
-@contextmanager
-def group(backend: str = "simccl") -> Iterator[DeviceMesh]:
-    torch.accelerator.set_device_index(RANK)
-    dist.init_process_group(backend, timeout=timedelta(seconds=60))
-    yield init_device_mesh("cpu_sim", (SIZE,))
-    dist.destroy_process_group()
+def mesh_of_all(backend: str = CHIP.collective.name) -> DeviceMesh:
+    """All ranks in one row. The group under it is made once, for all programs: torch makes no second one in safety."""
+    if not dist.is_initialized():
+        dist.init_process_group(backend, timeout=timedelta(seconds=60))
+    return init_device_mesh(CHIP.name, (SIZE,))
 
 
 class Block(nn.Module):
@@ -141,137 +140,136 @@ def expect_close(got: dict[str, Tensor], expected: dict[str, Tensor], tolerance:
 
 def sharded(net: nn.Module, **options: Any) -> nn.Module:
     for part in (*net.blocks, net):  # type: ignore[misc]  # a list of modules
-        fully_shard(part, **options)
+        fully_shard(part, **options).set_force_sum_reduction_for_comms(not HAS_AVERAGE)
     return net
 
 
 def fsdp() -> None:
-    with group() as mesh:
-        net = sharded(Net().to(HERE), mesh=mesh)
-        head: Any = net.head
-        weight = head.weight
-        assert isinstance(weight, DTensor)
-        assert weight.to_local().device == HERE
-        train(net, mine)
-        expect_close(whole(net), alone())
-        # Every element is on one rank, and none is there twice.
-        held = torch.tensor(sum(p.to_local().numel() for p in net.parameters()), device=HERE)  # type: ignore[attr-defined]
-        dist.all_reduce(held)
-        assert held.item() == sum(p.numel() for p in Net().parameters())
+    mesh = mesh_of_all()
+    net = sharded(Net().to(HERE), mesh=mesh)
+    head: Any = net.head
+    weight = head.weight
+    assert isinstance(weight, DTensor)
+    assert weight.to_local().device == HERE
+    train(net, mine)
+    expect_close(whole(net), alone())
+    # Every element is on one rank, and none is there twice.
+    held = torch.tensor(sum(p.to_local().numel() for p in net.parameters()), device=HERE)  # type: ignore[attr-defined]
+    dist.all_reduce(held)
+    assert held.item() == sum(p.numel() for p in Net().parameters())
 
 
 def fsdp_mixed() -> None:
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    with group() as mesh:
-        net = sharded(Net().to(HERE), mesh=mesh, mp_policy=policy)
-        seen: list[torch.dtype] = []
-        net.head.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))  # type: ignore[union-attr]
-        train(net, mine)
-        assert seen == [torch.bfloat16] * STEPS
-        assert {p.dtype for p in net.parameters()} == {torch.float32}
-        expect_close(whole(net), alone(), tolerance=5e-2)
+    mesh = mesh_of_all()
+    net = sharded(Net().to(HERE), mesh=mesh, mp_policy=policy)
+    seen: list[torch.dtype] = []
+    net.head.register_forward_hook(lambda module, inputs, output: seen.append(output.dtype))  # type: ignore[union-attr]
+    train(net, mine)
+    assert seen == [torch.bfloat16] * STEPS
+    assert {p.dtype for p in net.parameters()} == {torch.float32}
+    expect_close(whole(net), alone(), tolerance=5e-2)
 
 
 def fsdp_offload() -> None:
-    with group("cpu:gloo,cpu_sim:simccl") as mesh:
-        net = sharded(Net(), mesh=mesh, offload_policy=CPUOffloadPolicy(pin_memory=True))
-        train(net, mine)
-        assert {p.device.type for p in net.parameters()} == {"cpu"}
-        expect_close(whole(net), alone())
+    mesh = mesh_of_all(AND_HOST)
+    net = sharded(Net(), mesh=mesh, offload_policy=CPUOffloadPolicy(pin_memory=True))
+    train(net, mine)
+    assert {p.device.type for p in net.parameters()} == {"cpu"}
+    expect_close(whole(net), alone())
 
 
 def fsdp_meta() -> None:
     """Made on the meta device, and given its memory and its numbers once it is sharded."""
-    with group() as mesh:
-        with torch.device("meta"):
-            net = Net()
-        sharded(net, mesh=mesh)
-        net.to_empty(device=HERE)
-        options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
-        set_model_state_dict(net, Net().state_dict() if RANK == 0 else {}, options=options)
-        train(net, mine)
-        expect_close(whole(net), alone())
+    mesh = mesh_of_all()
+    with torch.device("meta"):
+        net = Net()
+    sharded(net, mesh=mesh)
+    net.to_empty(device=HERE)
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
+    set_model_state_dict(net, Net().state_dict() if RANK == 0 else {}, options=options)
+    train(net, mine)
+    expect_close(whole(net), alone())
 
 
 def dtensors() -> None:
-    with group() as mesh:
-        x = torch.arange(SIZE * 6.0).view(SIZE * 2, 3)
-        rows: Any = distributed(x.to(HERE), mesh, [Shard(0)])
-        assert torch.equal(rows.to_local().cpu(), x.chunk(SIZE)[RANK])
-        columns = rows.redistribute(mesh, [Shard(1)])
-        held = columns.to_local().shape
-        assert held[0] == SIZE * 2
-        assert held[1] == (x.chunk(SIZE, 1)[RANK].shape[1] if len(x.chunk(SIZE, 1)) > RANK else 0)
-        assert torch.equal(columns.full_tensor().cpu(), x)
-        assert torch.equal((rows @ rows.t()).full_tensor().cpu(), x @ x.t())
-        assert rows.sum().full_tensor().item() == x.sum().item()
-        partial = DTensor.from_local(torch.ones(2, device=HERE), mesh, [Partial()])
-        assert partial.redistribute(mesh, [Replicate()]).to_local().tolist() == [SIZE, SIZE]
+    mesh = mesh_of_all()
+    x = torch.arange(SIZE * 6.0).view(SIZE * 2, 3)
+    rows: Any = distributed(x.to(HERE), mesh, [Shard(0)])
+    assert torch.equal(rows.to_local().cpu(), x.chunk(SIZE)[RANK])
+    columns = rows.redistribute(mesh, [Shard(1)])
+    held = columns.to_local().shape
+    assert held[0] == SIZE * 2
+    assert held[1] == (x.chunk(SIZE, 1)[RANK].shape[1] if len(x.chunk(SIZE, 1)) > RANK else 0)
+    assert torch.equal(columns.full_tensor().cpu(), x)
+    assert torch.equal((rows @ rows.t()).full_tensor().cpu(), x @ x.t())
+    assert rows.sum().full_tensor().item() == x.sum().item()
+    partial = DTensor.from_local(torch.ones(2, device=HERE), mesh, [Partial()])
+    assert partial.redistribute(mesh, [Replicate()]).to_local().tolist() == [SIZE, SIZE]
 
 
 def random_dtensors() -> None:
     """Each shard has numbers of its own, replicas have the same, and the generator goes on in step."""
-    with group() as mesh:
-        torch.manual_seed(3)
-        shards = sharded_random(SIZE * 4, 5, device_mesh=mesh, placements=[Shard(0)]).full_tensor().cpu()
-        assert len(set(shards.flatten().tolist())) == SIZE * 20
-        copies = sharded_random(6, device_mesh=mesh, placements=[Replicate()]).to_local()
-        drawn = torch.rand(6, device=HERE)
-        for same in (copies, drawn):
-            gathered = [torch.empty(6, device=HERE) for _ in range(SIZE)]
-            dist.all_gather(gathered, same)
-            assert all(torch.equal(other, same) for other in gathered)
-        assert not torch.equal(copies, drawn)
-        net = nn.Linear(8, 8, device="meta")
-        fully_shard(net, mesh=mesh)
-        net.to_empty(device=HERE)
-        net.reset_parameters()
-        weight: Any = net.weight
-        assert len(set(weight.full_tensor().flatten().tolist())) == 64
+    mesh = mesh_of_all()
+    torch.manual_seed(3)
+    shards = sharded_random(SIZE * 4, 5, device_mesh=mesh, placements=[Shard(0)]).full_tensor().cpu()
+    assert len(set(shards.flatten().tolist())) == SIZE * 20
+    copies = sharded_random(6, device_mesh=mesh, placements=[Replicate()]).to_local()
+    drawn = torch.rand(6, device=HERE)
+    for same in (copies, drawn):
+        gathered = [torch.empty(6, device=HERE) for _ in range(SIZE)]
+        dist.all_gather(gathered, same)
+        assert all(torch.equal(other, same) for other in gathered)
+    assert not torch.equal(copies, drawn)
+    net = nn.Linear(8, 8, device="meta")
+    fully_shard(net, mesh=mesh)
+    net.to_empty(device=HERE)
+    net.reset_parameters()
+    weight: Any = net.weight
+    assert len(set(weight.full_tensor().flatten().tolist())) == 64
 
 
 def tensor_parallel() -> None:
-    with group() as mesh:
-        net = Net(12).to(HERE)
-        plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
-        for block in net.blocks:
-            parallelize_module(block, mesh, plan)
-        reference = Net(12)
-        for here, there in ((net, HERE), (reference, torch.device("cpu"))):
-            optimizer = torch.optim.AdamW(here.parameters(), 1e-2, foreach=False)  # not all of them are DTensors
-            for x, y in batches(12):
-                optimizer.zero_grad()
-                torch.autograd.backward(nn.functional.cross_entropy(here(x.to(there)), y.to(there)))
-                optimizer.step()
-        expect_close(whole(net), dict(reference.state_dict()))
+    mesh = mesh_of_all()
+    net = Net(12).to(HERE)
+    plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+    for block in net.blocks:
+        parallelize_module(block, mesh, plan)
+    reference = Net(12)
+    for here, there in ((net, HERE), (reference, torch.device("cpu"))):
+        optimizer = torch.optim.AdamW(here.parameters(), 1e-2, foreach=False)  # not all of them are DTensors
+        for x, y in batches(12):
+            optimizer.zero_grad()
+            torch.autograd.backward(nn.functional.cross_entropy(here(x.to(there)), y.to(there)))
+            optimizer.step()
+    expect_close(whole(net), dict(reference.state_dict()))
 
 
 def sequence_parallel() -> None:
-    with group() as mesh:
-        block = Block(12).to(HERE)
-        for parameter in block.parameters():
-            dist.broadcast(parameter.detach(), 0)
-        x = torch.randn(2, SIZE * 2, 12, generator=torch.Generator().manual_seed(2)).to(HERE)
-        expected = block.down(nn.functional.gelu(block.up(block.norm(x))))
-        parallelize_module(
-            block,
-            mesh,
-            {
-                "norm": SequenceParallel(),
-                "up": ColwiseParallel(input_layouts=Shard(1)),
-                "down": RowwiseParallel(output_layouts=Replicate()),
-            },
-        )
-        piece = distributed(x, mesh, [Shard(1)])
-        got = block.down(nn.functional.gelu(block.up(block.norm(piece))))
-        torch.testing.assert_close(got, expected)
+    mesh = mesh_of_all()
+    block = Block(12).to(HERE)
+    for parameter in block.parameters():
+        dist.broadcast(parameter.detach(), 0)
+    x = torch.randn(2, SIZE * 2, 12, generator=torch.Generator().manual_seed(2)).to(HERE)
+    expected = block.down(nn.functional.gelu(block.up(block.norm(x))))
+    parallelize_module(
+        block,
+        mesh,
+        {
+            "norm": SequenceParallel(),
+            "up": ColwiseParallel(input_layouts=Shard(1)),
+            "down": RowwiseParallel(output_layouts=Replicate()),
+        },
+    )
+    piece = distributed(x, mesh, [Shard(1)])
+    got = block.down(nn.functional.gelu(block.up(block.norm(piece))))
+    torch.testing.assert_close(got, expected)
 
 
 def two_dimensions() -> None:
     """Tensor parallel inside of pairs, and FSDP2 across them."""
-    torch.accelerator.set_device_index(RANK)
-    dist.init_process_group("simccl", timeout=timedelta(seconds=60))
-    mesh = init_device_mesh("cpu_sim", (SIZE // 2, 2), mesh_dim_names=("data", "tensor"))
+    mesh_of_all()
+    mesh = init_device_mesh(CHIP.name, (SIZE // 2, 2), mesh_dim_names=("data", "tensor"))
     net = Net(12).to(HERE)
     for block in net.blocks:
         parallelize_module(block, mesh["tensor"], {"up": ColwiseParallel(), "down": RowwiseParallel()})
@@ -289,7 +287,6 @@ def two_dimensions() -> None:
             torch.autograd.backward(nn.functional.cross_entropy(here(place(x)), place(y)))
             optimizer.step()
     expect_close(whole(net), dict(reference.state_dict()))
-    dist.destroy_process_group()
 
 
 def states(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
@@ -297,39 +294,43 @@ def states(net: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
 
 
 def save() -> None:
-    with group("cpu:gloo,cpu_sim:simccl") as mesh:
-        net = sharded(Net().to(HERE), mesh=mesh)
-        optimizer = train(net, mine)
-        folder = Path(os.environ["FOLDER"])
-        checkpoint.save(states(net, optimizer), checkpoint_id=folder / "now")
-        checkpoint.async_save(states(net, optimizer), checkpoint_id=folder / "later").result()
-        full = whole(net)
-        if RANK == 0:
-            torch.save(full, folder / "whole.pt")
+    mesh = mesh_of_all(AND_HOST)
+    net = sharded(Net().to(HERE), mesh=mesh)
+    optimizer = train(net, mine)
+    folder = Path(os.environ["FOLDER"])
+    checkpoint.save(states(net, optimizer), checkpoint_id=folder / "now")
+    checkpoint.async_save(states(net, optimizer), checkpoint_id=folder / "later").result()
+    full = whole(net)
+    if RANK == 0:
+        torch.save(full, folder / "whole.pt")
 
 
 def read() -> None:
     """Reads what other ranks, more or fewer of them, have saved, and goes on training from it."""
-    with group("cpu:gloo,cpu_sim:simccl") as mesh:
-        folder = Path(os.environ["FOLDER"])
-        for name in ("now", "later"):
-            with torch.device(HERE):
-                net = sharded(Net(), mesh=mesh)
-            for parameter in net.parameters():
-                nn.init.zeros_(parameter)
-            optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
-            state = states(net, optimizer)
-            checkpoint.load(state, checkpoint_id=folder / name)
-            set_model_state_dict(net, state["net"])
-            set_optimizer_state(net, optimizer, state["optimizer"])
-            for parameter in net.parameters():
-                assert parameter.device == HERE
-            expect_close(whole(net), torch.load(folder / "whole.pt"), tolerance=0)
-            steps = {value["step"].item() for value in optimizer.state.values()}
-            assert steps == {STEPS}, steps
-            step(net, optimizer, batches()[0], mine)
-            expect_close(whole(net), alone(batches()[0]))
+    mesh = mesh_of_all(AND_HOST)
+    folder = Path(os.environ["FOLDER"])
+    for name in ("now", "later"):
+        with torch.device(HERE):
+            net = sharded(Net(), mesh=mesh)
+        for parameter in net.parameters():
+            nn.init.zeros_(parameter)
+        optimizer = torch.optim.AdamW(net.parameters(), 1e-2)
+        state = states(net, optimizer)
+        checkpoint.load(state, checkpoint_id=folder / name)
+        set_model_state_dict(net, state["net"])
+        set_optimizer_state(net, optimizer, state["optimizer"])
+        for parameter in net.parameters():
+            assert parameter.device == HERE
+        expect_close(whole(net), torch.load(folder / "whole.pt"), tolerance=0)
+        steps = {value["step"].item() for value in optimizer.state.values()}
+        assert steps == {STEPS}, steps
+        step(net, optimizer, batches()[0], mine)
+        expect_close(whole(net), alone(batches()[0]))
 
 
 if __name__ == "__main__":
-    globals()[sys.argv[1]]()
+    CHIP.bridge.prepare_rank(index=RANK, local_rank=RANK, world_size=SIZE)
+    CHIP.device.select(RANK)
+    for program in sys.argv[1:]:
+        globals()[program]()
+    dist.destroy_process_group()

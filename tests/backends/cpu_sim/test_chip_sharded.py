@@ -9,7 +9,7 @@ import pytest
 
 Ranks = Callable[..., list[str]]
 
-PROGRAMS = Path(__file__).with_name("sharded_rank_programs.py")
+PROGRAMS = Path(__file__).parents[1] / "sharded_rank_programs.py"
 
 
 @pytest.mark.parametrize("size", [2, 4])
