@@ -26,6 +26,7 @@ from northbridge_cpu_sim.module.mesh import accept_in_meshes
 from northbridge_cpu_sim.module.sharing import refuse_sharing
 from northbridge_cpu_sim.operations import Lacking, lacking_operations, split_by_dtype
 from northbridge_cpu_sim.recipe import recipe_for
+from northbridge_cpu_sim.rendezvous import leave_the_waiting_to_the_group
 from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulated_device import SimulatedDevice
 
@@ -79,6 +80,7 @@ def install(
     else:
         # The chip does this for every thread that touches it; this one may run a backward before.
         torch.autograd.set_multithreading_enabled(False)
+    leave_the_waiting_to_the_group()
     group.register(extension, device.collective, device.type)
     return cuda_like
 

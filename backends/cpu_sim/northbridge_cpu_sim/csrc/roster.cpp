@@ -20,8 +20,8 @@ std::string key_of(int rank) {
   return "board/" + std::to_string(rank);
 }
 
-// Whether rank 0 of the job keeps the store. It is there then, if the store is, but announces
-// itself only after it has waited in vain for everybody to come to the store.
+// Whether rank 0 of the job keeps the store. It is there then, if the store is, though a store that
+// a user has made may have it wait for everybody before it announces itself.
 bool rank_0_keeps(const StorePtr& store) {
   auto below = store;
   while (auto* prefix = dynamic_cast<c10d::PrefixStore*>(below.get())) {
@@ -103,7 +103,11 @@ void Roster::wait_for_all(const GroupFacts& group, const StorePtr& store) const 
       return;
     }
     if (steady_clock::now() >= end) {
-      refuse(group, store, absent, c10::str("waited ", group.timeout.count(), " ms"));
+      refuse(
+          group,
+          store,
+          absent,
+          c10::str("timed out after ", group.timeout.count(), " ms in the wait"));
     }
     std::this_thread::sleep_for(pause);
   }
