@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader, TensorDataset
 
 
 @pytest.fixture(params=["torch.hpu", "torch.hpu.random"])
@@ -23,6 +24,14 @@ def test_torchs_seed_is_the_cards_too(hpu: ModuleType) -> None:
     assert torch.equal(first, torch.rand(4, device="hpu"))
     assert hpu.initial_seed() == 7
     assert torch.seed() == hpu.initial_seed()
+
+
+def test_the_workers_of_a_loader_are_seeded_though_they_are_forked(hpu: ModuleType) -> None:
+    hpu.current_device()
+
+    batches = list(DataLoader(TensorDataset(torch.arange(4)), batch_size=2, num_workers=1))
+
+    assert [batch.tolist() for (batch,) in batches] == [[0, 1], [2, 3]]
 
 
 def test_a_state_comes_back(generator: ModuleType) -> None:

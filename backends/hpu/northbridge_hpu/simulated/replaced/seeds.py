@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
+from northbridge_cpu_sim import module as chip
 from northbridge_hpu.simulated import generators
 from northbridge_hpu.simulated.record import put
 
@@ -25,15 +26,21 @@ def replace() -> None:
 def manual_seed(seed: int) -> torch.Generator:
     """Seed the host's generator and the card's, and return the host's."""
     generator = _manual_seed(seed)
-    generators.manual_seed(seed)
+    _seed_card(seed)
     return generator
 
 
 def seed() -> int:
     """Seed the host's generator with a random number, the card's with the same, and return it."""
     chosen = _seed()
-    generators.manual_seed(chosen)
+    _seed_card(chosen)
     return chosen
+
+
+def _seed_card(seed: int) -> None:
+    # torch seeds every worker of a loader that it forks. The vendor's generator lies on the host, and lets it.
+    if not chip._is_in_bad_fork():
+        generators.manual_seed(seed)
 
 
 def fork_rng(
