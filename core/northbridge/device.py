@@ -72,6 +72,15 @@ class Device(ABC):
         if empty is not None:
             empty()
 
+    def random_state(self) -> torch.Tensor:
+        """Return the state of the current device's generator, on the CPU. Called for a checkpoint, and to isolate."""
+        state: torch.Tensor = self.module.get_rng_state()
+        return state
+
+    def set_random_state(self, state: torch.Tensor) -> None:
+        """Put back what :meth:`random_state` returned, of this chip and perhaps of another process."""
+        self.module.set_rng_state(state)
+
     def seed(self, seed: int) -> None:
         """Seed the generator of every device. Called when a rank starts, with the seed of ``seed_everything``."""
         self.module.manual_seed_all(seed)

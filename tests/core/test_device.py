@@ -28,6 +28,8 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Mock:
             "memory_stats",
             "empty_cache",
             "manual_seed_all",
+            "get_rng_state",
+            "set_rng_state",
             "get_amp_supported_dtype",
         ]
     )
@@ -49,6 +51,8 @@ def test_its_module_is_torchs_module_of_that_type() -> None:
         (lambda card: card.memory_stats(1), "memory_stats", (1,), {"peak": 7}, {"peak": 7}),
         (lambda card: card.empty_cache(), "empty_cache", (), None, None),
         (lambda card: card.seed(42), "manual_seed_all", (42,), None, None),
+        (lambda card: card.random_state(), "get_rng_state", (), "state", "state"),
+        (lambda card: card.set_random_state("state"), "set_rng_state", ("state",), None, None),
         (
             lambda card: card.autocast_dtypes(),
             "get_amp_supported_dtype",
@@ -57,7 +61,18 @@ def test_its_module_is_torchs_module_of_that_type() -> None:
             (torch.bfloat16, torch.float16),
         ),
     ],
-    ids=["count", "select", "synchronize", "label", "memory_stats", "empty_cache", "seed", "autocast_dtypes"],
+    ids=[
+        "count",
+        "select",
+        "synchronize",
+        "label",
+        "memory_stats",
+        "empty_cache",
+        "seed",
+        "random_state",
+        "set_random_state",
+        "autocast_dtypes",
+    ],
 )
 def test_each_default_asks_one_thing_of_the_module(
     ask: Any, method: str, arguments: tuple[object, ...], reply: object, answer: object, module: Mock

@@ -28,6 +28,7 @@ MODULES = (
     "launches",
     "metrics",
     "precision",
+    "random_states",
     "reductions",
     "refusals",
     "strategies",

@@ -158,14 +158,16 @@ class Device(Suite):
 
         assert torch.equal(torch.get_rng_state(), before)
 
-    def test_the_generators_state_can_be_kept(self, chip: northbridge.Device, device: torch.device) -> None:
-        module: Any = chip.module
-        state = module.get_rng_state(device.index)
-        first = torch.rand(4, device=device)
+    def test_a_random_state_that_is_put_back_gives_the_same_numbers(
+        self, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        state = chip.random_state()
+        first = torch.rand(4, device=chip.type)
 
-        module.set_rng_state(state, device.index)
+        chip.set_random_state(state)
 
-        assert torch.equal(torch.rand(4, device=device), first)
+        assert state.device.type == "cpu"
+        assert torch.equal(torch.rand(4, device=chip.type), first)
 
     def test_memory_is_counted(self, chip: northbridge.Device, device: torch.device) -> None:
         module: Any = chip.module

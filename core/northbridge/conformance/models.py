@@ -1,4 +1,4 @@
-"""The models and the data that the suite trains on. None of them draws a random number while it trains."""
+"""The models and the data that the suite trains on. But one, none draws a random number while it trains."""
 
 from __future__ import annotations
 
@@ -91,6 +91,13 @@ class Ensemble(nn.Module):
         return torch.stack([member(pictures) for member in self.members]).sum(0)
 
 
+class Dropout(nn.Sequential):
+    """The one that draws: a layer whose outputs are dropped at random."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.ReLU(), Head(32))
+
+
 class UnusedParameters(nn.Module):
     """A layer that the loss does not depend on: DDP trains it only when it is told to look for such."""
 
@@ -111,6 +118,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "tied": TiedWeights,
     "ensemble": Ensemble,
     "unused": UnusedParameters,
+    "dropout": Dropout,
 }
 
 
@@ -128,6 +136,6 @@ def pictures(samples: int = SAMPLES) -> TensorDataset:
     return TensorDataset(images, labels)
 
 
-def loader(samples: int = SAMPLES, *, shuffle: bool = True) -> DataLoader[Any]:
+def loader(samples: int = SAMPLES, *, shuffle: bool = True, workers: int = 0) -> DataLoader[Any]:
     """Return a loader of :func:`pictures` in batches of 8."""
-    return DataLoader(pictures(samples), batch_size=8, shuffle=shuffle)
+    return DataLoader(pictures(samples), batch_size=8, shuffle=shuffle, num_workers=workers)

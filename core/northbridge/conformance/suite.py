@@ -21,14 +21,14 @@ _BOTH = ("autocasting", "saving", "resuming")
 _TRAINER = ("training", *_BOTH, "stages", "alternating")
 _FABRIC = ("looping", *_BOTH)
 _DUTIES = {
-    ("Trainer", 1): (*_TRAINER, "scaling", "monitoring", "choosing", "refusals"),
-    ("Trainer", 2): (*_TRAINER, "metrics", "strategies", "reductions"),
+    ("Trainer", 1): (*_TRAINER, "drawing", "scaling", "monitoring", "choosing", "refusals"),
+    ("Trainer", 2): (*_TRAINER, "drawing", "metrics", "strategies", "reductions"),
     ("Fabric", 1): (*_FABRIC, "scaling", "choosing", "refusals"),
     ("Trainer", 4): (*_TRAINER, "reductions"),
     ("Fabric", 2): (*_FABRIC, "reductions"),
     ("Fabric", 4): (*_FABRIC, "reductions"),
 }
-_OF_THE_CHIP_ALONE = ("scaling", "monitoring", "choosing", "refusals", "reductions")
+_OF_THE_CHIP_ALONE = ("drawing", "scaling", "monitoring", "choosing", "refusals", "reductions")
 
 
 def one_and_several_devices(*faces: str) -> pytest.MarkDecorator:

@@ -16,6 +16,7 @@ from northbridge.errors import (
 )
 from northbridge.journal import logger
 from northbridge.lightning.questions import AcceleratorQuestions
+from northbridge.lightning.random_states import hold
 from northbridge.personality import is_simulable
 from northbridge.probe import missing_software
 
@@ -96,6 +97,7 @@ def make_accelerator(face: Face) -> Any:
             backend.device.select(index)
             assert_autograd_serves(backend, index)
             self._taken = index
+            hold(backend)
             self.seed()
 
         def seed(self) -> None:

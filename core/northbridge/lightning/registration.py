@@ -22,6 +22,7 @@ from northbridge.lightning.auto import choose_auto
 from northbridge.lightning.device_line import device_line
 from northbridge.lightning.faces import FACES, Face
 from northbridge.lightning.names import register_names
+from northbridge.lightning.random_states import collect_with_chip, set_with_chip
 from northbridge.lightning.settled_devices import settle_devices
 from northbridge.lightning.sigterm import agree_to_end, take_note
 from northbridge.lightning.versions import reason_against_version, untested
@@ -141,6 +142,34 @@ def _agree_to_end(face: Face, original: Callable[..., Any]) -> Callable[..., Any
     return replacement
 
 
+def _collect_random_states(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(include_cuda: bool = True) -> dict[str, Any]:
+        return collect_with_chip(original(include_cuda), include_cuda)
+
+    return replacement
+
+
+def _set_random_states(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(rng_state_dict: dict[str, Any]) -> None:
+        original(rng_state_dict)
+        set_with_chip(rng_state_dict)
+
+    return replacement
+
+
+def _take_up_loaders(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    set_epoch: Any = face.fabric_module("utilities.data")._set_sampler_epoch
+
+    def replacement(self: Any) -> None:
+        original(self)
+        if is_ours(self.trainer.accelerator):
+            for loader in self._combined_loader.flattened:
+                set_epoch(loader, self.epoch_progress.current.processed)
+            self.trainer.strategy.restore_random_states()
+
+    return replacement
+
+
 CORRECTIONS = (
     Correction(
         "_check_config_and_set_final_flags",
@@ -220,6 +249,23 @@ CORRECTIONS = (
         module="loops.training_epoch_loop",
         owner="_TrainingEpochLoop",
         first="2.5.2",
+    ),
+    *(
+        Correction(name, parameters, "knows no generator but the host's and CUDA's", replace, module=module)
+        for name, parameters, replace in (
+            ("_collect_rng_states", ("include_cuda",), _collect_random_states),
+            ("_set_rng_states", ("rng_state_dict",), _set_random_states),
+        )
+        for module in ("utilities.seed", "strategies.launchers.multiprocessing")  # both know them by name
+    ),
+    Correction(
+        "_load_combined_loader_states",
+        ("self",),
+        "lets a resumed fit shuffle before it tells the samplers which epoch it is, and calls no hook before",
+        _take_up_loaders,
+        hosts=("Trainer",),
+        module="loops.fit_loop",
+        owner="_FitLoop",
     ),
 )
 """Every function of Lightning that Northbridge replaces, and nothing else does."""

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from northbridge.bridge import Bridge
 from northbridge.discovery import get, load
 from northbridge.errors import WrongDeviceError
+from northbridge.journal import logger
+from northbridge.lightning import random_states
 from northbridge.lightning.accelerator import announce_simulation, is_ours
 from northbridge.lightning.checkpoint import stock_format, to_cpu
 from northbridge.lightning.dtypes import warn_of_batch, warn_of_module
@@ -49,6 +51,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
     class ChipStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         _checkpoint_io: Any
+        _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit takes up
         _saw_a_batch = False
         stock_class = stock
 
@@ -80,6 +83,10 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             self.take_device()
             super().setup_environment()
             self.announce()
+
+        @property
+        def _ranks(self) -> int:
+            return int(getattr(self, "world_size", 1))  # a strategy of one device has none
 
         def take_device(self) -> None:
             """Take this rank's device; called again, it does nothing."""
@@ -164,7 +171,38 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
                     warn_of_batch(self.backend, batch)
             return super().batch_to_device(batch, *args, **kwargs)
 
+        # A fit that takes up a checkpoint draws what the saved run would have drawn.
+
+        def load_optimizer_state_dict(self, checkpoint: Any) -> None:
+            super().load_optimizer_state_dict(checkpoint)
+            ranks = self._ranks
+            self._random_states = random_states.of_rank(checkpoint, self.global_rank, ranks)
+            if self._random_states is None and random_states.KEY in checkpoint and self.is_global_zero:
+                logger.warning(
+                    "the checkpoint was written by %d ranks, and this run has %d: random numbers begin with the seed",
+                    len(checkpoint[random_states.KEY]),
+                    ranks,
+                )
+
+        def restore_random_states(self) -> None:
+            """Put back the random states of the checkpoint; called when the loaders are there, before they shuffle."""
+            if self._random_states is not None:
+                random_states.restore(face, self._random_states)
+
+        def on_train_start(self) -> None:
+            super().on_train_start()
+            batches = self.lightning_module.trainer.fit_loop.epoch_loop.batch_progress
+            if batches.current.ready > 0 and not batches.is_last_batch:
+                self.restore_random_states()  # once more: the loaders have shuffled for an epoch that had begun before
+            self._random_states = None
+
+        def teardown(self) -> None:
+            super().teardown()
+            self._random_states = None  # a fit that had nothing left to do has taken up nothing
+
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+            if "optimizer_states" in checkpoint:  # else it holds weights alone
+                checkpoint = {**checkpoint, random_states.KEY: random_states.gather(face, self._ranks)}  # by all ranks
             if self.is_global_zero:
                 with stock_format():
                     super().save_checkpoint(to_cpu(checkpoint), filepath, storage_options)

@@ -17,6 +17,7 @@ from northbridge.conformance.fabric import FabricTraining
 from northbridge.conformance.launches import Launches
 from northbridge.conformance.metrics import LoggedMetrics
 from northbridge.conformance.precision import Precision
+from northbridge.conformance.random_states import RandomStates
 from northbridge.conformance.reductions import Reductions
 from northbridge.conformance.refusals import Refusals
 from northbridge.conformance.strategies import Strategies
@@ -68,6 +69,10 @@ class TestCheckpoints(InEachMode, Checkpoints):
 
 
 class TestCheckpointsOnTheCPU(InEachMode, CheckpointsOnTheCPU):
+    pass
+
+
+class TestRandomStates(InEachMode, RandomStates):
     pass
 
 

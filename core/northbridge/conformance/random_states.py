@@ -1,0 +1,32 @@
+"""Random numbers of the chip in runs that are interrupted."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, FaceSuite
+
+
+@pytest.mark.parametrize("face", TRAINERS)
+@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
+class RandomStates(FaceSuite):
+    """A run with dropout on the chip, which shuffles on the host, ends with the weights of one that went through."""
+
+    @pytest.mark.parametrize(
+        ("interrupted", "through"),
+        [
+            ("after a sanity check", "through"),
+            ("taken up at an epoch's end", "through"),
+            ("taken up within an epoch", "through, resumable"),
+        ],
+    )
+    def test_the_weights_are_those_of_a_run_that_went_through(
+        self, chip: Outcome, interrupted: str, through: str
+    ) -> None:
+        assert chip.each("drawing", interrupted) == chip.each("drawing", through)
+
+    def test_the_runs_draw(self, chip: Outcome) -> None:
+        (found, *_) = chip.ranks("drawing")
+
+        assert found["through"] != found["through, resumable"]

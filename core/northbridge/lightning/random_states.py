@@ -1,0 +1,105 @@
+"""The states of the random generators: the host's, which Lightning collects, and the chip's, of which it knows nothing.
+
+Lightning isolates a sanity check or a search for a learning rate from the rest of a run by them. And a Trainer's
+checkpoint carries those of every rank, so that a resumed run draws the numbers that an uninterrupted one would.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.backend import Backend
+    from northbridge.lightning.faces import Face
+
+KEY = "northbridge_random_states"
+"""Where a Trainer's checkpoint has them: a list, with one entry for each rank."""
+
+_CHIPS = "northbridge"
+
+_held: dict[str, Backend] = {}
+_holder = -1
+
+
+def hold(backend: Backend) -> None:
+    """Count the chip's generator among the random states of this process; the accelerator has just taken its device."""
+    global _holder
+    if _holder != os.getpid():
+        _held.clear()  # they are the parent's: a forked process has none of them
+        _holder = os.getpid()
+    _held[backend.name] = backend
+
+
+def chip_states() -> dict[str, torch.Tensor]:
+    """Return the states of the generators of the chips that this process holds, by backend, on the CPU."""
+    if _holder != os.getpid():
+        return {}
+    return {name: backend.device.random_state() for name, backend in _held.items()}
+
+
+def set_chip_states(states: dict[str, torch.Tensor]) -> None:
+    """Put back what :func:`chip_states` returned; the state of a chip that this process does not hold is left out."""
+    if _holder != os.getpid():
+        return
+    for name, state in states.items():
+        if name in _held:
+            _held[name].device.set_random_state(state)
+
+
+def collect_with_chip(states: dict[str, Any], include_chip: bool) -> dict[str, Any]:
+    """Add the chips' states to those that Lightning has collected in this process."""
+    chips = chip_states() if include_chip else {}
+    return {**states, _CHIPS: chips} if chips else states
+
+
+def set_with_chip(states: dict[str, Any]) -> None:
+    """Put back what :func:`collect_with_chip` added."""
+    set_chip_states(states.get(_CHIPS, {}))
+
+
+def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
+    """Return the random states of every rank, as a checkpoint holds them. All ranks have to call it."""
+    import torch.distributed
+
+    states = _as_saved(face.fabric_module("utilities.seed")._collect_rng_states())
+    if world_size == 1:
+        return [states]
+    everybodys: list[dict[str, Any]] = [{}] * world_size
+    torch.distributed.all_gather_object(everybodys, states)
+    return everybodys
+
+
+def restore(face: Face, states: dict[str, Any]) -> None:
+    """Put back what :func:`gather` returned for this rank."""
+    face.fabric_module("utilities.seed")._set_rng_states(_as_collected(states))
+
+
+def of_rank(checkpoint: dict[str, Any], rank: int, world_size: int) -> dict[str, Any] | None:
+    """Return the states of one rank that ``checkpoint`` holds; None where a run of as many ranks did not write it."""
+    everybodys = checkpoint.get(KEY)
+    if not isinstance(everybodys, list) or len(everybodys) != world_size:
+        return None
+    found: dict[str, Any] = everybodys[rank]
+    return found
+
+
+def _as_saved(states: dict[str, Any]) -> dict[str, Any]:
+    # What torch.load(weights_only=True) opens: no arrays, and no state of CUDA, which is not this run's.
+    import torch
+
+    saved = {key: value for key, value in states.items() if key != "torch.cuda"}
+    if "numpy" in saved:
+        kind, keys, *rest = saved["numpy"]
+        saved["numpy"] = (kind, torch.tensor(keys.tolist()), *rest)
+    return saved
+
+
+def _as_collected(states: dict[str, Any]) -> dict[str, Any]:
+    collected = dict(states)
+    if "numpy" in collected:
+        kind, keys, *rest = collected["numpy"]
+        collected["numpy"] = (kind, keys.numpy().astype("uint32"), *rest)
+    return collected

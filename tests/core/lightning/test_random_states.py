@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.utils.data import DataLoader
+
+from northbridge.lightning import random_states
+from northbridge.lightning.faces import FACES, Face
+from northbridge.lightning.random_states import KEY
+
+Build = Callable[..., Any]
+
+# Lightning's CombinedLoader asks torch's trees in a way that torch deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+
+
+@pytest.fixture(params=[face for face in FACES.values() if face.is_trainer], ids=lambda face: face.name)
+def face(request: pytest.FixtureRequest) -> Face:
+    """Each namespace with a Trainer."""
+    each: Face = request.param
+    importlib.import_module(each.name)
+    return each
+
+
+@pytest.fixture
+def isolate_rng(face: Face) -> Any:
+    return face.module("utilities.seed").isolate_rng
+
+
+@pytest.fixture
+def held(build: Build) -> None:
+    """This process holds a chip, as a rank does."""
+    accelerator = build(accelerator="cpu_sim", devices=1).accelerator
+    accelerator.setup_device(torch.device("cpu_sim", 0))
+
+
+def boring(face: Face) -> Any:
+    return face.module("demos.boring_classes").BoringModel()
+
+
+def batches(face: Face) -> DataLoader[Any]:
+    return DataLoader(face.module("demos.boring_classes").RandomDataset(32, 4), 2)
+
+
+def fitted(face: Face, build: Build, checkpoint: Path | None = None, **arguments: Any) -> Any:
+    host = build(
+        accelerator="cpu_sim", devices=1, max_epochs=1, limit_train_batches=2, limit_val_batches=0, **arguments
+    )
+    host.fit(boring(face), batches(face), ckpt_path=checkpoint)
+    return host
+
+
+def drawn() -> tuple[list[float], list[float]]:
+    return torch.rand(3, device="cpu_sim").tolist(), torch.rand(3).tolist()
+
+
+@pytest.mark.usefixtures("held")
+def test_what_the_chip_draws_inside_changes_nothing_outside(isolate_rng: Any) -> None:
+    with isolate_rng():
+        inside = drawn()
+
+    assert drawn() == inside
+
+
+@pytest.mark.usefixtures("held")
+def test_the_chip_is_left_alone_where_cuda_would_be(isolate_rng: Any) -> None:
+    with isolate_rng(include_cuda=False):
+        on_chip, on_host = drawn()
+
+    again_on_chip, again_on_host = drawn()
+    assert again_on_host == on_host
+    assert again_on_chip != on_chip
+
+
+@pytest.mark.usefixtures("held")
+def test_a_forked_process_asks_no_chip_that_its_parent_holds() -> None:
+    child = os.fork()
+    if child == 0:
+        # What is forked from a process that holds the chip may not ask it for anything: that would raise.
+        random_states.set_chip_states({"cpu_sim": torch.zeros(16, dtype=torch.uint8)})
+        os._exit(len(random_states.chip_states()))
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert list(random_states.chip_states()) == ["cpu_sim"]
+
+
+def test_a_checkpoint_holds_what_torch_opens_without_running_code(face: Face, build: Build, tmp_path: Path) -> None:
+    fitted(face, build).save_checkpoint(tmp_path / "whole.ckpt")
+
+    (states,) = torch.load(tmp_path / "whole.ckpt", weights_only=True)[KEY]
+
+    assert {"torch", "python", "numpy", "northbridge"} == set(states)
+    assert {name: state.device.type for name, state in states["northbridge"].items()} == {"cpu_sim": "cpu"}
+
+
+def test_a_checkpoint_of_weights_alone_holds_none(face: Face, build: Build, tmp_path: Path) -> None:
+    fitted(face, build).save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
+
+    assert KEY not in torch.load(tmp_path / "weights.ckpt", weights_only=True)
+
+
+def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(face: Face, build: Build, tmp_path: Path) -> None:
+    fitted(face, build).save_checkpoint(tmp_path / "theirs.ckpt")
+    checkpoint = torch.load(tmp_path / "theirs.ckpt", weights_only=True)
+    (states,) = checkpoint[KEY]
+    states["northbridge"] = {"another": torch.zeros(3, dtype=torch.uint8)}
+    before = random_states.chip_states()["cpu_sim"]
+
+    random_states.restore(face, states)
+
+    assert torch.equal(torch.get_rng_state(), states["torch"])
+    assert torch.equal(random_states.chip_states()["cpu_sim"], before)
+
+
+@pytest.mark.parametrize("states", [None, "none of ours", [{}, {}]], ids=["none", "another's", "of two ranks"])
+def test_states_of_another_number_of_ranks_are_not_this_ranks(states: object) -> None:
+    checkpoint = {} if states is None else {KEY: states}
+
+    assert random_states.of_rank(checkpoint, 0, world_size=1) is None
+
+
+def test_a_fit_that_takes_up_another_number_of_ranks_says_so(
+    face: Face, build: Build, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fitted(face, build).save_checkpoint(tmp_path / "two.ckpt")
+    checkpoint = torch.load(tmp_path / "two.ckpt", weights_only=True)
+    checkpoint[KEY] *= 2
+    torch.save(checkpoint, tmp_path / "two.ckpt")
+
+    with caplog.at_level("WARNING", "northbridge"):
+        fitted(face, build, tmp_path / "two.ckpt")
+
+    assert "was written by 2 ranks, and this run has 1: random numbers begin with the seed" in caplog.text
+
+
+def test_a_later_fit_from_the_beginning_does_not_take_them_up(face: Face, build: Build, tmp_path: Path) -> None:
+    host = fitted(face, build)
+    host.save_checkpoint(tmp_path / "done.ckpt")
+
+    host.fit(boring(face), batches(face), ckpt_path=tmp_path / "done.ckpt")
+    torch.manual_seed(5)
+    expected = torch.get_rng_state()
+    host.strategy.restore_random_states()
+
+    assert torch.equal(torch.get_rng_state(), expected)
