@@ -24,6 +24,9 @@ class Device(ABC):
     type: ClassVar[str]
     """The torch device type, such as ``"acme"``."""
 
+    out_of_memory: ClassVar[tuple[str, ...]] = ("out of memory",)
+    """What stands in the RuntimeError that tells of full memory, where that is no ``torch.OutOfMemoryError``."""
+
     @property
     def module(self) -> ModuleType:
         """The torch module of this chip, ``torch.<type>``."""

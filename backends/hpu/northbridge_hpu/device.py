@@ -20,6 +20,7 @@ class HPUDevice(northbridge.Device):
     """A process holds one card and calls it 0; which card that is, its module id decides before the first touch."""
 
     type = "hpu"
+    out_of_memory = ("out of memory", "DEVMEM Allocation failed")
 
     def __init__(self) -> None:
         self._held: int | None = None

@@ -21,7 +21,7 @@ _BOTH = ("autocasting", "saving", "resuming")
 _TRAINER = ("training", *_BOTH, "stages", "alternating")
 _FABRIC = ("looping", *_BOTH)
 _DUTIES = {
-    ("Trainer", 1): (*_TRAINER, "drawing", "scaling", "monitoring", "choosing", "refusals"),
+    ("Trainer", 1): (*_TRAINER, "tuning", "drawing", "scaling", "monitoring", "choosing", "refusals"),
     ("Trainer", 2): (*_TRAINER, "drawing", "metrics", "strategies", "reductions"),
     ("Fabric", 1): (*_FABRIC, "scaling", "choosing", "refusals"),
     ("Trainer", 4): (*_TRAINER, "reductions"),

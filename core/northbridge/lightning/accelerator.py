@@ -15,8 +15,8 @@ from northbridge.errors import (
     WrongDeviceError,
 )
 from northbridge.journal import logger
+from northbridge.lightning.held import hold
 from northbridge.lightning.questions import AcceleratorQuestions
-from northbridge.lightning.random_states import hold
 from northbridge.personality import is_simulable
 from northbridge.probe import missing_software
 

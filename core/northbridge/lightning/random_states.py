@@ -6,13 +6,13 @@ checkpoint carries those of every rank, so that a resumed run draws the numbers 
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
+
+from northbridge.lightning.held import held
 
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.backend import Backend
     from northbridge.lightning.faces import Face
 
 KEY = "northbridge_random_states"
@@ -20,33 +20,17 @@ KEY = "northbridge_random_states"
 
 _CHIPS = "northbridge"
 
-_held: dict[str, Backend] = {}
-_holder = -1
-
-
-def hold(backend: Backend) -> None:
-    """Count the chip's generator among the random states of this process; the accelerator has just taken its device."""
-    global _holder
-    if _holder != os.getpid():
-        _held.clear()  # they are the parent's: a forked process has none of them
-        _holder = os.getpid()
-    _held[backend.name] = backend
-
 
 def chip_states() -> dict[str, torch.Tensor]:
     """Return the states of the generators of the chips that this process holds, by backend, on the CPU."""
-    if _holder != os.getpid():
-        return {}
-    return {name: backend.device.random_state() for name, backend in _held.items()}
+    return {name: backend.device.random_state() for name, backend in held().items()}
 
 
 def set_chip_states(states: dict[str, torch.Tensor]) -> None:
     """Put back what :func:`chip_states` returned; the state of a chip that this process does not hold is left out."""
-    if _holder != os.getpid():
-        return
-    for name, state in states.items():
-        if name in _held:
-            _held[name].device.set_random_state(state)
+    for name, backend in held().items():
+        if name in states:
+            backend.device.set_random_state(states[name])
 
 
 def collect_with_chip(states: dict[str, Any], include_chip: bool) -> dict[str, Any]:

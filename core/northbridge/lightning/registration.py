@@ -22,6 +22,7 @@ from northbridge.lightning.auto import choose_auto
 from northbridge.lightning.device_line import device_line
 from northbridge.lightning.faces import FACES, Face
 from northbridge.lightning.names import register_names
+from northbridge.lightning.out_of_memory import empty_caches, is_out_of_memory
 from northbridge.lightning.random_states import collect_with_chip, set_with_chip
 from northbridge.lightning.settled_devices import settle_devices
 from northbridge.lightning.sigterm import agree_to_end, take_note
@@ -157,6 +158,18 @@ def _set_random_states(face: Face, original: Callable[..., Any]) -> Callable[...
     return replacement
 
 
+def _recognize_full_memory(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda exception: original(exception) or is_out_of_memory(exception)
+
+
+def _empty_caches(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement() -> None:
+        original()
+        empty_caches()
+
+    return replacement
+
+
 def _take_up_loaders(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
     set_epoch: Any = face.fabric_module("utilities.data")._set_sampler_epoch
 
@@ -257,6 +270,14 @@ CORRECTIONS = (
             ("_set_rng_states", ("rng_state_dict",), _set_random_states),
         )
         for module in ("utilities.seed", "strategies.launchers.multiprocessing")  # both know them by name
+    ),
+    *(
+        Correction(name, parameters, "knows no memory but the host's and CUDA's", replace, ("Trainer",), module)
+        for name, parameters, replace in (
+            ("is_oom_error", ("exception",), _recognize_full_memory),
+            ("garbage_collection_cuda", (), _empty_caches),
+        )
+        for module in ("utilities.memory", "tuner.batch_size_scaling")  # both know them by name
     ),
     Correction(
         "_load_combined_loader_states",

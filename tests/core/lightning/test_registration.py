@@ -256,6 +256,11 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
             for module in ("utilities.seed", "strategies.launchers.multiprocessing")
             for function in ("_collect_rng_states", "_set_rng_states")
         ),
+        *(
+            (f"pytorch_lightning.{module}", function)
+            for module in ("utilities.memory", "tuner.batch_size_scaling")
+            for function in ("is_oom_error", "garbage_collection_cuda")
+        ),
         ("pytorch_lightning.loops.fit_loop", "_FitLoop"),
         ("pytorch_lightning.loops.training_epoch_loop", "_TrainingEpochLoop"),
         ("pytorch_lightning.trainer.connectors.accelerator_connector", "_AcceleratorConnector"),
