@@ -41,6 +41,9 @@ class Collective(ABC):
     Others it would convert and round without a word, so that they are gathered, and reduced on the host.
     """
 
+    averages: ClassVar[bool] = True
+    """Whether the library reduces by the average, which FSDP2 asks for. Where it does not, FSDP2 is told to add up."""
+
     carried_dtypes: ClassVar[frozenset[str] | None] = None
     """The dtypes that the library knows at all; None where it knows every one.
 

@@ -16,6 +16,7 @@ class HCCL(northbridge.Collective):
     """
 
     name = "hccl"
+    averages = False
     missing_reductions: ClassVar = {
         "product": "HCCL has sum, min and max alone; reduce the logarithms by 'sum', or all_gather and multiply"
     }

@@ -15,6 +15,7 @@ class TCCL(northbridge.Collective):
     """
 
     name = "tccl"
+    averages = False
     carried_dtypes: ClassVar = frozenset(
         {"float32", "float64", "float16", "bfloat16", "int8", "uint8", "int32", "int64", "uint32", "uint64"}
     )

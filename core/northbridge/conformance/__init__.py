@@ -31,6 +31,7 @@ MODULES = (
     "random_states",
     "reductions",
     "refusals",
+    "sharding",
     "strategies",
     "suite",
     "training",

@@ -11,6 +11,7 @@ from northbridge.lightning.checkpoint import make_checkpoint_io
 from northbridge.lightning.ddp import make_ddp_strategy
 from northbridge.lightning.faces import Face
 from northbridge.lightning.launcher import make_launcher
+from northbridge.lightning.model_parallel import make_model_parallel_strategy
 from northbridge.lightning.single import make_single_device_strategy
 
 
@@ -21,8 +22,14 @@ class Classes:
     accelerator: Any
     single_device: Any
     ddp: Any
+    model_parallel: Any
     checkpoint_io: Any
     launcher: Any
+
+    @property
+    def strategies(self) -> tuple[Any, ...]:
+        """Every strategy."""
+        return self.single_device, self.ddp, self.model_parallel
 
 
 @cache
@@ -37,10 +44,11 @@ def classes(face: Face) -> Classes:
         accelerator=make_accelerator(face),
         single_device=make_single_device_strategy(face, checkpoint_io),
         ddp=make_ddp_strategy(face, checkpoint_io, launcher),
+        model_parallel=make_model_parallel_strategy(face, checkpoint_io),
         checkpoint_io=checkpoint_io,
         launcher=launcher,
     )
-    for cls in (ours.accelerator, ours.single_device, ours.ddp, ours.checkpoint_io, ours.launcher):
+    for cls in vars(ours).values():
         cls.__module__ = face.home
         cls.__qualname__ = cls.__name__
     return ours

@@ -27,13 +27,22 @@ if TYPE_CHECKING:
 _REFUSED = {
     "dp": (("dp", "DataParallelStrategy"), "one process for several devices is CUDA's way"),
     "fsdp": (
-        ("fsdp", "FSDPStrategy", "XLAFSDPStrategy", "ModelParallelStrategy"),
-        "sharded training is not there yet",
+        ("fsdp", "FSDPStrategy", "XLAFSDPStrategy"),
+        "torch's first FSDP is not driven here, but FSDP2 is",
     ),
     "deepspeed": (("deepspeed", "DeepSpeedStrategy"), "DeepSpeed is not there yet"),
     "xla": (("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"), "it drives the devices of XLA"),
 }
 """Strategies that cannot work on a chip of ours: the first word of Lightning's name, or the class; and why not."""
+
+_SHARDED = "strategy={face}.strategies.ModelParallelStrategy(…)"
+_SIZES = "; its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and "
+_SHARDED_HOW = {
+    "Trainer": f"{_SIZES}configure_model() calls torch's fully_shard(layer, mesh=self.device_mesh['data_parallel']) for"
+    " each large layer and for the whole",
+    "Fabric": f"{_SIZES}its parallelize_fn= takes (model, mesh), and calls torch's"
+    " fully_shard(layer, mesh=mesh['data_parallel']) for each large layer and for the whole",
+}
 
 
 def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
@@ -96,9 +105,11 @@ def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
         if word in words or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = get(name).capabilities.claims().get(kind, not_driven)
             claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
+            instead = _SHARDED.format(face=face.name) if kind == "fsdp" else "strategy='ddp'"
+            how = _SHARDED_HOW[face.host] if kind == "fsdp" else ""
             raise UnsupportedError(
                 f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}. Write {face.host}(accelerator={name!r},"
-                " strategy='ddp'), and devices= as before",
+                f" {instead}), and devices= as before{how}",
                 capability=f"strategy {kind}",
             )
 
@@ -130,10 +141,10 @@ def build_strategy(face: Face, connector: Any) -> Any:
             return ours.ddp(**entry["init_params"])
         if issubclass(registered, stock_single):
             return _build_single(ours, connector)
-    elif isinstance(flag, (ours.ddp, ours.single_device)):
+    elif isinstance(flag, ours.strategies):
         return flag
-    elif type(flag) is stock_ddp:
-        flag.__class__ = ours.ddp
+    elif type(flag) in (stock_ddp, ours.model_parallel.stock_class):
+        flag.__class__ = ours.ddp if type(flag) is stock_ddp else ours.model_parallel
         return flag
     elif type(flag) is stock_single:
         connector.accelerator.refuse_foreign(flag.root_device)
@@ -177,7 +188,7 @@ def _build_single(ours: Classes, connector: Any) -> Any:
 def refuse_mixture(face: Face, connector: Any) -> None:
     """Raise where a run that is not ours would meet what is: our strategy, or a process that already runs on a chip."""
     strategy, ours = connector.strategy, classes(face)
-    if isinstance(strategy, (ours.ddp, ours.single_device)):
+    if isinstance(strategy, ours.strategies):
         name = connector.accelerator.name()
         raise UnsupportedError(
             f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and"

@@ -132,7 +132,7 @@ def _register(face: Face, name: str, announced: Announced) -> None:
 def _register_alias(face: Face, alias: Alias, succeeded: list[str]) -> None:
     registry, ours = face.strategy_registry, classes(face)
     owner = registry[alias.name]["strategy"] if alias.name in registry else None
-    if owner in (ours.ddp, ours.single_device):
+    if owner in ours.strategies:
         return  # it is the generic name, which says the same
     if not is_wellformed(alias.name):
         reason = "the name of a strategy is made of lower-case letters, digits and underscores"

@@ -10,7 +10,15 @@ _ours = classes(FACES["lightning.pytorch"])
 Accelerator = _ours.accelerator
 SingleDeviceStrategy = _ours.single_device
 DDPStrategy = _ours.ddp
+ModelParallelStrategy = _ours.model_parallel
 CheckpointIO = _ours.checkpoint_io
 MultiProcessingLauncher = _ours.launcher
 
-__all__ = ["Accelerator", "CheckpointIO", "DDPStrategy", "MultiProcessingLauncher", "SingleDeviceStrategy"]
+__all__ = [
+    "Accelerator",
+    "CheckpointIO",
+    "DDPStrategy",
+    "ModelParallelStrategy",
+    "MultiProcessingLauncher",
+    "SingleDeviceStrategy",
+]

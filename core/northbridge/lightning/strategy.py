@@ -175,6 +175,10 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def load_optimizer_state_dict(self, checkpoint: Any) -> None:
             super().load_optimizer_state_dict(checkpoint)
+            self.note_random_states(checkpoint)
+
+        def note_random_states(self, checkpoint: Any) -> None:
+            """Keep this rank's random states of the checkpoint that a fit takes up."""
             ranks = self._ranks
             self._random_states = random_states.of_rank(checkpoint, self.global_rank, ranks)
             if self._random_states is None and random_states.KEY in checkpoint and self.is_global_zero:
@@ -200,9 +204,14 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             super().teardown()
             self._random_states = None  # a fit that had nothing left to do has taken up nothing
 
+        def with_random_states(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
+            """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone."""
+            if "optimizer_states" not in checkpoint:
+                return checkpoint
+            return {**checkpoint, random_states.KEY: random_states.gather(face, self._ranks)}  # by all ranks
+
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-            if "optimizer_states" in checkpoint:  # else it holds weights alone
-                checkpoint = {**checkpoint, random_states.KEY: random_states.gather(face, self._ranks)}  # by all ranks
+            checkpoint = self.with_random_states(checkpoint)
             if self.is_global_zero:
                 with stock_format():
                     super().save_checkpoint(to_cpu(checkpoint), filepath, storage_options)

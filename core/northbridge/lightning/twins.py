@@ -45,12 +45,12 @@ def _twin(face: Face, thing: Any) -> Any:
     if name == "CheckpointIO":
         return ours.checkpoint_io()
     other = next(each for each in FACES.values() if each.home == home)
-    if other.is_trainer != face.is_trainer or name not in ("DDPStrategy", "SingleDeviceStrategy"):
+    twins = {cls.__name__: cls for cls in ours.strategies}
+    if other.is_trainer != face.is_trainer or name not in twins:
         raise FaceError(
             f"{home}.{name} was given to a {face.host} of {face.name}: write `from {face.home} import {name}`"
         )
-    twin_class = ours.ddp if name == "DDPStrategy" else ours.single_device
-    twin = twin_class.__new__(twin_class)
+    twin = twins[name].__new__(twins[name])
     twin.__dict__.update(thing.__dict__)
     if thing._accelerator is not None:
         twin._accelerator = _twin(face, thing._accelerator)

@@ -21,6 +21,7 @@ from northbridge.conformance.random_states import RandomStates
 from northbridge.conformance.reductions import Reductions
 from northbridge.conformance.refusals import Refusals
 from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.sharding import Resharding, Sharding
 from northbridge.conformance.strategies import Strategies
 from northbridge.conformance.training import Training
 
@@ -104,3 +105,11 @@ class TestStrategies(BothWays, Strategies):
 class TestSecondDevice(BothWays, SecondDevice):
     def test_it_is_the_card_of_that_number(self, chip: Outcome) -> None:
         assert "card=1" in chip.only("training mlp")["card"]
+
+
+class TestSharding(OnTheChip, Sharding):
+    pass
+
+
+class TestResharding(OnTheChip, Resharding):
+    pass

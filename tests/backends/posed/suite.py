@@ -20,6 +20,7 @@ from northbridge.conformance.precision import Precision
 from northbridge.conformance.random_states import RandomStates
 from northbridge.conformance.reductions import Reductions
 from northbridge.conformance.refusals import Refusals
+from northbridge.conformance.sharding import Resharding, Sharding
 from northbridge.conformance.strategies import Strategies
 from northbridge.conformance.training import Training
 
@@ -101,4 +102,12 @@ class TestStrategies(OnTheChip, Strategies):
 
 
 class TestSecondDevice(OnTheChip, SecondDevice):
+    pass
+
+
+class TestSharding(OnTheChip, Sharding):
+    pass
+
+
+class TestResharding(OnTheChip, Resharding):
     pass

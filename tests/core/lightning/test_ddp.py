@@ -11,8 +11,8 @@ import torch.distributed as dist
 from northbridge import discovery
 from northbridge.capabilities import no
 from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, WrongDeviceError
-from northbridge.lightning.ddp import reduction_word
 from northbridge.lightning.faces import FACES, Face
+from northbridge.lightning.parallel import reduction_word
 
 Build = Callable[..., Any]
 TRAINERS = [face for face in FACES.values() if face.is_trainer]
