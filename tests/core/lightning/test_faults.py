@@ -18,11 +18,13 @@ import pytest
 import torch
 
 USER = """
-import os, sys
+import os, signal, sys
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader, TensorDataset
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # which the tests may run without, in the background
 
 class Model(LightningModule):
     def __init__(self):
