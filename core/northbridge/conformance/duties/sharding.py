@@ -32,20 +32,19 @@ def perform(scenario: Scenario, folder: Path) -> None:
     """Train the first epoch and save, then take that up for the second; or take up ``scenario.resume`` alone."""
     assert isinstance(scenario.devices, int)
     one = _fit if is_trainer(scenario.face) else _loop
-    found: dict[str, Any] = {"alone": alone()}
+    found: dict[str, Any] = {}
     if scenario.resume:
         strategy = _strategy(scenario, (scenario.devices, 1), Path(scenario.resume) / CHECKPOINT)
         found["taken up"] = one(scenario, folder, strategy, range(1, _EPOCHS))["losses"]
-        rank = torch.distributed.get_rank()
-        write(folder, "resharding", rank, found)
-        return
-    for layout in _LAYOUTS[scenario.devices]:
-        for way in ("shards", "one file"):
-            checkpoint = folder / (CHECKPOINT if way == "shards" else "whole.ckpt")
-            first = one(scenario, folder, _strategy(scenario, layout, checkpoint), range(1))
-            second = one(scenario, folder, _strategy(scenario, layout, checkpoint), range(1, _EPOCHS))
-            found |= first | {f"{layout[0]} x {layout[1]}, {way}": first["losses"] + second["losses"]}
-    write(folder, "sharding", torch.distributed.get_rank(), found)
+    else:
+        for layout in _LAYOUTS[scenario.devices]:
+            for way in ("shards", "one file"):
+                checkpoint = folder / (CHECKPOINT if way == "shards" else "whole.ckpt")
+                first = one(scenario, folder, _strategy(scenario, layout, checkpoint), range(1))
+                second = one(scenario, folder, _strategy(scenario, layout, checkpoint), range(1, _EPOCHS))
+                found |= first | {f"{layout[0]} x {layout[1]}, {way}": first["losses"] + second["losses"]}
+    found["alone"] = alone()  # last: a backward pass before the chip came may leave autograd unable to serve it
+    write(folder, "resharding" if scenario.resume else "sharding", torch.distributed.get_rank(), found)
 
 
 def alone() -> list[float]:
