@@ -56,12 +56,12 @@ class Training(EqualWeights):
             assert f"DeviceStatsMonitor.on_train_batch_end/{statistic}" in columns
         assert any(name.startswith("DeviceStatsMonitor.") and number > 0 for name, number in columns.items())
 
-    @pytest.mark.parametrize("mode", ["power", "binsearch"])
+    @pytest.mark.parametrize("search", ["power", "binsearch"])
     def test_the_search_for_a_batch_size_ends_where_the_chip_is_full(
-        self, chip: Outcome, cpu: Outcome, mode: str
+        self, chip: Outcome, cpu: Outcome, search: str
     ) -> None:
-        assert chip.only("tuning")[mode] == cpu.only("tuning")[mode]
-        assert 15 <= chip.only("tuning")[mode] <= 16  # newer releases leave a margin
+        assert chip.only("tuning")[search] == cpu.only("tuning")[search]
+        assert 15 <= chip.only("tuning")[search] <= 16  # newer releases leave a margin
 
     def test_the_search_for_a_learning_rate_finds_what_it_finds_on_the_cpu(self, chip: Outcome, cpu: Outcome) -> None:
         found, expected = chip.only("tuning"), cpu.only("tuning")
