@@ -30,9 +30,9 @@ def assert_ends_with_its_children(
     arguments: list[str], environ: dict[str, str], alive: Path, number: int, code: int
 ) -> None:
     """Assert that the signal ``number`` ends the command, and its child, which opens the FIFO ``alive``, with it."""
-    with subprocess.Popen(
-        [sys.executable, "-c", command(*arguments)], env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    ) as run:
+    hears_ctrl_c = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # in the background too
+    program = [sys.executable, "-c", hears_ctrl_c + command(*arguments)]
+    with subprocess.Popen(program, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as run:
         with alive.open("rb", buffering=0) as end:  # waits for the child to open it
             run.send_signal(number)
             assert run.wait(timeout=30) == code
