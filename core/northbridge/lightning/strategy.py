@@ -205,8 +205,12 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             self._random_states = None  # a fit that had nothing left to do has taken up nothing
 
         def with_random_states(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
-            """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone."""
-            if "optimizer_states" not in checkpoint:
+            """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone.
+
+            Nor has one of several ranks that is written because of an error: this rank may be alone with it.
+            """
+            is_alone = self._ranks > 1 and self.lightning_module.trainer.interrupted
+            if is_alone or "optimizer_states" not in checkpoint:
                 return checkpoint
             return {**checkpoint, random_states.KEY: random_states.gather(face, self._ranks)}  # by all ranks
 

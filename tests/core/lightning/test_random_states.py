@@ -105,6 +105,19 @@ def test_a_checkpoint_of_weights_alone_holds_none(face: Face, build: Build, tmp_
     assert KEY not in torch.load(tmp_path / "weights.ckpt", weights_only=True)
 
 
+def test_a_checkpoint_on_an_error_waits_for_no_other_rank(
+    face: Face, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = fitted(face, build)
+    host.state.status = "interrupted"
+    host.save_checkpoint(tmp_path / "alone.ckpt")
+    monkeypatch.setattr(type(host.strategy), "_ranks", 2)
+    host.save_checkpoint(tmp_path / "one of two.ckpt")
+
+    assert KEY in torch.load(tmp_path / "alone.ckpt", weights_only=True)
+    assert KEY not in torch.load(tmp_path / "one of two.ckpt", weights_only=True)
+
+
 def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(face: Face, build: Build, tmp_path: Path) -> None:
     fitted(face, build).save_checkpoint(tmp_path / "theirs.ckpt")
     checkpoint = torch.load(tmp_path / "theirs.ckpt", weights_only=True)
