@@ -37,6 +37,14 @@ def face(request: pytest.FixtureRequest) -> Face:
     return each
 
 
+@pytest.fixture(params=[face for face in FACES.values() if face.is_trainer], ids=lambda face: face.name)
+def trainer_face(request: pytest.FixtureRequest) -> Face:
+    """Each namespace with a Trainer; a module whose tests are about no other has it for its ``face``."""
+    each: Face = request.param
+    importlib.import_module(each.name)
+    return each
+
+
 @pytest.fixture
 def build(face: Face) -> Callable[..., Any]:
     """Build what users of the face build, a Trainer that writes and shows nothing or a Fabric."""

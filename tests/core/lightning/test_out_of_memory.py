@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from northbridge.backend import Backend
 from northbridge.device import Device
 from northbridge.discovery import load
 from northbridge.lightning import held
-from northbridge.lightning.faces import FACES, Face
+from northbridge.lightning.faces import Face
 
 
 class Card(Device):
@@ -25,12 +24,10 @@ class Card(Device):
         self.emptied += 1
 
 
-@pytest.fixture(params=[face for face in FACES.values() if face.is_trainer], ids=lambda face: face.name)
-def face(request: pytest.FixtureRequest) -> Face:
+@pytest.fixture
+def face(trainer_face: Face) -> Face:
     """Each namespace with a Trainer."""
-    each: Face = request.param
-    importlib.import_module(each.name)
-    return each
+    return trainer_face
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from northbridge.lightning import random_states
-from northbridge.lightning.faces import FACES, Face
+from northbridge.lightning.faces import Face
 from northbridge.lightning.random_states import KEY
 
 Build = Callable[..., Any]
@@ -20,12 +19,10 @@ Build = Callable[..., Any]
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 
 
-@pytest.fixture(params=[face for face in FACES.values() if face.is_trainer], ids=lambda face: face.name)
-def face(request: pytest.FixtureRequest) -> Face:
+@pytest.fixture
+def face(trainer_face: Face) -> Face:
     """Each namespace with a Trainer."""
-    each: Face = request.param
-    importlib.import_module(each.name)
-    return each
+    return trainer_face
 
 
 @pytest.fixture
