@@ -15,6 +15,7 @@ from northbridge.conformance.findings import digest, write
 from northbridge.conformance.hosts import build, classifier_class, trainer
 from northbridge.conformance.models import loader
 from northbridge.conformance.scenario import Scenario
+from northbridge.lightning.random_states import KEY
 
 _BATCHES = 4
 """Of an epoch, for each rank; there are two epochs."""
@@ -34,6 +35,10 @@ def perform(scenario: Scenario, folder: Path) -> None:
         "taken up within an epoch": _take_up(scenario, folder, Resumable(), folder / "resumable" / within),
     }
     rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    bare = torch.load(folder / "shuffled" / at_end, weights_only=True)
+    bare.pop(KEY)
+    torch.save(bare, folder / f"bare-{rank}.ckpt")
+    found["taken up without the states"] = _take_up(scenario, folder, _shuffled(), folder / f"bare-{rank}.ckpt")
     write(folder, "drawing", rank, found)
 
 
