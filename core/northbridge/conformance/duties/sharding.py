@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -34,14 +33,17 @@ def perform(scenario: Scenario, folder: Path) -> None:
     one = _fit if is_trainer(scenario.face) else _loop
     found: dict[str, Any] = {}
     if scenario.resume:
-        strategy = _strategy(scenario, (scenario.devices, 1), Path(scenario.resume) / CHECKPOINT)
-        found["taken up"] = one(scenario, folder, strategy, range(1, _EPOCHS))["losses"]
+        checkpoint = Path(scenario.resume) / CHECKPOINT
+        strategy = _strategy(scenario, (scenario.devices, 1), checkpoint)
+        found["taken up"] = one(scenario, folder, strategy, checkpoint, range(1, _EPOCHS))["losses"]
     else:
         for layout in _LAYOUTS[scenario.devices]:
             for way in ("shards", "one file"):
                 checkpoint = folder / (CHECKPOINT if way == "shards" else "whole.ckpt")
-                first = one(scenario, folder, _strategy(scenario, layout, checkpoint), range(1))
-                second = one(scenario, folder, _strategy(scenario, layout, checkpoint), range(1, _EPOCHS))
+                first, second = (
+                    one(scenario, folder, _strategy(scenario, layout, checkpoint), checkpoint, epochs)
+                    for epochs in (range(1), range(1, _EPOCHS))
+                )
                 found |= first | {f"{layout[0]} x {layout[1]}, {way}": first["losses"] + second["losses"]}
     found["alone"] = alone()  # last: a backward pass before the chip came may leave autograd unable to serve it
     write(folder, "resharding" if scenario.resume else "sharding", torch.distributed.get_rank(), found)
@@ -79,14 +81,7 @@ def _spread(net: Any, mesh: Any) -> Any:
     return net
 
 
-class _Strategy:
-    """What builds Lightning's strategy for one run, and the checkpoint that the run writes or takes up."""
-
-    def __init__(self, make: Callable[[], Any], checkpoint: Path) -> None:
-        self.make, self.checkpoint = make, checkpoint
-
-
-def _strategy(scenario: Scenario, layout: tuple[int, int], checkpoint: Path) -> _Strategy:
+def _strategy(scenario: Scenario, layout: tuple[int, int], checkpoint: Path) -> Any:
     stock: Any = import_module(f"{scenario.face}.strategies.model_parallel").ModelParallelStrategy
     arguments: dict[str, Any] = {
         "data_parallel_size": layout[0],
@@ -95,7 +90,7 @@ def _strategy(scenario: Scenario, layout: tuple[int, int], checkpoint: Path) -> 
     }
     if not is_trainer(scenario.face):
         arguments["parallelize_fn"] = _spread
-    return _Strategy(lambda: stock(**arguments), checkpoint)
+    return stock(**arguments)
 
 
 def _adam(net: nn.Module) -> torch.optim.Optimizer:
@@ -103,23 +98,23 @@ def _adam(net: nn.Module) -> torch.optim.Optimizer:
     return torch.optim.Adam(net.parameters(), lr=0.01, foreach=False)
 
 
-def _fit(scenario: Scenario, folder: Path, strategy: _Strategy, epochs: range) -> dict[str, Any]:
+def _fit(scenario: Scenario, folder: Path, strategy: Any, checkpoint: Path, epochs: range) -> dict[str, Any]:
     module = _class(scenario.face)()
-    host = trainer(scenario, folder, strategy=strategy.make(), max_epochs=epochs.stop, use_distributed_sampler=False)
-    host.fit(module, _batches(), ckpt_path=strategy.checkpoint if epochs.start else None)
+    host = trainer(scenario, folder, strategy=strategy, max_epochs=epochs.stop, use_distributed_sampler=False)
+    host.fit(module, _batches(), ckpt_path=checkpoint if epochs.start else None)
     if not epochs.start:
-        host.save_checkpoint(strategy.checkpoint)
+        host.save_checkpoint(checkpoint)
     return {"losses": module.losses, **_facts(module.net)}
 
 
-def _loop(scenario: Scenario, _folder: Path, strategy: _Strategy, epochs: range) -> dict[str, Any]:
-    host = fabric(scenario, strategy=strategy.make())
+def _loop(scenario: Scenario, _folder: Path, strategy: Any, checkpoint: Path, epochs: range) -> dict[str, Any]:
+    host = fabric(scenario, strategy=strategy)
     host.launch()
     net: Any = host.setup_module(build("mlp"))
     optimizer: Any = host.setup_optimizers(_adam(net))
     state = {"net": net, "optimizer": optimizer, "epoch": epochs.start}
     if epochs.start:
-        host.load(strategy.checkpoint, state)
+        host.load(checkpoint, state)
         assert state["epoch"] == epochs.start
     losses = []
     for _ in epochs:
@@ -131,7 +126,7 @@ def _loop(scenario: Scenario, _folder: Path, strategy: _Strategy, epochs: range)
             optimizer.step()
             losses.append(float(host.all_reduce(loss.detach(), reduce_op="mean")))
     if not epochs.start:
-        host.save(strategy.checkpoint, {**state, "epoch": epochs.stop})
+        host.save(checkpoint, {**state, "epoch": epochs.stop})
     return {"losses": losses, **_facts(net)}
 
 
