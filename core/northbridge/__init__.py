@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         SoftwareMissingError as SoftwareMissingError,
         UnsupportedError as UnsupportedError,
         VariableError as VariableError,
+        WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
     from northbridge.holders import holders as holders
@@ -123,6 +124,7 @@ _HOMES = {
         "SoftwareMissingError",
         "UnsupportedError",
         "VariableError",
+        "WeightsDisagreeError",
         "WrongDeviceError",
     ),
     "northbridge.environment": ("keep_environment",),

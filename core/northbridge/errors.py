@@ -24,8 +24,9 @@ NorthbridgeError
 ├── WrongDeviceError             a tensor, model or strategy sits on another device than the chip
 ├── CheckpointError              a checkpoint could not be written; also an OSError
 ├── CollectiveError              a collective did not, or cannot, run on the chip's library
+├── WeightsDisagreeError         the ranks train different models; carries ``.ranks``, those that differ
 ├── UnsupportedError             the chip denies what was asked; carries ``.capability``
-├── ArgumentsError               a vendor's name was given arguments that it does not take; also a TypeError
+├── ArgumentsError               a class was given arguments that it does not take; also a TypeError
 ├── FaceError                    an object of one Lightning namespace was handed to another
 ├── AmbiguousAcceleratorError    ``auto`` found the hardware of two backends
 └── VariableError                about the environment; carries ``.variable``; also a ValueError
@@ -143,6 +144,14 @@ class CollectiveError(NorthbridgeError):
     """A collective did not, or cannot, run on the chip's library."""
 
 
+class WeightsDisagreeError(NorthbridgeError):
+    """The ranks train different models; ``ranks`` are those that differ from the most, or from rank 0."""
+
+    def __init__(self, message: str, *, ranks: tuple[int, ...]) -> None:
+        super().__init__(message)
+        self.ranks = ranks
+
+
 class UnsupportedError(NorthbridgeError):
     """The chip, or Northbridge, cannot do what was asked.
 
@@ -155,7 +164,7 @@ class UnsupportedError(NorthbridgeError):
 
 
 class ArgumentsError(NorthbridgeError, TypeError):
-    """A vendor's name, such as ``AcmeDDPStrategy``, was given arguments that it does not take, or that contradict."""
+    """A class of ours, or a vendor's name such as ``AcmeDDPStrategy``, was given arguments that it does not take."""
 
 
 class FaceError(NorthbridgeError):

@@ -9,7 +9,7 @@ import re
 import pytest
 
 from northbridge import errors
-from northbridge.errors import BackendError, NorthbridgeError, UnsupportedError, VariableError
+from northbridge.errors import BackendError, NorthbridgeError, UnsupportedError, VariableError, WeightsDisagreeError
 
 ALL = [each for _, each in inspect.getmembers(errors, inspect.isclass) if issubclass(each, NorthbridgeError)]
 
@@ -36,6 +36,8 @@ def make(kind: type[NorthbridgeError]) -> NorthbridgeError:
         return kind("what happened", variable="MASTER_PORT")
     if issubclass(kind, UnsupportedError):
         return kind("what happened", capability="bfloat16")
+    if issubclass(kind, WeightsDisagreeError):
+        return kind("what happened", ranks=(2,))
     return kind("what happened")
 
 
@@ -68,3 +70,4 @@ def test_each_carries_its_subject() -> None:
     assert BackendError("", backend="acme").backend == "acme"
     assert VariableError("", variable="MASTER_PORT").variable == "MASTER_PORT"
     assert UnsupportedError("", capability="bfloat16").capability == "bfloat16"
+    assert WeightsDisagreeError("", ranks=(2,)).ranks == (2,)

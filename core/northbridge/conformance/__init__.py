@@ -19,6 +19,7 @@ from __future__ import annotations
 import pytest
 
 MODULES = (
+    "agreement",
     "checkpoints",
     "collective",
     "device",

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from northbridge.lightning.accelerator import make_accelerator
+from northbridge.lightning.agreement import make_weights_agreement
 from northbridge.lightning.checkpoint import make_checkpoint_io
 from northbridge.lightning.ddp import make_ddp_strategy
 from northbridge.lightning.faces import Face
@@ -25,6 +26,7 @@ class Classes:
     model_parallel: Any
     checkpoint_io: Any
     launcher: Any
+    weights_agreement: Any
 
     @property
     def strategies(self) -> tuple[Any, ...]:
@@ -47,6 +49,7 @@ def classes(face: Face) -> Classes:
         model_parallel=make_model_parallel_strategy(face, checkpoint_io),
         checkpoint_io=checkpoint_io,
         launcher=launcher,
+        weights_agreement=make_weights_agreement(face),
     )
     for cls in vars(ours).values():
         cls.__module__ = face.home

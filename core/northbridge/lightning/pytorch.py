@@ -13,6 +13,7 @@ DDPStrategy = _ours.ddp
 ModelParallelStrategy = _ours.model_parallel
 CheckpointIO = _ours.checkpoint_io
 MultiProcessingLauncher = _ours.launcher
+WeightsAgreement = _ours.weights_agreement
 
 __all__ = [
     "Accelerator",
@@ -21,4 +22,5 @@ __all__ = [
     "ModelParallelStrategy",
     "MultiProcessingLauncher",
     "SingleDeviceStrategy",
+    "WeightsAgreement",
 ]

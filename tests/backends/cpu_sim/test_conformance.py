@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from northbridge.conformance.agreement import FabricWeightsAgreement, WeightsAgreement
 from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
 from northbridge.conformance.collective import Collective
 from northbridge.conformance.device import Device
@@ -99,6 +100,14 @@ class TestLoggedMetrics(BothWays, LoggedMetrics):
 
 
 class TestStrategies(BothWays, Strategies):
+    pass
+
+
+class TestWeightsAgreement(BothWays, WeightsAgreement):
+    pass
+
+
+class TestFabricWeightsAgreement(BothWays, FabricWeightsAgreement):
     pass
 
 

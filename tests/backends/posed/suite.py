@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from tests.backends.posed.chip import PosedChip
 
+from northbridge.conformance.agreement import FabricWeightsAgreement, WeightsAgreement
 from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
 from northbridge.conformance.collective import Collective
 from northbridge.conformance.device import Device
@@ -98,6 +99,14 @@ class TestLoggedMetrics(OnTheChip, LoggedMetrics):
 
 
 class TestStrategies(OnTheChip, Strategies):
+    pass
+
+
+class TestWeightsAgreement(OnTheChip, WeightsAgreement):
+    pass
+
+
+class TestFabricWeightsAgreement(OnTheChip, FabricWeightsAgreement):
     pass
 
 
