@@ -66,7 +66,7 @@ class Capabilities:
     """Matrix products of bfloat16 tensors, with bfloat16's range. Where it is denied, a run is warned."""
 
     sync_batchnorm: Claim = field(default=unknown)
-    """``torch.nn.SyncBatchNorm``, which needs operators that no CPU has."""
+    """Batch norm over the batches of all ranks, by a layer of Northbridge's that takes sums and an all-gather."""
 
     fork: Claim = field(default=unknown)
     """Ranks forked from a process that has loaded the vendor's software and not touched a card."""

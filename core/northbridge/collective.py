@@ -120,6 +120,15 @@ class Collective(ABC):
             tensor.div_(torch.distributed.get_world_size(group), rounding_mode=None if fractional else "trunc")
         return tensor
 
+    def all_gather(self, tensor: torch.Tensor, group: ProcessGroup | None = None) -> list[torch.Tensor]:
+        """Return ``tensor`` of every rank, rank 0 first; they have one shape. The layers of Northbridge call it."""
+        import torch.distributed
+
+        own = self.as_carried(tensor.contiguous())
+        everybodys = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size(group))]
+        torch.distributed.all_gather(everybodys, own, group=group)
+        return [self.as_sent(each, like=tensor) for each in everybodys]
+
     def _reduces_exactly(self, tensor: torch.Tensor) -> bool:
         known = self.exact_dtypes is None or _name(tensor.dtype) in self.exact_dtypes
         return known and self.carries(tensor.dtype)
@@ -145,12 +154,9 @@ class Collective(ABC):
         return arrived.reshape(-1).view(like.dtype).reshape((*ranks, *like.shape))
 
     def _reduce_on_host(self, tensor: torch.Tensor, op: str, group: ProcessGroup | None) -> None:
-        import torch.distributed
+        import torch
 
-        own = self.as_carried(tensor.contiguous())
-        everybodys = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size(group))]
-        torch.distributed.all_gather(everybodys, own, group=group)
-        stacked = torch.stack([self.as_sent(each.cpu(), like=tensor) for each in everybodys])
+        stacked = torch.stack([each.cpu() for each in self.all_gather(tensor, group)])
         if op == "product":
             reduced = stacked.prod(dim=0)
         elif op in ("min", "max"):

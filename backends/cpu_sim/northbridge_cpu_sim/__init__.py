@@ -67,7 +67,7 @@ def northbridge_backend() -> northbridge.Backend:
             bfloat16=northbridge.yes,
             float16=northbridge.yes,
             float64=northbridge.yes,
-            sync_batchnorm=northbridge.no("it computes as the CPU does, and torch has SyncBatchNorm for GPUs alone"),
+            sync_batchnorm=northbridge.yes,
             fork=northbridge.yes,
         ),
     )

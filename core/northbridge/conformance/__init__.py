@@ -28,6 +28,7 @@ MODULES = (
     "fabric",
     "launches",
     "metrics",
+    "normalization",
     "precision",
     "random_states",
     "reductions",

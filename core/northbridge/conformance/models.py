@@ -136,6 +136,6 @@ def pictures(samples: int = SAMPLES) -> TensorDataset:
     return TensorDataset(images, labels)
 
 
-def loader(samples: int = SAMPLES, *, shuffle: bool = True, workers: int = 0) -> DataLoader[Any]:
-    """Return a loader of :func:`pictures` in batches of 8."""
-    return DataLoader(pictures(samples), batch_size=8, shuffle=shuffle, num_workers=workers)
+def loader(samples: int = SAMPLES, *, shuffle: bool = True, workers: int = 0, batch: int = 8) -> DataLoader[Any]:
+    """Return a loader of :func:`pictures` in batches of ``batch``."""
+    return DataLoader(pictures(samples), batch_size=batch, shuffle=shuffle, num_workers=workers)

@@ -22,13 +22,22 @@ _TRAINER = ("training", *_BOTH, "stages", "alternating")
 _FABRIC = ("looping", *_BOTH)
 _DUTIES = {
     ("Trainer", 1): (*_TRAINER, "tuning", "drawing", "scaling", "monitoring", "choosing", "refusals"),
-    ("Trainer", 2): (*_TRAINER, "drawing", "metrics", "strategies", "reductions", "agreeing"),
+    ("Trainer", 2): (*_TRAINER, "drawing", "metrics", "strategies", "reductions", "agreeing", "normalizing"),
     ("Fabric", 1): (*_FABRIC, "scaling", "choosing", "refusals"),
     ("Trainer", 4): (*_TRAINER, "reductions", "agreeing"),
-    ("Fabric", 2): (*_FABRIC, "reductions", "agreeing"),
+    ("Fabric", 2): (*_FABRIC, "reductions", "agreeing", "normalizing"),
     ("Fabric", 4): (*_FABRIC, "reductions"),
 }
-_OF_THE_CHIP_ALONE = ("drawing", "scaling", "monitoring", "choosing", "refusals", "reductions", "agreeing")
+_OF_THE_CHIP_ALONE = (
+    "agreeing",
+    "choosing",
+    "drawing",
+    "monitoring",
+    "normalizing",
+    "reductions",
+    "refusals",
+    "scaling",
+)
 
 
 def one_and_several_devices(*faces: str) -> pytest.MarkDecorator:

@@ -12,6 +12,7 @@ from northbridge.lightning.checkpoint import make_checkpoint_io
 from northbridge.lightning.ddp import make_ddp_strategy
 from northbridge.lightning.faces import Face
 from northbridge.lightning.launcher import make_launcher
+from northbridge.lightning.layer_sync import make_layer_sync
 from northbridge.lightning.model_parallel import make_model_parallel_strategy
 from northbridge.lightning.single import make_single_device_strategy
 
@@ -26,6 +27,9 @@ class Classes:
     model_parallel: Any
     checkpoint_io: Any
     launcher: Any
+    layer_sync: Any
+    """None for a Fabric."""
+
     weights_agreement: Any
 
     @property
@@ -49,9 +53,10 @@ def classes(face: Face) -> Classes:
         model_parallel=make_model_parallel_strategy(face, checkpoint_io),
         checkpoint_io=checkpoint_io,
         launcher=launcher,
+        layer_sync=make_layer_sync(face),
         weights_agreement=make_weights_agreement(face),
     )
-    for cls in vars(ours).values():
+    for cls in filter(None, vars(ours).values()):
         cls.__module__ = face.home
         cls.__qualname__ = cls.__name__
     return ours

@@ -130,7 +130,8 @@ def build_strategy(face: Face, connector: Any) -> Any:
     flag = connector._strategy_flag
     name = connector.accelerator.backend_name
     tell_of_predecessors(face, name)
-    _refuse_synchronized_batchnorm(connector)
+    if getattr(connector, "_layer_sync", None) is not None:
+        _settle_layer_sync(face, connector)
     stock_ddp, stock_single = ours.ddp.stock_class, ours.single_device.stock_class
     if isinstance(flag, str):
         entry = face.strategy_registry[flag]
@@ -158,16 +159,28 @@ def build_strategy(face: Face, connector: Any) -> Any:
     )
 
 
-def _refuse_synchronized_batchnorm(connector: Any) -> None:
+def _settle_layer_sync(face: Face, connector: Any) -> None:
+    """Put our layers in the place of torch's, which need kernels for GPUs; a user's own plugin stays.
+
+    Raises :class:`UnsupportedError` where the chip denies it, and where Lightning would forget it.
+    """
     backend = connector.accelerator.backend
     claim = backend.present_capabilities().sync_batchnorm
-    # The Trainer's: from sync_batchnorm=True, or from the user's plugin.
-    if getattr(connector, "_layer_sync", None) is not None and claim.denied:
+    if claim.denied:
         raise UnsupportedError(
             f"sync_batchnorm=True was asked for, but {backend.name!r} cannot do it: {claim.reason}; leave it out, and"
             " each rank normalizes by its own batch",
             capability="sync_batchnorm",
         )
+    ours = classes(face)
+    if isinstance(connector._strategy_flag, (ours.model_parallel, ours.model_parallel.stock_class)):
+        raise UnsupportedError(
+            "sync_batchnorm=True was asked for, but Lightning's ModelParallelStrategy does not look at it: leave it"
+            " out, and call torch.nn.SyncBatchNorm.convert_sync_batchnorm(self) in configure_model()",
+            capability="sync_batchnorm",
+        )
+    if type(connector._layer_sync) is face.module("plugins.layer_sync").TorchSyncBatchNorm:
+        connector._layer_sync = ours.layer_sync(backend.name)
 
 
 def _build_single(ours: Classes, connector: Any) -> Any:

@@ -23,6 +23,7 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any) -> Any:
 
         def setup(self, trainer: Any) -> None:
             self._add_up_gradients(self.model)
+            self._drive_sync_batch_norm(self.model)
             super().setup(trainer)
 
         def module_to_device(self, module: torch.nn.Module) -> None:

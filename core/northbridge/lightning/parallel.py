@@ -15,6 +15,8 @@ from northbridge.lightning.orphans import end_with_launcher
 from northbridge.lightning.strategy import make_chip_strategy
 
 if TYPE_CHECKING:
+    import torch
+
     from northbridge.launch_environment import Launcher
     from northbridge.lightning.faces import Face
 
@@ -143,6 +145,29 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             collective = self.backend.collective
             arrived = super().all_gather(collective.as_carried(tensor), group, sync_grads)
             return collective.as_sent(arrived, like=tensor)
+
+        def _setup_model(self, model: Any) -> Any:
+            self._drive_sync_batch_norm(model)
+            return super()._setup_model(model)
+
+        def setup_module(self, module: Any) -> Any:
+            self._drive_sync_batch_norm(module)
+            return super().setup_module(module)
+
+        def _drive_sync_batch_norm(self, module: torch.nn.Module) -> None:
+            # What the user has converted by torch's own function computes with kernels for GPUs.
+            from torch.nn import SyncBatchNorm
+
+            from northbridge.lightning.sync_batch_norm import synchronize
+
+            synchronize(module, self.backend.name, only=SyncBatchNorm)
+
+        def teardown(self) -> None:
+            from northbridge.lightning.sync_batch_norm import restore
+
+            super().teardown()
+            if face.is_trainer and self.lightning_module is not None:
+                restore(self.lightning_module)
 
         def barrier(self, *args: Any, **kwargs: Any) -> None:
             import torch.distributed

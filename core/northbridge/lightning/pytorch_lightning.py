@@ -12,6 +12,7 @@ SingleDeviceStrategy = _ours.single_device
 DDPStrategy = _ours.ddp
 ModelParallelStrategy = _ours.model_parallel
 CheckpointIO = _ours.checkpoint_io
+LayerSync = _ours.layer_sync
 MultiProcessingLauncher = _ours.launcher
 WeightsAgreement = _ours.weights_agreement
 
@@ -19,6 +20,7 @@ __all__ = [
     "Accelerator",
     "CheckpointIO",
     "DDPStrategy",
+    "LayerSync",
     "ModelParallelStrategy",
     "MultiProcessingLauncher",
     "SingleDeviceStrategy",

@@ -17,6 +17,7 @@ from northbridge.conformance.distributed_training import DistributedTraining
 from northbridge.conformance.fabric import FabricTraining
 from northbridge.conformance.launches import Launches
 from northbridge.conformance.metrics import LoggedMetrics
+from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
 from northbridge.conformance.precision import Precision
 from northbridge.conformance.random_states import RandomStates
 from northbridge.conformance.reductions import Reductions
@@ -108,6 +109,18 @@ class TestWeightsAgreement(BothWays, WeightsAgreement):
 
 
 class TestFabricWeightsAgreement(BothWays, FabricWeightsAgreement):
+    pass
+
+
+class TestSyncBatchNorm(BothWays, SyncBatchNorm):
+    pass
+
+
+class TestUnevenSyncBatchNorm(BothWays, UnevenSyncBatchNorm):
+    pass
+
+
+class TestFabricSyncBatchNorm(BothWays, FabricSyncBatchNorm):
     pass
 
 

@@ -17,6 +17,7 @@ from northbridge.conformance.distributed_training import DistributedTraining
 from northbridge.conformance.fabric import FabricTraining
 from northbridge.conformance.launches import Launches
 from northbridge.conformance.metrics import LoggedMetrics
+from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
 from northbridge.conformance.precision import Precision
 from northbridge.conformance.random_states import RandomStates
 from northbridge.conformance.reductions import Reductions
@@ -107,6 +108,18 @@ class TestWeightsAgreement(OnTheChip, WeightsAgreement):
 
 
 class TestFabricWeightsAgreement(OnTheChip, FabricWeightsAgreement):
+    pass
+
+
+class TestSyncBatchNorm(OnTheChip, SyncBatchNorm):
+    pass
+
+
+class TestUnevenSyncBatchNorm(OnTheChip, UnevenSyncBatchNorm):
+    pass
+
+
+class TestFabricSyncBatchNorm(OnTheChip, FabricSyncBatchNorm):
     pass
 
 

@@ -315,8 +315,9 @@ def test_where_the_chip_says_why_it_cannot_that_is_told_too(
 @pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
 @pytest.mark.parametrize("way", ["argument", "plugin", "auto"])
 def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(
-    face: Face, way: str, monkeypatch: pytest.MonkeyPatch
+    face: Face, way: str, claims: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    claims(sync_batchnorm=Claim("no", "its sums are not exact"))
     trainer: Any = importlib.import_module(face.name).Trainer
     asked: dict[str, Any] = {"accelerator": "cpu_sim", "sync_batchnorm": True}
     if way == "plugin":
@@ -329,10 +330,33 @@ def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(
         trainer(**asked, devices=2, logger=False)
 
     assert str(refusal.value) == (
-        "sync_batchnorm=True was asked for, but 'cpu_sim' cannot do it: it computes as the CPU does, and torch has"
-        " SyncBatchNorm for GPUs alone; leave it out, and each rank normalizes by its own batch"
+        "sync_batchnorm=True was asked for, but 'cpu_sim' cannot do it: its sums are not exact; leave it out, and each"
+        " rank normalizes by its own batch"
     )
     assert refusal.value.capability == "sync_batchnorm"
+
+
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_synchronized_batch_normalization_is_refused_where_lightning_forgets_it(face: Face) -> None:
+    strategy = strategies(face).ModelParallelStrategy()
+
+    with pytest.raises(UnsupportedError, match=r"does not look at it: leave it out, and call .*convert_sync_batchnorm"):
+        importlib.import_module(face.name).Trainer(
+            accelerator="cpu_sim", devices=2, strategy=strategy, sync_batchnorm=True, logger=False
+        )
+
+
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_a_users_own_plugin_for_batch_normalization_stays(face: Face) -> None:
+    class Own(face.module("plugins.layer_sync").TorchSyncBatchNorm):  # type: ignore[misc]  # Lightning's of this face
+        pass
+
+    plugin = Own()
+    trainer = importlib.import_module(face.name).Trainer(
+        accelerator="cpu_sim", devices=2, plugins=[plugin], logger=False
+    )
+
+    assert trainer.strategy._layer_sync is plugin
 
 
 def test_the_object_of_such_a_strategy_is_refused_too(face: Face, build: Build) -> None:
