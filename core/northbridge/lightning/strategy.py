@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from northbridge.bridge import Bridge
@@ -131,6 +131,8 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def _after_step(self) -> Callable[[], None]:
             return self.backend.bridge.after_step
 
+        # Said to be Lightning's, wrapped: a Fabric forbids loss.backward() under a strategy that has its own.
+        @wraps(stock.backward)
         def backward(self, *args: Any, **kwargs: Any) -> Any:
             result = super().backward(*args, **kwargs)
             self._after_backward()

@@ -207,6 +207,16 @@ def test_where_the_software_wants_to_hear_of_no_evaluation_a_module_is_given_no_
 
 
 @pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+def test_a_loop_of_a_fabrics_may_call_backward_of_the_loss_itself(build: Build) -> None:
+    fabric = build(accelerator="cpu_sim", devices=1)
+    net = fabric.setup(torch.nn.Linear(2, 1))
+
+    net(torch.ones(1, 2, device=fabric.device)).sum().backward()
+
+    assert torch.equal(net.weight.grad.cpu(), torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
 def test_a_model_that_stays_on_the_cpu_is_an_error(build: Build) -> None:
     fabric = build(accelerator="cpu_sim", devices=[1])
 
