@@ -22,7 +22,7 @@ NorthbridgeError
 │   └── DeviceTypeTakenError       torch already serves another accelerator in this process
 ├── DevicesError                 ``devices=`` asks for what is not there; also a ValueError
 ├── WrongDeviceError             a tensor, model or strategy sits on another device than the chip
-├── CheckpointError              a checkpoint could not be written; also an OSError
+├── CheckpointError              a checkpoint could not be written, or read; also an OSError
 ├── CollectiveError              a collective did not, or cannot, run on the chip's library
 ├── WeightsDisagreeError         the ranks train different models; carries ``.ranks``, those that differ
 ├── UnsupportedError             the chip denies what was asked; carries ``.capability``
@@ -137,7 +137,7 @@ class WrongDeviceError(NorthbridgeError):
 
 
 class CheckpointError(NorthbridgeError, OSError):
-    """A checkpoint could not be written; what stood in its place is untouched."""
+    """A checkpoint could not be written, and what stood in its place is untouched; or a file is no checkpoint."""
 
 
 class CollectiveError(NorthbridgeError):

@@ -1,8 +1,7 @@
 """Asking a child process about a backend, without being hurt by what is asked.
 
 A driver can crash the process that asks it, or never answer, and so can a plugin that is merely imported. So the
-question goes to a child with a time limit; the answer is kept in the environment, where the ranks that this process
-starts will find it.
+question goes to a child with a time limit; the answer is kept, and handed down to the ranks that this process starts.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from typing_extensions import NotRequired, TypedDict
 from northbridge.discovery import describe
 from northbridge.ending import describe_exit, kill_session
 from northbridge.errors import DetectionError, NorthbridgeError
+from northbridge.handing_down import hand_down, handed_down
 
 ANSWERS = "_NORTHBRIDGE_DETECTED"
 """The variable that holds what children answered, for this process and those below it: {"acme": {"devices": 8}}."""
@@ -67,11 +67,11 @@ def remembered(key: str) -> Reply | None:
 
 def remember(key: str, reply: Reply) -> None:
     """Keep an answer for this process, and for those that it starts."""
-    os.environ[ANSWERS] = json.dumps({**_answers(), key: reply})
+    hand_down(ANSWERS, json.dumps({**_answers(), key: reply}))
 
 
 def _answers() -> dict[str, Reply]:
-    known: dict[str, Reply] = json.loads(os.environ.get(ANSWERS, "{}"))
+    known: dict[str, Reply] = json.loads(handed_down(ANSWERS) or "{}")
     return known
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from northbridge import discovery, inquiry, journal, probe
+from northbridge import discovery, handing_down, journal, probe
 
 VENDORS = Path(__file__).parents[1] / "vendors"
 _OURS = ("NORTHBRIDGE_", "_NORTHBRIDGE_", "PYTHON", "TORCH_DEVICE_BACKEND_AUTOLOAD")
@@ -104,5 +104,4 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith(_OURS[:2]):
             monkeypatch.delenv(name)
-    # A probe leaves its answers in the environment.
-    monkeypatch.setenv(inquiry.ANSWERS, "{}")
+    monkeypatch.setattr(handing_down, "_words", {})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
+import pickle
+import re
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -84,24 +86,68 @@ def make_checkpoint_io(face: Face) -> Any:
         """Write a local checkpoint whole or not at all, its tensors on the CPU."""
 
         def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+            """Write ``checkpoint``; a local one straight into its file, with no copy of it in memory.
+
+            Raises :class:`CheckpointError` where the system refuses: what stood there before is untouched.
+            """
             checkpoint = to_cpu(checkpoint)
-            if "://" in str(path):
+            if storage_options is not None or "://" in str(path):
                 with stock_format():
                     super().save_checkpoint(checkpoint, path, storage_options)
                 return
-            target = Path(path)
+            _write(checkpoint, Path(path))
+
+        def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
+            """Read what Lightning reads, as it does; raises :class:`CheckpointError` for what is no checkpoint."""
             try:
-                with _draft(target) as draft, stock_format():
-                    super().save_checkpoint(checkpoint, draft, storage_options)
-            except OSError as error:
-                raise CheckpointError(
-                    f"the checkpoint {target} could not be written: {error.strerror or error}; what stood there before"
-                    f" is untouched. Make room in {target.parent} and in {tempfile.gettempdir()}, where Lightning"
-                    " writes first, or choose another folder, with ModelCheckpoint(dirpath=…) or"
-                    " Trainer(default_root_dir=…)"
-                ) from error
+                checkpoint: dict[str, Any] = super().load_checkpoint(path, *args, **kwargs)
+            except FileNotFoundError:
+                raise
+            except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, KeyError) as error:
+                raise unreadable(path, error) from error
+            return checkpoint
 
     return CheckpointIO
+
+
+def unreadable(path: str | Path, error: Exception) -> CheckpointError:
+    """Return what to tell a user of a checkpoint that could not be read; for strategies that read by themselves too."""
+    said = str(error).partition("\n")[0]
+    if "weights_only" in str(error) and "://" not in str(path) and zipfile.is_zipfile(path):
+        name = re.search(r"GLOBAL ([\w.]+)", str(error))
+        return CheckpointError(
+            f"the checkpoint {path} holds {name[1] if name else 'more than weights'}, which only code can make, and"
+            " weights_only=True lets none run. If you trust where the file comes from, write weights_only=False, or"
+            " allow the class with torch.serialization.add_safe_globals([…])"
+        )
+    return CheckpointError(
+        f"{path} could not be read as a checkpoint: {said or type(error).__name__}. Is it one, and was it copied as a"
+        " whole? Take another; what this process has trained is untouched"
+    )
+
+
+def _write(checkpoint: dict[str, Any], target: Path) -> None:
+    import torch
+
+    try:
+        with _draft(target) as draft, stock_format(), draft.open("wb") as file:
+            torch.save(checkpoint, file)
+    except (OSError, RuntimeError) as error:
+        refusal = _of_system(error)
+        if refusal is None:
+            raise
+        raise CheckpointError(
+            f"the checkpoint {target} could not be written: {refusal.strerror or refusal}; what stood there before is"
+            f" untouched. Make room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
+            " Trainer(default_root_dir=…)"
+        ) from refusal
+
+
+def _of_system(error: BaseException | None) -> OSError | None:
+    # torch ends its archive in a file that is full already, and raises an error of its own about that.
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 @contextmanager
@@ -111,9 +157,7 @@ def _draft(target: Path) -> Iterator[Path]:
     draft = target.with_name(f".{target.name}.{uuid4().hex}.part")
     draft.touch(exist_ok=False)
     try:
-        permissions = draft.stat().st_mode
         yield draft
-        draft.chmod(permissions)  # Lightning moved a file of its own there, which may be its owner's alone
         draft.replace(target)
     except BaseException:
         draft.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ from northbridge.lightning.faces import Face
 from northbridge.lightning.launcher import make_launcher
 from northbridge.lightning.layer_sync import make_layer_sync
 from northbridge.lightning.model_parallel import make_model_parallel_strategy
+from northbridge.lightning.script_launcher import make_script_launcher
 from northbridge.lightning.single import make_single_device_strategy
 
 
@@ -26,6 +27,7 @@ class Classes:
     ddp: Any
     model_parallel: Any
     checkpoint_io: Any
+    script_launcher: Any
     launcher: Any
     layer_sync: Any
     """None for a Fabric."""
@@ -45,13 +47,15 @@ def classes(face: Face) -> Classes:
     They say that they live in ``face.home``, which offers them under these names, so that they pickle.
     """
     checkpoint_io = make_checkpoint_io(face)
+    script_launcher = make_script_launcher(face)
     launcher = make_launcher(face)
     ours = Classes(
         accelerator=make_accelerator(face),
         single_device=make_single_device_strategy(face, checkpoint_io),
-        ddp=make_ddp_strategy(face, checkpoint_io, launcher),
-        model_parallel=make_model_parallel_strategy(face, checkpoint_io),
+        ddp=make_ddp_strategy(face, checkpoint_io, script_launcher, launcher),
+        model_parallel=make_model_parallel_strategy(face, checkpoint_io, script_launcher),
         checkpoint_io=checkpoint_io,
+        script_launcher=script_launcher,
         launcher=launcher,
         layer_sync=make_layer_sync(face),
         weights_agreement=make_weights_agreement(face),

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from northbridge.lightning.faces import Face
 
 
-def make_ddp_strategy(face: Face, checkpoint_io: Any, launcher: Any) -> Any:
+def make_ddp_strategy(face: Face, checkpoint_io: Any, script_launcher: Any, launcher: Any) -> Any:
     """Return the DDP strategy class of ``face``."""
     stock: Any = face.module("strategies").DDPStrategy
-    parallel_strategy: Any = make_parallel_strategy(face, stock, checkpoint_io)
+    parallel_strategy: Any = make_parallel_strategy(face, stock, checkpoint_io, script_launcher)
 
     class DDPStrategy(parallel_strategy):  # type: ignore[misc]  # made at run time
         """Train on several devices of a chip, a process each, over the chip's communication library."""

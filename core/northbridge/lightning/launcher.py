@@ -6,6 +6,8 @@ import time
 from multiprocessing import active_children
 from typing import TYPE_CHECKING, Any
 
+from northbridge.handing_down import heirs_listen
+
 if TYPE_CHECKING:
     from northbridge.lightning.faces import Face
 
@@ -23,7 +25,8 @@ def make_launcher(face: Face) -> Any:
         def launch(self, *args: Any, **kwargs: Any) -> Any:
             others = set(active_children())
             try:
-                return super().launch(*args, **kwargs)
+                with heirs_listen():
+                    return super().launch(*args, **kwargs)
             except BaseException:
                 # Ctrl-C in this process alone would leave the ranks training, and this process waiting for them.
                 _end([child for child in active_children() if child not in others])

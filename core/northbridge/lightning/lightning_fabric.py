@@ -13,6 +13,7 @@ DDPStrategy = _ours.ddp
 ModelParallelStrategy = _ours.model_parallel
 CheckpointIO = _ours.checkpoint_io
 MultiProcessingLauncher = _ours.launcher
+SubprocessScriptLauncher = _ours.script_launcher
 WeightsAgreement = _ours.weights_agreement
 
 __all__ = [
@@ -22,5 +23,6 @@ __all__ = [
     "ModelParallelStrategy",
     "MultiProcessingLauncher",
     "SingleDeviceStrategy",
+    "SubprocessScriptLauncher",
     "WeightsAgreement",
 ]

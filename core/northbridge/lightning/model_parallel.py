@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from northbridge.lightning.faces import Face
 
 
-def make_model_parallel_strategy(face: Face, checkpoint_io: Any) -> Any:
+def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher: Any) -> Any:
     """Return the sharded strategy class of ``face``."""
     stock: Any = face.module("strategies.model_parallel").ModelParallelStrategy
-    parallel_strategy: Any = make_parallel_strategy(face, stock, checkpoint_io)
+    parallel_strategy: Any = make_parallel_strategy(face, stock, checkpoint_io, script_launcher)
 
     class ModelParallelStrategy(parallel_strategy):  # type: ignore[misc]  # made at run time
         """Train a model that is spread over several devices of a chip, a process each."""

@@ -16,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 
+from northbridge.handing_down import hand_down, handed_down
 from northbridge.journal import logger
 
 _LAUNCHER = "_NORTHBRIDGE_LAUNCHER"  # "PID FILE": the file is there until the process of that number ends well
@@ -34,7 +35,7 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
     """
     if os.name != "posix":
         return
-    launcher, _, file = os.environ.get(_LAUNCHER, "").partition(" ")
+    launcher, _, file = (handed_down(_LAUNCHER) or "").partition(" ")
     if launcher and "LOCAL_RANK" in os.environ and (int(launcher) == os.getppid() or not _is_running(int(launcher))):
         if _watching.acquire(blocking=False):
             watch = threading.Thread(target=_watch, args=(int(launcher), Path(file)), name="launcher", daemon=True)
@@ -43,7 +44,7 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
         handle, alive = tempfile.mkstemp(prefix="northbridge-launcher-")
         os.close(handle)
         atexit.register(Path(alive).unlink, missing_ok=True)
-        os.environ[_LAUNCHER] = f"{os.getpid()} {alive}"
+        hand_down(_LAUNCHER, f"{os.getpid()} {alive}")
 
 
 def _watch(launcher: int, alive: Path) -> None:

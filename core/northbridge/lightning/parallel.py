@@ -29,7 +29,7 @@ _LAUNCHERS: dict[str, Launcher] = {
 }
 
 
-def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
+def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_launcher: Any) -> Any:
     """Return a subclass of Lightning's strategy ``stock``, one of those for several devices, a process each."""
     chip_strategy: Any = make_chip_strategy(face, stock, checkpoint_io)
     rank_zero_info: Any = face.fabric_module("utilities.rank_zero").rank_zero_info
@@ -46,6 +46,8 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             check_environment(self._run("launch"))
             super()._configure_launcher()
             if self._start_method == "popen":
+                if type(self._launcher) is script_launcher.__base__:
+                    self._launcher.__class__ = script_launcher
                 end_with_launcher(starts_ranks=not self.cluster_environment.creates_processes_externally)
 
         def _run(self, stage: Literal["launch", "rank"]) -> Run:

@@ -14,6 +14,7 @@ ModelParallelStrategy = _ours.model_parallel
 CheckpointIO = _ours.checkpoint_io
 LayerSync = _ours.layer_sync
 MultiProcessingLauncher = _ours.launcher
+SubprocessScriptLauncher = _ours.script_launcher
 WeightsAgreement = _ours.weights_agreement
 
 __all__ = [
@@ -24,5 +25,6 @@ __all__ = [
     "ModelParallelStrategy",
     "MultiProcessingLauncher",
     "SingleDeviceStrategy",
+    "SubprocessScriptLauncher",
     "WeightsAgreement",
 ]

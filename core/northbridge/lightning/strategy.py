@@ -1,4 +1,4 @@
-"""What the single-device and the DDP strategy share."""
+"""What every strategy shares: the chip taken, the model on it, the bridge told of every step."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 from northbridge.bridge import Bridge
 from northbridge.discovery import get, load
 from northbridge.errors import WrongDeviceError
-from northbridge.journal import logger
-from northbridge.lightning import random_states
 from northbridge.lightning.accelerator import announce_simulation, is_ours
-from northbridge.lightning.checkpoint import stock_format, to_cpu
 from northbridge.lightning.dtypes import warn_of_batch, warn_of_module
+from northbridge.lightning.saving import make_saving_strategy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,13 +43,14 @@ def _load_first(name: str) -> LoadFirst:
 def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
     """Return a subclass of Lightning's strategy ``stock`` that runs on the accelerator's chip.
 
-    It inherits from ``stock`` alone: only then can a strategy that the user built be given our class in place. Where
-    Trainer and Fabric call a method by different names, the class carries both, and each host calls its own.
+    Of Lightning's it inherits from ``stock`` alone: only then can a strategy that the user built be given our class in
+    place. Where Trainer and Fabric call a method by different names, the class carries both, and each host calls its
+    own.
     """
 
-    class ChipStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
-        _checkpoint_io: Any
-        _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit takes up
+    saving_strategy: Any = make_saving_strategy(face, stock, checkpoint_io)
+
+    class ChipStrategy(saving_strategy):  # type: ignore[misc]  # made at run time
         _saw_a_batch = False
         stock_class = stock
 
@@ -69,24 +68,10 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
                 return device
             return self._root(device.index or 0)
 
-        @property
-        def checkpoint_io(self) -> Any:
-            if self._checkpoint_io is None:
-                self._checkpoint_io = checkpoint_io()
-            return super().checkpoint_io
-
-        @checkpoint_io.setter
-        def checkpoint_io(self, io: Any) -> None:
-            self._checkpoint_io = io
-
         def setup_environment(self) -> None:
             self.take_device()
             super().setup_environment()
             self.announce()
-
-        @property
-        def _ranks(self) -> int:
-            return int(getattr(self, "world_size", 1))  # a strategy of one device has none
 
         def take_device(self) -> None:
             """Take this rank's device; called again, it does nothing."""
@@ -131,12 +116,19 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def _after_step(self) -> Callable[[], None]:
             return self.backend.bridge.after_step
 
+        def post_backward(self, closure_loss: Any) -> None:
+            super().post_backward(closure_loss)
+            self._after_backward()
+
         # Said to be Lightning's, wrapped: a Fabric forbids loss.backward() under a strategy that has its own.
         @wraps(stock.backward)
-        def backward(self, *args: Any, **kwargs: Any) -> Any:
+        def _backward_fabric(self, *args: Any, **kwargs: Any) -> Any:
             result = super().backward(*args, **kwargs)
             self._after_backward()
             return result
+
+        if not face.is_trainer:
+            backward = _backward_fabric  # a Fabric's strategy has no hook
 
         def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
             result = super().optimizer_step(*args, **kwargs)
@@ -172,66 +164,6 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
                 if self.is_global_zero:
                     warn_of_batch(self.backend, batch)
             return super().batch_to_device(batch, *args, **kwargs)
-
-        # A fit that takes up a checkpoint draws what the saved run would have drawn.
-
-        def load_optimizer_state_dict(self, checkpoint: Any) -> None:
-            super().load_optimizer_state_dict(checkpoint)
-            self.note_random_states(checkpoint)
-
-        def note_random_states(self, checkpoint: Any) -> None:
-            """Keep this rank's random states of the checkpoint that a fit takes up."""
-            ranks = self._ranks
-            self._random_states = random_states.of_rank(checkpoint, self.global_rank, ranks)
-            if self._random_states is None and random_states.KEY in checkpoint and self.is_global_zero:
-                logger.warning(
-                    "the checkpoint was written by %d ranks, and this run has %d: random numbers begin with the seed",
-                    len(checkpoint[random_states.KEY]),
-                    ranks,
-                )
-
-        def restore_random_states(self) -> None:
-            """Put back the random states of the checkpoint; called when the loaders are there, before they shuffle."""
-            if self._random_states is not None:
-                random_states.restore(face, self._random_states)
-
-        def on_train_start(self) -> None:
-            super().on_train_start()
-            batches = self.lightning_module.trainer.fit_loop.epoch_loop.batch_progress
-            if batches.current.ready > 0 and not batches.is_last_batch:
-                self.restore_random_states()  # once more: the loaders have shuffled for an epoch that had begun before
-            self._random_states = None
-
-        def teardown(self) -> None:
-            super().teardown()
-            self._random_states = None  # a fit that had nothing left to do has taken up nothing
-
-        def with_random_states(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
-            """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone.
-
-            Nor has one of several ranks that is written because of an error: this rank may be alone with it.
-            """
-            is_alone = self._ranks > 1 and self.lightning_module.trainer.interrupted
-            if is_alone or "optimizer_states" not in checkpoint:
-                return checkpoint
-            return {**checkpoint, random_states.KEY: random_states.gather(face, self._ranks)}  # by all ranks
-
-        def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-            checkpoint = self.with_random_states(checkpoint)
-            if self.is_global_zero:
-                with stock_format():
-                    super().save_checkpoint(to_cpu(checkpoint), filepath, storage_options)
-
-        def _save_fabric(
-            self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
-        ) -> None:
-            state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # by all ranks: it may wait
-            if self.is_global_zero:
-                with stock_format():
-                    self.checkpoint_io.save_checkpoint(to_cpu(state), path, storage_options)
-
-        # Here, and not in our CheckpointIO alone: the user may have brought another.
-        save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
 
         def __getstate__(self) -> dict[str, Any]:
             state = {key: value for key, value in self.__dict__.items() if key not in _BOUND}

@@ -98,11 +98,12 @@ def answer(name: str) -> None:
 
 def bring_up(name: str, report: Reporter) -> dict[str, object]:
     """Go through the stages of one backend in this process, the child; return what the last of them has found."""
+    from northbridge.handing_down import forget
     from northbridge.inquiry import ANSWERS
 
     report.begin("declare")
     # Another process of this tree may have asked before: what it was told may be old by now.
-    os.environ.pop(ANSWERS, None)
+    forget(ANSWERS)
     try:
         capabilities = get(name).capabilities
         report.begin("detect", simulated=capabilities.simulated)

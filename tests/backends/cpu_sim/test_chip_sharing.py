@@ -44,6 +44,24 @@ def test_device_memory_is_not_shared_between_processes(chip: ModuleType, share: 
         share(torch.ones(3, device="cpu_sim:1"))
 
 
+class OnTheChip(torch.utils.data.Dataset[Tensor]):
+    """A user's that computes on the chip in the loader's worker."""
+
+    def __len__(self) -> int:
+        return 2
+
+    def __getitem__(self, index: int) -> Tensor:
+        northbridge.load("cpu_sim")
+        return torch.ones(3, device="cpu_sim:1")
+
+
+def test_a_loader_whose_worker_sends_what_is_on_the_chip_raises_and_does_not_wait(chip: ModuleType) -> None:
+    loader = torch.utils.data.DataLoader(OnTheChip(), num_workers=1, multiprocessing_context="spawn")
+
+    with pytest.raises(northbridge.UnsupportedError, match=REFUSAL + ".* workers of a DataLoader return CPU tensors"):
+        list(loader)
+
+
 def test_the_cpus_memory_is_shared_as_ever(chip: ModuleType) -> None:
     x: Any = torch.arange(3.0)
 

@@ -19,9 +19,10 @@ import torch
 from northbridge.discovery import load
 from northbridge.errors import CheckpointError
 from northbridge.lightning.checkpoint import to_cpu
-from northbridge.lightning.faces import Face
+from northbridge.lightning.faces import FACES, Face
 
 Build = Callable[..., Any]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
 
 
 class Pair(NamedTuple):
@@ -192,6 +193,42 @@ def test_a_process_that_is_killed_while_saving_leaves_the_old_file(tmp_path: Pat
     assert list(tmp_path.glob("*.ckpt")) == [target]
 
 
+# The system kills who writes on beyond a size, in the middle of that write.
+KILLED_AT = """
+import resource, signal, sys
+import lightning.fabric, torch
+from northbridge.lightning.fabric import CheckpointIO
+
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+state = {str(number): torch.full((5000,), float(number)) for number in range(4)}
+CheckpointIO().save_checkpoint({"epoch": 2, **state}, sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("written", [0, 1_000, 30_000, 70_000, 80_000, 81_000])
+def test_killed_at_any_write_it_leaves_the_old_file_and_nothing_that_looks_like_one(
+    tmp_path: Path, written: int
+) -> None:
+    target = tmp_path / "last.ckpt"
+    torch.save({"epoch": 1}, target)
+
+    killed = subprocess.run([sys.executable, "-c", KILLED_AT, str(target), str(written)], timeout=120, check=False)
+
+    assert killed.returncode == -signal.SIGXFSZ
+    assert torch.load(target, weights_only=True) == {"epoch": 1}
+    assert list(tmp_path.glob("*.ckpt")) == [target]
+
+
+def test_the_same_program_that_nobody_kills_writes_the_new_file(tmp_path: Path) -> None:
+    target = tmp_path / "last.ckpt"
+
+    subprocess.run([sys.executable, "-c", KILLED_AT, str(target), "100000"], timeout=120, check=True)
+
+    assert torch.load(target, weights_only=True)["epoch"] == 2
+
+
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
     """Have the system refuse every file that grows beyond ``size`` bytes."""
@@ -205,11 +242,7 @@ def room_for(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, ignored)
 
 
-def test_a_file_that_does_not_fit_is_an_error_with_the_place_and_the_cure(
-    tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
-    (tmp_path / "scratch").mkdir()
+def test_a_file_that_does_not_fit_is_an_error_with_the_place_and_the_cure(tmp_path: Path, checkpoint_io: Any) -> None:
     target = tmp_path / "run" / "last.ckpt"
     checkpoint_io.save_checkpoint({"epoch": 1}, target)
 
@@ -218,8 +251,8 @@ def test_a_file_that_does_not_fit_is_an_error_with_the_place_and_the_cure(
 
     assert str(refusal.value) == (
         f"the checkpoint {target} could not be written: File too large; what stood there before is untouched. Make"
-        f" room in {target.parent} and in {tmp_path / 'scratch'}, where Lightning writes first, or choose another"
-        " folder, with ModelCheckpoint(dirpath=…) or Trainer(default_root_dir=…)"
+        f" room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
+        " Trainer(default_root_dir=…)"
     )
     assert torch.load(target, weights_only=True) == {"epoch": 1}
     assert list(target.parent.iterdir()) == [target]
@@ -248,6 +281,70 @@ def test_storage_options_are_refused_as_lightning_refuses_them(tmp_path: Path, c
         checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt", storage_options={"key": "value"})
 
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "EOFError|Ran out of input"),
+        (b"no checkpoint\n" * 9, "could not be read"),
+        (None, "failed finding central"),
+    ],
+    ids=["empty", "another format", "cut short"],
+)
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_a_file_that_is_no_checkpoint_is_an_error_with_its_name(
+    tmp_path: Path, checkpoint_io: Any, weights_only: bool, content: bytes | None, said: str
+) -> None:
+    file = tmp_path / "last.ckpt"
+    checkpoint_io.save_checkpoint({"weight": torch.ones(1000)}, file)
+    file.write_bytes(file.read_bytes()[:2000] if content is None else content)
+
+    with pytest.raises(CheckpointError, match=said) as refusal:
+        checkpoint_io.load_checkpoint(file, weights_only=weights_only)
+
+    assert str(refusal.value).startswith(f"{file} could not be read as a checkpoint: ")
+    assert "what this process has trained is untouched" in str(refusal.value)
+
+
+def test_a_missing_file_is_lightnings_error(tmp_path: Path, checkpoint_io: Any) -> None:
+    with pytest.raises(FileNotFoundError, match=r"Checkpoint file not found: .*last\.ckpt"):
+        checkpoint_io.load_checkpoint(tmp_path / "last.ckpt")
+
+
+RAN: list[str] = []
+
+
+def record(what: str) -> str:
+    RAN.append(what)
+    return what
+
+
+class RunsCode:
+    def __reduce__(self) -> tuple[object, ...]:
+        return record, ("code of a checkpoint",)
+
+
+def test_weights_only_lets_no_code_of_a_checkpoint_run(tmp_path: Path, checkpoint_io: Any) -> None:
+    checkpoint_io.save_checkpoint({"weight": torch.ones(2), "more": RunsCode()}, tmp_path / "last.ckpt")
+
+    with pytest.raises(
+        CheckpointError, match=r"test_checkpoint\.record, which only code can make, and weights_only=True"
+    ):
+        checkpoint_io.load_checkpoint(tmp_path / "last.ckpt", weights_only=True)
+
+    assert RAN == []
+    assert checkpoint_io.load_checkpoint(tmp_path / "last.ckpt", weights_only=False)["more"] == "code of a checkpoint"
+    RAN.clear()
+
+
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_lightnings_io_for_another_thread_writes_through_ours(face: Face, build: Build) -> None:
+    wrapping = face.module("plugins.io").AsyncCheckpointIO()
+    strategy = build(accelerator="cpu_sim", devices=1, plugins=[wrapping]).strategy
+
+    assert strategy.checkpoint_io is wrapping
+    assert type(wrapping.checkpoint_io).__module__ == face.home
 
 
 def test_a_path_on_another_file_system_is_lightnings_affair(checkpoint_io: Any) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import importlib
+import os
+import pickle
 from collections.abc import Callable
 from typing import Any
 
@@ -37,10 +40,23 @@ def test_spawned_and_forked_ranks_have_our_launcher(face: Face, build: Build, st
     assert launcher.is_interactive_compatible is (strategy != "ddp_spawn")
 
 
-def test_scripts_that_are_started_anew_have_lightnings(face: Face, build: Build) -> None:
+def test_scripts_that_are_started_anew_have_lightnings_launcher_with_words_for_them(face: Face, build: Build) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy.launcher
 
-    assert type(launcher) is face.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
+    stock = face.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
+    assert type(launcher).__bases__ == (stock,)
+    assert type(pickle.loads(pickle.dumps(launcher))) is importlib.import_module(face.home).SubprocessScriptLauncher
+
+
+def test_neither_a_search_for_hardware_nor_a_strategy_leaves_variables_behind(
+    build: Build, nothing_known: None
+) -> None:
+    before = dict(os.environ)
+
+    build(devices=1)
+    build(accelerator="cpu_sim", devices=2, strategy="ddp")
+
+    assert dict(os.environ) == before
 
 
 @pytest.mark.parametrize(("end", "code"), [(SystemExit(), 1), (SystemExit(0), 1), (SystemExit(3), 3)])

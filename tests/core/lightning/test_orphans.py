@@ -30,6 +30,7 @@ if __name__ == "__main__":
 LAST_WORDS = """
 import os, socket, subprocess, sys, threading
 import torch.distributed as dist
+from northbridge.handing_down import heirs_listen
 from northbridge.lightning.orphans import end_with_launcher
 
 if "LOCAL_RANK" in os.environ and sys.argv[1] == "met":
@@ -38,7 +39,8 @@ end_with_launcher(starts_ranks="LOCAL_RANK" not in os.environ)
 if "LOCAL_RANK" not in os.environ:
     # The first process ends well once its rank is there, which goes on for a while.
     ours, ranks = socket.socketpair()
-    environ = {**os.environ, "LOCAL_RANK": "1", "SOCKET": str(ranks.fileno())}
+    with heirs_listen():
+        environ = {**os.environ, "LOCAL_RANK": "1", "SOCKET": str(ranks.fileno())}
     subprocess.Popen([sys.executable, __file__, *sys.argv[1:]], env=environ, pass_fds=[ranks.fileno()])
     ranks.close()
     ours.recv(1)

@@ -161,7 +161,8 @@ void refuse_bad_fork() {
       type_name(),
       " cannot be used in this process: it was forked from one that had already used ",
       type_name(),
-      "; start it with the 'spawn' or 'forkserver' method instead");
+      "; start it with the 'spawn' or 'forkserver' method instead, or, in the worker of a DataLoader,"
+      " leave tensors on the CPU: Lightning moves each batch");
 }
 
 bool in_use() noexcept {

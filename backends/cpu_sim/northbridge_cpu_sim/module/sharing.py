@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
@@ -13,10 +14,14 @@ from torch.multiprocessing import reductions
 import northbridge
 
 
+_FEEDER = "QueueFeederThread"
+"""Pickles what a queue of Python's carries; an error there is printed, and whoever reads the queue waits for ever."""
+
+
 def refuse_sharing(name: str) -> None:
     """Refuse `share_memory_()` of what is on a device called `name`, and queues and pipes that would carry it.
 
-    They raise `northbridge.UnsupportedError`.
+    They raise `northbridge.UnsupportedError`; a queue does so where it is read.
     """
     share: Callable[..., Any] = torch.UntypedStorage.share_memory_
 
@@ -36,14 +41,27 @@ def refuse_sharing(name: str) -> None:
 
 
 def _reduce(name: str, reduce: Callable[[Any], Any], value: Any) -> Any:
-    _refuse(name, value.device)
-    return reduce(value)
+    if value.device.type != name:
+        return reduce(value)
+    refusal = _refusal(name, value.device)
+    if threading.current_thread().name == _FEEDER:
+        return _raise, (refusal,)
+    raise refusal
+
+
+def _raise(refusal: northbridge.UnsupportedError) -> None:
+    raise refusal
 
 
 def _refuse(name: str, device: torch.device) -> None:
     if device.type == name:
-        raise northbridge.UnsupportedError(
-            f"a tensor on {device} was to be shared with another process, but the memory of {name} belongs to one"
-            f" process: share its .cpu(), and move that to {name} in the process that gets it",
-            capability="sharing",
-        )
+        raise _refusal(name, device)
+
+
+def _refusal(name: str, device: torch.device) -> northbridge.UnsupportedError:
+    return northbridge.UnsupportedError(
+        f"a tensor on {device} was to be shared with another process, but the memory of {name} belongs to one process:"
+        f" share its .cpu(), and move that to {name} in the process that gets it; the workers of a DataLoader return"
+        " CPU tensors, and Lightning moves each batch",
+        capability="sharing",
+    )

@@ -1,0 +1,121 @@
+"""What every strategy does about checkpoints: tensors on the CPU, random states beside them, one error on all ranks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import CheckpointError
+from northbridge.journal import logger
+from northbridge.lightning import random_states
+from northbridge.lightning.checkpoint import stock_format, to_cpu
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from northbridge.lightning.faces import Face
+
+
+def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
+    """Return a subclass of Lightning's strategy ``stock`` whose checkpoints open on any chip, or none."""
+
+    class SavingStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        _checkpoint_io: Any
+        _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit takes up
+
+        @property
+        def checkpoint_io(self) -> Any:
+            if self._checkpoint_io is None:
+                self._checkpoint_io = checkpoint_io()
+            elif hasattr(self._checkpoint_io, "checkpoint_io"):
+                self._checkpoint_io.checkpoint_io = checkpoint_io()  # it wraps another, and keeps one that it has
+            return super().checkpoint_io
+
+        @checkpoint_io.setter
+        def checkpoint_io(self, io: Any) -> None:
+            self._checkpoint_io = io
+
+        @property
+        def _ranks(self) -> int:
+            return int(getattr(self, "world_size", 1))  # a strategy of one device has none
+
+        # A fit that takes up a checkpoint draws what the saved run would have drawn.
+
+        def load_optimizer_state_dict(self, checkpoint: Any) -> None:
+            super().load_optimizer_state_dict(checkpoint)
+            self.note_random_states(checkpoint)
+
+        def note_random_states(self, checkpoint: Any) -> None:
+            """Keep this rank's random states of the checkpoint that a fit takes up."""
+            ranks = self._ranks
+            self._random_states = random_states.of_rank(checkpoint, self.global_rank, ranks)
+            if self._random_states is None and random_states.KEY in checkpoint and self.is_global_zero:
+                logger.warning(
+                    "the checkpoint was written by %d ranks, and this run has %d: random numbers begin with the seed",
+                    len(checkpoint[random_states.KEY]),
+                    ranks,
+                )
+
+        def restore_random_states(self) -> None:
+            """Put back the random states of the checkpoint; called when the loaders are there, before they shuffle."""
+            if self._random_states is not None:
+                random_states.restore(face, self._random_states)
+
+        def on_train_start(self) -> None:
+            super().on_train_start()
+            batches = self.lightning_module.trainer.fit_loop.epoch_loop.batch_progress
+            if batches.current.ready > 0 and not batches.is_last_batch:
+                self.restore_random_states()  # once more: the loaders have shuffled for an epoch that had begun before
+            self._random_states = None
+
+        def teardown(self) -> None:
+            super().teardown()
+            self._random_states = None  # a fit that had nothing left to do has taken up nothing
+
+        def _is_alone(self) -> bool:
+            # One of several ranks that saves because of an error may be the only one that does.
+            return self._ranks == 1 or (face.is_trainer and self.lightning_module.trainer.interrupted)
+
+        def with_random_states(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
+            """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone.
+
+            Nor has one of several ranks that is written because of an error: this rank may be alone with it.
+            """
+            if (self._ranks > 1 and self._is_alone()) or "optimizer_states" not in checkpoint:
+                return checkpoint
+            return {**checkpoint, random_states.KEY: random_states.gather(face, self._ranks)}  # by all ranks
+
+        def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+            checkpoint = self.with_random_states(checkpoint)
+            self._on_rank_zero(
+                filepath,
+                lambda: super(SavingStrategy, self).save_checkpoint(to_cpu(checkpoint), filepath, storage_options),
+            )
+
+        def _save_fabric(
+            self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
+        ) -> None:
+            state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # by all ranks: it may wait
+            self._on_rank_zero(path, lambda: self.checkpoint_io.save_checkpoint(to_cpu(state), path, storage_options))
+
+        # Here, and not in our CheckpointIO alone: the user may have brought another.
+        save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
+
+        def _on_rank_zero(self, path: Any, save: Callable[[], None]) -> None:
+            """Have rank 0 save; where that fails, raise on every rank, for else the others wait for one that left."""
+            failure: Exception | None = None
+            if self.is_global_zero:
+                try:
+                    with stock_format():
+                        save()
+                except Exception as error:
+                    if self._is_alone():
+                        raise
+                    failure = error
+            if self._is_alone() or not self.reduce_boolean_decision(failure is not None, all=False):
+                return
+            reason = self.broadcast(f"{type(failure).__name__}: {failure}")
+            if failure is not None:
+                raise failure
+            raise CheckpointError(f"rank 0 could not write the checkpoint {path}, so no rank goes on: {reason}")
+
+    return SavingStrategy

@@ -1,0 +1,24 @@
+"""The launcher of ranks that run the user's script once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from northbridge.handing_down import heirs_listen
+
+if TYPE_CHECKING:
+    from northbridge.lightning.faces import Face
+
+
+def make_script_launcher(face: Face) -> Any:
+    """Return the launcher class of ``face``, which tells the ranks what this process knows."""
+    stock: Any = face.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
+
+    class SubprocessScriptLauncher(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        """Start the ranks as scripts."""
+
+        def _call_children_scripts(self) -> None:
+            with heirs_listen():
+                super()._call_children_scripts()
+
+    return SubprocessScriptLauncher
