@@ -6,7 +6,9 @@ import time
 from multiprocessing import active_children
 from typing import TYPE_CHECKING, Any
 
+from northbridge.errors import UnsupportedError
 from northbridge.handing_down import heirs_listen
+from northbridge.lightning.held import held
 
 if TYPE_CHECKING:
     from northbridge.lightning.faces import Face
@@ -23,6 +25,9 @@ def make_launcher(face: Face) -> Any:
         """Start the ranks as processes of this one, and end them with it."""
 
         def launch(self, *args: Any, **kwargs: Any) -> Any:
+            """Start the ranks; raises :class:`UnsupportedError` where a process with a chip would be forked."""
+            if self._start_method == "fork":
+                _refuse_held_chips()
             others = set(active_children())
             try:
                 with heirs_listen():
@@ -43,6 +48,16 @@ def make_launcher(face: Face) -> Any:
                 raise SystemExit(end.code or 1) from end
 
     return MultiProcessingLauncher
+
+
+def _refuse_held_chips() -> None:
+    for name in held():
+        raise UnsupportedError(
+            f"ranks were to be forked from this process (strategy 'ddp_fork' or 'ddp_notebook'), which has already"
+            f" trained on {name!r}: a forked process cannot use a chip that its parent holds. In a notebook, restart"
+            " the kernel and let the fit with several devices be the first; in a script, write strategy='ddp'",
+            capability="fork",
+        )
 
 
 def _end(ranks: list[Any]) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
+from northbridge import discovery
+from northbridge.errors import UnsupportedError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import Face
+from northbridge.lightning.held import hold
 
 Build = Callable[..., Any]
 Work = Callable[[BaseException], None]
@@ -79,3 +82,29 @@ def test_a_rank_that_is_interrupted_is_no_success_either(work: Work) -> None:
 def test_an_error_of_the_users_goes_home_as_it_is(work: Work) -> None:
     with pytest.raises(ValueError, match="no such layer"):
         work(ValueError("no such layer"))
+
+
+def test_a_fit_that_would_fork_after_another_has_taken_the_chip_is_refused_before_it_forks(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_notebook").strategy.launcher
+    hold(discovery.load("cpu_sim"))
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it was forked"))
+
+    with pytest.raises(UnsupportedError, match=r"already trained on 'cpu_sim': .* restart the kernel") as refusal:
+        launcher.launch(print)
+
+    assert refusal.value.capability == "fork"
+
+
+def test_ranks_are_spawned_from_a_process_that_holds_a_chip(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy.launcher
+    hold(discovery.load("cpu_sim"))
+    started: list[object] = []
+    monkeypatch.setattr(type(launcher).__base__, "launch", lambda *_: started.append("ranks"))
+
+    launcher.launch(print)
+
+    assert started == ["ranks"]

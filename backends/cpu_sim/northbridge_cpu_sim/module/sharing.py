@@ -13,7 +13,6 @@ from torch.multiprocessing import reductions
 
 import northbridge
 
-
 _FEEDER = "QueueFeederThread"
 """Pickles what a queue of Python's carries; an error there is printed, and whoever reads the queue waits for ever."""
 
