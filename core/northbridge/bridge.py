@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
 
 
 class Bridge(ABC):
@@ -20,6 +20,15 @@ class Bridge(ABC):
 
     package: ClassVar[str | None] = None
     """The vendor's importable package, such as ``"torch_acme"``. Where it cannot be found, no child is asked."""
+
+    compile_backend: ClassVar[str | None] = None
+    """The backend of ``torch.compile`` for models that a user compiled without one; None leaves it to torch.
+
+    A Fabric takes it, which compiles a model once more when it has set it up.
+    """
+
+    missing_compile_backends: ClassVar[Mapping[str, str]] = {}
+    """The backends of ``torch.compile`` that the chip lacks, and why. A Trainer or Fabric refuses them at once."""
 
     backend: str = ""
     """The name of the backend that this bridge belongs to. ``Backend`` writes it."""

@@ -2,7 +2,7 @@
 
 NorthbridgeError
 ├── BackendError                 about one backend; carries ``.backend``, its name
-│   ├── BackendNotFoundError       no installed distribution brings the name; also a LookupError
+│   ├── BackendNotFoundError       no installed distribution brings the name; also a LookupError, also a ValueError
 │   ├── BackendDisabledError       ``NORTHBRIDGE_DISABLE`` switched it off
 │   ├── BackendConflictError       two installed distributions bring the name
 │   ├── BackendNameError           the name belongs to Lightning
@@ -56,7 +56,7 @@ class BackendError(NorthbridgeError):
         self.backend = backend
 
 
-class BackendNotFoundError(BackendError, LookupError):
+class BackendNotFoundError(BackendError, LookupError, ValueError):
     """No installed distribution brings a backend of this name."""
 
 

@@ -25,11 +25,18 @@ if TYPE_CHECKING:
     from northbridge.backend import Backend
 
 _up: list[Backend] = []
+_put_into_torch: list[object] = []
 
 
 def loaded() -> Backend | None:
     """Return the backend whose software this process has loaded; torch serves one accelerator per process."""
     return _up[0] if _up else None
+
+
+def is_vendors(function: object) -> bool:
+    """Return whether ``function``, found in torch, was put there by the software that this process has loaded."""
+    packages = {backend.bridge.package for backend in _up}
+    return function in _put_into_torch or getattr(function, "__module__", "").partition(".")[0] in packages
 
 
 def bring_up(backend: Backend) -> None:
@@ -85,10 +92,15 @@ def _has_registered_module(name: str) -> bool:
 
 
 def _load(backend: Backend) -> None:
+    import torch
+
+    save = torch.save
     try:
         backend.bridge.check_environment()
         backend.bridge.prepare()
         backend.bridge.load()
+        if torch.save is not save:
+            _put_into_torch.append(torch.save)
         _check_device_type(backend)
         contract = contract_of(backend)
         if contract is not None:

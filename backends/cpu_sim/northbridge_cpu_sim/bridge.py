@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import northbridge
 
 
 class SimBridge(northbridge.Bridge):
     """Compile the chip on first use, and hand it to torch."""
+
+    compile_backend = "aot_eager"
+    missing_compile_backends: ClassVar = {"inductor": "it generates no code for a simulated chip"}
 
     def load(self) -> None:
         from northbridge_cpu_sim.host import check_host

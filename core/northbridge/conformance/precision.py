@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import northbridge
+from northbridge.conformance.duties.rounding import PRECISIONS
 from northbridge.conformance.duties.scaling import BATCHES, OVERFLOW
 from northbridge.conformance.scenario import Outcome
 from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
@@ -46,6 +48,20 @@ class Precision(FaceSuite):
 
         assert weights[OVERFLOW + 1] == weights[OVERFLOW]
         assert scales[OVERFLOW + 1] == scales[OVERFLOW] / 2
+
+    def test_the_scale_is_in_the_checkpoint_and_taken_up(self, chip: Outcome) -> None:
+        assert chip.only("scaling resumed")["scale"] == chip.only("scaling")["scales"][-1]
+
+    @pytest.mark.parametrize("precision", PRECISIONS)
+    def test_each_precision_reaches_the_model_or_is_refused(self, chip: Outcome, backend: str, precision: str) -> None:
+        scores, weights = PRECISIONS[precision]
+        claims = northbridge.load(backend).present_capabilities().claims()
+        denied = {name for name, claim in claims.items() if claim.denied}
+        lacking = sorted(denied & {scores, weights})
+
+        found = chip.only("rounding")[precision]
+
+        assert found == ({"refused": lacking[0]} if lacking else {"scores": [scores], "weights": [weights]})
 
     def test_steps_without_an_overflow_are_taken(self, chip: Outcome) -> None:
         scales, weights = chip.only("scaling")["scales"], chip.only("scaling")["weights"]

@@ -14,9 +14,23 @@ class Strategies(FaceSuite):
     """A stock strategy object and a registered variant keep what the user asked for."""
 
     def test_a_stock_strategy_object_keeps_its_arguments(self, chip: Outcome) -> None:
-        expected = {"find_unused_parameters": True, "gradient_as_bucket_view": True, "kept": True}
+        for found in chip.ranks("strategies object"):
+            assert found["find_unused_parameters"]
+            assert found["gradient_as_bucket_view"]
+            assert found["kept"]
 
-        assert chip.ranks("strategies object") == [expected] * 2
+    def test_options_of_ddp_reach_it(self, chip: Outcome) -> None:
+        assert chip.each("strategies static_graph", "static_graph") == [True] * 2
+        assert chip.each("strategies bucket_cap_mb", "bucket_bytes_cap") == [1048] * 2  # 0.001 MiB
+        for option in ("static_graph", "bucket_cap_mb"):
+            assert chip.each(f"strategies {option} fit", "weights") == chip.each("training mlp", "weights")
+
+    @pytest.mark.parametrize("hook", ["bf16 compression", "fp16 compression, wrapped", "model_averaging_period"])
+    def test_hooks_of_torch_change_what_travels_and_the_ranks_agree(self, chip: Outcome, hook: str) -> None:
+        found = chip.each(f"strategies {hook} fit", "weights")
+
+        assert found[0] == found[1]
+        assert (found[0] != chip.ranks("training mlp")[0]["weights"]) == ("compression" in hook)
 
     def test_ddp_find_unused_parameters_true_looks_for_unused_parameters(self, chip: Outcome) -> None:
         assert chip.each("strategies name", "find_unused_parameters") == [True] * 2

@@ -19,23 +19,29 @@ FABRICS = tuple(name for name, face in FACES.items() if not face.is_trainer)
 
 _BOTH = ("autocasting", "saving", "resuming")
 _TRAINER = ("training", *_BOTH, "stages", "alternating")
+_OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting")
 _FABRIC = ("looping", *_BOTH)
+_ALONE = ("scaling", "rounding", "choosing", "refusals", "compiling")
+_TOGETHER = ("reductions", "agreeing")
 _DUTIES = {
-    ("Trainer", 1): (*_TRAINER, "tuning", "drawing", "scaling", "monitoring", "choosing", "refusals"),
-    ("Trainer", 2): (*_TRAINER, "drawing", "metrics", "strategies", "reductions", "agreeing", "normalizing"),
-    ("Fabric", 1): (*_FABRIC, "scaling", "choosing", "refusals"),
-    ("Trainer", 4): (*_TRAINER, "reductions", "agreeing"),
-    ("Fabric", 2): (*_FABRIC, "reductions", "agreeing", "normalizing"),
+    ("Trainer", 1): (*_TRAINER, *_OF_TRAINERS, "tuning", "drawing", "monitoring", "profiling", *_ALONE),
+    ("Trainer", 2): (*_TRAINER, *_OF_TRAINERS, "drawing", "metrics", "strategies", "normalizing", *_TOGETHER),
+    ("Fabric", 1): (*_FABRIC, "outlasting", *_ALONE),
+    ("Trainer", 4): (*_TRAINER, *_TOGETHER),
+    ("Fabric", 2): (*_FABRIC, "outlasting", "joining", "normalizing", *_TOGETHER),
     ("Fabric", 4): (*_FABRIC, "reductions"),
 }
 _OF_THE_CHIP_ALONE = (
     "agreeing",
     "choosing",
+    "compiling",
     "drawing",
     "monitoring",
     "normalizing",
     "reductions",
+    "profiling",
     "refusals",
+    "rounding",
     "scaling",
 )
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from northbridge.errors import CheckpointError
+from northbridge.software import is_vendors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,10 +68,13 @@ def stock_format() -> Iterator[None]:
     """Let ``torch.save`` be torch's own inside: a vendor's import may have put another in its place.
 
     One such writes a pickle protocol that no ``torch.load(weights_only=True)`` elsewhere reads. What is saved inside
-    is on the CPU already.
+    is on the CPU already. What the user has put there stays.
     """
     import torch
 
+    if not is_vendors(torch.save):
+        yield
+        return
     in_place, torch.save = torch.save, torch.serialization.save
     try:
         yield
@@ -93,7 +97,7 @@ def make_checkpoint_io(face: Face) -> Any:
             checkpoint = to_cpu(checkpoint)
             if storage_options is not None or "://" in str(path):
                 with stock_format():
-                    super().save_checkpoint(checkpoint, path, storage_options)
+                    super().save_checkpoint(checkpoint, path, storage_options=storage_options)
                 return
             _write(checkpoint, Path(path))
 
@@ -105,6 +109,11 @@ def make_checkpoint_io(face: Face) -> Any:
                 raise
             except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, KeyError) as error:
                 raise unreadable(path, error) from error
+            if not isinstance(checkpoint, dict):
+                raise CheckpointError(
+                    f"{path} could not be read as a checkpoint: it holds a {type(checkpoint).__name__}, and no dict;"
+                    " Trainer.save_checkpoint() and Fabric.save() write one"
+                )
             return checkpoint
 
     return CheckpointIO
@@ -113,7 +122,10 @@ def make_checkpoint_io(face: Face) -> Any:
 def unreadable(path: str | Path, error: Exception) -> CheckpointError:
     """Return what to tell a user of a checkpoint that could not be read; for strategies that read by themselves too."""
     said = str(error).partition("\n")[0]
-    if "weights_only" in str(error) and "://" not in str(path) and zipfile.is_zipfile(path):
+    is_archive = "://" in str(path) or zipfile.is_zipfile(path)
+    if "weights_only" in str(error) and not is_archive:
+        said = "it is in no format that torch.save writes"
+    elif "weights_only" in str(error):
         name = re.search(r"GLOBAL ([\w.]+)", str(error))
         return CheckpointError(
             f"the checkpoint {path} holds {name[1] if name else 'more than weights'}, which only code can make, and"
@@ -136,10 +148,15 @@ def _write(checkpoint: dict[str, Any], target: Path) -> None:
         refusal = _of_system(error)
         if refusal is None:
             raise
+        cure = (
+            "Choose another name"
+            if target.is_dir()
+            else f"Make room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
+            " Trainer(default_root_dir=…)"
+        )
         raise CheckpointError(
             f"the checkpoint {target} could not be written: {refusal.strerror or refusal}; what stood there before is"
-            f" untouched. Make room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
-            " Trainer(default_root_dir=…)"
+            f" untouched. {cure}"
         ) from refusal
 
 

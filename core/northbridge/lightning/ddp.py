@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CollectiveError, UnsupportedError
@@ -58,13 +59,34 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, script_launcher: Any, laun
                 return
             if self._ddp_comm_wrapper is not None:
                 hook = self._ddp_comm_wrapper(hook)
-            self.model.register_comm_hook(state=self._ddp_comm_state, hook=hook)
+            _find_neighbours(self._ddp_comm_state, self.num_processes)
+            self.model.register_comm_hook(state=self._ddp_comm_state, hook=_under_another_name(hook))
 
         # The Trainer's names for the same.
         setup_distributed = _setup_distributed
         determine_ddp_device_ids = _determine_ddp_device_ids
 
     return DDPStrategy
+
+
+def _find_neighbours(state: Any, ranks: int) -> None:
+    # torch takes the ranks of a node for a group, of as many as CUDA has devices.
+    import torch.distributed
+    from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState
+
+    if isinstance(state, PostLocalSGDState) and state.subgroup is None:
+        make_groups: Any = torch.distributed.new_subgroups
+        state.subgroup, _ = make_groups(group_size=ranks)
+
+
+def _under_another_name(hook: Any) -> Any:
+    # By its name torch forbids the compression to bfloat16 wherever CUDA's library, or XPU's, is not.
+    @wraps(hook)
+    def named(state: object, bucket: Any) -> Any:
+        return hook(state, bucket)
+
+    named.__name__ = f"northbridge_{hook.__name__}"
+    return named
 
 
 def refuse_fork(backend: Backend) -> None:

@@ -15,13 +15,13 @@ from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedEr
 from northbridge.lightning.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.aliases import Alias
 from northbridge.lightning.classes import classes
+from northbridge.lightning.derived import derive, drives_a_chip_by_itself
 from northbridge.lightning.names import take_over, tell_of_predecessors
 from northbridge.lightning.precision import mixed_precision, refuse_plugin, refuse_precision
 from northbridge.lightning.twins import exchange
 from northbridge.software import loaded
 
 if TYPE_CHECKING:
-    from northbridge.lightning.classes import Classes
     from northbridge.lightning.faces import Face
 
 _REFUSED = {
@@ -101,8 +101,9 @@ def _means_lightnings(name: str) -> bool:
 def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
     """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on ``name``."""
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
+    asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
     for kind, (words, reason) in _REFUSED.items():
-        if word in words or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
+        if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = get(name).capabilities.claims().get(kind, not_driven)
             claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
             instead = _SHARDED.format(face=face.name) if kind == "fsdp" else "strategy='ddp'"
@@ -127,30 +128,26 @@ def build_strategy(face: Face, connector: Any) -> Any:
     A stock strategy is given our class in place: the user's arguments, and whoever else holds the object, stay with it.
     """
     ours = classes(face)
-    flag = connector._strategy_flag
+    flag: Any = connector._strategy_flag
     name = connector.accelerator.backend_name
     tell_of_predecessors(face, name)
     if getattr(connector, "_layer_sync", None) is not None:
         _settle_layer_sync(face, connector)
-    stock_ddp, stock_single = ours.ddp.stock_class, ours.single_device.stock_class
     if isinstance(flag, str):
         entry = face.strategy_registry[flag]
         registered = entry["strategy"]
         if isinstance(registered, Alias):  # named by whoever has patched Lightning: the user's own are settled by now
             registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
-        if issubclass(registered, stock_ddp):
-            return ours.ddp(**entry["init_params"])
-        if issubclass(registered, stock_single):
-            return _build_single(ours, connector)
-    elif isinstance(flag, ours.strategies):
-        return flag
-    elif type(flag) in (stock_ddp, ours.model_parallel.stock_class):
-        flag.__class__ = ours.ddp if type(flag) is stock_ddp else ours.model_parallel
-        return flag
-    elif type(flag) is stock_single:
-        connector.accelerator.refuse_foreign(flag.root_device)
-        flag.__class__ = ours.single_device
-        return flag
+        if issubclass(registered, ours.ddp.stock_class):
+            return derive(registered, ours.ddp, face)(**entry["init_params"])
+        if issubclass(registered, ours.single_device.stock_class):
+            return _build_single(derive(registered, ours.single_device, face), connector)
+    for kind in ours.strategies:
+        if isinstance(flag, kind.stock_class) and not drives_a_chip_by_itself(type(flag)):
+            if kind is ours.single_device:
+                connector.accelerator.refuse_foreign(connector._strategy_flag.root_device)
+            flag.__class__ = derive(type(flag), kind, face)
+            return flag
     word = repr(flag) if isinstance(flag, str) else type(flag).__name__
     raise UnsupportedError(
         f"strategy={word} is not known to run on {name!r}: write strategy='ddp', or derive your class from"
@@ -183,7 +180,7 @@ def _settle_layer_sync(face: Face, connector: Any) -> None:
         connector._layer_sync = ours.layer_sync(backend.name)
 
 
-def _build_single(ours: Classes, connector: Any) -> Any:
+def _build_single(single_device: Any, connector: Any) -> Any:
     devices = connector._parallel_devices
     if len(devices) != 1:
         raise DevicesError(
@@ -195,7 +192,7 @@ def _build_single(ours: Classes, connector: Any) -> Any:
             f"strategy={connector._strategy_flag!r} trains on one device, and num_nodes={connector._num_nodes_flag} was"
             " asked for: each node would train a model of its own; write strategy='ddp'"
         )
-    return ours.single_device(device=devices[0])
+    return single_device(device=devices[0])
 
 
 def refuse_mixture(face: Face, connector: Any) -> None:

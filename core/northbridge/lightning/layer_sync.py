@@ -14,7 +14,7 @@ def make_layer_sync(face: Face) -> Any | None:
     """Return the ``LayerSync`` class of ``face``; None for a Fabric, which has no such thing."""
     if not face.is_trainer:
         return None
-    stock: Any = face.module("plugins").LayerSync
+    stock: Any = face.module("plugins.layer_sync").TorchSyncBatchNorm
 
     class LayerSync(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         """Let batch norm see the batches of all ranks while a model is fitted."""

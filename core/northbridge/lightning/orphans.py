@@ -38,8 +38,7 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
     launcher, _, file = (handed_down(_LAUNCHER) or "").partition(" ")
     if launcher and "LOCAL_RANK" in os.environ and (int(launcher) == os.getppid() or not _is_running(int(launcher))):
         if _watching.acquire(blocking=False):
-            watch = threading.Thread(target=_watch, args=(int(launcher), Path(file)), name="launcher", daemon=True)
-            watch.start()
+            _Watch(int(launcher), Path(file)).start()
     elif starts_ranks and launcher != str(os.getpid()):
         handle, alive = tempfile.mkstemp(prefix="northbridge-launcher-")
         os.close(handle)
@@ -47,19 +46,34 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
         hand_down(_LAUNCHER, f"{os.getpid()} {alive}")
 
 
-def _watch(launcher: int, alive: Path) -> None:
-    has_met_the_others = False
-    while os.getppid() == launcher:
-        has_met_the_others = has_met_the_others or _has_process_group()
-        time.sleep(_LOOK_SECONDS)
-    was_killed = alive.exists()
-    if not was_killed and (has_met_the_others or _has_process_group()):
-        return
-    how = "was killed" if was_killed else "ended before the ranks had met"
-    logger.error("the process that started this rank %s, and this rank ends with it", how)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(_GRACE_SECONDS)
-    os.kill(os.getpid(), signal.SIGKILL)
+class _Watch(threading.Thread):
+    """Ends this rank when the process that started it has been killed."""
+
+    def __init__(self, launcher: int, alive: Path) -> None:
+        super().__init__(name="launcher", daemon=True)
+        self._launcher, self._alive = launcher, alive
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Watch no more, and return when that is so; for whoever wants no thread left behind."""
+        self._stopped.set()
+        self.join()
+        _watching.release()
+
+    def run(self) -> None:
+        has_met_the_others = False
+        while os.getppid() == self._launcher:
+            has_met_the_others = has_met_the_others or _has_process_group()
+            if self._stopped.wait(_LOOK_SECONDS):
+                return
+        was_killed = self._alive.exists()
+        if not was_killed and (has_met_the_others or _has_process_group()):
+            return
+        how = "was killed" if was_killed else "ended before the ranks had met"
+        logger.error("the process that started this rank %s, and this rank ends with it", how)
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(_GRACE_SECONDS)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _has_process_group() -> bool:

@@ -61,6 +61,14 @@ def refuse_plugin(backend: Backend, plugin: Any) -> None:
             f" device={backend.device.type!r})",
             capability="autocast",
         )
+    scaler = getattr(plugin, "scaler", None)
+    made_for = getattr(scaler, "_device", backend.device.type)
+    if made_for != backend.device.type:
+        raise UnsupportedError(
+            f"{type(plugin).__name__} was given a GradScaler for {made_for!r}, which does nothing on {backend.name!r}:"
+            f" leave scaler= out, or write scaler=torch.amp.GradScaler({backend.device.type!r})",
+            capability="autocast",
+        )
     ability = _CUDA_ALONE.get(type(plugin).__name__)
     if ability is not None:
         raise UnsupportedError(

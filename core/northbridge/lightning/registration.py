@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from northbridge.journal import note
 from northbridge.lightning import decisions as decide
 from northbridge.lightning.accelerator import is_ours
 from northbridge.lightning.auto import choose_auto
+from northbridge.lightning.compilation import ASKED, choose_compiler, refuse_compiler
 from northbridge.lightning.device_line import device_line
 from northbridge.lightning.faces import FACES, Face
 from northbridge.lightning.names import register_names
@@ -42,6 +44,7 @@ class Correction:
     hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
     module: str | None = None  # where it is; else it is a method of the connector
     owner: str | None = None  # the class in ``module`` that has it; else it is a function
+    taken_by: str | None = None  # the module that takes the function by name, after its connector or before
     static: bool = False
     first: str = "2.4.0"
     last: str = "2.6.6"
@@ -183,6 +186,30 @@ def _take_up_loaders(face: Face, original: Callable[..., Any]) -> Callable[..., 
     return replacement
 
 
+def _choose_compiler(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda module, compile_kwargs: original(module, choose_compiler(module, compile_kwargs))
+
+
+def _keep_compile_arguments(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(model: Any) -> Any:
+        module = original(model)
+        if module is not model:  # it was compiled
+            module._compiler_ctx[ASKED] = getattr(model, "_compile_kwargs", None)
+        return module
+
+    return replacement
+
+
+def _refuse_compiler(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(model: Any, strategy: Any) -> None:
+        original(model, strategy)
+        asked = (model._compiler_ctx or {}).get(ASKED)
+        if asked is not None and is_ours(strategy.accelerator):
+            refuse_compiler(strategy.backend, asked)
+
+    return replacement
+
+
 CORRECTIONS = (
     Correction(
         "_check_config_and_set_final_flags",
@@ -280,6 +307,33 @@ CORRECTIONS = (
         for module in ("utilities.memory", "tuner.batch_size_scaling")  # both know them by name
     ),
     Correction(
+        "_to_compiled",
+        ("module", "compile_kwargs"),
+        "compiles a model once more for the device, with the backend that torch has for CUDA and the CPU",
+        _choose_compiler,
+        hosts=("Fabric",),
+        module="wrappers",
+        taken_by="fabric",
+    ),
+    Correction(
+        "_maybe_unwrap_optimized",
+        ("model",),
+        "drops what the user has asked torch.compile for",
+        _keep_compile_arguments,
+        hosts=("Trainer",),
+        module="utilities.compile",
+        taken_by="trainer.trainer",
+    ),
+    Correction(
+        "_verify_strategy_supports_compile",
+        ("model", "strategy"),
+        "does not ask whether the chip has the compiler's backend",
+        _refuse_compiler,
+        hosts=("Trainer",),
+        module="utilities.compile",
+        taken_by="trainer.trainer",
+    ),
+    Correction(
         "_load_combined_loader_states",
         ("self",),
         "lets a resumed fit shuffle before it tells the samplers which epoch it is, and calls no hook before",
@@ -353,3 +407,6 @@ def _apply(face: Face, row: Correction) -> None:
     replacement = functools.wraps(original)(row.replace(face, original))
     replacement._northbridge_reason = row.reason  # type: ignore[attr-defined]  # marks it as ours
     setattr(owner, row.name, staticmethod(replacement) if row.static else replacement)
+    taker = sys.modules.get(f"{face.name}.{row.taken_by}")
+    if getattr(taker, row.name, None) is original:
+        setattr(taker, row.name, replacement)

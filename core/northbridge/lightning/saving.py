@@ -72,8 +72,12 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             self._random_states = None  # a fit that had nothing left to do has taken up nothing
 
         def _is_alone(self) -> bool:
-            # One of several ranks that saves because of an error may be the only one that does.
-            return self._ranks == 1 or (face.is_trainer and self.lightning_module.trainer.interrupted)
+            # So is one of several ranks that saves because of an error, and the process that has spawned them.
+            import torch.distributed
+
+            if self._ranks == 1 or not torch.distributed.is_initialized():
+                return True
+            return bool(face.is_trainer and self.lightning_module.trainer.interrupted)
 
         def with_random_states(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
             """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone.
@@ -88,14 +92,18 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             checkpoint = self.with_random_states(checkpoint)
             self._on_rank_zero(
                 filepath,
-                lambda: super(SavingStrategy, self).save_checkpoint(to_cpu(checkpoint), filepath, storage_options),
+                lambda: super(SavingStrategy, self).save_checkpoint(
+                    to_cpu(checkpoint), filepath, storage_options=storage_options
+                ),
             )
 
         def _save_fabric(
             self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
         ) -> None:
             state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # by all ranks: it may wait
-            self._on_rank_zero(path, lambda: self.checkpoint_io.save_checkpoint(to_cpu(state), path, storage_options))
+            self._on_rank_zero(
+                path, lambda: self.checkpoint_io.save_checkpoint(to_cpu(state), path, storage_options=storage_options)
+            )
 
         # Here, and not in our CheckpointIO alone: the user may have brought another.
         save_checkpoint = _save_trainer if face.is_trainer else _save_fabric

@@ -166,7 +166,8 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             return super().batch_to_device(batch, *args, **kwargs)
 
         def __getstate__(self) -> dict[str, Any]:
-            state = {key: value for key, value in self.__dict__.items() if key not in _BOUND}
+            inherited = super().__getstate__()  # Lightning's takes what cannot be pickled out
+            state = {key: value for key, value in dict(inherited).items() if key not in _BOUND}
             first = {} if self._accelerator is None else {"_load_first": LoadFirst(self.backend.name)}
             return {**first, **state}
 

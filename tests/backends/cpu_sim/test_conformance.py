@@ -9,16 +9,23 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.agreement import FabricWeightsAgreement, WeightsAgreement
+from northbridge.conformance.callbacks import Callbacks
 from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
 from northbridge.conformance.collective import Collective
+from northbridge.conformance.compilation import Compilation, FabricCompilation
 from northbridge.conformance.device import Device
 from northbridge.conformance.devices import DeviceChoice, SecondDevice
 from northbridge.conformance.distributed_training import DistributedTraining
 from northbridge.conformance.fabric import FabricTraining
+from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
+from northbridge.conformance.loading import Loading
 from northbridge.conformance.metrics import LoggedMetrics
 from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
+from northbridge.conformance.optimization import Optimization
+from northbridge.conformance.outlasting import Outlasting, UsersCheckpointIO
 from northbridge.conformance.precision import Precision
+from northbridge.conformance.profilers import Profilers
 from northbridge.conformance.random_states import RandomStates
 from northbridge.conformance.reductions import Reductions
 from northbridge.conformance.refusals import Refusals
@@ -134,4 +141,40 @@ class TestSharding(OnTheChip, Sharding):
 
 
 class TestResharding(OnTheChip, Resharding):
+    pass
+
+
+class TestCallbacks(OnTheChip, Callbacks):
+    pass
+
+
+class TestCompilation(OnTheChip, Compilation):
+    pass
+
+
+class TestFabricCompilation(OnTheChip, FabricCompilation):
+    pass
+
+
+class TestJoining(OnTheChip, Joining):
+    pass
+
+
+class TestLoading(OnTheChip, Loading):
+    pass
+
+
+class TestOptimization(OnTheChip, Optimization):
+    pass
+
+
+class TestOutlasting(OnTheChip, Outlasting):
+    pass
+
+
+class TestUsersCheckpointIO(OnTheChip, UsersCheckpointIO):
+    pass
+
+
+class TestProfilers(OnTheChip, Profilers):
     pass

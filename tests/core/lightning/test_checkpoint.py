@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import resource
 import signal
 import stat
@@ -345,6 +346,61 @@ def test_lightnings_io_for_another_thread_writes_through_ours(face: Face, build:
 
     assert strategy.checkpoint_io is wrapping
     assert type(wrapping.checkpoint_io).__module__ == face.home
+
+
+SPAWNED = """
+import sys
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+if __name__ == "__main__":
+    trainer = Trainer(accelerator="cpu_sim", devices=2, strategy="ddp_spawn", max_steps=1, logger=False)
+    trainer.fit(BoringModel())
+    trainer.save_checkpoint(sys.argv[1])
+"""
+
+
+def test_the_process_that_spawned_the_ranks_saves_when_they_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SPAWNED)
+
+    subprocess.run([sys.executable, "train.py", "last.ckpt"], cwd=tmp_path, timeout=120, check=True)
+
+    assert "layer.weight" in torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # Lightning's, of torch
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_a_trainer_that_has_trained_can_be_pickled(face: Face, build: Build) -> None:
+    demos: Any = face.module("demos.boring_classes")
+    trainer = build(accelerator="cpu_sim", devices=1, fast_dev_run=1)
+    trainer.fit(demos.BoringModel())
+
+    twin = pickle.loads(pickle.dumps(trainer))
+
+    assert type(twin.strategy) is type(trainer.strategy)
+
+
+def test_what_the_user_has_put_in_the_place_of_torch_save_is_called(
+    tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    save = torch.save
+
+    def counting(*args: Any, **kwargs: Any) -> None:
+        calls.append(args)
+        save(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "save", counting)
+    checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+
+    assert len(calls) == 1
+
+
+def test_a_file_that_holds_no_dict_is_no_checkpoint(tmp_path: Path, checkpoint_io: Any) -> None:
+    torch.save([1, 2], tmp_path / "last.ckpt")
+
+    with pytest.raises(CheckpointError, match="it holds a list, and no dict"):
+        checkpoint_io.load_checkpoint(tmp_path / "last.ckpt")
 
 
 def test_a_path_on_another_file_system_is_lightnings_affair(checkpoint_io: Any) -> None:

@@ -196,11 +196,11 @@ def test_a_stock_single_device_strategy_on_the_chip_is_given_our_class(face: Fac
     assert str(strategy.root_device) == "cpu_sim:1"
 
 
-def test_a_class_derived_from_a_stock_strategy_is_refused_with_the_class_to_derive_from(
+def test_a_class_derived_from_a_predecessors_strategy_is_refused_with_the_class_to_derive_from(
     face: Face, build: Build
 ) -> None:
     class Patient(strategies(face).DDPStrategy):  # type: ignore[misc]  # Lightning's class of this face
-        pass
+        __module__ = "lightning_habana.pytorch.strategies"
 
     with pytest.raises(UnsupportedError) as refusal:
         build(accelerator="cpu_sim", devices=2, strategy=Patient())
@@ -209,6 +209,17 @@ def test_a_class_derived_from_a_stock_strategy_is_refused_with_the_class_to_deri
         "strategy=Patient is not known to run on 'cpu_sim': write strategy='ddp', or derive your class from"
         f" {face.home}.DDPStrategy"
     )
+
+
+def test_a_class_derived_from_what_is_refused_is_refused_too(face: Face, build: Build) -> None:
+    class DeepSpeedStrategy(strategies(face).DDPStrategy):  # type: ignore[misc]  # Lightning's needs DeepSpeed
+        pass
+
+    class Mine(DeepSpeedStrategy):
+        pass
+
+    with pytest.raises(UnsupportedError, match="DeepSpeed is not there yet"):
+        build(accelerator="cpu_sim", devices=2, strategy=Mine())
 
 
 def test_a_class_derived_from_our_strategy_is_taken_as_it_is(face: Face, build: Build) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+
+from northbridge.lightning import orphans
 
 USER = """
 import os, signal, sys, time
@@ -101,3 +104,14 @@ def test_a_rank_that_has_not_met_a_rank_0_which_is_gone_ends_and_says_why(tmp_pa
     said = last_words(tmp_path, met=False)
 
     assert said == "the process that started this rank ended before the ranks had met, and this rank ends with it\n"
+
+
+def test_a_watch_that_is_stopped_leaves_no_thread_behind(tmp_path: Path) -> None:
+    assert orphans._watching.acquire(blocking=False)
+    watch = orphans._Watch(os.getppid(), tmp_path / "alive")
+
+    watch.start()
+    watch.stop()
+
+    assert not watch.is_alive()
+    assert not orphans._watching.locked()  # and the next may watch

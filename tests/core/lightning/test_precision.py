@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from torch.amp.grad_scaler import GradScaler
 
 from northbridge import discovery
 from northbridge.capabilities import Capabilities, no
@@ -172,3 +173,13 @@ def test_a_precision_that_the_chips_autocast_does_not_take_is_refused(
         "precision='16-mixed' was asked for, but torch.autocast('cpu_sim') takes torch.bfloat16; write"
         " precision='32-true', or one that fits"
     )
+
+
+def test_a_gradient_scaler_for_another_device_is_refused_which_would_scale_nothing(face: Face, build: Build) -> None:
+    scaler = GradScaler("cpu")
+    plugin = face.module("plugins").MixedPrecision("16-mixed", "cpu_sim", scaler=scaler)
+
+    with pytest.raises(
+        UnsupportedError, match=r"GradScaler for 'cpu', .* write scaler=torch.amp.GradScaler\('cpu_sim'\)"
+    ):
+        build(accelerator="cpu_sim", devices=1, plugins=[plugin])

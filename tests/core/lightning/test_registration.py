@@ -261,6 +261,12 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
             for module in ("utilities.memory", "tuner.batch_size_scaling")
             for function in ("is_oom_error", "garbage_collection_cuda")
         ),
+        *((f"lightning_fabric.{module}", "_to_compiled") for module in ("wrappers", "fabric")),
+        *(
+            (f"pytorch_lightning.{module}", function)
+            for module in ("utilities.compile", "trainer.trainer")
+            for function in ("_maybe_unwrap_optimized", "_verify_strategy_supports_compile")
+        ),
         ("pytorch_lightning.loops.fit_loop", "_FitLoop"),
         ("pytorch_lightning.loops.training_epoch_loop", "_TrainingEpochLoop"),
         ("pytorch_lightning.trainer.connectors.accelerator_connector", "_AcceleratorConnector"),

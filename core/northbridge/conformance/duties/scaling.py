@@ -26,8 +26,17 @@ def perform(scenario: Scenario, folder: Path) -> None:
     if is_trainer(scenario.face):
         host = trainer(scenario, folder, precision=PRECISION, max_epochs=1, limit_train_batches=BATCHES)
         host.fit(_class(scenario.face)(build("mlp"), folder, "scaling fit"), loader(shuffle=False))
+        host.save_checkpoint(folder / "scaled.ckpt")
+        _take_up(scenario, folder)
     else:
         fabric(scenario, precision=PRECISION).launch(_loop, folder)
+
+
+def _take_up(scenario: Scenario, folder: Path) -> None:
+    host = trainer(scenario, folder, precision=PRECISION, max_epochs=1)
+    module = classifier_class(scenario.face)(build("mlp"), folder, "scaling fit")
+    host.fit(module, loader(shuffle=False), ckpt_path=folder / "scaled.ckpt")
+    write(folder, "scaling resumed", 0, {"scale": host.precision_plugin.scaler.get_scale()})
 
 
 class _Course:
@@ -77,3 +86,8 @@ def _loop(host: Any, folder: Path) -> None:
         optimizer.step()
     course.note(scaler, net)
     write(folder, "scaling", host.global_rank, course.facts(scaler, net))
+    state = {"net": net, "scaler": scaler.state_dict()}
+    host.save(folder / "scaled.ckpt", state)
+    scaler.update(1.0)
+    scaler.load_state_dict(host.load(folder / "scaled.ckpt", {"net": net})["scaler"])
+    write(folder, "scaling resumed", host.global_rank, {"scale": scaler.get_scale()})

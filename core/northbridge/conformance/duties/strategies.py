@@ -7,7 +7,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    allreduce_hook,
+    bf16_compress_hook,
+    fp16_compress_hook,
+    fp16_compress_wrapper,
+)
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
 
 from northbridge.conformance.findings import write
 from northbridge.conformance.hosts import build, classifier_class, trainer
@@ -29,6 +35,20 @@ def perform(scenario: Scenario, folder: Path) -> None:
     _train(scenario, folder, "name", "ddp_find_unused_parameters_true")
     rank = _train(scenario, folder, "hook", stock(ddp_comm_hook=counting_hook), model="mlp")
     write(folder, "strategies hook calls", rank, {"calls": len(calls)})
+    averaging: Any = PostLocalSGDState
+    options: dict[str, Any] = {
+        "static_graph": {"static_graph": True},
+        "bucket_cap_mb": {"bucket_cap_mb": 0.001},
+        "bf16 compression": {"ddp_comm_hook": bf16_compress_hook},
+        "fp16 compression, wrapped": {"ddp_comm_hook": allreduce_hook, "ddp_comm_wrapper": fp16_compress_wrapper},
+        "model_averaging_period": {
+            "ddp_comm_state": averaging(process_group=None, subgroup=None, start_localSGD_iter=2),
+            "ddp_comm_hook": post_localSGD_hook,
+            "model_averaging_period": 3,
+        },
+    }
+    for name, arguments in options.items():
+        _train(scenario, folder, name, stock(**arguments), model="mlp")
 
 
 def _train(scenario: Scenario, folder: Path, topic: str, strategy: Any, model: str = "unused") -> int:
@@ -45,7 +65,7 @@ def _class(face: str) -> Any:
     class Inspecting(classifier_class(face)):  # type: ignore[misc]  # made at run time
         def on_train_start(self) -> None:
             ddp = self.trainer.strategy.model
-            names = ("find_unused_parameters", "gradient_as_bucket_view")
+            names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_bytes_cap")
             self.options = {name: getattr(ddp, name) for name in names}
 
     return Inspecting

@@ -1,0 +1,50 @@
+"""Models that the user has compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
+
+
+class Compiled(FaceSuite):
+    """What both hosts do."""
+
+    def test_a_compiled_model_trains_as_the_plain_one(self, chip: Outcome) -> None:
+        check(chip, "eager")
+
+    def test_a_backend_that_the_chip_lacks_is_refused_before_the_first_step(self, chip: Outcome, backend: str) -> None:
+        missing = northbridge.load(backend).bridge.missing_compile_backends
+        if not missing:
+            pytest.skip(f"{backend} names no backend of torch.compile that it lacks")
+        name, reason = next(iter(missing.items()))
+
+        found = chip.only("compiling")["a missing one"]
+
+        assert found["batches"] == 0
+        assert f"torch.compile was asked for {name!r}, and {backend!r} was asked for: {reason}" in found["refused"]
+
+
+@pytest.mark.parametrize("face", TRAINERS)
+class Compilation(Compiled):
+    """A compiled LightningModule trains, and a backend that the chip lacks is refused."""
+
+
+@pytest.mark.parametrize("face", FABRICS)
+class FabricCompilation(Compiled):
+    """A Fabric compiles once more when it has set a model up, with the chip's backend where the user named none."""
+
+    def test_without_a_backend_the_chips_is_taken(self, chip: Outcome, backend: str) -> None:
+        if northbridge.load(backend).bridge.compile_backend is None:
+            pytest.skip(f"{backend} names no backend of torch.compile")
+
+        check(chip, "without a backend")
+
+
+def check(chip: Outcome, way: str) -> None:
+    """Compare the weights with those of the model that was not compiled."""
+    found = chip.only("compiling")
+
+    assert found[way]["weights"] == pytest.approx(found["plainly"]["weights"], abs=1e-6)

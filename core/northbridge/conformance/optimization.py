@@ -1,0 +1,25 @@
+"""The ways to train that Lightning's users ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.duties.optimizing import WAYS
+from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, FaceSuite
+
+
+@pytest.mark.parametrize("face", TRAINERS)
+@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
+class Optimization(FaceSuite):
+    """Optimizers, clipping, accumulation, schedules and callbacks that change a training do what they do on the CPU."""
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_weights_steps_and_learning_rates_are_those_of_a_cpu_run(
+        self, chip: Outcome, cpu: Outcome, way: str
+    ) -> None:
+        assert chip.each("optimizing", way) == cpu.each("optimizing", way)
+
+    @pytest.mark.parametrize("way", [way for way in WAYS if way != "plainly"])
+    def test_it_makes_a_difference(self, chip: Outcome, way: str) -> None:
+        assert chip.each("optimizing", way) != chip.each("optimizing", "plainly")

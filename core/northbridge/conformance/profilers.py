@@ -1,0 +1,23 @@
+"""Lightning's profilers."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, FaceSuite
+
+
+@pytest.mark.parametrize("face", TRAINERS)
+class Profilers(FaceSuite):
+    """They change nothing, and tell of the steps and operators that ran."""
+
+    @pytest.mark.parametrize(
+        ("profiler", "told"),
+        [("simple", "run_training_epoch"), ("advanced", "training_step"), ("pytorch", "aten::addmm")],
+    )
+    def test_it_tells_of_what_ran_and_changes_nothing(self, chip: Outcome, profiler: str, told: str) -> None:
+        found = chip.only("profiling")
+
+        assert told in found[profiler]["said"]
+        assert found[profiler]["weights"] == found["none"]["weights"]
