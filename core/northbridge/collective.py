@@ -7,6 +7,7 @@ from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from northbridge.errors import CollectiveError, VariableError
+from northbridge.restarts import store_of_attempt
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +69,9 @@ class Collective(ABC):
         options: dict[str, Any] = {"timeout": timeout} if timeout is not None else {}
         if self.takes_device_id:
             options["device_id"] = device
+        store = store_of_attempt(rank, world_size, timeout)
+        if store is not None:
+            options["store"] = store
         torch.distributed.init_process_group(self.name, rank=rank, world_size=world_size, **options)
 
     def assert_carries(self, device: torch.device, group: ProcessGroup | None = None) -> None:

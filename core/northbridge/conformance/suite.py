@@ -38,6 +38,7 @@ _OF_THE_CHIP_ALONE = (
     "drawing",
     "monitoring",
     "normalizing",
+    "outlasting",
     "reductions",
     "profiling",
     "refusals",
