@@ -28,6 +28,11 @@ CONNECTORS = {
 """Each face's connector module. When it has run, the face's registries, strategies and plugins are complete, and every
 way to a Trainer or a Fabric imports it."""
 
+COMMANDS = {"lightning.fabric.cli": "lightning.fabric", "lightning_fabric.cli": "lightning_fabric"}
+"""The modules of Lightning's command ``fabric``, and each one's face."""
+
+_WATCHED = {**CONNECTORS, **COMMANDS}
+
 
 def arm() -> None:
     """Watch for the faces of Lightning that are yet to be imported, and serve those that already are."""
@@ -38,10 +43,10 @@ def arm() -> None:
         _pose()
         if not any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path):
             sys.meta_path.insert(0, _ConnectorFinder())
-        for connector, face in CONNECTORS.items():
-            module = sys.modules.get(connector)
+        for watched, face in _WATCHED.items():
+            module = sys.modules.get(watched)
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
-                _serve(face)
+                _serve(face, command=watched in COMMANDS)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with us must not break `import torch`
         note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
 
@@ -60,12 +65,17 @@ def _pose() -> None:
         note(name, "not simulated", str(error), problem=True)
 
 
-def _serve(face: str) -> None:
+def _serve(face: str, command: bool = False) -> None:
     # Lightning is being imported by somebody who may not have asked for us: what fails is recorded, not raised.
     try:
-        from northbridge.lightning.registration import register
+        if command:
+            from northbridge.lightning.command_line import serve_command
 
-        register(face)
+            serve_command(face)
+        else:
+            from northbridge.lightning.registration import register
+
+            register(face)
     except Exception as error:  # noqa: BLE001
         note(face, "left alone", f"{type(error).__name__}: {error}", problem=True)
 
@@ -80,7 +90,7 @@ class _ConnectorFinder(MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         # Another tool's finder may ask the others too, and so come back here.
-        if fullname not in CONNECTORS or fullname in self._asking:
+        if fullname not in _WATCHED or fullname in self._asking:
             return None
         self._asking.add(fullname)
         try:
@@ -95,7 +105,7 @@ class _ConnectorFinder(MetaPathFinder):
         def execute_and_serve(module: ModuleType) -> None:
             vars(loader).pop("exec_module", None)  # the attribute set below: the loader is itself again
             execute(module)
-            _serve(CONNECTORS[fullname])
+            _serve(_WATCHED[fullname], command=fullname in COMMANDS)
 
         loader.exec_module = execute_and_serve  # type: ignore[method-assign]
         return spec

@@ -15,7 +15,7 @@ from uuid import uuid4
 from northbridge.errors import CollectiveError
 
 if TYPE_CHECKING:
-    from torch.distributed import Store
+    from torch._C._distributed_c10d import Store
 
 _ROOM = "northbridge/meeting"
 _LOOK_SECONDS = 0.01
@@ -29,7 +29,7 @@ def store_of_attempt(rank: int, world_size: int, timeout: timedelta | None) -> S
     """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
-    from torch.distributed import PrefixStore
+    from torch._C._distributed_c10d import PrefixStore
     from torch.distributed.constants import default_pg_timeout
     from torch.distributed.rendezvous import rendezvous
 
@@ -68,8 +68,8 @@ def _follow(store: Store, rank: int, patience: timedelta) -> str:
         store.wait([f"{_ROOM}/answer/{question}"], patience)
     except RuntimeError as error:
         raise CollectiveError(
-            f"rank {rank} waited {patience.total_seconds():g} s, and rank 0 did not come: what it says, or how it ended,"
-            " stands in torchrun's output"
+            f"rank {rank} waited {patience.total_seconds():g} s, and rank 0 did not come: what it says, or how it"
+            " ended, stands in torchrun's output"
         ) from error
     word = store.get(f"{_ROOM}/answer/{question}").decode()
     store.set(f"{_ROOM}/{word}/{rank}", "here")
