@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bench import operation, ranks, start, step, strategy
+from bench import checkpoint, operation, ranks, start, step, strategy
 from bench.bounds import BOUNDS
 from bench.child import MeasurementError
 from bench.figure import Figure, Measurement
@@ -47,6 +47,12 @@ MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
     "step-fsdp2": ranks.measure_sharded_step,
     "memory": step.measure_memory,
     "strategy": strategy.measure_strategy,
+    "sync-dist": step.measure_logging,
+    "checkpoint-save": partial(checkpoint.measure_checkpoint, "save_seconds"),
+    "checkpoint-load": partial(checkpoint.measure_checkpoint, "load_seconds"),
+    "checkpoint-memory": checkpoint.measure_checkpoint_memory,
+    "step-16-mixed": partial(step.measure_mixed_step, "16-mixed"),
+    "step-bf16-mixed": partial(step.measure_mixed_step, "bf16-mixed"),
     **{option.name: partial(ranks.measure_option, option) for option in OPTIONS},
     "step-one-parameter": partial(step.measure_step, "one-parameter", steps=400),
     "autoload": start.measure_autoload,

@@ -21,6 +21,9 @@ class Job:
     steps: int
     devices: int = 1
     threads: int = os.cpu_count() or 1
+    precision: str = "32-true"
+    sync_dist: bool = False
+    """Whether the loss that is logged is that of all ranks."""
 
     @property
     def command(self) -> list[str]:
@@ -30,9 +33,10 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one fit took: the median step, and the peak of the process's memory since it began."""
+    """What one fit took: the median step, its call of log(), and the peak of the process's memory since it began."""
 
     step_seconds: float
+    log_seconds: float
     peak_bytes: int
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -68,11 +69,15 @@ class Learner(LightningModule):
         super().__init__()
         self.net = net
         self.loss = loss
+        self.sync_dist = False
+        self.log_seconds: list[float] = []
 
     def training_step(self, batch: Batch) -> Tensor:
         inputs, targets = batch
         loss = self.loss(self.net(inputs), targets)
-        self.log("loss", loss)
+        start = time.perf_counter()
+        self.log("loss", loss, sync_dist=self.sync_dist)
+        self.log_seconds.append(time.perf_counter() - start)
         return loss
 
     def configure_optimizers(self) -> torch.optim.Optimizer:

@@ -43,6 +43,24 @@ def measure_personality_step(name: str, *, devices: int, quick: bool) -> Measure
     return ratio(pairs, names, "ms", 1e3)
 
 
+def measure_mixed_step(precision: str, *, quick: bool) -> Measurement:
+    """Fit the Transformer in ``precision`` on the chip, and in bf16-mixed on the CPU, in turn in two processes."""
+    pairs = []
+    chip = Job("transformer", "cpu_sim", 8, precision=precision)
+    cpu = Job("transformer", "cpu", 8, precision="bf16-mixed")
+    for _ in range(1 if quick else 5):
+        with worker() as on_chip, worker(CPU_ENVIRONMENT) as on_cpu:
+            pairs += interleave(lambda: on_chip(chip).step_seconds, lambda: on_cpu(cpu).step_seconds, 3)
+    return ratio(pairs, (f"cpu_sim, {precision}", "cpu, bf16-mixed"), "ms", 1e3)
+
+
+def measure_logging(*, quick: bool) -> Measurement:
+    """Launch two ranks in turn, a thread each, and ask how long the call took that logs a loss of both."""
+    chip, cpu = (Job("mlp", accelerator, 150, devices=2, threads=1, sync_dist=True) for accelerator in _NAMES)
+    pairs = interleave(lambda: launch(chip).log_seconds, lambda: launch(cpu).log_seconds, 2 if quick else 9)
+    return ratio(pairs, _NAMES, "µs", 1e6)
+
+
 def measure_memory(*, quick: bool) -> Measurement:
     """Let one process after another do one fit, and ask each for its peak of resident memory."""
     chip, cpu = (Job("convnet", accelerator, 20) for accelerator in _NAMES)

@@ -51,6 +51,7 @@ def train(job: Job) -> Answer | None:
         trainer = Trainer(
             accelerator=job.accelerator,
             devices=job.devices,
+            precision=job.precision,  # type: ignore[arg-type]  # one of Lightning's words
             strategy="ddp" if job.devices > 1 else "auto",
             max_epochs=1,
             callbacks=[timer],
@@ -61,10 +62,13 @@ def train(job: Job) -> Answer | None:
             use_distributed_sampler=False,
             default_root_dir=folder,
         )
-        trainer.fit(task.learner(), task.loader(job.steps + WARM_UP + 1))
+        learner = task.learner()
+        learner.sync_dist = job.sync_dist
+        trainer.fit(learner, task.loader(job.steps + WARM_UP + 1))
     if not trainer.is_global_zero:
         return None
-    return Answer(timer.seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    logged = median(learner.log_seconds[WARM_UP:])
+    return Answer(timer.seconds, logged, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
 def main() -> None:

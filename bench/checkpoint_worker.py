@@ -1,0 +1,83 @@
+"""The process that saves and loads: ``python -m bench.checkpoint_worker [QUESTION]``, else asked on its stdin."""
+
+from __future__ import annotations
+
+import resource
+import sys
+import tempfile
+import time
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from bench.answering import Answers, questions
+
+_LAYERS = 5
+_WIDTH = 5000
+"""Five weights of 5000×5000 numbers of four bytes: 500 MB."""
+
+
+class Large(LightningModule):
+    """As large as asked, and trained by next to nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ParameterList([torch.ones(_WIDTH, _WIDTH) for _ in range(_LAYERS)])
+        self.trained = nn.Parameter(torch.ones(1))
+
+    def training_step(self, batch: tuple[Tensor]) -> Tensor:
+        return (self.trained * batch[0]).sum()
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD([self.trained], lr=0.1)
+
+
+@cache
+def fitted(accelerator: str) -> Any:
+    """Return a Trainer that has made one step, and holds its model on the device."""
+    trainer = Trainer(
+        accelerator=accelerator,
+        devices=1,
+        max_steps=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tempfile.gettempdir(),
+    )
+    trainer.fit(Large(), DataLoader(TensorDataset(torch.ones(4, 1))))
+    trainer.strategy.model_to_device()  # from where it is when a fit is over
+    return trainer
+
+
+def measure(accelerator: str) -> dict[str, float]:
+    """Save once and load once; return the seconds of each, and the peak of memory since the process began."""
+    trainer = fitted(accelerator)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "large.ckpt"
+        start = time.perf_counter()
+        trainer.save_checkpoint(file)
+        saved = time.perf_counter()
+        checkpoint = trainer.strategy.load_checkpoint(file, weights_only=True)
+        trainer.strategy.load_model_state_dict(checkpoint, strict=True)
+        loaded = time.perf_counter()
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"save_seconds": saved - start, "load_seconds": loaded - saved, "peak_bytes": peak}
+
+
+def main() -> None:
+    """Answer each question."""
+    warnings.filterwarnings("ignore", category=UserWarning)
+    answers = Answers.take_stdout()
+    for question in questions(sys.argv[1:] or sys.stdin):
+        answers.give(measure(question["accelerator"]))
+
+
+if __name__ == "__main__":
+    main()
