@@ -1,0 +1,127 @@
+"""Every planned fault of the simulated chip, in a training of two ranks that writes checkpoints."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+USER = """
+import sys
+from datetime import timedelta
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.strategies import DDPStrategy
+from northbridge_cpu_sim import Fault, planned_faults
+from torch.utils.data import DataLoader, TensorDataset
+
+kind, place, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
+more = {"seconds": 0.5} if kind == "slow" else {}
+OPERATIONS = {"forward": "addmm", "collective": "all_reduce"}
+
+class Model(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(8, 2)
+
+    def plan(self, here, step):
+        if place == here and self.global_step == step and self.global_rank == rank:
+            op = {"op": OPERATIONS[place]} if place in OPERATIONS else {}
+            planned_faults(Fault(kind, **op, **more)).__enter__()
+
+    def on_fit_start(self):
+        self.plan("start", 0)
+
+    def on_save_checkpoint(self, checkpoint):
+        self.plan("checkpoint", 4)
+
+    def training_step(self, batch, index):
+        self.plan("forward", 3)
+        self.plan("collective", 3)
+        return self.layer(batch[0]).square().mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), 1e-3)
+
+if __name__ == "__main__":
+    trainer = Trainer(
+        accelerator="cpu_sim",
+        devices=2,
+        strategy=DDPStrategy(timeout=timedelta(seconds=40)),
+        max_steps=6,
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=[ModelCheckpoint(dirpath="checkpoints", every_n_train_steps=1, save_top_k=-1)],
+    )
+    trainer.fit(Model(), DataLoader(TensorDataset(torch.randn(64, 8)), batch_size=2))
+"""
+
+LIMIT_S = 150.0
+SURVIVED = ("slow", "corrupt")
+
+
+@dataclass(frozen=True)
+class End:
+    """How the training ended."""
+
+    code: int
+    said: str
+    """Without what the planned faults say of themselves."""
+
+    checkpoints: list[Path]
+    """The oldest first."""
+
+
+def train(folder: Path, kind: str, place: str, rank: int) -> End:
+    (folder / "train.py").write_text(USER)
+    with subprocess.Popen(
+        [sys.executable, "train.py", kind, place, str(rank)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as first:
+        began = time.monotonic()
+        try:
+            # The pipe ends when no process holds it any more: no rank, and nothing that a rank has left behind.
+            said, _ = first.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(first.pid, signal.SIGKILL)
+            said, _ = first.communicate()
+            raise AssertionError(f"a process was still there after {time.monotonic() - began:.0f} s:\n{said}") from None
+    lines = [line for line in said.splitlines() if "planned fault:" not in line]
+    checkpoints = sorted((folder / "checkpoints").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
+    return End(first.returncode, "\n".join(lines), checkpoints)
+
+
+@pytest.mark.parametrize("kind", ["kill", "hang", "slow", "raise", "oom", "corrupt", "lose"])
+@pytest.mark.parametrize(
+    ("place", "rank"),
+    [("start", 1), ("forward", 1), ("collective", 1), ("checkpoint", 0)],
+    ids=lambda value: str(value),
+)
+def test_it_is_survived_or_ends_in_an_error_that_names_the_rank_and_the_newest_checkpoint_opens(
+    tmp_path: Path, kind: str, place: str, rank: int
+) -> None:
+    end = train(tmp_path, kind, place, rank)
+
+    if kind in SURVIVED:
+        assert end.code == 0, end.said
+        assert len(end.checkpoints) == 6
+    else:
+        assert end.code != 0
+        assert re.search(rf"rank ?{rank}\b", end.said), end.said
+    written = [torch.load(file, weights_only=True)["global_step"] for file in end.checkpoints]
+    assert written == list(range(1, len(written) + 1))
+    assert len(written) >= {"start": 0, "forward": 3, "collective": 3, "checkpoint": 3}[place]
