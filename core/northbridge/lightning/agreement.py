@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 _NAMED = 3
 """How many parameters the error names."""
 
+_SHIFTS = (0, 16, 32, 48)
+
 
 def make_weights_agreement(face: Face) -> Any:
     """Return the callback class of ``face``; for a Fabric, which has none, a class with the check alone."""
@@ -65,7 +67,7 @@ def _assert_agreement(strategy: Any, module: torch.nn.Module, step: int, agreed_
     digests = {name: _digest(each) for name, each in _whole_parameters(module).items()}
     total = blake2b("".join(f"{name} {digest}\n" for name, digest in digests.items()).encode(), digest_size=8)
     # Of one length on every rank, whatever their models are.
-    facts = _gather(strategy, [int.from_bytes(total.digest(), "big", signed=True), len(digests)])
+    facts = _gather(strategy, [int.from_bytes(total.digest(), "big"), len(digests)])
     camps: dict[tuple[int, ...], list[int]] = {}
     for rank, fact in enumerate(facts):
         camps.setdefault(tuple(fact), []).append(rank)
@@ -117,15 +119,19 @@ def _digest(tensor: torch.Tensor) -> int:
     import torch
 
     numbers = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
-    return int.from_bytes(blake2b(numbers.data, digest_size=8).digest(), "big", signed=True)
+    return int.from_bytes(blake2b(numbers.data, digest_size=8).digest(), "big")
 
 
 def _gather(strategy: Any, numbers: list[int]) -> list[list[int]]:
+    """Return the ``numbers`` of every rank, of 64 bits each; 16 travel at once, for chips that have no more than 32."""
     import torch
 
-    everybodys = strategy.all_gather(torch.tensor(numbers, device=strategy.root_device))
-    rows: list[list[int]] = everybodys.tolist()
-    return rows
+    pieces = [[number >> shift & 0xFFFF for shift in _SHIFTS] for number in numbers]
+    everybodys = strategy.all_gather(torch.tensor(pieces, dtype=torch.int32, device=strategy.root_device))
+    return [
+        [sum(piece << shift for piece, shift in zip(number, _SHIFTS, strict=True)) for number in rank]
+        for rank in everybodys.tolist()
+    ]
 
 
 def _counted(ranks: list[int]) -> str:

@@ -36,7 +36,8 @@ class Model(LightningModule):
     def plan(self, here, step):
         if place == here and self.global_step == step and self.global_rank == rank:
             op = {"op": OPERATIONS[place]} if place in OPERATIONS else {}
-            planned_faults(Fault(kind, **op, **more)).__enter__()
+            self.plan_of_faults = planned_faults(Fault(kind, **op, **more))  # kept: it ends with the object
+            self.plan_of_faults.__enter__()
 
     def on_fit_start(self):
         self.plan("start", 0)
