@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, FaceSuite
+from northbridge.conformance.suite import TRAINERS, UsesSuite
 
 
 @pytest.mark.parametrize("face", TRAINERS)
 @pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
-class Callbacks(FaceSuite):
+class Callbacks(UsesSuite):
     """What they keep and write is what they keep and write on the CPU; those of training are in Optimization."""
 
     def test_progress_bars_monitors_and_loggers_change_nothing_and_write_what_is_logged(

@@ -6,10 +6,10 @@ import pytest
 
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
+from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite
 
 
-class Compiled(FaceSuite):
+class Compiled(UsesSuite):
     """What both hosts do."""
 
     def test_a_compiled_model_trains_as_the_plain_one(self, chip: Outcome) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, FaceSuite
+from northbridge.conformance.suite import FABRICS, UsesSuite
 
 
 @pytest.mark.parametrize("face", FABRICS)
 @pytest.mark.parametrize("devices", [2])
-class Joining(FaceSuite):
+class Joining(UsesSuite):
     """Gradients that wait for their reduction, and ranks that run out of batches at different times."""
 
     def test_gradients_wait_where_the_loop_says_so(self, chip: Outcome, cpu: Outcome) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from northbridge.conformance.duties.loading import WAYS
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, FaceSuite
+from northbridge.conformance.suite import TRAINERS, UsesSuite
 
 
 @pytest.mark.parametrize("face", TRAINERS)
 @pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
-class Loading(FaceSuite):
+class Loading(UsesSuite):
     """Pinned memory, workers, iterable and combined data, batches of uneven sizes and data modules."""
 
     @pytest.mark.parametrize("way", WAYS)

@@ -6,12 +6,12 @@ import pytest
 
 from northbridge.conformance.duties.optimizing import WAYS
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, FaceSuite
+from northbridge.conformance.suite import TRAINERS, UsesSuite
 
 
 @pytest.mark.parametrize("face", TRAINERS)
 @pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
-class Optimization(FaceSuite):
+class Optimization(UsesSuite):
     """Optimizers, clipping, accumulation, schedules and callbacks that change a training do what they do on the CPU."""
 
     @pytest.mark.parametrize("way", WAYS)

@@ -6,12 +6,12 @@ import pytest
 
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
+from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite
 
 
 @pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
 @pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
-class Outlasting(FaceSuite):
+class Outlasting(UsesSuite):
     """One error, on every rank alike, and a training that may go on as if nothing had been."""
 
     def test_a_checkpoint_that_cannot_be_written_is_an_error_on_every_rank(self, chip: Outcome) -> None:
@@ -33,7 +33,7 @@ class Outlasting(FaceSuite):
 
 @pytest.mark.parametrize("face", TRAINERS)
 @pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
-class UsersCheckpointIO(FaceSuite):
+class UsersCheckpointIO(UsesSuite):
     """A CheckpointIO of the user's, and Lightning's that writes in a thread of its own."""
 
     @pytest.mark.parametrize("io", ["own", "asynchronous"])

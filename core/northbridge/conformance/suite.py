@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,18 +20,32 @@ FABRICS = tuple(name for name, face in FACES.items() if not face.is_trainer)
 
 _BOTH = ("autocasting", "saving", "resuming")
 _TRAINER = ("training", *_BOTH, "stages", "alternating")
-_OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting")
 _FABRIC = ("looping", *_BOTH)
-_ALONE = ("scaling", "rounding", "choosing", "refusals", "compiling")
+_ALONE = ("scaling", "rounding", "choosing", "refusals")
 _TOGETHER = ("reductions", "agreeing")
-_DUTIES = {
-    ("Trainer", 1): (*_TRAINER, *_OF_TRAINERS, "tuning", "drawing", "monitoring", "profiling", *_ALONE),
-    ("Trainer", 2): (*_TRAINER, *_OF_TRAINERS, "drawing", "metrics", "strategies", "normalizing", *_TOGETHER),
-    ("Fabric", 1): (*_FABRIC, "outlasting", *_ALONE),
+
+Duties = Mapping[tuple[str, int], tuple[str, ...]]
+"""What is done in one run, for each host and number of devices."""
+
+BASICS: Duties = {
+    ("Trainer", 1): (*_TRAINER, "tuning", "drawing", "monitoring", *_ALONE),
+    ("Trainer", 2): (*_TRAINER, "drawing", "metrics", "strategies", "normalizing", *_TOGETHER),
+    ("Fabric", 1): (*_FABRIC, *_ALONE),
     ("Trainer", 4): (*_TRAINER, *_TOGETHER),
-    ("Fabric", 2): (*_FABRIC, "outlasting", "joining", "normalizing", *_TOGETHER),
+    ("Fabric", 2): (*_FABRIC, "normalizing", *_TOGETHER),
     ("Fabric", 4): (*_FABRIC, "reductions"),
 }
+"""What is asked in every mode of a chip."""
+
+_OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting")
+USES: Duties = {
+    ("Trainer", 1): (*_OF_TRAINERS, "profiling", "compiling"),
+    ("Trainer", 2): _OF_TRAINERS,
+    ("Fabric", 1): ("outlasting", "compiling"),
+    ("Fabric", 2): ("outlasting", "joining"),
+}
+"""What users do beside that; runs of their own, so that not every mode pays for them."""
+
 _OF_THE_CHIP_ALONE = (
     "agreeing",
     "choosing",
@@ -87,6 +102,8 @@ class FaceSuite(Suite):
     It says by ``pytest.mark.parametrize`` which faces it is for; and which ``devices``, unless it is one.
     """
 
+    duties: ClassVar[Duties] = BASICS
+
     @pytest.fixture
     def devices(self) -> int:
         """How many devices a run takes."""
@@ -96,12 +113,12 @@ class FaceSuite(Suite):
     def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
         """The run on the chip."""
         require_devices(backend, devices)
-        return chip_run(backend, face, devices, environ)
+        return chip_run(backend, face, devices, environ, self.duties)
 
     @pytest.fixture
     def cpu(self, face: str, devices: int) -> Outcome:
         """Lightning's own run on as many CPU ranks."""
-        return cpu_run(face, devices)
+        return cpu_run(face, devices, self.duties)
 
     @pytest.fixture
     def device(self, backend: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> northbridge.Device:
@@ -109,6 +126,12 @@ class FaceSuite(Suite):
         for name, value in environ.items():
             monkeypatch.setenv(name, value)
         return northbridge.load(backend).device
+
+
+class UsesSuite(FaceSuite):
+    """What a class has that looks at what users do beside the basics."""
+
+    duties = USES
 
 
 class EqualWeights(FaceSuite):
@@ -139,18 +162,19 @@ def require_devices(backend: str, devices: int) -> None:
         pytest.skip(f"{count} devices of {backend} are here, and not {devices}")
 
 
-def chip_run(backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
-    """Return the run that does everything on the chip that ``face`` offers with so many devices."""
+def chip_run(backend: str, face: str, devices: int, environ: dict[str, str], duties: Duties = BASICS) -> Outcome:
+    """Return the run that does all of ``duties`` on the chip that ``face`` offers with so many devices."""
     require(face)
-    resume = str(cpu_run(face, devices).folder)
-    return run(Scenario(backend, face, _DUTIES[FACES[face].host, devices], devices, resume=resume), environ)
+    asked = duties[FACES[face].host, devices]
+    resume = str(cpu_run(face, devices).folder) if "resuming" in asked else ""
+    return run(Scenario(backend, face, asked, devices, resume=resume), environ)
 
 
-def cpu_run(face: str, devices: int) -> Outcome:
+def cpu_run(face: str, devices: int, duties: Duties = BASICS) -> Outcome:
     """Return Lightning's own run on so many CPU ranks, to compare with."""
     require(face)
-    duties = tuple(duty for duty in _DUTIES[FACES[face].host, devices] if duty not in _OF_THE_CHIP_ALONE)
-    return run(Scenario("cpu", _same_sources(face), duties, devices))
+    asked = tuple(duty for duty in duties[FACES[face].host, devices] if duty not in _OF_THE_CHIP_ALONE)
+    return run(Scenario("cpu", _same_sources(face), asked, devices))
 
 
 def _same_sources(face: str) -> str:
