@@ -81,6 +81,9 @@ def _find_neighbours(state: Any, ranks: int) -> None:
 
 def _under_another_name(hook: Any) -> Any:
     # By its name torch forbids the compression to bfloat16 wherever CUDA's library, or XPU's, is not.
+    if not getattr(hook, "__name__", "").startswith("bf16_compress"):
+        return hook
+
     @wraps(hook)
     def named(state: object, bucket: Any) -> Any:
         return hook(state, bucket)
