@@ -29,6 +29,16 @@ class HostDevice(northbridge.Device):
     def empty_cache(self) -> None:
         """Nothing: it has none."""
 
+    def random_state(self) -> torch.Tensor:
+        import torch
+
+        return torch.get_rng_state()
+
+    def set_random_state(self, state: torch.Tensor) -> None:
+        import torch
+
+        torch.set_rng_state(state)
+
 
 class HostCollective(northbridge.Collective):
     name = "gloo"

@@ -1,8 +1,8 @@
-"""Ranks that Lightning started as scripts end where the process that started them was killed.
+"""Ranks that Lightning started as scripts end where the process that started them was killed, or failed.
 
 Ranks that train notice a lost peer by themselves. One that still waits for rank 0 to appear does not: it would wait for
-half an hour, and nobody is left to stop it. So would one whose rank 0 has raised before they met. Once they have met,
-rank 0 may end well before the others, which then go on.
+half an hour, and nobody is left to stop it. Neither does one that hangs, for which rank 0 has given up waiting. Once
+they have met, rank 0 may end well before the others, which then go on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 from northbridge.handing_down import hand_down, handed_down
 from northbridge.journal import logger
 
-_LAUNCHER = "_NORTHBRIDGE_LAUNCHER"  # "PID FILE": the file is there until the process of that number ends well
+_LAUNCHER = "_NORTHBRIDGE_LAUNCHER"  # "PID FILE": the file is gone once the process of that number has ended well
+_FAILED = "failed"  # the file's text where that process has raised
 _LOOK_SECONDS = 0.5
 _GRACE_SECONDS = 10.0
 
@@ -42,12 +43,20 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
     elif starts_ranks and launcher != str(os.getpid()):
         handle, alive = tempfile.mkstemp(prefix="northbridge-launcher-")
         os.close(handle)
-        atexit.register(Path(alive).unlink, missing_ok=True)
+        atexit.register(_tell_how_it_ends, Path(alive))
         hand_down(_LAUNCHER, f"{os.getpid()} {alive}")
 
 
+def _tell_how_it_ends(alive: Path) -> None:
+    # Python keeps the last error that nobody caught.
+    if getattr(sys, "last_value", None) is None:
+        alive.unlink(missing_ok=True)
+    elif alive.exists():
+        alive.write_text(_FAILED)
+
+
 class _Watch(threading.Thread):
-    """Ends this rank when the process that started it has been killed."""
+    """Ends this rank when the process that started it has been killed, or has failed."""
 
     def __init__(self, launcher: int, alive: Path) -> None:
         super().__init__(name="launcher", daemon=True)
@@ -66,14 +75,20 @@ class _Watch(threading.Thread):
             has_met_the_others = has_met_the_others or _has_process_group()
             if self._stopped.wait(_LOOK_SECONDS):
                 return
-        was_killed = self._alive.exists()
-        if not was_killed and (has_met_the_others or _has_process_group()):
+        how = self._how_it_ended(has_met_the_others or _has_process_group())
+        if how == _FAILED and self._stopped.wait(_GRACE_SECONDS):  # this rank may have an error of its own to tell
             return
-        how = "was killed" if was_killed else "ended before the ranks had met"
+        if not how:
+            return
         logger.error("the process that started this rank %s, and this rank ends with it", how)
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(_GRACE_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
+
+    def _how_it_ended(self, has_met_the_others: bool) -> str:
+        if self._alive.exists():
+            return self._alive.read_text() or "was killed"
+        return "" if has_met_the_others else "ended before the ranks had met"
 
 
 def _has_process_group() -> bool:

@@ -40,13 +40,15 @@ if "LOCAL_RANK" in os.environ and sys.argv[1] == "met":
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
 end_with_launcher(starts_ranks="LOCAL_RANK" not in os.environ)
 if "LOCAL_RANK" not in os.environ:
-    # The first process ends well once its rank is there, which goes on for a while.
+    # The first process ends once its rank is there, which goes on for a while.
     ours, ranks = socket.socketpair()
     with heirs_listen():
         environ = {**os.environ, "LOCAL_RANK": "1", "SOCKET": str(ranks.fileno())}
     subprocess.Popen([sys.executable, __file__, *sys.argv[1:]], env=environ, pass_fds=[ranks.fileno()])
     ranks.close()
     ours.recv(1)
+    if sys.argv[2] == "fails":
+        raise SystemError("rank 0 has given up")
 else:
     with socket.socket(fileno=int(os.environ["SOCKET"])) as launcher:
         launcher.send(b"!")
@@ -78,11 +80,11 @@ def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path)
     assert time.monotonic() - start < 90
 
 
-def last_words(folder: Path, *, met: bool) -> str:
-    """What a rank says whose launcher ended well, after or before the ranks had met."""
+def last_words(folder: Path, *, met: bool, fails: bool = False) -> str:
+    """What a rank says whose launcher ended well or failed, after or before the ranks had met."""
     (folder / "last.py").write_text(LAST_WORDS)
     with subprocess.Popen(
-        [sys.executable, "last.py", "met" if met else "alone"],
+        [sys.executable, "last.py", "met" if met else "alone", "fails" if fails else "ends well"],
         cwd=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -91,7 +93,7 @@ def last_words(folder: Path, *, met: bool) -> str:
     ) as first:
         assert first.stdin is not None
         assert first.stdout is not None
-        assert first.wait(60) == 0
+        assert first.wait(60) == int(fails)
         first.stdin.close()
         return first.stdout.read()
 
@@ -104,6 +106,13 @@ def test_a_rank_that_has_not_met_a_rank_0_which_is_gone_ends_and_says_why(tmp_pa
     said = last_words(tmp_path, met=False)
 
     assert said == "the process that started this rank ended before the ranks had met, and this rank ends with it\n"
+
+
+def test_a_rank_that_goes_on_after_a_rank_0_which_has_failed_ends_and_says_why(tmp_path: Path) -> None:
+    said = last_words(tmp_path, met=True, fails=True)
+
+    assert "SystemError: rank 0 has given up" in said
+    assert said.endswith("the process that started this rank failed, and this rank ends with it\n")
 
 
 def test_a_watch_that_is_stopped_leaves_no_thread_behind(tmp_path: Path) -> None:
