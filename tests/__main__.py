@@ -1,7 +1,8 @@
-"""Run every suite, side by side: the core's, and that of each chip whose simulation needs processes of its own.
+"""Run every suite, side by side: the core's, and that of each chip.
 
-torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be
-tested in the process that tests ``cpu_sim``. The core's suite is shown while it runs, the others when they have ended.
+torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be tested
+in the process that tests ``cpu_sim``; and ``cpu_sim``'s suite is as long as the core's. The first suite is shown while
+it runs, the others when they have ended. Each ends with the tests that took the longest.
 """
 
 from __future__ import annotations
@@ -12,32 +13,62 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import IO
 
-CHIPS = ("hpu", "sdaa")
-PYTEST = (sys.executable, "-m", "pytest")
+PYTEST = (sys.executable, "-m", "pytest", "--durations=25", "--durations-min=5")
+AT_ONCE = 3  # on two cores: tests of several ranks wait now and then
+LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What one pytest runs."""
+
+    name: str
+    arguments: tuple[str, ...]
+    simulates: str | None = None
+
+
+SUITES = (
+    Suite("the core", ("--ignore=tests/backends/cpu_sim",)),
+    Suite("cpu_sim", ("tests/backends/cpu_sim",)),
+    Suite("hpu", ("tests/backends/hpu",), simulates="hpu"),
+    Suite("sdaa", ("tests/backends/sdaa",), simulates="sdaa"),
+)
+"""The longest first."""
 
 
 def main() -> int:
     """Run them all, and return pytest's exit code: the first that is not 0."""
+    interrupted = threading.Event()
+    # Ctrl-C ends the suites that run, which say so; no other is started then.
+    signal.signal(signal.SIGINT, lambda *_: interrupted.set())
     with ExitStack() as stack:
-        own = subprocess.Popen(PYTEST)
-        others = []
-        for chip in CHIPS:
-            output = stack.enter_context(tempfile.TemporaryFile())
-            environ = {**os.environ, "NORTHBRIDGE_SIMULATE": chip}
-            command = [*PYTEST, f"tests/backends/{chip}"]
-            suite = subprocess.Popen(command, env=environ, stdout=output, stderr=subprocess.STDOUT)
-            others.append((chip, suite, output))
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the suites, which say so
-        codes = [own.wait()]
-        for chip, suite, output in others:
-            codes.append(suite.wait())
-            print(f"\nmake test: {chip}, in a pytest of its own meanwhile", flush=True)
-            output.seek(0)
-            shutil.copyfileobj(output, sys.stdout.buffer)
-            sys.stdout.flush()
-    return next((code for code in codes if code), 0)
+        running: list[tuple[Suite, subprocess.Popen[bytes], IO[bytes] | None]] = []
+        for suite in SUITES:
+            output: IO[bytes] | None = stack.enter_context(tempfile.TemporaryFile()) if running else None
+            while sum(process.poll() is None for _, process, _ in running) >= AT_ONCE:
+                time.sleep(LOOK_SECONDS)
+            if interrupted.is_set():
+                break
+            running.append((suite, _start(suite, output), output))
+        for suite, process, output in running:
+            process.wait()
+            if output is not None:
+                print(f"\nmake test: {suite.name}, in a pytest of its own meanwhile", flush=True)
+                output.seek(0)
+                shutil.copyfileobj(output, sys.stdout.buffer)
+                sys.stdout.flush()
+        return next((process.returncode for _, process, _ in running if process.returncode), 0)
+
+
+def _start(suite: Suite, output: IO[bytes] | None) -> subprocess.Popen[bytes]:
+    environ = {**os.environ, "NORTHBRIDGE_SIMULATE": suite.simulates} if suite.simulates else None
+    return subprocess.Popen([*PYTEST, *suite.arguments], env=environ, stdout=output, stderr=output)
 
 
 if __name__ == "__main__":
