@@ -41,6 +41,15 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
         sigterm_noted = False
         """Whether this rank has received SIGTERM, which ends the training at the next batch."""
 
+        ranks_end = False
+        """Whether the ranks have agreed to end for it, so that what they do until then they do together."""
+
+        requeue_noted = False
+        """Whether this rank has heard from SLURM that the job is put into its queue again."""
+
+        ranks_requeue = False
+        """Whether the ranks have agreed on that, and write the checkpoint."""
+
         def _configure_launcher(self) -> None:
             self._process_group_backend = self._get_process_group_backend()
             check_environment(self._run("launch"))
@@ -76,7 +85,7 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
                 self.set_world_ranks()
             else:
                 self._set_world_ranks()
-            self.sigterm_noted = False
+            self.sigterm_noted = self.ranks_end = self.requeue_noted = False
             ignore_doubt_about_device()  # where the user has made the process group too
             self._start_process_group()
             self.backend.collective.assert_carries(self.root_device)

@@ -25,9 +25,9 @@ from northbridge.lightning.device_line import device_line
 from northbridge.lightning.faces import FACES, Face
 from northbridge.lightning.names import register_names
 from northbridge.lightning.out_of_memory import empty_caches, is_out_of_memory
+from northbridge.lightning.preemption import agree, take_note, take_note_of_requeue
 from northbridge.lightning.random_states import collect_with_chip, set_with_chip
 from northbridge.lightning.settled_devices import settle_devices
-from northbridge.lightning.sigterm import agree_to_end, take_note
 from northbridge.lightning.versions import reason_against_version, untested
 
 Replacement = Callable[[Face, Callable[..., Any]], Callable[..., Any]]
@@ -136,10 +136,19 @@ def _take_note_of_sigterm(face: Face, original: Callable[..., Any]) -> Callable[
     return replacement
 
 
-def _agree_to_end(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def _take_note_of_requeue(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self: Any, signum: int, frame: Any) -> None:
+        is_alone = not is_ours(self.trainer.accelerator) or self.trainer.world_size == 1
+        if is_alone or take_note_of_requeue(self.trainer, signum):
+            original(self, signum, frame)
+
+    return replacement
+
+
+def _agree(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> None:
         if is_ours(self.trainer.accelerator):
-            agree_to_end(face, self.trainer)
+            agree(face, self.trainer)
         else:
             original(self)
 
@@ -281,10 +290,20 @@ CORRECTIONS = (
         first="2.5.2",
     ),
     Correction(
+        "_slurm_sigusr_handler_fn",
+        ("self", "signum", "_"),
+        "writes a checkpoint inside the signal handler, for which the ranks wait for each other wherever they are",
+        _take_note_of_requeue,
+        hosts=("Trainer",),
+        module="trainer.connectors.signal_connector",
+        owner="_SignalConnector",
+        first="2.5.2",
+    ),
+    Correction(
         "_broadcast_sigterm_tensor",
         ("self",),
         "listens to rank 0 alone, and takes a rank that died for one that goes on",
-        _agree_to_end,
+        _agree,
         hosts=("Trainer",),
         module="loops.training_epoch_loop",
         owner="_TrainingEpochLoop",

@@ -77,7 +77,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
             if self._ranks == 1 or not torch.distributed.is_initialized():
                 return True
-            return bool(face.is_trainer and self.lightning_module.trainer.interrupted)
+            return bool(face.is_trainer and self.lightning_module.trainer.interrupted and not self.ranks_end)
 
         def with_random_states(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
             """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone.

@@ -82,6 +82,21 @@ def test_the_ranks_end_between_two_batches_if_any_of_them_took_note(
     assert asked == [(False, False)]
 
 
+def test_a_rank_that_hears_of_a_requeue_takes_note_and_leaves_the_writing_to_the_ranks_together(
+    trainer: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[str] = []
+    monkeypatch.setattr(trainer, "save_checkpoint", saved.append)
+
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        trainer._signal_connector._slurm_sigusr_handler_fn(signal.SIGUSR1, None)
+
+    said = f"rank 0 received signal {signal.SIGUSR1:d}: the ranks write a checkpoint after this batch"
+    assert [each.getMessage() for each in caplog.records] == [said]
+    assert trainer.strategy.requeue_noted
+    assert not saved
+
+
 def test_a_run_of_lightnings_own_keeps_lightnings_handler(build: Build) -> None:
     trainer = build(accelerator="cpu", devices=2)
     trainer.strategy._launcher = Launcher()
