@@ -8,9 +8,9 @@ import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 from northbridge.errors import CheckpointError
+from northbridge.lightning.drafts import draft_of
 from northbridge.software import is_vendors
 
 if TYPE_CHECKING:
@@ -142,40 +142,38 @@ def _write(checkpoint: dict[str, Any], target: Path) -> None:
     import torch
 
     try:
-        with _draft(target) as draft, stock_format(), draft.open("wb") as file:
+        with draft_of(target) as draft, stock_format(), draft.open("wb") as file:
             torch.save(checkpoint, file)
     except (OSError, RuntimeError) as error:
-        refusal = _of_system(error)
+        refusal = refusal_of_system(error)
         if refusal is None:
             raise
-        cure = (
-            "Choose another name"
-            if target.is_dir()
-            else f"Make room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
-            " Trainer(default_root_dir=…)"
-        )
-        raise CheckpointError(
-            f"the checkpoint {target} could not be written: {refusal.strerror or refusal}; what stood there before is"
-            f" untouched. {cure}"
-        ) from refusal
+        raise unwritable(target, refusal) from refusal
 
 
-def _of_system(error: BaseException | None) -> OSError | None:
-    # torch ends its archive in a file that is full already, and raises an error of its own about that.
-    while error is not None and not isinstance(error, OSError):
-        error = error.__cause__ or error.__context__
-    return error
+def unwritable(target: Path, refusal: OSError) -> CheckpointError:
+    """Return what to tell a user of a checkpoint that the system refuses to take."""
+    cure = (
+        "Choose another name"
+        if target.is_dir() and not (target / "meta.pt").exists()
+        else f"Make room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
+        " Trainer(default_root_dir=…)"
+    )
+    return CheckpointError(
+        f"the checkpoint {target} could not be written: {refusal.strerror or refusal}; what stood there before is"
+        f" untouched. {cure}"
+    )
 
 
-@contextmanager
-def _draft(target: Path) -> Iterator[Path]:
-    """Yield a new file beside ``target`` that takes its place at the end, or is gone where that is not reached."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{uuid4().hex}.part")
-    draft.touch(exist_ok=False)
-    try:
-        yield draft
-        draft.replace(target)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+def refusal_of_system(error: BaseException) -> OSError | None:
+    """Return the system's own error behind ``error``, or None.
+
+    torch ends its archive in a file that is full already, and raises an error of its own about that. A file that it
+    has opened itself it writes in C++, whose error does not tell of the system's.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None and "inline_container.cc" in str(error):
+        return OSError("torch could not write it to its end, as where the disk is full")
+    return cause

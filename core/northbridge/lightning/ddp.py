@@ -44,9 +44,12 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, script_launcher: Any, laun
 
         # Lightning wraps a module in DDP here, where the first broadcast is: for the Trainer and for a Fabric.
 
-        def _setup_model(self, model: Any) -> Any:
-            refuse_uncarried(self.backend, model, self._ddp_kwargs)
-            return super()._setup_model(model)
+        # Not in _setup_model(): LightningCLI reads the arguments of DDP in the source of Lightning's.
+
+        def configure_ddp(self) -> None:
+            refuse_uncarried(self.backend, self.model, self._ddp_kwargs)
+            self._drive_sync_batch_norm(self.model)
+            super().configure_ddp()
 
         def setup_module(self, module: Any) -> Any:
             refuse_uncarried(self.backend, module, self._ddp_kwargs)

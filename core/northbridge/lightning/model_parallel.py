@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from northbridge.lightning.checkpoint import stock_format, to_cpu
+from northbridge.errors import CheckpointError
+from northbridge.lightning.checkpoint import refusal_of_system, to_cpu, unwritable
+from northbridge.lightning.drafts import discard, name_draft, put_in_place
 from northbridge.lightning.parallel import make_parallel_strategy
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import torch
 
     from northbridge.lightning.faces import Face
+
+
+_NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS keeps what it has seen of a folder for so long, unless told otherwise
 
 
 def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher: Any) -> Any:
@@ -48,14 +58,35 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
         # Lightning's own, past what strategies with a whole model on each rank do: every rank writes its shards.
 
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-            with stock_format():
-                stock.save_checkpoint(self, to_cpu(self.with_random_states(checkpoint)), filepath, storage_options)
+            whole = to_cpu(self.with_random_states(checkpoint))
+            self._save_draft(filepath, lambda path: stock.save_checkpoint(self, whole, path, storage_options))
 
         def _save_fabric(
             self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
         ) -> None:
-            with stock_format():
-                stock.save_checkpoint(self, path, to_cpu(state), storage_options, filter)
+            whole = to_cpu(state)
+            self._save_draft(path, lambda path: stock.save_checkpoint(self, path, whole, storage_options, filter))
+
+        def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
+            """Have all ranks write a draft, which takes the place of ``path`` when each of them has done its part."""
+            target, draft = self.broadcast((Path(path), name_draft(Path(path))))
+            if not self._save_distributed_checkpoint and target.is_dir() and not (target / "meta.pt").exists():
+                raise unwritable(target, IsADirectoryError(f"{target} is a folder"))
+            if not self._save_distributed_checkpoint and face.is_trainer and not target.is_dir():
+                self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which has drafts of its own
+                return
+            try:
+                self._on_every_rank(target, partial(self._write_draft, save, draft, target))
+                self._on_rank_zero(target, partial(put_in_place, draft, target))
+            except BaseException:
+                if self.is_global_zero:
+                    discard(draft)
+                raise
+
+        def _write_draft(self, save: Callable[[Path], None], draft: Path, target: Path) -> None:
+            _write(save, draft, target)
+            if self._save_distributed_checkpoint and self.node_rank > 0:
+                _wait_for(draft / ".metadata", target)
 
         save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
 
@@ -71,6 +102,35 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
             checkpoint_io = stock.checkpoint_io  # which says that there is none
 
     return ModelParallelStrategy
+
+
+def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        save(draft)
+    except (OSError, RuntimeError) as error:
+        refusal = refusal_of_system(error)
+        if refusal is None:
+            raise
+        raise unwritable(target, refusal) from refusal
+    except CheckpointException as error:  # torch raises it on every rank, wherever it failed
+        rank, (reason, _) = next(iter(error.failures.items()))
+        if not isinstance(reason, OSError):
+            raise
+        raise unwritable(target, OSError(f"{reason.strerror or reason}, says rank {rank}")) from error
+
+
+def _wait_for(metadata: Path, target: Path) -> None:
+    # What one node has written another may see only later.
+    deadline = time.monotonic() + _NODES_SEE_EACH_OTHER_SECONDS
+    while not metadata.exists():
+        if time.monotonic() > deadline:
+            raise CheckpointError(
+                f"the folder {target.parent} is not one for all nodes: what rank 0 has written into it is not here."
+                " Shards are written into a folder that the nodes share"
+            )
+        time.sleep(0.1)
 
 
 def _move_whole_tensors(module: torch.nn.Module, device: torch.device) -> None:

@@ -157,10 +157,6 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
             arrived = super().all_gather(collective.as_carried(tensor), group, sync_grads)
             return collective.as_sent(arrived, like=tensor)
 
-        def _setup_model(self, model: Any) -> Any:
-            self._drive_sync_batch_norm(model)
-            return super()._setup_model(model)
-
         def setup_module(self, module: Any) -> Any:
             self._drive_sync_batch_norm(module)
             return super().setup_module(module)

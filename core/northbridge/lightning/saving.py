@@ -110,20 +110,27 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def _on_rank_zero(self, path: Any, save: Callable[[], None]) -> None:
             """Have rank 0 save; where that fails, raise on every rank, for else the others wait for one that left."""
+            self._on_every_rank(path, save if self.is_global_zero else lambda: None)
+
+        def _on_every_rank(self, path: Any, save: Callable[[], None]) -> None:
+            """Save; where that fails on any rank, raise on all of them."""
+            import torch.distributed
+
             failure: Exception | None = None
-            if self.is_global_zero:
-                try:
-                    with stock_format():
-                        save()
-                except Exception as error:
-                    if self._is_alone():
-                        raise
-                    failure = error
+            try:
+                with stock_format():
+                    save()
+            except Exception as error:
+                if self._is_alone():
+                    raise
+                failure = error
             if self._is_alone() or not self.reduce_boolean_decision(failure is not None, all=False):
                 return
-            reason = self.broadcast(f"{type(failure).__name__}: {failure}")
+            reasons = [""] * self._ranks
+            torch.distributed.all_gather_object(reasons, f"{type(failure).__name__}: {failure}" if failure else "")
             if failure is not None:
                 raise failure
-            raise CheckpointError(f"rank 0 could not write the checkpoint {path}, so no rank goes on: {reason}")
+            rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason)
+            raise CheckpointError(f"rank {rank} could not write the checkpoint {path}, so no rank goes on: {reason}")
 
     return SavingStrategy

@@ -121,7 +121,14 @@ def test_a_command_line_trains_on_several_devices(cli: Path) -> None:
     assert lines(run) == [f"rank {rank} on cpu_sim:{rank} {OURS}.DDPStrategy, unused=None" for rank in (0, 1)]
 
 
-@pytest.mark.parametrize("strategy", ["ddp_find_unused_parameters_true", "lightning.pytorch.strategies.DDPStrategy"])
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        "ddp_find_unused_parameters_true",
+        "lightning.pytorch.strategies.DDPStrategy",
+        "northbridge.lightning.pytorch.DDPStrategy",
+    ],
+)
 def test_a_command_line_names_a_strategy_and_its_arguments(cli: Path, strategy: str) -> None:
     own = [f"--trainer.strategy={strategy}"]
     if "." in strategy:
