@@ -363,3 +363,40 @@ def test_attention_is_the_cpus_to_the_bit_both_ways(chip: ModuleType, compute: C
 
     for x, y in zip(run("cpu_sim"), run("cpu"), strict=True):
         assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x, y: x @ y,
+        lambda x, y: functional.linear(x, y, y[0]),
+        lambda x, y: torch.bmm(x.expand(2, -1, -1), y.expand(2, -1, -1)),
+        lambda x, y: torch.baddbmm(y.expand(1, -1, -1), x[None], y[None]),
+        lambda x, y: functional.conv2d(x.view(1, 16, 32, 32), y.view(256, 16, 2, 2)[:8], y[0, :8]),
+    ],
+    ids=["mm", "addmm", "bmm", "baddbmm", "convolution"],
+)
+def test_large_products_of_float16_are_those_of_float32_rounded_once_both_ways(
+    chip: ModuleType, compute: Callable[[Tensor, Tensor], Tensor]
+) -> None:
+    torch.manual_seed(0)
+    inputs = [torch.randn(128, 128).half() for _ in range(2)]
+
+    def run(device: str, dtype: torch.dtype) -> list[Tensor]:
+        x, y = (tensor.to(device, dtype).requires_grad_() for tensor in inputs)
+        product = compute(x, y)
+        assert product.dtype == dtype
+        return [product.detach().cpu(), *(tensor.cpu() for tensor in torch.autograd.grad(product.sum(), (x, y)))]
+
+    product, *gradients = run("cpu_sim", torch.float16)
+    exact, *exact_gradients = (tensor.half() for tensor in run("cpu", torch.float32))
+    assert torch.equal(product, exact)
+    for found, expected in zip(gradients, exact_gradients, strict=True):  # a sum of two products is rounded twice
+        torch.testing.assert_close(found, expected, rtol=2**-10, atol=2**-9)
+
+
+def test_a_large_product_of_float16_and_float32_is_refused_as_on_the_cpu(chip: ModuleType) -> None:
+    x = torch.ones(128, 128, device="cpu_sim")
+
+    with pytest.raises(RuntimeError, match=r"same dtype.*Half"):
+        x.half() @ x

@@ -5,6 +5,7 @@
 #include "device.h"
 #include "device_errors.h"
 #include "faults.h"
+#include "half_products.h"
 #include "kept_failure.h"
 #include "operator_facts.h"
 
@@ -29,10 +30,13 @@ const c10::DispatchKeySet kAboveKernels = c10::autograd_dispatch_keyset_with_ADI
     c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
 constexpr c10::DispatchKeySet kCPU(c10::DispatchKey::CPU);
 
-void run_kernel(const OperatorHandle& op, Stack* stack, bool sparse) {
+void run_kernel(
+    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse) {
   const c10::impl::ExcludeDispatchKeyGuard guard(kAboveKernels);
   if (sparse) {
     op.callBoxed(stack);
+  } else if (C10_UNLIKELY(facts.is_product) && is_large_in_half(facts, *stack)) {
+    multiply_in_float(op, facts, stack);
   } else {
     op.redispatchBoxed(kCPU, stack);
   }
@@ -57,7 +61,7 @@ void run_on_cpu(
   }
   const auto run = [&] {
     try {
-      run_kernel(op, stack, sparse);
+      run_kernel(op, facts, stack, sparse);
     } catch (...) {
       call.follow_all();
       throw;

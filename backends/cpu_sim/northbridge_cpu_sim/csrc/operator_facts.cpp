@@ -2,6 +2,7 @@
 
 #include "alias.h"
 #include "device.h"
+#include "half_products.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -58,6 +59,7 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
     : limits(limits_of(op.operator_name())),
       argument_count(op.schema().arguments().size()),
       result_count(op.schema().returns().size()),
+      is_product(chip::is_product(op.operator_name())),
       shows_data(
           op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) {
   const auto& schema = op.schema();

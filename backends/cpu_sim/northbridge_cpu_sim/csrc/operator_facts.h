@@ -31,6 +31,7 @@ struct OperatorFacts {
   const OperationLimits* limits; // null where the chip lacks nothing of it
   size_t argument_count;
   size_t result_count;
+  bool is_product; // of matrices
   bool shows_data; // the values of its arguments decide the shape of its results, or are one
   c10::SmallVector<Argument, 8> arguments; // those that the fallback has to translate
   c10::SmallVector<Result, 4> results;
