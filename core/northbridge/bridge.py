@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -21,13 +22,14 @@ class Bridge(ABC):
     package: ClassVar[str | None] = None
     """The vendor's importable package, such as ``"torch_acme"``. Where it cannot be found, no child is asked."""
 
-    compile_backend: ClassVar[str | None] = None
+    compile_backend: str | None = None
     """The backend of ``torch.compile`` for models that a user compiled without one; None leaves it to torch.
 
-    A Fabric takes it, which compiles a model once more when it has set it up.
+    A Fabric takes it, which compiles a model once more when it has set it up. Where it depends on a mode, :meth:`load`
+    writes it.
     """
 
-    missing_compile_backends: ClassVar[Mapping[str, str]] = {}
+    missing_compile_backends: Mapping[str, str] = MappingProxyType({})
     """The backends of ``torch.compile`` that the chip lacks, and why. A Trainer or Fabric refuses them at once."""
 
     backend: str = ""

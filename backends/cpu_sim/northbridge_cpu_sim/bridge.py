@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import northbridge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class SimBridge(northbridge.Bridge):
     """Compile the chip on first use, and hand it to torch."""
 
     compile_backend = "aot_eager"
-    missing_compile_backends: ClassVar = {"inductor": "it generates no code for a simulated chip"}
+    missing_compile_backends: Mapping[str, str] = MappingProxyType(
+        {"inductor": "it generates no code for a simulated chip"}
+    )
 
     def load(self) -> None:
         from northbridge_cpu_sim.host import check_host

@@ -7,6 +7,7 @@ import sys
 import warnings
 from dataclasses import asdict
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import northbridge
@@ -14,7 +15,7 @@ from northbridge_hpu import cards
 from northbridge_hpu.settings import HPUSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
 """What the vendor's import writes where it is unset. MASTER_PORT=12345 would be every job's on a machine."""
@@ -24,6 +25,8 @@ class HPUBridge(northbridge.Bridge):
     """Bring ``habana_frameworks.torch`` in, choose the card by its module id, and mark steps in lazy mode."""
 
     package = "habana_frameworks"
+    compile_backend: str | None = "hpu_backend"
+    missing_compile_backends: Mapping[str, str] = MappingProxyType({"inductor": "it generates no code for Gaudi"})
 
     def __init__(self) -> None:
         self._mark: Callable[[], None] = lambda: None  # eager mode has no marker
@@ -61,6 +64,9 @@ class HPUBridge(northbridge.Bridge):
         # Its default has changed between releases: only the software itself knows.
         if habana_frameworks.torch.core.is_lazy():
             self._mark = habana_frameworks.torch.core.mark_step
+            self.compile_backend = None
+            no_graphs = {"hpu_backend": "lazy mode makes graphs by itself, and PT_HPU_LAZY_MODE=0 chooses eager mode"}
+            self.missing_compile_backends = {**self.missing_compile_backends, **no_graphs}
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
         settings = HPUSettings.read()

@@ -15,6 +15,7 @@ class SDAABridge(northbridge.Bridge):
     """Bring ``torch_sdaa`` in; whether it renames torch's spare device type or finds one of its own is all the same."""
 
     package = "torch_sdaa"
+    compile_backend = "teco_inductor"
 
     def detect(self) -> int:
         found = super().detect()

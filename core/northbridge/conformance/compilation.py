@@ -36,11 +36,19 @@ class Compilation(Compiled):
 class FabricCompilation(Compiled):
     """A Fabric compiles once more when it has set a model up, with the chip's backend where the user named none."""
 
-    def test_without_a_backend_the_chips_is_taken(self, chip: Outcome, backend: str) -> None:
-        if northbridge.load(backend).bridge.compile_backend is None:
+    def test_without_a_backend_the_chips_is_taken_or_told_to_be_absent(self, chip: Outcome, backend: str) -> None:
+        named = northbridge.load(backend).bridge.compile_backend
+        if named is None:
             pytest.skip(f"{backend} names no backend of torch.compile")
 
-        check(chip, "without a backend")
+        found = chip.only("compiling")
+        if named in found["registered"]:
+            check(chip, "without a backend")
+        else:
+            assert (
+                f"{backend!r} takes {named!r} then, which nothing has registered"
+                in found["without a backend"]["refused"]
+            )
 
 
 def check(chip: Outcome, way: str) -> None:

@@ -33,6 +33,7 @@ def choose_compiler(module: torch.nn.Module, arguments: dict[str, Any]) -> dict[
             named = backend.bridge.compile_backend
             # Modes and options are those of torch's own backend.
             if named is not None and not {"backend", "mode", "options"} & arguments.keys():
+                _refuse_absent(backend, named)
                 arguments = {**arguments, "backend": named}
             refuse_compiler(backend, arguments)
     return arguments
@@ -42,12 +43,44 @@ def refuse_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
     """Raise :class:`UnsupportedError` where ``torch.compile(…, **arguments)`` asks for what the chip lacks."""
     asked = arguments.get("backend", _TORCHS_OWN)
     reason = backend.bridge.missing_compile_backends.get(asked) if isinstance(asked, str) else None
+    if reason is None and asked == _TORCHS_OWN and not _is_known_to_dynamo(backend.device.type):
+        reason = f"torch knows no interface for devices of type {backend.device.type!r}, which it generates code by"
     if reason is None:
         return
-    named = backend.bridge.compile_backend
     unsaid = "" if "backend" in arguments else ", which torch takes where none is named"
-    instead = f"write torch.compile(model, backend={named!r})" if named else "leave torch.compile out"
     raise UnsupportedError(
-        f"torch.compile was asked for {asked!r}{unsaid}, and {backend.name!r} was asked for: {reason}; {instead}",
+        f"torch.compile was asked for {asked!r}{unsaid}, and {backend.name!r} was asked for: {reason};"
+        f" {_instead(backend)}",
         capability="compile",
     )
+
+
+def _refuse_absent(backend: Backend, named: str) -> None:
+    if not _is_registered(named):
+        import torch
+
+        raise UnsupportedError(
+            f"torch.compile was asked for without a backend, and {backend.name!r} takes {named!r} then, which nothing"
+            f" has registered with torch here (registered are {', '.join(torch.compiler.list_backends())});"
+            f" {_instead(backend)}",
+            capability="compile",
+        )
+
+
+def _instead(backend: Backend) -> str:
+    named = backend.bridge.compile_backend
+    if named is not None and _is_registered(named):
+        return f"write torch.compile(model, backend={named!r})"
+    return "leave torch.compile out"
+
+
+def _is_registered(named: str) -> bool:
+    import torch
+
+    return named in torch.compiler.list_backends(exclude_tags=None)  # those for debugging too, such as 'aot_eager'
+
+
+def _is_known_to_dynamo(device_type: str) -> bool:
+    from torch._dynamo.device_interface import get_registered_device_interfaces  # imported by torch.compile itself
+
+    return any(name.partition(":")[0] == device_type for name, _ in get_registered_device_interfaces())

@@ -26,6 +26,36 @@ def last(said: str) -> str:
     return said.strip().splitlines()[-1]
 
 
+COMPILE = """
+from northbridge.lightning.compilation import refuse_compiler
+for asked in ("hpu_backend", "inductor"):
+    try:
+        refuse_compiler(backend, {"backend": asked})
+        print(asked, "is taken")
+    except northbridge.UnsupportedError as error:
+        print(error)
+"""
+
+
+class TestCompilation:
+    def test_eager_mode_has_the_vendors_backend_and_not_torchs(self, run: Run) -> None:
+        taken, refused = run(COMPILE, first=LOAD, PT_HPU_LAZY_MODE="0").strip().splitlines()[-2:]
+
+        assert taken == "hpu_backend is taken"
+        assert refused == (
+            "torch.compile was asked for 'inductor', and 'hpu' was asked for: it generates no code for Gaudi; leave"
+            " torch.compile out"  # what is simulated has no backend that could be named instead
+        )
+
+    def test_lazy_mode_has_none(self, run: Run) -> None:
+        refused, _ = run(COMPILE, first=LOAD, PT_HPU_LAZY_MODE="1").strip().splitlines()[-2:]
+
+        assert refused == (
+            "torch.compile was asked for 'hpu_backend', and 'hpu' was asked for: lazy mode makes graphs by itself, and"
+            " PT_HPU_LAZY_MODE=0 chooses eager mode; leave torch.compile out"
+        )
+
+
 class TestWhatTheImportLeavesBehind:
     def test_nothing_of_what_it_writes(self, run: Run) -> None:
         assert json.loads(last(run(TELL, first=LOAD))) == dict.fromkeys(NEVER_SET)

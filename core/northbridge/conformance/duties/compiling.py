@@ -29,13 +29,14 @@ def perform(scenario: Scenario, folder: Path) -> None:
         ways["without a backend"] = {}
     if bridge.missing_compile_backends:
         ways["a missing one"] = {"backend": next(iter(bridge.missing_compile_backends))}
-    found = {}
+    found: dict[str, Any] = {}
     for way, asked in ways.items():
         _seen.clear()
         try:
             found[way] = _fit(scenario, folder, asked) if is_trainer(scenario.face) else _loop(scenario, asked)
         except UnsupportedError as refusal:
             found[way] = {"refused": str(refusal), "batches": _seen.get("batches", 0)}
+    found["registered"] = torch.compiler.list_backends(exclude_tags=None)
     write(folder, "compiling", 0, found)
 
 
