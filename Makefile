@@ -13,7 +13,7 @@ demo: setup ## train a small ConvNet on real digits, on two simulated chips
 	@$(RUN)/python examples/digits.py
 
 test: setup ## run the tests
-	@echo "make test: running the tests (about an hour on 2 cores, three suites at a time); the chips are compiled first"
+	@echo "make test: running the tests (about an hour on 2 cores, all suites at once); the chips are compiled first"
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
 	@$(RUN)/python -m tests
