@@ -8,6 +8,7 @@ they have met, rank 0 may end well before the others, which then go on.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import sys
@@ -20,9 +21,12 @@ from northbridge.handing_down import hand_down, handed_down
 from northbridge.journal import logger
 
 _LAUNCHER = "_NORTHBRIDGE_LAUNCHER"  # "PID FILE": the file is gone once the process of that number has ended well
+_FILE = "northbridge-launcher-"  # locked as long as that process lives
 _FAILED = "failed"  # the file's text where that process has raised
+_KILLED = "was killed"
 _LOOK_SECONDS = 0.5
 _GRACE_SECONDS = 10.0
+_READ_BY_ALL_SECONDS = 60.0
 
 _watching = threading.Lock()
 
@@ -41,8 +45,10 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
         if _watching.acquire(blocking=False):
             _Watch(int(launcher), Path(file)).start()
     elif starts_ranks and launcher != str(os.getpid()):
-        handle, alive = tempfile.mkstemp(prefix="northbridge-launcher-")
-        os.close(handle)
+        _sweep(Path(tempfile.gettempdir()))
+        handle, alive = tempfile.mkstemp(prefix=_FILE)
+        with contextlib.suppress(OSError):  # a file system without locks
+            _lock(handle)
         atexit.register(_tell_how_it_ends, Path(alive))
         hand_down(_LAUNCHER, f"{os.getpid()} {alive}")
 
@@ -53,6 +59,24 @@ def _tell_how_it_ends(alive: Path) -> None:
         alive.unlink(missing_ok=True)
     elif alive.exists():
         alive.write_text(_FAILED)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes have left that were killed, or failed, once their ranks have read it."""
+    for left in folder.glob(f"{_FILE}*"):
+        with contextlib.suppress(OSError), left.open("r+") as file:  # locked, another user's, or another sweep's
+            _lock(file.fileno())
+            if time.time() - left.stat().st_mtime > _READ_BY_ALL_SECONDS:
+                if file.read():
+                    left.unlink()
+                else:
+                    file.write(_KILLED)  # a minute ago or just now: the next sweep knows
+
+
+def _lock(file: int) -> None:
+    import fcntl  # of POSIX
+
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 class _Watch(threading.Thread):
@@ -87,7 +111,7 @@ class _Watch(threading.Thread):
 
     def _how_it_ended(self, has_met_the_others: bool) -> str:
         if self._alive.exists():
-            return self._alive.read_text() or "was killed"
+            return self._alive.read_text() or _KILLED
         return "" if has_met_the_others else "ended before the ranks had met"
 
 

@@ -115,6 +115,36 @@ def test_a_rank_that_goes_on_after_a_rank_0_which_has_failed_ends_and_says_why(t
     assert said.endswith("the process that started this rank failed, and this rank ends with it\n")
 
 
+def test_what_a_killed_process_has_left_is_removed_once_its_ranks_have_read_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(USER)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, env={**os.environ, "TMPDIR": str(temporary)}, check=False
+    )
+    (left,) = temporary.glob("northbridge-launcher-*")
+
+    orphans._sweep(temporary)
+    assert not left.read_text()  # it was killed just now: a rank may still look for it
+
+    for said in ("was killed", None):
+        os.utime(left, times=(0, 0))
+        orphans._sweep(temporary)
+        assert (left.read_text() if left.exists() else None) == said
+
+
+def test_what_a_process_that_lives_has_left_word_in_is_not_removed(tmp_path: Path) -> None:
+    alive = tmp_path / "northbridge-launcher-x"
+    with alive.open("w") as file:
+        orphans._lock(file.fileno())
+        os.utime(alive, times=(0, 0))
+
+        orphans._sweep(tmp_path)
+        orphans._sweep(tmp_path)
+
+        assert alive.exists()
+
+
 def test_a_watch_that_is_stopped_leaves_no_thread_behind(tmp_path: Path) -> None:
     assert orphans._watching.acquire(blocking=False)
     watch = orphans._Watch(os.getppid(), tmp_path / "alive")
