@@ -21,6 +21,7 @@ NorthbridgeError
 │   ├── DetectionError             asking for the hardware crashed or hung
 │   └── DeviceTypeTakenError       torch already serves another accelerator in this process
 ├── DevicesError                 ``devices=`` asks for what is not there; also a ValueError
+│   └── DevicesTypeError           it is no number, no sequence of numbers and no text; also a TypeError
 ├── WrongDeviceError             a tensor, model or strategy sits on another device than the chip
 ├── CheckpointError              a checkpoint could not be written, or read; also an OSError
 ├── CollectiveError              a collective did not, or cannot, run on the chip's library
@@ -130,6 +131,10 @@ class DeviceTypeTakenError(BackendError):
 
 class DevicesError(NorthbridgeError, ValueError):
     """``devices=`` asks for what is not there."""
+
+
+class DevicesTypeError(DevicesError, TypeError):
+    """``devices=`` is neither a whole number, nor a sequence of whole numbers, nor a string."""
 
 
 class WrongDeviceError(NorthbridgeError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from northbridge.errors import DevicesError
+from northbridge.errors import DevicesError, DevicesTypeError
 
 
 def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
@@ -10,16 +10,18 @@ def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
 
     ``2`` and ``"2"`` are the first two; ``-1``, ``"-1"`` and ``"auto"`` are all of them; ``[0, 1]``, ``(0, 1)``,
     ``"0,1"`` and ``"1,"`` are those indices. ``count`` is how many this machine has, ``name`` the backend's name.
-    Raises :class:`DevicesError`.
+    Raises :class:`DevicesError`, where it is of another type :class:`DevicesTypeError`.
     """
     asked = f"devices={devices!r}"
     if isinstance(devices, str):
         devices = _read(devices, asked=asked, name=name)
     if isinstance(devices, bool) or not isinstance(devices, (int, list, tuple)):
-        raise _nonsense(asked, name)
+        raise _nonsense(asked, name, DevicesTypeError)
     if isinstance(devices, int):
         return _first(devices, count=count, asked=asked, name=name)
-    if not devices or any(isinstance(each, bool) or not isinstance(each, int) for each in devices):
+    if any(isinstance(each, bool) or not isinstance(each, int) for each in devices):
+        raise _nonsense(asked, name, DevicesTypeError)
+    if not devices:
         raise _nonsense(asked, name)
     return _check_indices(list(devices), count=count, asked=asked, name=name)
 
@@ -67,8 +69,8 @@ def _tell(count: int) -> str:
     return f"{count} (0 to {count - 1})" if count > 1 else f"{count} (index 0)" if count else "none"
 
 
-def _nonsense(asked: str, name: str) -> DevicesError:
-    return DevicesError(
+def _nonsense(asked: str, name: str, kind: type[DevicesError] = DevicesError) -> DevicesError:
+    return kind(
         f"{asked} is not a choice of devices of {name!r}: write a number of devices (2), their indices ([0, 1] or"
         " '0,1'), or 'auto' or -1 for all"
     )

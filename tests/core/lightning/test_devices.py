@@ -86,6 +86,12 @@ def test_nonsense_is_refused_with_what_could_be_written(devices: object) -> None
     )
 
 
+@pytest.mark.parametrize("devices", [True, None, 1.0, {0, 1}, [0, "1"], [True], [0.0]])
+def test_another_type_is_a_type_error_too(devices: object) -> None:
+    with pytest.raises(TypeError, match="is not a choice of devices of 'acme'"):
+        parse_devices(devices, count=3, name="acme")
+
+
 def test_the_refusal_is_a_value_error_too() -> None:
     with pytest.raises(ValueError, match="devices=9"):
         parse_devices(9, count=3, name="acme")
