@@ -262,6 +262,7 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
             for function in ("is_oom_error", "garbage_collection_cuda")
         ),
         *((f"lightning_fabric.{module}", "_to_compiled") for module in ("wrappers", "fabric")),
+        ("lightning_fabric.utilities.device_dtype_mixin", "_update_properties"),
         *(
             (f"pytorch_lightning.{module}", function)
             for module in ("utilities.compile", "trainer.trainer")
