@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,3 +161,69 @@ def test_a_later_fit_from_the_beginning_does_not_take_them_up(face: Face, build:
     host.strategy.restore_random_states()
 
     assert torch.equal(torch.get_rng_state(), expected)
+
+
+SPREAD = """
+import os, sys, torch
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, TensorDataset
+from lightning.pytorch import LightningModule, Trainer, seed_everything
+from lightning.pytorch.strategies import ModelParallelStrategy
+
+class Model(LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.5), nn.Linear(16, 4))
+    def configure_model(self):
+        for part in (self.net[0], self.net[2], self.net):
+            fully_shard(part, mesh=self.device_mesh["data_parallel"])
+    def training_step(self, batch, index):
+        return cross_entropy(self.net(batch[0]), batch[1])
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters(), lr=0.01, foreach=False)
+
+def fit(epochs, taken_up=None, saved=None):
+    if taken_up is None:
+        seed_everything(3)
+    module = Model()
+    strategy = ModelParallelStrategy(
+        data_parallel_size=2, tensor_parallel_size=1, save_distributed_checkpoint=sys.argv[1] == "shards"
+    )
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    trainer = Trainer(accelerator="cpu_sim", devices=2, strategy=strategy, max_epochs=epochs, **quiet)
+    numbers = torch.Generator().manual_seed(0)
+    data = TensorDataset(torch.randn(32, 8, generator=numbers), torch.randint(0, 4, (32,), generator=numbers))
+    trainer.fit(module, DataLoader(data, batch_size=4, shuffle=True), ckpt_path=taken_up)
+    if saved:
+        trainer.save_checkpoint(saved)
+    return torch.cat([each.full_tensor().detach().cpu().flatten() for each in module.parameters()])
+
+if __name__ == "__main__":
+    through = fit(2)
+    fit(1, saved="half.ckpt")
+    torch.rand(3), torch.rand(3, device="cpu_sim")
+    same = torch.equal(through, fit(2, taken_up="half.ckpt"))
+    os.write(1, f"rank {torch.distributed.get_rank()}: the same weights: {same}\\n".encode())
+"""
+
+
+@pytest.mark.parametrize("saved", ["shards", "one file"])
+def test_a_model_that_is_spread_over_ranks_takes_them_up(saved: str, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SPREAD)
+
+    child = subprocess.run(
+        [sys.executable, "train.py", saved],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+    assert child.returncode == 0, child.stderr
+    assert sorted(line for line in child.stdout.splitlines() if "same weights" in line) == [
+        "rank 0: the same weights: True",
+        "rank 1: the same weights: True",
+    ]
