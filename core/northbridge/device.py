@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from northbridge.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -18,7 +20,7 @@ class Device(ABC):
 
     Every default speaks to ``torch.<type>`` as one speaks to ``torch.cuda``; override a method only where the vendor's
     module differs. Nothing here is called before ``Bridge.load()`` has run. Errors of the vendor's module pass through
-    unless a method says otherwise.
+    unless a method says otherwise; a function that the module lacks is an :class:`UnsupportedError`.
     """
 
     type: ClassVar[str]
@@ -37,7 +39,7 @@ class Device(ABC):
 
     def count(self) -> int:
         """Return how many devices this process can see. Asked in the child process that looks for hardware."""
-        return int(self.module.device_count())
+        return int(self._call("device_count"))
 
     def root(self, index: int) -> torch.device:
         """Return what this process calls the parallel device ``index`` once it holds it.
@@ -51,19 +53,19 @@ class Device(ABC):
 
     def select(self, index: int) -> None:
         """Take the device ``index`` for this process. Called once a rank, and the first touch of a card."""
-        self.module.set_device(index)
+        self._call("set_device", index)
 
     def synchronize(self) -> None:
         """Block until all work queued on the current device is done. For whoever measures time."""
-        self.module.synchronize()
+        self._call("synchronize")
 
     def label(self, index: int) -> str:
         """Return the card's product name, for people to read."""
-        return str(self.module.get_device_name(index))
+        return str(self._call("get_device_name", index))
 
     def memory_stats(self, index: int) -> dict[str, float]:
         """Return numbers about the device's memory, in bytes where they are sizes. Called by DeviceStatsMonitor."""
-        stats: dict[str, float] = dict(self.module.memory_stats(index))
+        stats: dict[str, float] = dict(self._call("memory_stats", index))
         return stats
 
     def empty_cache(self) -> None:
@@ -77,16 +79,16 @@ class Device(ABC):
 
     def random_state(self) -> torch.Tensor:
         """Return the state of the current device's generator, on the CPU. Called for a checkpoint, and to isolate."""
-        state: torch.Tensor = self.module.get_rng_state()
+        state: torch.Tensor = self._call("get_rng_state")
         return state
 
     def set_random_state(self, state: torch.Tensor) -> None:
         """Put back what :meth:`random_state` returned, of this chip and perhaps of another process."""
-        self.module.set_rng_state(state)
+        self._call("set_rng_state", state)
 
     def seed(self, seed: int) -> None:
         """Seed the generator of every device. Called when a rank starts, with the seed of ``seed_everything``."""
-        self.module.manual_seed_all(seed)
+        self._call("manual_seed_all", seed)
 
     def capabilities(self, claimed: Capabilities) -> Capabilities:
         """Return ``claimed``, corrected by what the cards of this machine are, where generations of a chip differ.
@@ -100,4 +102,16 @@ class Device(ABC):
 
         torch turns autocast off, with a warning, for a dtype that the device does not take.
         """
-        return tuple(self.module.get_amp_supported_dtype())
+        return tuple(self._call("get_amp_supported_dtype"))
+
+    def _call(self, function: str, *arguments: Any) -> Any:
+        try:
+            called = getattr(self.module, function)
+        except AttributeError:
+            raise UnsupportedError(
+                f"torch.{self.type} has no {function}, which Northbridge calls as one calls torch.cuda's; is the"
+                f" vendor's software too old? Where it has another name, {type(self).__name__} has to override the"
+                " method of northbridge.Device that calls it",
+                capability=function,
+            ) from None
+        return called(*arguments)
