@@ -28,6 +28,7 @@ MODULES = (
     "devices",
     "distributed_training",
     "fabric",
+    "interruptions",
     "joining",
     "launches",
     "loading",

@@ -22,8 +22,10 @@ from northbridge import discovery
 from northbridge.conformance.findings import Findings, read
 from northbridge.conformance.processes import Process, fork, start
 
-Launch = Literal["script", "torchrun", "two nodes", "ranks"]
-"""Who starts the ranks: Lightning from one script, torchrun, Lightning on each of two nodes, or the suite."""
+Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
+"""Who starts the ranks: Lightning from one script, torchrun (which may start them again, once, where they fail),
+Lightning on each of two nodes, or the suite.
+"""
 
 FAILED = "failed "
 """How the topic of a duty that failed begins."""
@@ -196,8 +198,9 @@ def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[st
     work = ["-m", "northbridge.conformance.work", scenario.to_json(), str(folder)]
     if scenario.launch == "script":
         return [(work, {})]
-    if scenario.launch == "torchrun":
+    if scenario.launch in ("torchrun", "restarts"):
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={scenario.devices}"]
+        launcher.append(f"--max-restarts={int(scenario.launch == 'restarts')}")
         return [([*launcher, *work], {})]
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
     if scenario.launch == "two nodes":

@@ -37,7 +37,7 @@ BASICS: Duties = {
 }
 """What is asked in every mode of a chip."""
 
-_OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting")
+_OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting", "interrupting")
 USES: Duties = {
     ("Trainer", 1): (*_OF_TRAINERS, "profiling", "compiling"),
     ("Trainer", 2): _OF_TRAINERS,
@@ -51,6 +51,7 @@ _OF_THE_CHIP_ALONE = (
     "choosing",
     "compiling",
     "drawing",
+    "interrupting",
     "monitoring",
     "normalizing",
     "outlasting",

@@ -17,6 +17,7 @@ from northbridge.conformance.device import Device
 from northbridge.conformance.devices import DeviceChoice, SecondDevice
 from northbridge.conformance.distributed_training import DistributedTraining
 from northbridge.conformance.fabric import FabricTraining
+from northbridge.conformance.interruptions import Preemption, Restarts
 from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
 from northbridge.conformance.loading import Loading
@@ -165,6 +166,14 @@ class TestLoading(OnTheChip, Loading):
 
 
 class TestOptimization(OnTheChip, Optimization):
+    pass
+
+
+class TestPreemption(OnTheChip, Preemption):
+    pass
+
+
+class TestRestarts(OnTheChip, Restarts):
     pass
 
 
