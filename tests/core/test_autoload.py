@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 # Imports torch with everything in tests/vendors installed, and then a face of the real Lightning.
 REAL = """
-import json, logging, sys, time
+import json, logging, sys
 
 lines = []
 class Keep(logging.Handler):
@@ -29,17 +29,7 @@ import northbridge
 at_import = [each.as_dict() for each in northbridge.record()]
 vendors = [each for each in sys.modules if each.startswith("northbridge_")]
 heavy = [each for each in ("pydantic", "pluggy", "lightning_fabric") if each in sys.modules]
-
-def arm_anew():
-    for name in [each for each in sys.modules if each.partition(".")[0] == "northbridge"]:
-        del sys.modules[name]
-    sys.meta_path[:] = [each for each in sys.meta_path if type(each).__module__ != "northbridge.autoload"]
-    start = time.perf_counter()
-    from northbridge.autoload import arm
-    arm()
-    return time.perf_counter() - start
-
-seconds = [arm_anew() for _ in range(7)]
+ours = [each for each in sys.modules if each.partition(".")[0] == "northbridge"]
 import northbridge
 
 import lightning_fabric
@@ -48,7 +38,7 @@ print(json.dumps({
     "at_import": at_import,
     "vendors": vendors,
     "heavy": heavy,
-    "seconds": seconds,
+    "ours": ours,
     "record": [each.as_dict() for each in northbridge.record()],
     "lines": lines,
     "registered": list(ACCELERATOR_REGISTRY),
@@ -93,8 +83,9 @@ class TestBesideEveryBrokenVendor:
     def test_importing_torch_imports_nothing_heavy(self, real: Any) -> None:
         assert real["heavy"] == []
 
-    def test_arming_takes_less_than_two_milliseconds(self, real: Any) -> None:
-        assert min(real["seconds"]) < 0.002
+    def test_importing_torch_imports_two_small_modules_of_northbridge(self, real: Any) -> None:
+        # What that costs is measured by `make bench` (autoload), whose bound is two milliseconds.
+        assert set(real["ours"]) == {"northbridge", "northbridge.journal", "northbridge.autoload"}
 
     def test_a_face_is_served_and_the_record_and_the_log_say_so(self, real: Any) -> None:
         assert [each["outcome"] for each in real["record"] if each["subject"] == "lightning_fabric"] == ["registered"]
