@@ -3,7 +3,7 @@
 torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be tested
 in the process that tests ``cpu_sim``; and ``cpu_sim``'s suite is as long as the core's. All run at once, also on two
 cores: tests of several ranks wait half of their time. The first suite is shown while it runs, the others when they have
-ended. Each ends with the tests that took the longest.
+ended. Each ends with the tests that took the longest. The CPU's runs, with which every chip is compared, they share.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import tempfile
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import IO
+
+from northbridge.conformance.shared_runs import FOLDER
 
 PYTEST = (sys.executable, "-m", "pytest", "--durations=25", "--durations-min=5")
 
@@ -43,10 +45,11 @@ def main() -> int:
     """Run them all, and return pytest's exit code: the first that is not 0."""
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C ends the suites, which say so
     with ExitStack() as stack:
+        runs = stack.enter_context(tempfile.TemporaryDirectory(prefix="northbridge-runs-"))
         running: list[tuple[Suite, subprocess.Popen[bytes], IO[bytes] | None]] = []
         for suite in SUITES:
             output: IO[bytes] | None = stack.enter_context(tempfile.TemporaryFile()) if running else None
-            running.append((suite, _start(suite, output), output))
+            running.append((suite, _start(suite, output, {**os.environ, FOLDER: runs}), output))
         for suite, process, output in running:
             process.wait()
             if output is not None:
@@ -57,8 +60,9 @@ def main() -> int:
         return next((process.returncode for _, process, _ in running if process.returncode), 0)
 
 
-def _start(suite: Suite, output: IO[bytes] | None) -> subprocess.Popen[bytes]:
-    environ = {**os.environ, "NORTHBRIDGE_SIMULATE": suite.simulates} if suite.simulates else None
+def _start(suite: Suite, output: IO[bytes] | None, environ: dict[str, str]) -> subprocess.Popen[bytes]:
+    if suite.simulates:
+        environ["NORTHBRIDGE_SIMULATE"] = suite.simulates
     return subprocess.Popen([*PYTEST, *suite.arguments], env=environ, stdout=output, stderr=output)
 
 

@@ -21,6 +21,7 @@ import northbridge
 from northbridge import discovery
 from northbridge.conformance.findings import Findings, read
 from northbridge.conformance.processes import Process, fork, start
+from northbridge.conformance.shared_runs import folder_of_runs, run_once
 
 Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
 """Who starts the ranks: Lightning from one script, torchrun (which may start them again, once, where they fail),
@@ -81,7 +82,7 @@ class Outcome:
     """What came of a run."""
 
     folder: Path
-    """The run's folder, with its checkpoints; it is there until this process ends."""
+    """The run's folder, with its checkpoints; it is there until this process ends, or longer where suites share it."""
 
     findings: Findings
     said: str
@@ -150,9 +151,24 @@ def tells_of_a_launcher(variable: str) -> bool:
 
 
 def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
-    folder = Path(tempfile.mkdtemp(prefix="northbridge-conformance-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    shared = folder_of_runs()
+    if scenario.accelerator == "cpu" and shared is not None and not environ:
+        folder = run_once(shared, scenario.to_json(), lambda: _run_in(_new_folder(shared), scenario, environ))
+    else:
+        folder = _new_folder()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _run_in(folder, scenario, environ)
+    return Outcome(folder, read(folder), _said(folder))
+
+
+def _new_folder(parent: Path | None = None) -> Path:
+    return Path(tempfile.mkdtemp(prefix="northbridge-conformance-", dir=parent))
+
+
+def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
     inherited = {key: value for key, value in os.environ.items() if not tells_of_a_launcher(key)}
+    if scenario.accelerator == "cpu":
+        inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
     # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
     inherited["OMP_NUM_THREADS"] = "1"
     until = time.monotonic() + LIMIT_S
@@ -173,7 +189,7 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
             process.wait()
     if any(codes):
         raise RuntimeError(f"{scenario} failed with {codes}:\n{_said(folder)[-12000:]}")
-    return Outcome(folder, read(folder), _said(folder))
+    return folder
 
 
 def may_be_forked(scenario: Scenario) -> bool:

@@ -1,0 +1,71 @@
+"""Runs that suites side by side share."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from northbridge.conformance import scenario as room
+from northbridge.conformance.scenario import Scenario
+from northbridge.conformance.shared_runs import FOLDER, folder_of_runs, run_once
+
+
+def test_no_folder_is_shared_unless_somebody_names_one(tmp_path: Path) -> None:
+    assert folder_of_runs({}) is None
+    assert folder_of_runs({FOLDER: ""}) is None
+    assert folder_of_runs({FOLDER: str(tmp_path)}) == tmp_path
+
+
+def test_those_who_come_while_it_runs_wait_for_it_and_get_its_folder(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def run() -> Path:
+        ran.append("run")
+        time.sleep(0.2)
+        return tmp_path / "run"
+
+    with ThreadPoolExecutor() as suites:
+        folders = list(suites.map(lambda _: run_once(tmp_path, "training on 2", run), range(3)))
+
+    assert (folders, ran) == ([tmp_path / "run"] * 3, ["run"])
+
+
+def test_another_run_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    first = run_once(tmp_path, "training on 1", lambda: tmp_path / "one")
+    second = run_once(tmp_path, "training on 2", lambda: tmp_path / "two")
+
+    assert (first, second) == (tmp_path / "one", tmp_path / "two")
+
+
+def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
+    def fail() -> Path:
+        raise RuntimeError("rank 1 ended")
+
+    with pytest.raises(RuntimeError, match="rank 1 ended"):
+        run_once(tmp_path, "training", fail)
+
+    assert run_once(tmp_path, "training", lambda: tmp_path / "run") == tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "environ", "folders"),
+    [("cpu", {}, 1), ("cpu_sim", {}, 2), ("cpu", {"VARIABLE": "1"}, 2)],
+    ids=["the CPU's are shared", "the chip's are not", "those with variables of their own are not"],
+)
+def test_of_two_suites(
+    accelerator: str, environ: dict[str, str], folders: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    monkeypatch.setattr(room, "_run_in", lambda folder, *_: folder)
+    scenario = Scenario(accelerator, "lightning.pytorch", ("training",))
+
+    found = set()
+    for _ in range(2):
+        monkeypatch.setattr(room, "_outcomes", {})
+        found.add(room.run(scenario, environ).folder)
+
+    assert len(found) == folders
+    assert all(folder.is_dir() for folder in found)
