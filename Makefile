@@ -65,4 +65,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --group dev
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[lightning,pytorch-lightning]"
+	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade --target $(VENV)/science --group science
+	@cd $(VENV) && printf '%s\nimport os, sys; "WITHOUT_SCIENCE" in os.environ and sys.path.remove("%s")\n' \
+		"$$PWD/science" "$$PWD/science" > lib/python3.11/site-packages/science.pth
 	@touch $@

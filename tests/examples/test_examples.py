@@ -10,6 +10,8 @@ import pytest
 import torch
 from tests.scripts import run_script
 
+pytestmark = pytest.mark.usefixtures("with_science")
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 

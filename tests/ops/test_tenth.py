@@ -12,7 +12,7 @@ LAYER = Entry("layer", "nn.LSTM", "float32")
 
 
 @pytest.fixture(scope="module")
-def tenth() -> list[Finished]:
+def tenth(with_science: None) -> list[Finished]:  # torch's database holds more where scipy is
     return run_entries([entry for entry in read_entries() if entry.in_tenth or entry == LAYER], PROCESSES)
 
 
