@@ -66,6 +66,6 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --group dev
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[lightning,pytorch-lightning]"
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade --target $(VENV)/science --group science
-	@cd $(VENV) && printf '%s\nimport os, sys; "WITHOUT_SCIENCE" in os.environ and sys.path.remove("%s")\n' \
+	@cd $(VENV) && printf '%s\nimport os, sys; p = "%s"; "WITHOUT_SCIENCE" in os.environ and p in sys.path and sys.path.remove(p)\n' \
 		"$$PWD/science" "$$PWD/science" > lib/python3.11/site-packages/science.pth
 	@touch $@
