@@ -32,12 +32,18 @@ AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 
 @dataclass(frozen=True)
 class Program:
-    """What ``python -m module arguments`` is, with these variables and no others, started in ``folder``."""
+    """What ``python command`` is, with these variables and no others, started in ``folder``."""
 
-    module: str
-    arguments: tuple[str, ...]
+    command: tuple[str, ...]
+    """``-m``, a module and its arguments; or a script's absolute path and its arguments."""
+
     environ: dict[str, str]
     folder: Path
+
+    @property
+    def name(self) -> str:
+        """The module's name, or the script's path."""
+        return self.command[1] if self.command[0] == "-m" else self.command[0]
 
 
 def main(requests: socket.socket) -> None:
@@ -100,13 +106,17 @@ def _become(program: Program, output: int) -> None:
     os.chdir(program.folder)
     os.environ.clear()
     os.environ.update(program.environ)
-    sys.argv[1:] = program.arguments
-    sys.orig_argv[:] = [sys.executable, "-m", program.module, *program.arguments]
+    is_module = program.command[0] == "-m"
+    sys.argv[:] = program.command[is_module:]
+    sys.orig_argv[:] = [sys.executable, *program.command]
     if not getattr(sys.flags, "safe_path", False):  # from Python 3.11 on
-        sys.path[0] = str(program.folder)
+        sys.path[0] = str(program.folder) if is_module else str(Path(program.name).parent)
     importlib.invalidate_caches()  # what is installed may have changed since the server began
     _import_device_backends()
-    runpy.run_module(program.module, run_name="__main__", alter_sys=True)
+    if is_module:
+        runpy.run_module(program.name, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(program.name, run_name="__main__")
 
 
 def _import_device_backends() -> None:

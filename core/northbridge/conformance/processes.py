@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Mapping
 from multiprocessing import Pipe
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Protocol
 
 from northbridge.conformance.fork_server import AUTOLOAD, Program
@@ -46,31 +47,37 @@ def start(command: list[str], environ: Mapping[str, str], folder: Path, output: 
     )
 
 
-def fork(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
-    """Do what :func:`start` does, with ``["-m", module, …]``, but fork a process that has imported torch.
+def fork(
+    command: list[str],
+    environ: Mapping[str, str],
+    folder: Path,
+    output: IO[bytes],
+    late: Mapping[str, str] = MappingProxyType({}),
+) -> Process:
+    """Do what :func:`start` does, with ``["-m", module, …]`` or ``[script, …]``, but fork a process that has torch.
 
     Such a process is started for every set of variables that it could read; of :data:`MOST_SERVERS` the oldest gives
-    way. Where it cannot import torch, or has threads, which a fork would lack, the run starts as by :func:`start`,
-    with a :class:`RuntimeWarning`.
+    way. ``late`` variables are those of which nobody reads anything before the fork, and win over ``environ``. Where
+    that process cannot import torch, or has threads, which a fork would lack, the run starts as by :func:`start`, with
+    a :class:`RuntimeWarning`.
     """
-    dash, module, *arguments = command
-    assert dash == "-m"
     read = {name: value for name, value in environ.items() if _is_read_before_the_fork(name)}
     key = frozenset(read.items())
     if key not in _servers:
         if len(_servers) == MOST_SERVERS:
             _servers.pop(next(iter(_servers))).end()
         _servers[key] = _Server(read)
+    program = Program(tuple(command), {**environ, **late}, folder)
     try:
-        return _servers[key].fork(Program(module, tuple(arguments), dict(environ), folder), output)
+        return _servers[key].fork(program, output)
     except _ServerError as error:
         warnings.warn(
-            f"{module} was to run in the fork of a process that has imported torch, which saves seconds, and is started"
-            f" afresh: {error}",
+            f"{program.name} was to run in the fork of a process that has imported torch, which saves seconds, and is"
+            f" started afresh: {error}",
             RuntimeWarning,
             stacklevel=2,
         )
-        return start(command, environ, folder, output)
+        return start(command, program.environ, folder, output)
 
 
 def _is_read_before_the_fork(variable: str) -> bool:
@@ -145,12 +152,12 @@ class _Fork:
         if self._code is None:
             if not self._reply.poll(timeout):
                 assert timeout is not None
-                raise subprocess.TimeoutExpired([self._program.module, *self._program.arguments], timeout)
+                raise subprocess.TimeoutExpired(self._program.command, timeout)
             try:
                 code: int = self._reply.recv()
             except EOFError:
                 raise RuntimeError(
-                    f"nobody knows how process {self.pid}, {self._program.module}, has ended: its parent was killed"
+                    f"nobody knows how process {self.pid}, {self._program.name}, has ended: its parent was killed"
                 ) from None
             finally:
                 self._reply.close()

@@ -32,14 +32,18 @@ def quick_torch(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Begin:
-    """Start or fork a process, by the function's name, that runs a program as the module ``program``."""
+    """Start or fork a process, by the function's name, that runs a program: the module ``program``, or a script."""
 
-    def begin(how: str, program: str, environ: Mapping[str, str], *arguments: str) -> Process:
+    def begin(
+        how: str, program: str, environ: Mapping[str, str], *arguments: str, script: bool = False, **more: object
+    ) -> Process:
         folder = tmp_path / "folder"
-        folder.mkdir(exist_ok=True)
-        (folder / "program.py").write_text(program)
+        (folder / "scripts").mkdir(parents=True, exist_ok=True)
+        for file in ("program.py", "scripts/program.py"):
+            (folder / file).write_text(program)
+        command = [str(folder / "scripts/program.py")] if script else ["-m", "program"]
         with (tmp_path / f"{how}.txt").open("wb") as output:
-            started: Process = getattr(processes, how)(["-m", "program", *arguments], environ, folder, output)
+            started: Process = getattr(processes, how)([*command, *arguments], environ, folder, output, **more)
         return started
 
     return begin

@@ -26,7 +26,7 @@ descriptors = len(os.listdir("/proc/self/fd"))
 main = sys.modules["__main__"]
 files = {number: os.path.realpath(f"/proc/self/fd/{number}") for number in (0, 1, 2)}
 print(json.dumps({
-    "main": [__name__, main.__spec__.name, main.__dict__ is globals()],
+    "main": [__name__, str(main.__spec__ and main.__spec__.name), main.__dict__ is globals(), __file__, sys.argv[0]],
     "arguments": [sys.argv, sys.orig_argv, sys.executable, str(sys.flags)],
     "path": sys.path,
     "folder": os.getcwd(),
@@ -45,13 +45,16 @@ print(json.dumps({
 """
 
 
+@pytest.mark.parametrize("script", [False, True], ids=["as a module", "as a script"])
 def test_a_fork_finds_what_a_process_finds_that_was_started(
-    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path, script: bool
 ) -> None:
     environ = {**quick_torch, "NORTHBRIDGE_OF_THE_RUN": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
 
     for how in ("start", "fork"):
-        assert begin(how, TELL, environ, "one", "{two}").wait() == 0, (tmp_path / f"{how}.txt").read_text()
+        assert begin(how, TELL, environ, "one", "{two}", script=script).wait() == 0, (
+            tmp_path / f"{how}.txt"
+        ).read_text()
 
     started, forked = (json.loads((tmp_path / f"{how}.txt").read_text()) for how in ("start", "fork"))
     assert forked == started
@@ -127,6 +130,21 @@ def test_what_only_northbridge_reads_needs_no_other_import(
         imported.add((tmp_path / "fork.txt").read_text())
 
     assert len(imported) == 1
+
+
+def test_variables_of_which_nobody_reads_before_the_fork_need_no_other_import_either(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+) -> None:
+    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
+    (folder / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
+    tell = "import os, torch\nprint(torch.where, os.environ['RANK'])"
+    said = []
+    for rank in ("0", "1"):
+        assert begin("fork", tell, {**quick_torch, "RANK": "?"}, late={"RANK": rank}).wait() == 0
+        said.append((tmp_path / "fork.txt").read_text().split())
+
+    assert said[0][0] == said[1][0]
+    assert [rank for _, rank in said] == ["0", "1"]
 
 
 def test_no_more_than_so_many_processes_wait_to_be_forked(
