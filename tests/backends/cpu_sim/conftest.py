@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -10,11 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 from tests.core.conftest import install as install
 from tests.ports import free_port
+
+from northbridge.conformance.processes import fork
 
 LIMIT_S = 120.0
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
@@ -112,20 +115,11 @@ def start_ranks() -> Iterator[Callable[..., Ranks]]:
         programs: Path = PROGRAMS,
         only: Collection[int] | None = None,
     ) -> Ranks:
-        cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        places = _places(size)
         ranks = [
             subprocess.Popen(
                 [sys.executable, str(programs), function],
-                env={
-                    **os.environ,
-                    **cluster,
-                    "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-                    "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1",
-                    **(environ or {}),
-                    "RANK": str(rank),
-                    "WORLD_SIZE": str(size),
-                    "OMP_NUM_THREADS": "1",
-                },
+                env={**_environment(), **(environ or {}), **places[rank]},
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
@@ -142,13 +136,50 @@ def start_ranks() -> Iterator[Callable[..., Ranks]]:
 
 
 @pytest.fixture
-def on_ranks(start_ranks: Callable[..., Ranks]) -> Callable[..., list[str]]:
-    """Run a function of rank_programs.py on so many ranks and return what each printed."""
+def on_ranks(tmp_path: Path) -> Callable[..., list[str]]:
+    """Run a function of rank_programs.py on so many ranks and return what each printed.
 
-    def run(function: str, size: int = 2, **options: Any) -> list[str]:
-        ranks = start_ranks(function, size, **options)
-        said = [ranks.said(rank) for rank in range(size)]
-        assert [rank.returncode for rank in ranks.processes] == [0] * size, "\n".join(said)
+    They are forks of a process that has imported torch, which saves most of their time. One that is to be stopped,
+    killed or left out is for `start_ranks`.
+    """
+
+    def run(
+        function: str, size: int = 2, environ: Mapping[str, str] | None = None, programs: Path = PROGRAMS
+    ) -> list[str]:
+        read = {name: text for name, text in (environ or {}).items() if name.startswith(_READ_BY_PYTHON_AND_TORCH)}
+        ranks, files = [], []
+        for rank, place in enumerate(_places(size)):
+            files.append(tmp_path / f"{function}-{rank}.txt")
+            with files[-1].open("wb") as output:
+                before = {**_environment(), **read}
+                ranks.append(fork([str(programs), function], before, ROOT, output, late={**(environ or {}), **place}))
+        try:
+            statuses = [rank.wait(LIMIT_S) for rank in ranks]
+        finally:
+            for process in ranks:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        said = [file.read_text() for file in files]
+        assert statuses == [0] * size, "\n".join(said)
         return said
 
     return run
+
+
+_READ_BY_PYTHON_AND_TORCH = ("PYTHON", "TORCH", "OMP_")
+
+
+def _environment() -> dict[str, str]:
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def _places(size: int) -> list[dict[str, str]]:
+    """Return the variables that tell each rank its place."""
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
+    return [{**meeting, "RANK": str(rank)} for rank in range(size)]
