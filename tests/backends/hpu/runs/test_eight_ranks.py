@@ -6,4 +6,4 @@ from tests.backends.posed.runs.eight_ranks import EightRanks
 
 
 class TestEightRanks(EightRanks):
-    pass
+    log = "hpu available: True (simulated), using: 8 devices"
