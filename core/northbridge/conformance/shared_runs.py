@@ -13,8 +13,11 @@ from pathlib import Path
 
 from filelock import FileLock
 
-FOLDER = "NORTHBRIDGE_CONFORMANCE_RUNS"
-"""The variable; who sets it makes the folder, and deletes it when the last suite has ended."""
+FOLDER = "PYTEST_NORTHBRIDGE_RUNS"
+"""The variable; who sets it makes the folder, and deletes it when the last suite has ended.
+
+It is pytest's and none of Northbridge's settings, which the processes that tests start tell of as a user's would.
+"""
 
 
 def folder_of_runs(environ: Mapping[str, str] = os.environ) -> Path | None:

@@ -63,7 +63,7 @@ def test_the_simulated_chip_trains_on_one_card_and_on_two(tmp_path: Path) -> Non
         assert (each["reason"], each["device"], each["simulated"]) == ("", "cpu_sim:0", True)
         assert each["through"] == "lightning.pytorch.Trainer"
         assert each["last_loss"] < 0.01 < each["first_loss"]
-        assert 0 < each["seconds"] < 60
+        assert each["seconds"] > 0
     assert (one["cards"], two["cards"]) == (1, 2)
     page = " ".join(run.stdout.split())
     assert "self-test through lightning.pytorch.Trainer on a SIMULATED chip: this says nothing about a real one" in page
