@@ -1,8 +1,9 @@
 """A process that has imported torch, and forks itself for each run: ``python -m northbridge.conformance.fork_server``.
 
-Most of what a short run costs is the import of torch and of what Lightning imports beside it. Here that is done once.
-The server has imported nothing of a backend's, a vendor's or Lightning's: torch's import of device backends waits for
-the fork, so that a driver is initialised where it is used, and the run's own variables are read by whoever reads them.
+Most of what a short run costs is the import of torch and of Lightning. Here that is done once. The server has imported
+nothing of a backend's or a vendor's: torch's import of device backends waits for the fork, so that a driver is
+initialised where it is used, and the run's own variables are read by whoever reads them. Where it has imported
+Lightning too, a fork is a script that imports Lightning first, and learns of the backends then.
 
 :mod:`multiprocessing.forkserver` does not serve: it is one for a whole process and so for one environment, passes over
 what it cannot import, and ends its children by ``os._exit``, so that nobody would see how they fare at the
@@ -18,6 +19,7 @@ import runpy
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
@@ -46,16 +48,20 @@ class Program:
         return self.command[1] if self.command[0] == "-m" else self.command[0]
 
 
-def main(requests: socket.socket) -> None:
-    """Import, then fork until the other end of ``requests`` is closed; returns when the program of a fork has ended."""
+def main(requests: socket.socket, more: Sequence[str] = ()) -> None:
+    """Import, then fork until the other end of ``requests`` is closed; returns when the program of a fork has ended.
+
+    ``more`` are modules that are imported beside :data:`PRELOADED`.
+    """
     os.environ[AUTOLOAD] = "0"
-    for module in PRELOADED:
+    modules = (*PRELOADED, *more)
+    for module in modules:
         if find_spec(module) is not None:
             importlib.import_module(module)
     threads = len(os.listdir("/proc/self/task"))
     if threads > 1:
         sys.exit(
-            f"importing {', '.join(PRELOADED)} left {threads} threads, of which a fork has one; set OMP_NUM_THREADS and"
+            f"importing {', '.join(modules)} left {threads} threads, of which a fork has one; set OMP_NUM_THREADS and"
             " OPENBLAS_NUM_THREADS to 1, or leave them unset"
         )
     # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports.
@@ -127,4 +133,4 @@ def _import_device_backends() -> None:
 
 
 if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])))
+    main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])

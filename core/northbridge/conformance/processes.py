@@ -17,8 +17,8 @@ from typing import IO, Any, Protocol
 
 from northbridge.conformance.fork_server import AUTOLOAD, Program
 
-MOST_SERVERS = 3
-"""How many processes wait to be forked, each with some 250 MB: a chip's modes, but not one for every release."""
+MOST_SERVERS = 4
+"""How many processes wait to be forked, each with some 300 MB: with each package of Lightning, and one without."""
 
 
 class Process(Protocol):
@@ -53,20 +53,22 @@ def fork(
     folder: Path,
     output: IO[bytes],
     late: Mapping[str, str] = MappingProxyType({}),
+    imported: tuple[str, ...] = (),
 ) -> Process:
     """Do what :func:`start` does, with ``["-m", module, …]`` or ``[script, …]``, but fork a process that has torch.
 
-    Such a process is started for every set of variables that it could read; of :data:`MOST_SERVERS` the oldest gives
-    way. ``late`` variables are those of which nobody reads anything before the fork, and win over ``environ``. Where
-    that process cannot import torch, or has threads, which a fork would lack, the run starts as by :func:`start`, with
+    Such a process is started for every set of variables that it could read, and of modules that it is to have
+    ``imported`` beside torch; of :data:`MOST_SERVERS` the oldest gives way. ``late`` variables are those of which
+    nobody reads anything before the fork, and win over ``environ``. Where that process cannot import torch, or has
+    threads, which a fork would lack, the run starts as by :func:`start`, with
     a :class:`RuntimeWarning`.
     """
     read = {name: value for name, value in environ.items() if _is_read_before_the_fork(name)}
-    key = frozenset(read.items())
+    key = (imported, frozenset(read.items()))
     if key not in _servers:
         if len(_servers) == MOST_SERVERS:
             _servers.pop(next(iter(_servers))).end()
-        _servers[key] = _Server(read)
+        _servers[key] = _Server(read, imported)
     program = Program(tuple(command), {**environ, **late}, folder)
     try:
         return _servers[key].fork(program, output)
@@ -93,14 +95,14 @@ class _ServerError(Exception):
 class _Server:
     """A process of :mod:`northbridge.conformance.fork_server`, which ends with this one."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], imported: tuple[str, ...]) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="northbridge-fork-server-"))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         # It reads the end of the file where this process ends, however it does.
         self._requests, theirs = socket.socketpair()
         with theirs, self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "northbridge.conformance.fork_server", str(theirs.fileno())],
+                [sys.executable, "-m", "northbridge.conformance.fork_server", str(theirs.fileno()), *imported],
                 env=environ,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -165,4 +167,4 @@ class _Fork:
         return self._code
 
 
-_servers: dict[frozenset[tuple[str, str]], _Server] = {}
+_servers: dict[tuple[tuple[str, ...], frozenset[tuple[str, str]]], _Server] = {}

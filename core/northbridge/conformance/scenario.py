@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -172,7 +173,7 @@ def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
     # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
     inherited["OMP_NUM_THREADS"] = "1"
     until = time.monotonic() + LIMIT_S
-    begin = fork if may_be_forked(scenario) else start
+    begin = partial(fork, imported=(_package(scenario.face),)) if may_be_forked(scenario) else start
     processes: list[Process] = []
     try:
         for number, (command, variables) in enumerate(_commands(scenario, folder)):
@@ -193,7 +194,7 @@ def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
 
 
 def may_be_forked(scenario: Scenario) -> bool:
-    """Whether the first process of ``scenario`` is forked from one that has imported torch, and saves the time.
+    """Whether the first process of ``scenario`` is forked from one that has torch and Lightning, and saves the time.
 
     On the CPU and on a simulated chip. On a real one processes begin as a user's do: its software may do at the end of
     ``import torch`` what it would not do later. Processes that the suite starts side by side are no forks of one:
@@ -204,6 +205,11 @@ def may_be_forked(scenario: Scenario) -> bool:
         return False
     name = scenario.accelerator
     return name == "cpu" or (name in discovery.names() and northbridge.get(name).capabilities.simulated)
+
+
+def _package(face: str) -> str:
+    """Return what a script imports that takes Trainer or Fabric from where most do: ``lightning`` brings both."""
+    return "lightning" if face.startswith("lightning.") else face
 
 
 def _said(folder: Path) -> str:

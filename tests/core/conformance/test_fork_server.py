@@ -45,6 +45,22 @@ def test_only_what_lightning_imports_is_imported_before_it(
     assert before - after == {"northbridge.conformance.fork_server"}
 
 
+def test_lightning_is_imported_before_the_fork_where_that_is_asked_for_and_learns_of_the_chips_after_it(
+    begin: Begin, tmp_path: Path
+) -> None:
+    tell = """
+import sys
+before = "lightning.pytorch.trainer.connectors.accelerator_connector" in sys.modules
+from lightning.fabric.accelerators import ACCELERATOR_REGISTRY as fabrics
+from lightning.pytorch.accelerators import AcceleratorRegistry as trainers
+print(before, "cpu_sim" in fabrics, "cpu_sim" in trainers)
+"""
+    environ = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+    assert begin("fork", tell, environ, imported=("lightning",)).wait() == 0
+    assert (tmp_path / "fork.txt").read_text() == "True True True\n"
+
+
 def test_where_an_import_starts_a_thread_the_process_is_started_afresh(
     begin: Begin, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
