@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 import northbridge
+from northbridge.conformance.duties.steering import STEERED, WAYS
 from northbridge.conformance.findings import digest
 from northbridge.conformance.hosts import build
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, MODELS, EqualWeights, one_and_several_devices
+from northbridge.conformance.suite import FABRICS, MODELS, EqualWeights, UsesSuite, one_and_several_devices
 
 
 @one_and_several_devices(*FABRICS)
@@ -32,3 +33,19 @@ class FabricTraining(EqualWeights):
             name = str(device.root(index))
             assert rank["host"] == rank["root device"] == rank["module device"] == name
             assert rank["parameter devices"] == [name]
+
+
+@pytest.mark.parametrize("face", FABRICS)
+@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
+class FabricLoops(UsesSuite):
+    """Accumulation, clipping, closures, schedules and data of a loop of one's own do what they do on the CPU."""
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_the_weights_and_the_learning_rate_are_those_of_a_cpu_run(
+        self, chip: Outcome, cpu: Outcome, way: str
+    ) -> None:
+        assert chip.each("steering", way) == cpu.each("steering", way)
+
+    @pytest.mark.parametrize("way", [way for way in STEERED if way != "plainly"])
+    def test_it_makes_a_difference(self, chip: Outcome, way: str) -> None:
+        assert chip.each("steering", way) != chip.each("steering", "plainly")

@@ -40,9 +40,9 @@ BASICS: Duties = {
 _OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting", "interrupting")
 USES: Duties = {
     ("Trainer", 1): (*_OF_TRAINERS, "profiling", "compiling"),
-    ("Trainer", 2): _OF_TRAINERS,
-    ("Fabric", 1): ("outlasting", "compiling"),
-    ("Fabric", 2): ("outlasting", "joining"),
+    ("Trainer", 2): (*_OF_TRAINERS, "profiling", "compiling"),
+    ("Fabric", 1): ("outlasting", "steering", "compiling"),
+    ("Fabric", 2): ("outlasting", "steering", "joining", "compiling"),
 }
 """What users do beside that; runs of their own, so that not every mode pays for them."""
 

@@ -16,7 +16,7 @@ from northbridge.conformance.compilation import Compilation, FabricCompilation
 from northbridge.conformance.device import Device
 from northbridge.conformance.devices import DeviceChoice, SecondDevice
 from northbridge.conformance.distributed_training import DistributedTraining
-from northbridge.conformance.fabric import FabricTraining
+from northbridge.conformance.fabric import FabricLoops, FabricTraining
 from northbridge.conformance.interruptions import Preemption, Restarts
 from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
@@ -154,6 +154,10 @@ class TestCompilation(OnTheChip, Compilation):
 
 
 class TestFabricCompilation(OnTheChip, FabricCompilation):
+    pass
+
+
+class TestFabricLoops(OnTheChip, FabricLoops):
     pass
 
 

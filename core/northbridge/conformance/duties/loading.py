@@ -72,7 +72,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         host = trainer(scenario, folder, max_epochs=1, **arguments)
         rank = host.global_rank
         module = _class(scenario.face)(build("mlp"), folder, "loading fit")
-        data = _modules(scenario.face)() if way == "a data module" else _data(scenario.face, way, rank, host.world_size)
+        data = _modules(scenario.face)() if way == "a data module" else build_data(scenario.face, way, host)
         with _prepared_lock:
             _prepared.clear()
         host.fit(module, data)
@@ -84,13 +84,14 @@ _prepared: list[str] = []
 _prepared_lock = threading.Lock()
 
 
-def _data(face: str, way: str, rank: int, ranks: int) -> Any:
+def build_data(face: str, way: str, host: Any) -> Any:
+    """Return the data of one of :data:`WAYS` for a rank of a Trainer's or a Fabric's, save that of a data module."""
     if way == "pinned":
         return DataLoader(pictures(), batch_size=8, pin_memory=True)
     if way == "by workers":
         return DataLoader(InWorkers(), batch_size=4, num_workers=1)
     if way == "iterable":
-        return DataLoader(Stream(rank, ranks), batch_size=4)
+        return DataLoader(Stream(host.global_rank, host.world_size), batch_size=4)
     if way == "in batches of a sampler":
         return DataLoader(pictures(), batch_sampler=Uneven())
     combined: Any = import_module(f"{face}.utilities").CombinedLoader
