@@ -21,18 +21,19 @@ class Compiled(UsesSuite):
             pytest.skip(f"{backend} names no backend of torch.compile that it lacks")
         name, reason = next(iter(missing.items()))
 
-        found = chip.only("compiling")["a missing one"]
-
-        assert found["batches"] == 0
-        assert f"torch.compile was asked for {name!r}, and {backend!r} was asked for: {reason}" in found["refused"]
+        for found in chip.each("compiling", "a missing one"):
+            assert found["batches"] == 0
+            assert f"torch.compile was asked for {name!r}, and {backend!r} was asked for: {reason}" in found["refused"]
 
 
 @pytest.mark.parametrize("face", TRAINERS)
+@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class Compilation(Compiled):
     """A compiled LightningModule trains, and a backend that the chip lacks is refused."""
 
 
 @pytest.mark.parametrize("face", FABRICS)
+@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class FabricCompilation(Compiled):
     """A Fabric compiles once more when it has set a model up, with the chip's backend where the user named none."""
 
@@ -41,18 +42,14 @@ class FabricCompilation(Compiled):
         if named is None:
             pytest.skip(f"{backend} names no backend of torch.compile")
 
-        found = chip.only("compiling")
-        if named in found["registered"]:
+        if all(named in registered for registered in chip.each("compiling", "registered")):
             check(chip, "without a backend")
         else:
-            assert (
-                f"{backend!r} takes {named!r} then, which nothing has registered"
-                in found["without a backend"]["refused"]
-            )
+            for found in chip.each("compiling", "without a backend"):
+                assert f"{backend!r} takes {named!r} then, which nothing has registered" in found["refused"]
 
 
 def check(chip: Outcome, way: str) -> None:
     """Compare the weights with those of the model that was not compiled."""
-    found = chip.only("compiling")
-
-    assert found[way]["weights"] == pytest.approx(found["plainly"]["weights"], abs=1e-6)
+    for found in chip.ranks("compiling"):
+        assert found[way]["weights"] == pytest.approx(found["plainly"]["weights"], abs=1e-6)

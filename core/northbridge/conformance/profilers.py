@@ -9,15 +9,15 @@ from northbridge.conformance.suite import TRAINERS, UsesSuite
 
 
 @pytest.mark.parametrize("face", TRAINERS)
+@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class Profilers(UsesSuite):
-    """They change nothing, and tell of the steps and operators that ran."""
+    """They change nothing, and tell on each rank of the steps and operators that ran."""
 
     @pytest.mark.parametrize(
         ("profiler", "told"),
         [("simple", "run_training_epoch"), ("advanced", "training_step"), ("pytorch", "aten::")],
     )
     def test_it_tells_of_what_ran_and_changes_nothing(self, chip: Outcome, profiler: str, told: str) -> None:
-        found = chip.only("profiling")
-
-        assert told in found[profiler]["said"]
-        assert found[profiler]["weights"] == found["none"]["weights"]
+        for found in chip.ranks("profiling"):
+            assert told in found[profiler]["said"]
+            assert found[profiler]["weights"] == found["none"]["weights"]

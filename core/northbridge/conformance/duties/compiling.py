@@ -37,7 +37,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
         except UnsupportedError as refusal:
             found[way] = {"refused": str(refusal), "batches": _seen.get("batches", 0)}
     found["registered"] = torch.compiler.list_backends(exclude_tags=None)
-    write(folder, "compiling", 0, found)
+    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    write(folder, "compiling", rank, found)
 
 
 _seen: dict[str, int] = {}

@@ -16,6 +16,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     """Report weights and the profilers' summaries."""
     profilers: Any = import_module(f"{scenario.face}.profilers")
     found: dict[str, Any] = {}
+    rank = 0
     for name, kind in (
         ("none", lambda **_: None),
         ("simple", profilers.SimpleProfiler),
@@ -26,6 +27,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
         host = trainer(scenario, folder, profiler=profiler, max_epochs=1)
         module = classifier(scenario.face, "mlp", folder, "profiling fit")
         host.fit(module, loader(shuffle=False))
-        said = "".join(path.read_text() for path in folder.glob(f"*{name}*.txt"))
+        rank = host.global_rank
+        files = (f"*-{name}.txt", f"*-{name}-{rank}.txt")  # where there are several ranks, Lightning adds the number
+        said = "".join(path.read_text() for file in files for path in folder.glob(file))
         found[name] = {"weights": digest(module.state_dict()), "said": said}
-    write(folder, "profiling", 0, found)
+    write(folder, "profiling", rank, found)
