@@ -24,7 +24,13 @@ def name_draft(target: Path) -> Path:
 
 @contextmanager
 def draft_of(target: Path) -> Iterator[Path]:
-    """Yield a new file beside ``target`` that takes its place at the end, or is gone where that is not reached."""
+    """Yield a new file beside ``target`` that takes its place at the end, or is gone where that is not reached.
+
+    A device or a pipe is yielded itself: it holds nothing that could be kept, and is not to be replaced by a file.
+    """
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        yield target
+        return
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = name_draft(target)
     draft.touch(exist_ok=False)

@@ -259,6 +259,17 @@ def test_a_file_that_does_not_fit_is_an_error_with_the_place_and_the_cure(tmp_pa
     assert list(target.parent.iterdir()) == [target]
 
 
+def test_a_device_is_written_to_and_never_replaced_by_a_file(tmp_path: Path, checkpoint_io: Any) -> None:
+    target = tmp_path / "full.ckpt"
+    target.symlink_to("/dev/full")  # a link, so that a mistake costs the machine no device
+
+    with pytest.raises(CheckpointError, match=r"full\.ckpt could not be written: No space left on device; what"):
+        checkpoint_io.save_checkpoint({"weight": torch.ones(100_000)}, target)
+
+    assert target.is_char_device()
+    assert list(tmp_path.iterdir()) == [target]
+
+
 def test_a_folder_that_cannot_be_made_is_the_same_error(tmp_path: Path, checkpoint_io: Any) -> None:
     (tmp_path / "file").write_text("")
 
