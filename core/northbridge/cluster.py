@@ -32,7 +32,7 @@ class ClusterWarning(RuntimeWarning):
 def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> None:
     """Refuse an environment in which the processes of ``run`` would never meet.
 
-    The DDP strategy calls it at both stages of :class:`Run`; a process that Lightning spawns or
+    The strategies for several devices call it at both stages of :class:`Run`; a process that Lightning spawns or
     forks knows only the second. ``environ`` is ``os.environ`` if None. At stage "rank" of every
     launcher but "lightning", its MASTER_ADDR and MASTER_PORT are what the cluster environment
     answers, whatever it made them from; before that, "mpi" and "user" are asked nothing. Nor is a

@@ -25,7 +25,12 @@ def make_launcher(face: Face) -> Any:
         """Start the ranks as processes of this one, and end them with it."""
 
         def launch(self, *args: Any, **kwargs: Any) -> Any:
-            """Start the ranks; raises :class:`UnsupportedError` where a process with a chip would be forked."""
+            """Start the ranks.
+
+            Raises :class:`UnsupportedError` where a process with a chip would be forked, and :class:`ClusterError`
+            where the ranks would never meet.
+            """
+            self._strategy.assert_environment()
             if self._start_method == "fork":
                 _refuse_held_chips()
             others = set(active_children())

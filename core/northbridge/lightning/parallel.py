@@ -52,12 +52,21 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
 
         def _configure_launcher(self) -> None:
             self._process_group_backend = self._get_process_group_backend()
-            check_environment(self._run("launch"))
             super()._configure_launcher()
             if self._start_method == "popen":
                 if type(self._launcher) is script_launcher.__base__:
                     self._launcher.__class__ = script_launcher
+                    self._launcher.strategy = self
+                else:
+                    self.assert_environment()  # no launcher of ours is asked when the ranks are started
                 end_with_launcher(starts_ranks=not self.cluster_environment.creates_processes_externally)
+
+        def assert_environment(self) -> None:
+            """Raise :class:`ClusterError` where the ranks would never meet; our launchers ask it before they start any.
+
+            Not where the host is built: on the machine where a script is tried out, nothing need be set.
+            """
+            check_environment(self._run("launch"))
 
         def _run(self, stage: Literal["launch", "rank"]) -> Run:
             environment = type(self.cluster_environment).__name__

@@ -17,6 +17,14 @@ def make_script_launcher(face: Face) -> Any:
     class SubprocessScriptLauncher(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         """Start the ranks as scripts."""
 
+        strategy: Any = None
+        """Our strategy, whose ranks they are."""
+
+        def launch(self, *args: Any, **kwargs: Any) -> Any:
+            """Start the ranks; raises :class:`ClusterError` where they would never meet."""
+            self.strategy.assert_environment()
+            return super().launch(*args, **kwargs)
+
         def _call_children_scripts(self) -> None:
             with heirs_listen():
                 super()._call_children_scripts()

@@ -169,14 +169,25 @@ def test_ranks_are_not_forked_where_the_chip_denies_it(build: Build, asked: str,
         ({"WORLD_SIZE": "3"}, r"^WORLD_SIZE='3' on host .*: with num_nodes=1 and devices=2 there are 2 processes"),
     ],
 )
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
 def test_a_wrong_variable_of_the_cluster_is_refused_before_anything_is_launched(
-    build: Build, variables: dict[str, str], message: str, monkeypatch: pytest.MonkeyPatch
+    build: Build, variables: dict[str, str], message: str, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in variables.items():
         monkeypatch.setenv(variable, value)
 
     with pytest.raises(ClusterError, match=message):
-        build(accelerator="cpu_sim", devices=2)
+        build(accelerator="cpu_sim", devices=2, strategy=strategy).strategy.launcher.launch(print)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
+def test_nodes_that_cannot_meet_are_refused_before_anything_is_launched_and_not_where_a_script_is_tried_out(
+    build: Build, strategy: str
+) -> None:
+    launcher = build(accelerator="cpu_sim", devices=1, num_nodes=2, strategy=strategy).strategy.launcher
+
+    with pytest.raises(ClusterError, match=r"^MASTER_PORT is not set on host .* the 2 nodes would choose another port"):
+        launcher.launch(print)
 
 
 class Wrapped:
