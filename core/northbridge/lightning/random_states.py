@@ -16,9 +16,13 @@ if TYPE_CHECKING:
     from northbridge.lightning.faces import Face
 
 KEY = "northbridge_random_states"
-"""Where a Trainer's checkpoint has them: a list, with one entry for each rank."""
+"""Where a Trainer's checkpoint has them, among how far its loops have come: a list, with one entry for each rank.
+
+Not at its top: what stands there is compared with Lightning's own keys, by tests and tools of users.
+"""
 
 _CHIPS = "northbridge"
+_LOOPS = "loops"
 
 
 def chip_states() -> dict[str, torch.Tensor]:
@@ -44,6 +48,17 @@ def set_with_chip(states: dict[str, Any]) -> None:
     set_chip_states(states.get(_CHIPS, {}))
 
 
+def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return ``checkpoint`` with the random states of every rank."""
+    return {**checkpoint, _LOOPS: {**checkpoint.get(_LOOPS, {}), KEY: states}}
+
+
+def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the random states of every rank that ``checkpoint`` holds, or None where it holds none."""
+    found = checkpoint.get(_LOOPS, {}).get(KEY)
+    return found if isinstance(found, list) else None
+
+
 def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
     """Return the random states of every rank, as a checkpoint holds them. All ranks have to call it."""
     import torch.distributed
@@ -59,15 +74,6 @@ def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
 def restore(face: Face, states: dict[str, Any]) -> None:
     """Put back what :func:`gather` returned for this rank."""
     face.fabric_module("utilities.seed")._set_rng_states(_as_collected(states))
-
-
-def of_rank(checkpoint: dict[str, Any], rank: int, world_size: int) -> dict[str, Any] | None:
-    """Return the states of one rank that ``checkpoint`` holds; None where a run of as many ranks did not write it."""
-    everybodys = checkpoint.get(KEY)
-    if not isinstance(everybodys, list) or len(everybodys) != world_size:
-        return None
-    found: dict[str, Any] = everybodys[rank]
-    return found
 
 
 def _as_saved(states: dict[str, Any]) -> dict[str, Any]:

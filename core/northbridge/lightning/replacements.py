@@ -165,10 +165,12 @@ def take_up_loaders(face: Face, original: Callable[..., Any]) -> Callable[..., A
 
     def replacement(self: Any) -> None:
         original(self)
-        if is_ours(self.trainer.accelerator):
-            for loader in self._combined_loader.flattened:
-                set_epoch(loader, self.epoch_progress.current.processed)
-            self.trainer.strategy.restore_random_states()
+        if not is_ours(self.trainer.accelerator):
+            return
+        epoch = self.epoch_progress.current.processed
+        for loader in self._combined_loader.flattened if epoch > 0 else ():
+            set_epoch(loader, epoch)
+        self.trainer.strategy.restore_random_states()
 
     return replacement
 

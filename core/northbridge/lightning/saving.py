@@ -46,12 +46,15 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def note_random_states(self, checkpoint: Any) -> None:
             """Keep this rank's random states of the checkpoint that a fit takes up."""
-            ranks = self._ranks
-            self._random_states = random_states.of_rank(checkpoint, self.global_rank, ranks)
-            if self._random_states is None and random_states.KEY in checkpoint and self.is_global_zero:
+            everybodys, ranks = random_states.of_checkpoint(checkpoint), self._ranks
+            if everybodys is None:
+                return
+            if len(everybodys) == ranks:
+                self._random_states = everybodys[self.global_rank]
+            elif self.is_global_zero:
                 logger.warning(
                     "the checkpoint was written by %d ranks, and this run has %d: random numbers begin with the seed",
-                    len(checkpoint[random_states.KEY]),
+                    len(everybodys),
                     ranks,
                 )
 
@@ -86,7 +89,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             """
             if (self._ranks > 1 and self._is_alone()) or "optimizer_states" not in checkpoint:
                 return checkpoint
-            return {**checkpoint, random_states.KEY: random_states.gather(face, self._ranks)}  # by all ranks
+            return random_states.add(checkpoint, random_states.gather(face, self._ranks))  # by all ranks
 
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
             checkpoint = self.with_random_states(checkpoint)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from northbridge.lightning import random_states
 from northbridge.lightning.faces import Face
-from northbridge.lightning.random_states import KEY
+from northbridge.lightning.random_states import KEY, of_checkpoint
 
 Build = Callable[..., Any]
 
@@ -55,6 +55,10 @@ def fitted(face: Face, build: Build, checkpoint: Path | None = None, **arguments
     return host
 
 
+def saved_states(file: Path) -> list[dict[str, Any]]:
+    return of_checkpoint(torch.load(file, weights_only=True)) or []
+
+
 def drawn() -> tuple[list[float], list[float]]:
     return torch.rand(3, device="cpu_sim").tolist(), torch.rand(3).tolist()
 
@@ -92,7 +96,7 @@ def test_a_forked_process_asks_no_chip_that_its_parent_holds() -> None:
 def test_a_checkpoint_holds_what_torch_opens_without_running_code(face: Face, build: Build, tmp_path: Path) -> None:
     fitted(face, build).save_checkpoint(tmp_path / "whole.ckpt")
 
-    (states,) = torch.load(tmp_path / "whole.ckpt", weights_only=True)[KEY]
+    (states,) = saved_states(tmp_path / "whole.ckpt")
 
     assert {"torch", "python", "numpy", "northbridge"} == set(states)
     assert {name: state.device.type for name, state in states["northbridge"].items()} == {"cpu_sim": "cpu"}
@@ -101,7 +105,7 @@ def test_a_checkpoint_holds_what_torch_opens_without_running_code(face: Face, bu
 def test_a_checkpoint_of_weights_alone_holds_none(face: Face, build: Build, tmp_path: Path) -> None:
     fitted(face, build).save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
 
-    assert KEY not in torch.load(tmp_path / "weights.ckpt", weights_only=True)
+    assert saved_states(tmp_path / "weights.ckpt") == []
 
 
 def test_a_checkpoint_on_an_error_waits_for_no_other_rank(
@@ -113,14 +117,13 @@ def test_a_checkpoint_on_an_error_waits_for_no_other_rank(
     monkeypatch.setattr(type(host.strategy), "_ranks", 2)
     host.save_checkpoint(tmp_path / "one of two.ckpt")
 
-    assert KEY in torch.load(tmp_path / "alone.ckpt", weights_only=True)
-    assert KEY not in torch.load(tmp_path / "one of two.ckpt", weights_only=True)
+    assert len(saved_states(tmp_path / "alone.ckpt")) == 1
+    assert saved_states(tmp_path / "one of two.ckpt") == []
 
 
 def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(face: Face, build: Build, tmp_path: Path) -> None:
     fitted(face, build).save_checkpoint(tmp_path / "theirs.ckpt")
-    checkpoint = torch.load(tmp_path / "theirs.ckpt", weights_only=True)
-    (states,) = checkpoint[KEY]
+    (states,) = saved_states(tmp_path / "theirs.ckpt")
     states["northbridge"] = {"another": torch.zeros(3, dtype=torch.uint8)}
     before = random_states.chip_states()["cpu_sim"]
 
@@ -130,11 +133,19 @@ def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(face: Face, b
     assert torch.equal(random_states.chip_states()["cpu_sim"], before)
 
 
-@pytest.mark.parametrize("states", [None, "none of ours", [{}, {}]], ids=["none", "another's", "of two ranks"])
-def test_states_of_another_number_of_ranks_are_not_this_ranks(states: object) -> None:
-    checkpoint = {} if states is None else {KEY: states}
+@pytest.mark.parametrize("checkpoint", [{}, {"loops": {}}, {"loops": {KEY: "none of ours"}}], ids=repr)
+def test_a_checkpoint_without_states_has_none(checkpoint: dict[str, Any]) -> None:
+    assert of_checkpoint(checkpoint) is None
 
-    assert random_states.of_rank(checkpoint, 0, world_size=1) is None
+
+def test_a_checkpoint_has_no_other_keys_than_lightnings_own(face: Face, build: Build, tmp_path: Path) -> None:
+    fitted(face, build).save_checkpoint(tmp_path / "ours.ckpt")
+    stock = build(accelerator="cpu", max_epochs=1, limit_train_batches=2, limit_val_batches=0)
+    stock.fit(boring(face), batches(face))
+    stock.save_checkpoint(tmp_path / "stock.ckpt")
+
+    ours, theirs = (torch.load(tmp_path / f"{name}.ckpt", weights_only=True) for name in ("ours", "stock"))
+    assert sorted(ours) == sorted(theirs)
 
 
 def test_a_fit_that_takes_up_another_number_of_ranks_says_so(
@@ -142,7 +153,7 @@ def test_a_fit_that_takes_up_another_number_of_ranks_says_so(
 ) -> None:
     fitted(face, build).save_checkpoint(tmp_path / "two.ckpt")
     checkpoint = torch.load(tmp_path / "two.ckpt", weights_only=True)
-    checkpoint[KEY] *= 2
+    checkpoint["loops"][KEY] *= 2
     torch.save(checkpoint, tmp_path / "two.ckpt")
 
     with caplog.at_level("WARNING", "northbridge"):

@@ -36,7 +36,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     }
     rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
     bare = torch.load(folder / "shuffled" / at_end, weights_only=True)
-    bare.pop(KEY)
+    bare["loops"].pop(KEY)
     torch.save(bare, folder / f"bare-{rank}.ckpt")
     found["taken up without the states"] = _take_up(scenario, folder, _shuffled(), folder / f"bare-{rank}.ckpt")
     write(folder, "drawing", rank, found)
