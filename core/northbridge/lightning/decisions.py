@@ -209,7 +209,8 @@ def refuse_mixture(face: Face, connector: Any) -> None:
     if first is None:
         return
     kind = connector.accelerator.name()
-    if kind != "cpu":
+    # What they are, and not what the accelerator is called: a user's own may drive the CPU.
+    if any(getattr(device, "type", "") != "cpu" for device in connector._parallel_devices):
         raise DeviceTypeTakenError(
             f"{kind!r} was asked for, but this process already runs on {first.name!r}, and torch serves one accelerator"
             f" per process; start another process for {kind!r}",

@@ -6,12 +6,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import torch
 
 from northbridge.capabilities import Claim, no
 from northbridge.errors import (
     BackendNotFoundError,
     CollectiveError,
     DevicesError,
+    DeviceTypeTakenError,
     UnsupportedError,
     WrongDeviceError,
 )
@@ -457,3 +459,33 @@ def test_dp_with_the_cpu_is_lightnings_affair(face: Face, build: Build) -> None:
     else:
         with pytest.warns(UserWarning, match="dp"):
             assert type(build(accelerator="cpu", devices=1, strategy="dp").strategy) is strategies(face).DDPStrategy
+
+
+def someone_elses(face: Face, place: str) -> Any:
+    """Return an accelerator of a user's own, whose devices are at ``place``."""
+
+    class Own(face.module("accelerators").CPUAccelerator):  # type: ignore[misc]  # Lightning's class of this face
+        @staticmethod
+        def get_parallel_devices(devices: Any) -> list[Any]:
+            return [torch.device(place)] * int(devices)
+
+        @staticmethod
+        def name() -> str:
+            return "own"
+
+    return Own()
+
+
+def test_where_the_chip_is_loaded_a_users_own_accelerator_may_drive_the_cpu(face: Face, build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)
+
+    host = build(accelerator=someone_elses(face, "cpu"), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+
+    assert host.strategy.root_device.type == "cpu"
+
+
+def test_where_the_chip_is_loaded_another_chip_is_refused(face: Face, build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)
+
+    with pytest.raises(DeviceTypeTakenError, match=r"^'own' was asked for, but this process already runs on 'cpu_sim'"):
+        build(accelerator=someone_elses(face, "xla:0"), devices=1, strategy=strategies(face).SingleDeviceStrategy())
