@@ -85,6 +85,7 @@ def stock_format() -> Iterator[None]:
 def make_checkpoint_io(face: Face) -> Any:
     """Return the ``CheckpointIO`` that our strategies of ``face`` use unless the user brings one."""
     stock: Any = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO
+    lightnings = stock.save_checkpoint
 
     class CheckpointIO(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         """Write a local checkpoint whole or not at all, its tensors on the CPU."""
@@ -95,7 +96,8 @@ def make_checkpoint_io(face: Face) -> Any:
             Raises :class:`CheckpointError` where the system refuses: what stood there before is untouched.
             """
             checkpoint = to_cpu(checkpoint)
-            if storage_options is not None or "://" in str(path):
+            is_replaced = stock.save_checkpoint is not lightnings  # by who wants to be asked
+            if storage_options is not None or "://" in str(path) or is_replaced:
                 with stock_format():
                     super().save_checkpoint(checkpoint, path, storage_options=storage_options)
                 return

@@ -6,6 +6,7 @@ checkpoint carries those of every rank, so that a resumed run draws the numbers 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from northbridge.lightning.held import held
@@ -23,6 +24,19 @@ Not at its top: what stands there is compared with Lightning's own keys, by test
 
 _CHIPS = "northbridge"
 _LOOPS = "loops"
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """A state on its way to another rank."""
+
+    dtype: torch.dtype
+    values: list[int]
+
+    def as_tensor(self) -> torch.Tensor:
+        import torch
+
+        return torch.tensor(self.values, dtype=self.dtype)
 
 
 def chip_states() -> dict[str, torch.Tensor]:
@@ -62,13 +76,17 @@ def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
 def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
     """Return the random states of every rank, as a checkpoint holds them. All ranks have to call it."""
     import torch.distributed
+    from lightning_utilities.core.apply_func import apply_to_collection
 
     states = _as_saved(face.fabric_module("utilities.seed")._collect_rng_states())
     if world_size == 1:
         return [states]
     everybodys: list[dict[str, Any]] = [{}] * world_size
-    torch.distributed.all_gather_object(everybodys, states)
-    return everybodys
+    # A tensor is pickled by torch.save, of which users count the calls, and which they replace.
+    numbers = apply_to_collection(states, torch.Tensor, lambda each: _Numbers(each.dtype, each.tolist()))
+    torch.distributed.all_gather_object(everybodys, numbers)
+    gathered: list[dict[str, Any]] = apply_to_collection(everybodys, _Numbers, _Numbers.as_tensor)
+    return gathered
 
 
 def restore(face: Face, states: dict[str, Any]) -> None:

@@ -407,6 +407,18 @@ def test_what_the_user_has_put_in_the_place_of_torch_save_is_called(
     assert len(calls) == 1
 
 
+def test_what_the_user_has_put_in_the_place_of_lightnings_way_to_save_is_called(
+    face: Face, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    stock = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO
+    monkeypatch.setattr(stock, "save_checkpoint", lambda self, state, path, storage_options: calls.append(path))
+
+    checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+
+    assert calls == [tmp_path / "last.ckpt"]
+
+
 def test_a_file_that_holds_no_dict_is_no_checkpoint(tmp_path: Path, checkpoint_io: Any) -> None:
     torch.save([1, 2], tmp_path / "last.ckpt")
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -119,6 +120,23 @@ def test_a_checkpoint_on_an_error_waits_for_no_other_rank(
 
     assert len(saved_states(tmp_path / "alone.ckpt")) == 1
     assert saved_states(tmp_path / "one of two.ckpt") == []
+
+
+@pytest.mark.usefixtures("held")
+def test_the_states_of_other_ranks_come_without_torch_save_whose_calls_users_count(
+    face: Face, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(everybodys: list[object], mine: object) -> None:
+        everybodys[:] = [pickle.loads(pickle.dumps(mine)), {}]
+
+    monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
+    monkeypatch.setattr(torch, "save", None)
+    first, _ = random_states.gather(face, 2)
+
+    random_states.restore(face, first)
+    expected = drawn()
+    random_states.restore(face, first)
+    assert drawn() == expected
 
 
 def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(face: Face, build: Build, tmp_path: Path) -> None:
