@@ -208,14 +208,32 @@ def refuse_mixture(face: Face, connector: Any) -> None:
     first = loaded()
     if first is None:
         return
-    kind = connector.accelerator.name()
-    # What they are, and not what the accelerator is called: a user's own may drive the CPU.
-    if any(getattr(device, "type", "") != "cpu" for device in connector._parallel_devices):
+    name = connector.accelerator.name()
+    types = {getattr(device, "type", name) for device in connector._parallel_devices}
+    if first.device.type in types:
+        raise UnsupportedError(
+            f"accelerator={name!r} was asked for, and a strategy with devices of {first.name!r}: write"
+            f" accelerator={first.name!r}, or leave it out",
+            capability="strategy",
+        )
+    # What the devices are, and not what the accelerator is called: a user's own may drive the CPU.
+    if any(type_ != "cpu" and _may_be_here(type_) for type_ in types):
         raise DeviceTypeTakenError(
-            f"{kind!r} was asked for, but this process already runs on {first.name!r}, and torch serves one accelerator"
-            f" per process; start another process for {kind!r}",
+            f"{name!r} was asked for, but this process already runs on {first.name!r}, and torch serves one accelerator"
+            f" per process; start another process for {name!r}",
             backend=first.name,
         )
+
+
+def _may_be_here(type_: str) -> bool:
+    """Whether this machine may have devices of a type: all that torch does not count. What is absent is not mixed."""
+    import torch
+
+    try:
+        count = getattr(torch.get_device_module(type_), "device_count", None)
+    except RuntimeError:
+        return True
+    return count is None or count() > 0
 
 
 def build_precision(face: Face, connector: Any) -> Any | None:
@@ -227,4 +245,6 @@ def build_precision(face: Face, connector: Any) -> Any | None:
         return None
     precision = getattr(connector, face.precision_flag)
     refuse_precision(backend, precision)
+    if precision == "16-mixed" and isinstance(connector.strategy, classes(face).model_parallel):
+        return None  # Lightning refuses it: its gradient scaler knows no sharded gradients
     return mixed_precision(face, backend, precision)

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from northbridge.errors import BackendNotFoundError
 from northbridge.lightning import (
     auto,
     compilation,
@@ -20,6 +21,7 @@ from northbridge.lightning import (
     settled_devices,
 )
 from northbridge.lightning.accelerator import is_ours
+from northbridge.lightning.precision import refuse_plugin
 from northbridge.software import loaded
 
 if TYPE_CHECKING:
@@ -33,7 +35,14 @@ def read_arguments(face: Face, original: Callable[..., Any]) -> Callable[..., An
 
     def replacement(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(self, *args, **kwargs)
-        decide.read_arguments(face, bound.arguments)
+        try:
+            decide.read_arguments(face, bound.arguments)
+        except BackendNotFoundError as error:
+            try:
+                original(*bound.args, **bound.kwargs)
+            except ValueError as lightnings:  # by whose words people, and their tests, know the mistake
+                raise BackendNotFoundError(f"{error} (Lightning: {lightnings})", backend=error.backend) from None
+            raise
         return original(*bound.args, **bound.kwargs)
 
     return replacement
@@ -48,7 +57,7 @@ def settle_devices(face: Face, original: Callable[..., Any]) -> Callable[..., An
         asked = self._devices_flag
         original(self)
         if is_ours(self.accelerator):
-            settled_devices.settle_devices(self, asked)
+            settled_devices.settle_devices(face, self, asked)
 
     return replacement
 
@@ -82,8 +91,13 @@ def build_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., An
 
 def build_precision(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> Any:
-        plugin = decide.build_precision(face, self) if is_ours(self.accelerator) else None
-        return original(self) if plugin is None else plugin
+        if not is_ours(self.accelerator):
+            return original(self)
+        plugin = decide.build_precision(face, self)
+        if plugin is None:
+            plugin = original(self)
+            refuse_plugin(self.accelerator.backend, plugin)  # which Lightning may have made for CUDA
+        return plugin
 
     return replacement
 
@@ -167,12 +181,19 @@ def take_up_loaders(face: Face, original: Callable[..., Any]) -> Callable[..., A
         original(self)
         if not is_ours(self.trainer.accelerator):
             return
-        epoch = self.epoch_progress.current.processed
+        epoch = _epoch_to_come(self)
         for loader in self._combined_loader.flattened if epoch > 0 else ():
             set_epoch(loader, epoch)
         self.trainer.strategy.restore_random_states()
 
     return replacement
+
+
+def _epoch_to_come(fit_loop: Any) -> int:
+    # A checkpoint of an epoch's last step was written before Lightning counted the epoch, which it makes up for later.
+    progress = fit_loop.epoch_progress.current
+    is_behind = fit_loop.epoch_loop.batch_progress.is_last_batch and progress.processed < progress.started
+    return int(progress.processed + is_behind)
 
 
 def choose_compiler(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:

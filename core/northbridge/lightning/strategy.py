@@ -173,6 +173,8 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def __setstate__(self, state: dict[str, Any]) -> None:
             self.__dict__.update(state)
+            if face.is_trainer:
+                self.optimizers = state["_optimizers"]  # Lightning wraps each once more, as where they are made
 
     return ChipStrategy
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -124,6 +125,18 @@ def test_a_process_group_that_the_user_made_over_another_library_is_an_error(
 
     assert "tensors on 'cpu_sim' travel over 'simccl', but the process group in this process" in str(refusal.value)
     assert "make it with torch.distributed.init_process_group('simccl')" in str(refusal.value)
+
+
+def test_a_test_of_the_users_may_put_something_else_in_the_place_of_torchs_process_group(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(dist, "init_process_group", lambda name, **options: asked.append((name, options["timeout"])))
+    given = face.module("strategies").DDPStrategy(timeout=timedelta(seconds=30))
+
+    build(accelerator="cpu_sim", devices=1, strategy=given).strategy.setup_environment()
+
+    assert asked == [("simccl", timedelta(seconds=30))]
 
 
 def test_a_process_group_that_the_user_made_over_the_chips_library_is_used(

@@ -241,7 +241,7 @@ def test_a_name_that_nobody_has_is_refused_with_the_nearest_that_somebody_has(
     with pytest.raises(BackendNotFoundError) as refusal:
         build(accelerator=asked)
 
-    assert str(refusal.value) == found
+    assert str(refusal.value).startswith(f"{found} (Lightning: You selected an invalid accelerator name")
 
 
 @pytest.mark.parametrize("asked", ["npu", "mlu", "musa"])
@@ -484,8 +484,54 @@ def test_where_the_chip_is_loaded_a_users_own_accelerator_may_drive_the_cpu(face
     assert host.strategy.root_device.type == "cpu"
 
 
-def test_where_the_chip_is_loaded_another_chip_is_refused(face: Face, build: Build) -> None:
+@pytest.mark.parametrize(("place", "count"), [("cuda:0", 2), ("xla:0", 0)], ids=["one that is here", "who knows"])
+def test_where_the_chip_is_loaded_another_chip_is_refused(
+    face: Face, build: Build, place: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     build(accelerator="cpu_sim", devices=1)
 
     with pytest.raises(DeviceTypeTakenError, match=r"^'own' was asked for, but this process already runs on 'cpu_sim'"):
-        build(accelerator=someone_elses(face, "xla:0"), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+        build(accelerator=someone_elses(face, place), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+
+
+def test_where_the_chip_is_loaded_a_test_may_pretend_that_another_is_here(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    build(accelerator="cpu_sim", devices=1)
+
+    host = build(accelerator=someone_elses(face, "cuda:0"), devices=2, strategy="ddp")
+
+    assert [str(device) for device in host.strategy.parallel_devices] == ["cuda:0", "cuda:0"]
+
+
+def test_devices_of_the_chip_on_another_accelerator_are_refused(face: Face, build: Build) -> None:
+    given = strategies(face).DDPStrategy(parallel_devices=[torch.device("cpu_sim", 0)])
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu", strategy=given)
+
+    assert str(refusal.value) == (
+        "accelerator='cpu' was asked for, and a strategy with devices of 'cpu_sim': write accelerator='cpu_sim', or"
+        " leave it out"
+    )
+
+
+@pytest.mark.parametrize(("asked", "taken"), [({}, 1), ({"devices": 2}, 2), ({"devices": -1}, 8)], ids=str)
+def test_where_nobody_says_how_many_a_notebook_takes_one_device(
+    face: Face, build: Build, asked: dict[str, int], taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face.connector, "_IS_INTERACTIVE", True)
+    said: list[str] = []
+    monkeypatch.setattr(face.fabric_module("utilities.rank_zero"), "rank_zero_info", lambda text, *_: said.append(text))
+
+    strategy = build(accelerator="cpu_sim", **asked).strategy
+
+    assert len(getattr(strategy, "parallel_devices", None) or [strategy.root_device]) == taken
+    assert [text for text in said if "notebook" in text] == [
+        (
+            "one of 8 devices of 'cpu_sim' is used, for this is a notebook; write devices=8 for all of them, each with a"
+            " process that is forked from the notebook's"
+        )
+    ] * (not asked)

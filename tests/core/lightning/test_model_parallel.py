@@ -55,6 +55,11 @@ def test_the_object_of_another_namespace_is_refused_with_the_right_import(face: 
         build(accelerator="cpu_sim", devices=2, strategy=stock(other))
 
 
+def test_16_mixed_is_refused_by_lightning_whose_scaler_knows_no_sharded_gradients(face: Face, build: Build) -> None:
+    with pytest.raises(ValueError, match=r"does not support .*precision='16-mixed'"):
+        build(accelerator="cpu_sim", devices=2, strategy=stock(face), precision="16-mixed")
+
+
 def test_another_library_is_refused(face: Face, build: Build) -> None:
     with pytest.raises(CollectiveError, match=r"process_group_backend='gloo' was asked for, .* travel over 'simccl'"):
         build(accelerator="cpu_sim", devices=2, strategy=stock(face, process_group_backend="gloo"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, DistributedSampler
 
 from northbridge.lightning import random_states
 from northbridge.lightning.faces import Face
@@ -190,6 +190,53 @@ def test_a_later_fit_from_the_beginning_does_not_take_them_up(face: Face, build:
     host.strategy.restore_random_states()
 
     assert torch.equal(torch.get_rng_state(), expected)
+
+
+class Numbers(torch.utils.data.Dataset[torch.Tensor]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> torch.Tensor:
+        return torch.full((32,), float(index))
+
+
+@pytest.mark.parametrize("moment", ["on_train_batch_end", "on_train_epoch_end"])
+@pytest.mark.parametrize("epochs", [1, 2])
+def test_what_is_taken_up_at_an_epochs_end_shuffles_for_the_epoch_that_comes(
+    face: Face, build: Build, tmp_path: Path, moment: str, epochs: int
+) -> None:
+    """The checkpoint of its last step too, with a worker that fetches before the loop has counted the epoch."""
+
+    class Noting(face.module("demos.boring_classes").BoringModel):  # type: ignore[misc]  # Lightning's class
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[int] = []
+
+        def training_step(self, batch: Any, batch_index: int) -> Any:
+            self.seen.append(int(batch[0, 0].item()))
+            return super().training_step(batch, batch_index)
+
+        def on_train_batch_end(self, *_: Any) -> None:
+            self.save("on_train_batch_end")
+
+        def on_train_epoch_end(self) -> None:
+            self.save("on_train_epoch_end")
+
+        def save(self, now: str) -> None:
+            if (now, self.global_step) == (moment, epochs * 2):
+                self.trainer.save_checkpoint(tmp_path / "last.ckpt")
+
+    def fit(checkpoint: Path | None = None) -> list[int]:
+        module, sampler = Noting(), DistributedSampler(Numbers(), 1, 0)  # type: ignore[var-annotated]
+        once = {"max_epochs": 4, "limit_val_batches": 0, "log_every_n_steps": 1, "use_distributed_sampler": False}
+        host = build(accelerator="cpu_sim", devices=1, **once)
+        host.fit(module, DataLoader(Numbers(), 2, sampler=sampler, num_workers=1), ckpt_path=checkpoint)
+        return module.seen
+
+    through = fit()
+
+    assert len({tuple(through[place : place + 2]) for place in range(0, 8, 2)}) > 1  # the epochs' orders differ
+    assert fit(tmp_path / "last.ckpt") == through[epochs * 2 :]
 
 
 SPREAD = """

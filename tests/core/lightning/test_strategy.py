@@ -64,6 +64,17 @@ def test_a_pickled_strategy_arrives_with_its_devices(face: Face, build: Build) -
     assert arrived._launcher._strategy is arrived
 
 
+@pytest.mark.parametrize("face", [each for each in FACES.values() if each.is_trainer], indirect=True, ids=str)
+def test_a_pickled_strategy_arrives_with_its_optimizers(face: Face, build: Build) -> None:
+    strategy = build(accelerator="cpu_sim", devices=1).strategy
+    strategy.optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)]
+
+    arrived = pickle.loads(pickle.dumps(strategy))
+
+    (wrapped,) = arrived._lightning_optimizers
+    assert wrapped.optimizer is arrived.optimizers[0]
+
+
 def test_a_strategy_that_has_no_accelerator_yet_can_be_copied(face: Face) -> None:
     strategy = classes(face).ddp(find_unused_parameters=True)
 
