@@ -83,8 +83,8 @@ class Capabilities:
     fused_optimizers: Claim = field(default=not_driven)
     """Optimizers whose step is one kernel of the vendor's."""
 
-    profiler: Claim = field(default=not_driven)
-    """The chip's activity in Lightning's profiler."""
+    profiler: Claim = field(default=unknown)
+    """The chip's activity in Lightning's ``PyTorchProfiler``, as torch's profiler records it."""
 
     data_loaders: Claim = field(default=not_driven)
     """Loaders of the vendor's that decode on the chip."""

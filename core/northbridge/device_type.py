@@ -9,8 +9,13 @@ def describe_device_type(name: str) -> str:
     torch has one spare type, PrivateUse1, which a plugin renames; a torch that the vendor has built, or that knows the
     chip, has a type of its own for it.
     """
-    import torch
-
-    if torch._C._get_privateuse1_backend_name() == name:
+    if is_renamed(name):
         return f"torch's spare device type, PrivateUse1, renamed to {name!r}"
     return f"a device type of its own, {name!r}, in this torch"
+
+
+def is_renamed(name: str) -> bool:
+    """Whether ``name`` is torch's spare device type, renamed in this process."""
+    import torch
+
+    return bool(torch._C._get_privateuse1_backend_name() == name)

@@ -32,7 +32,7 @@ def test_a_chip_that_claims_nothing_is_real_and_unknown_in_everything() -> None:
     assert {claim.answer for claim in capabilities.claims().values()} == {"unknown"}
 
 
-@pytest.mark.parametrize("claim", ["float8", "graphs", "compile", "fused_optimizers", "profiler", "deepspeed", "fsdp"])
+@pytest.mark.parametrize("claim", ["float8", "graphs", "compile", "fused_optimizers", "deepspeed", "fsdp"])
 def test_what_northbridge_drives_on_no_chip_says_so(claim: str) -> None:
     assert Capabilities().claims()[claim].reason == "Northbridge does not drive it yet"
 

@@ -69,6 +69,7 @@ def northbridge_backend() -> northbridge.Backend:
             float64=northbridge.yes,
             sync_batchnorm=northbridge.yes,
             fork=northbridge.yes,
+            profiler=northbridge.yes,
         ),
     )
 

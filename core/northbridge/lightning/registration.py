@@ -184,6 +184,21 @@ CORRECTIONS = (
         module="loops.fit_loop",
         owner="_FitLoop",
     ),
+    *(
+        Correction(
+            name,
+            ("self",),
+            "asks torch for the activity of the CPU and of CUDA alone",
+            replace,
+            hosts=("Trainer",),
+            module="profilers.pytorch",
+            owner="PyTorchProfiler",
+        )
+        for name, replace in (
+            ("_default_activities", replacements.mark_activities),
+            ("_create_profilers", replacements.profile_chip),
+        )
+    ),
     Correction(
         "_update_properties",
         ("root", "device", "dtype"),

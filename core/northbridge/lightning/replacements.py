@@ -17,6 +17,7 @@ from northbridge.lightning import (
     device_line,
     out_of_memory,
     preemption,
+    profiler,
     random_states,
     settled_devices,
 )
@@ -216,6 +217,18 @@ def refuse_compiler(face: Face, original: Callable[..., Any]) -> Callable[..., A
         asked = (model._compiler_ctx or {}).get(compilation.ASKED)
         if asked is not None and is_ours(strategy.accelerator):
             compilation.refuse_compiler(strategy.backend, asked)
+
+    return replacement
+
+
+def mark_activities(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda self: profiler.Unasked(original(self))
+
+
+def profile_chip(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(self: Any) -> None:
+        profiler.add_chip(self._profiler_kwargs)
+        original(self)
 
     return replacement
 
