@@ -24,6 +24,7 @@ NorthbridgeError
 │   └── DevicesTypeError           it is no number, no sequence of numbers and no text; also a TypeError
 ├── WrongDeviceError             a tensor, model or strategy sits on another device than the chip
 ├── CheckpointError              a checkpoint could not be written, or read; also an OSError
+│   └── CheckpointCodeError        it asks for code, and weights_only=True lets none run; also an UnpicklingError
 ├── CollectiveError              a collective did not, or cannot, run on the chip's library
 ├── WeightsDisagreeError         the ranks train different models; carries ``.ranks``, those that differ
 ├── UnsupportedError             the chip denies what was asked; carries ``.capability``
@@ -39,6 +40,8 @@ so that ``import torch`` never pays for it.
 """
 
 from __future__ import annotations
+
+import pickle
 
 
 class NorthbridgeError(Exception):
@@ -143,6 +146,10 @@ class WrongDeviceError(NorthbridgeError):
 
 class CheckpointError(NorthbridgeError, OSError):
     """A checkpoint could not be written, and what stood in its place is untouched; or a file is no checkpoint."""
+
+
+class CheckpointCodeError(CheckpointError, pickle.UnpicklingError):
+    """A checkpoint holds what only code can make, and ``weights_only=True`` lets none run."""
 
 
 class CollectiveError(NorthbridgeError):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from northbridge.errors import CheckpointError
+from northbridge.errors import CheckpointCodeError, CheckpointError
 from northbridge.lightning.drafts import draft_of
 from northbridge.software import is_vendors
 
@@ -129,7 +129,7 @@ def unreadable(path: str | Path, error: Exception) -> CheckpointError:
         said = "it is in no format that torch.save writes"
     elif "weights_only" in str(error):
         name = re.search(r"GLOBAL ([\w.]+)", str(error))
-        return CheckpointError(
+        return CheckpointCodeError(
             f"the checkpoint {path} holds {name[1] if name else 'more than weights'}, which only code can make, and"
             " weights_only=True lets none run. If you trust where the file comes from, write weights_only=False, or"
             " allow the class with torch.serialization.add_safe_globals([…])"
