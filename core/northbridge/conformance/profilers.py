@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import northbridge
 from northbridge.conformance.scenario import Outcome
 from northbridge.conformance.suite import TRAINERS, UsesSuite
 
@@ -21,3 +22,12 @@ class Profilers(UsesSuite):
         for found in chip.ranks("profiling"):
             assert told in found[profiler]["said"]
             assert found[profiler]["weights"] == found["none"]["weights"]
+
+    def test_the_chips_own_time_is_in_the_table_where_it_claims_that(self, chip: Outcome, backend: str) -> None:
+        claimed = northbridge.get(backend)
+        claim = claimed.capabilities.profiler
+        if claim.answer != "yes":
+            pytest.skip(f"{backend} does not claim it: {claim.reason or claim.answer}")
+
+        for found in chip.ranks("profiling"):
+            assert f"{claimed.device.type.upper()} total" in found["pytorch"]["said"]
