@@ -18,6 +18,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
+from northbridge.capabilities import not_driven
 from northbridge.discovery import get
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.classes import classes
@@ -208,7 +209,7 @@ def undriven_names(module: str, *, backend: str, instead: Mapping[str, tuple[str
 @cache
 def _undriven(name: str, backend: str, capability: str, instead: str) -> type:
     def refuse(cls: type, *args: object, **kwargs: object) -> NoReturn:
-        reason = get(backend).capabilities.claims()[capability].reason
+        reason = get(backend).capabilities.claims()[capability].reason or not_driven.reason
         raise UnsupportedError(
             f"{name} was asked for, and {capability!r} on {backend!r} is unknown: {reason}; {instead}",
             capability=capability,

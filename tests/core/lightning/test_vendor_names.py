@@ -491,6 +491,15 @@ def test_to_use_it_is_refused_with_the_reason_and_what_to_do() -> None:
     assert refusal.value.capability == "data_loaders"
 
 
+def test_an_unknown_without_a_reason_is_not_driven(claims: Callable[..., None]) -> None:
+    claims(data_loaders=northbridge.unknown)
+
+    with pytest.raises(
+        UnsupportedError, match="on 'cpu_sim' is unknown: Northbridge does not drive it yet; use torch's"
+    ):
+        look_up("SimLoader")()
+
+
 def test_a_precision_may_be_a_number_as_for_a_trainer() -> None:
     class Numbered(northbridge.PrecisionName, backend="cpu_sim"):
         words = {"32": "32-true"}  # noqa: RUF012
