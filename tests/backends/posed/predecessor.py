@@ -92,6 +92,7 @@ class Predecessor:
         for module in self.homes.values():
             for name, (claim, cure) in self.undriven.items():
                 reason = northbridge.get(posed.name).capabilities.claims()[claim].reason
+                reason = reason or "Northbridge does not drive it yet"
                 imported: Any = getattr(module, name)  # a script may import it and never use it
                 assert imported is getattr(module, name)
                 with pytest.raises(UnsupportedError) as refusal:

