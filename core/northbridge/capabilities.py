@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,18 @@ def no(reason: str) -> Claim:
     return Claim("no", reason)
 
 
+LEVEL_CLAIMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "C0": (),
+        "C1": ("float32", "autograd", "views", "random_numbers", "out_of_memory"),
+        "C2": ("fit", "checkpoint", "resume"),
+        "C3": ("sum_all_reduce", "broadcast", "all_gather", "barrier", "ddp_averaging"),
+        "C4": (),
+    }
+)
+"""What a chip has to claim, and to prove, for each level of the conformance suite, beside those of the levels below."""
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """Say what a chip can do, before anything is built.
@@ -46,6 +60,45 @@ class Capabilities:
 
     auto: bool = True
     """Whether ``accelerator="auto"`` may pick this chip where its hardware is present."""
+
+    float32: Claim = field(default=unknown)
+    """Tensors in float32, computed as float32."""
+
+    autograd: Claim = field(default=unknown)
+    """Gradients of what was computed on the chip, computed there."""
+
+    views: Claim = field(default=unknown)
+    """Views that share the memory of what they are a view of, of any stride."""
+
+    random_numbers: Claim = field(default=unknown)
+    """A generator for each device, whose state can be read and put back."""
+
+    out_of_memory: Claim = field(default=unknown)
+    """Full memory raises an error, after which the process and what it holds on the chip go on."""
+
+    fit: Claim = field(default=unknown)
+    """Lightning's Trainer and Fabric train on one device."""
+
+    checkpoint: Claim = field(default=unknown)
+    """What is trained is written, and opens on the chip and on the CPU."""
+
+    resume: Claim = field(default=unknown)
+    """A training that is taken up goes on as if it had never stopped."""
+
+    sum_all_reduce: Claim = field(default=unknown)
+    """Several ranks add up tensors of the chip."""
+
+    broadcast: Claim = field(default=unknown)
+    """One rank's tensor reaches all the others."""
+
+    all_gather: Claim = field(default=unknown)
+    """Every rank's tensor reaches all the others."""
+
+    barrier: Claim = field(default=unknown)
+    """Ranks wait for each other."""
+
+    ddp_averaging: Claim = field(default=unknown)
+    """Several ranks train with the average of their gradients."""
 
     bfloat16: Claim = field(default=unknown)
     """Tensors and autocast in bfloat16."""
@@ -94,6 +147,18 @@ class Capabilities:
 
     fsdp: Claim = field(default=not_driven)
     """torch's fully sharded training."""
+
+    @classmethod
+    def of_level(cls, level: Literal["C1", "C2", "C3", "C4"], **others: Any) -> Capabilities:
+        """Return a chip's claims: ``yes`` to all that ``level`` and the levels below it ask for, and ``others``.
+
+        Raises :class:`ValueError` where there is no such level.
+        """
+        if level not in LEVEL_CLAIMS:
+            raise ValueError(f"no level of the conformance suite is called {level!r}; found {', '.join(LEVEL_CLAIMS)}")
+        levels = list(LEVEL_CLAIMS)
+        asked = levels[: levels.index(level) + 1]
+        return cls(**{name: yes for each in asked for name in LEVEL_CLAIMS[each]} | others)
 
     def claims(self) -> dict[str, Claim]:
         """Return every claim by its name."""

@@ -62,7 +62,8 @@ def northbridge_backend() -> northbridge.Backend:
         SimDevice(),
         SimCCL(),
         SimBridge(),
-        northbridge.Capabilities(
+        northbridge.Capabilities.of_level(
+            "C3",
             simulated=True,
             bfloat16=northbridge.yes,
             float16=northbridge.yes,

@@ -17,7 +17,8 @@ def northbridge_backend() -> northbridge.Backend:
         HPUDevice(),
         HCCL(),
         HPUBridge(),
-        northbridge.Capabilities(
+        northbridge.Capabilities.of_level(
+            "C3",
             bfloat16=northbridge.yes,
             float64=northbridge.no("it is stored as float64 and computed as float32 there"),
             fork=northbridge.no("the vendor's driver does not survive a fork"),

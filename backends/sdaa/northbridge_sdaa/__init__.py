@@ -15,7 +15,8 @@ def northbridge_backend() -> northbridge.Backend:
         device.SDAADevice(),
         collective.TCCL(),
         bridge.SDAABridge(),
-        northbridge.Capabilities(
+        northbridge.Capabilities.of_level(
+            "C3",
             bfloat16=northbridge.yes,
             float16=northbridge.yes,
             int64=northbridge.yes,

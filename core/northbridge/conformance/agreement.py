@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from northbridge.conformance.duties.agreeing import EVERY, STEP
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, several_devices
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, several_devices
 
 
-@several_devices(*TRAINERS)
 class WeightsAgreement(FaceSuite):
     """The callback compares the ranks' weights over the chip's library, and names the rank whose differ."""
+
+    runs = several_devices(*TRAINERS)
 
     def test_ranks_that_agree_train_to_the_end(self, chip: Outcome) -> None:
         for found in chip.each("agreeing", "whole"):
@@ -26,10 +25,10 @@ class WeightsAgreement(FaceSuite):
             assert ".5.weight'. Look for" in found["message"]
 
 
-@pytest.mark.parametrize("face", FABRICS)
-@pytest.mark.parametrize("devices", [2])
 class FabricWeightsAgreement(FaceSuite):
     """The same check, called in a Fabric's loop."""
+
+    runs = in_each(*FABRICS, devices=(2,))
 
     def test_the_rank_that_differs_is_named_on_every_rank(self, chip: Outcome) -> None:
         for found in chip.each("agreeing", "changed"):

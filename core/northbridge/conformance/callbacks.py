@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, UsesSuite
+from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class Callbacks(UsesSuite):
     """What they keep and write is what they keep and write on the CPU; those of training are in Optimization."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
 
     def test_progress_bars_monitors_and_loggers_change_nothing_and_write_what_is_logged(
         self, chip: Outcome, cpu: Outcome

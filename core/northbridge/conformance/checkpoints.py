@@ -31,13 +31,14 @@ print(json.dumps({"devices": sorted(devices), "tensors": weights}))
 """
 
 
-@one_and_several_devices(*TRAINERS, *FABRICS)
 class Checkpoints(FaceSuite):
     """A checkpoint of the chip is a checkpoint of the CPU, and the other way round.
 
     A resumed run is compared with one that Lightning resumed on the CPU. Of more than two ranks, one that never stopped
     has other last bits: DDP groups the gradients of a run's first step otherwise than those after it.
     """
+
+    runs = one_and_several_devices(*TRAINERS, *FABRICS)
 
     def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: Outcome) -> None:
         found = _open_without_northbridge(chip)
@@ -52,9 +53,10 @@ class Checkpoints(FaceSuite):
         assert chip.each("resuming", "weights") == cpu.each("resuming", "weights")
 
 
-@one_and_several_devices(TRAINERS[0], FABRICS[0])
 class CheckpointsOnTheCPU(FaceSuite):
     """Lightning's own run on the CPU goes on where the chip's ended."""
+
+    runs = one_and_several_devices(TRAINERS[0], FABRICS[0])
 
     def test_a_checkpoint_of_the_chip_resumes_on_the_cpu(
         self, face: str, devices: int, chip: Outcome, cpu: Outcome

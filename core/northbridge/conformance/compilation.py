@@ -6,7 +6,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite
+from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each
 
 
 class Compiled(UsesSuite):
@@ -26,16 +26,16 @@ class Compiled(UsesSuite):
             assert f"torch.compile was asked for {name!r}, and {backend!r} was asked for: {reason}" in found["refused"]
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class Compilation(Compiled):
     """A compiled LightningModule trains, and a backend that the chip lacks is refused."""
 
+    runs = in_each(*TRAINERS, devices=(1, 2))
 
-@pytest.mark.parametrize("face", FABRICS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
+
 class FabricCompilation(Compiled):
     """A Fabric compiles once more when it has set a model up, with the chip's backend where the user named none."""
+
+    runs = in_each(*FABRICS, devices=(1, 2))
 
     def test_without_a_backend_the_chips_is_taken_or_told_to_be_absent(self, chip: Outcome, backend: str) -> None:
         named = northbridge.load(backend).bridge.compile_backend

@@ -7,12 +7,13 @@ import pytest
 import northbridge
 from northbridge.conformance.duties.choosing import FORMS, SECOND, is_held_by_one_fabric
 from northbridge.conformance.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, require
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, require
 
 
-@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
 class DeviceChoice(FaceSuite):
     """Each form that Lightning knows means on the chip what it means elsewhere."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
 
     @pytest.mark.parametrize("form", FORMS)
     def test_devices_takes(self, backend: str, face: str, chip: Outcome, form: str) -> None:
@@ -28,9 +29,10 @@ class DeviceChoice(FaceSuite):
         assert found == [str(device.root(index)) if alone else f"{device.type}:{index}" for index in indices]
 
 
-@pytest.mark.parametrize("face", [TRAINERS[0], FABRICS[0]])
 class SecondDevice(FaceSuite):
     """``devices=[1]`` really is the second device."""
+
+    runs = in_each(TRAINERS[0], FABRICS[0])
 
     @pytest.fixture
     def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:

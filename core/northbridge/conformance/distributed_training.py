@@ -7,12 +7,13 @@ from northbridge.conformance.scenario import Outcome
 from northbridge.conformance.suite import TRAINERS, EqualWeights, cpu_run, several_devices
 
 
-@several_devices(*TRAINERS)
 class DistributedTraining(EqualWeights):
     """A Trainer with several devices trains as Lightning's own does on as many CPU ranks over Gloo.
 
     The data set has an odd number of samples: the ranks' sampler repeats some.
     """
+
+    runs = several_devices(*TRAINERS)
 
     def test_the_weights_differ_from_those_of_one_device(self, face: str, chip: Outcome) -> None:
         alone = cpu_run(face, 1).only("training mlp")["weights"]

@@ -9,12 +9,13 @@ from northbridge.conformance.duties.steering import STEERED, WAYS
 from northbridge.conformance.findings import digest
 from northbridge.conformance.hosts import build
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, MODELS, EqualWeights, UsesSuite, one_and_several_devices
+from northbridge.conformance.suite import FABRICS, MODELS, EqualWeights, UsesSuite, in_each, one_and_several_devices
 
 
-@one_and_several_devices(*FABRICS)
 class FabricTraining(EqualWeights):
     """Fabric trains as Lightning's own does on as many CPU ranks."""
+
+    runs = one_and_several_devices(*FABRICS)
 
     # Not the ConvNet: what its batch norm has seen changes the weights without any optimizer.
     @pytest.mark.parametrize("model", [each for each in MODELS if each != "convnet"])
@@ -35,10 +36,10 @@ class FabricTraining(EqualWeights):
             assert rank["parameter devices"] == [name]
 
 
-@pytest.mark.parametrize("face", FABRICS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class FabricLoops(UsesSuite):
     """Accumulation, clipping, closures, schedules and data of a loop of one's own do what they do on the CPU."""
+
+    runs = in_each(*FABRICS, devices=(1, 2))
 
     @pytest.mark.parametrize("way", WAYS)
     def test_the_weights_and_the_learning_rate_are_those_of_a_cpu_run(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
-
 from northbridge.conformance.duties.interrupting import EVERY_N_STEPS, INTERRUPTED
 from northbridge.conformance.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import TRAINERS, FaceSuite, UsesSuite, require, require_devices
+from northbridge.conformance.suite import TRAINERS, FaceSuite, UsesSuite, in_each, require, require_devices
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class Preemption(UsesSuite):
     """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
 
     def test_what_is_taken_up_ends_with_the_weights_of_a_training_that_went_through(self, chip: Outcome) -> None:
         for found in chip.ranks("interrupting"):
@@ -23,9 +21,10 @@ class Preemption(UsesSuite):
             assert found["taken up"]["began"] == INTERRUPTED + 1
 
 
-@pytest.mark.parametrize("face", [TRAINERS[0]])
 class Restarts(FaceSuite):
     """Under torchrun with restarts, a killed rank costs the steps since the last checkpoint and no more."""
+
+    runs = in_each(TRAINERS[0])
 
     def test_the_ranks_take_up_the_last_checkpoint_and_end_with_the_weights_of_an_undisturbed_run(
         self, backend: str, face: str, environ: dict[str, str]

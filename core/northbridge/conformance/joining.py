@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, UsesSuite
+from northbridge.conformance.suite import FABRICS, UsesSuite, in_each
 
 
-@pytest.mark.parametrize("face", FABRICS)
-@pytest.mark.parametrize("devices", [2])
 class Joining(UsesSuite):
     """Gradients that wait for their reduction, and ranks that run out of batches at different times."""
+
+    runs = in_each(*FABRICS, devices=(2,))
 
     def test_gradients_wait_where_the_loop_says_so(self, chip: Outcome, cpu: Outcome) -> None:
         found, expected = chip.each("joining", "accumulated"), cpu.each("joining", "accumulated")

@@ -8,13 +8,13 @@ import pytest
 
 from northbridge.conformance.duties.loading import WAYS
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, UsesSuite
+from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class Loading(UsesSuite):
     """Pinned memory, workers, iterable and combined data, batches of uneven sizes and data modules."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
 
     @pytest.mark.parametrize("way", WAYS)
     def test_the_weights_are_those_of_a_cpu_run_on_the_same_batches(

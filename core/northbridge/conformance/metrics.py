@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, FaceSuite
+from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [2])
 class LoggedMetrics(FaceSuite):
     """What two ranks log is what two CPU ranks of Lightning's own log."""
+
+    runs = in_each(*TRAINERS, devices=(2,))
 
     @pytest.mark.parametrize("reduction", ["mean", "min", "max", "sum"])
     def test_sync_dist_reduces(self, chip: Outcome, cpu: Outcome, reduction: str) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
 
 _DISTANCE = 1e-6
 """How far weights and statistics, of a size of 1, may be from one process's: sums of another order."""
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [2])
 class SyncBatchNorm(FaceSuite):
     """Two ranks train as one process that has the whole batch, and the model keeps its layers."""
+
+    runs = in_each(*TRAINERS, devices=(2,))
 
     @pytest.mark.parametrize("way", ["argument", "torch's layers"])
     def test_weights_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome, way: str) -> None:
@@ -27,20 +27,20 @@ class SyncBatchNorm(FaceSuite):
             assert min(found["weights"], found["statistics"]) > 1000 * _DISTANCE
 
 
-@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
-@pytest.mark.parametrize("devices", [2])
 class UnevenSyncBatchNorm(FaceSuite):
     """The ranks may have batches of different sizes, or none."""
+
+    runs = in_each(*TRAINERS, *FABRICS, devices=(2,))
 
     def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
         for found in chip.each("normalizing", "uneven"):
             assert max(found.values()) < 10 * _DISTANCE  # the gradients of a weight are sums of hundreds
 
 
-@pytest.mark.parametrize("face", FABRICS)
-@pytest.mark.parametrize("devices", [2])
 class FabricSyncBatchNorm(FaceSuite):
     """A model with torch's layers trains in a Fabric as one process that has the whole batch."""
+
+    runs = in_each(*FABRICS, devices=(2,))
 
     def test_weights_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
         for found in chip.each("normalizing", "torch's layers"):

@@ -6,13 +6,13 @@ import pytest
 
 from northbridge.conformance.duties.optimizing import WAYS
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, UsesSuite
+from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class Optimization(UsesSuite):
     """Optimizers, clipping, accumulation, schedules and callbacks that change a training do what they do on the CPU."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
 
     @pytest.mark.parametrize("way", WAYS)
     def test_weights_steps_and_learning_rates_are_those_of_a_cpu_run(

@@ -6,13 +6,13 @@ import pytest
 
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite
+from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each
 
 
-@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class Outlasting(UsesSuite):
     """One error, on every rank alike, and a training that may go on as if nothing had been."""
+
+    runs = in_each(*TRAINERS, *FABRICS, devices=(1, 2))
 
     def test_a_checkpoint_that_cannot_be_written_is_an_error_on_every_rank(self, chip: Outcome) -> None:
         first, *others = chip.each("outlasting", "said")
@@ -31,10 +31,10 @@ class Outlasting(UsesSuite):
             assert found["devices"] == [northbridge.get(backend).device.type]
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class UsersCheckpointIO(UsesSuite):
     """A CheckpointIO of the user's, and Lightning's that writes in a thread of its own."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
 
     @pytest.mark.parametrize("io", ["own", "asynchronous"])
     def test_it_writes_the_weights_of_the_moment(self, chip: Outcome, io: str) -> None:

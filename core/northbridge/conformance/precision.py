@@ -8,14 +8,15 @@ import northbridge
 from northbridge.conformance.duties.rounding import PRECISIONS
 from northbridge.conformance.duties.scaling import BATCHES, OVERFLOW
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
 
 MODELS = ("mlp", "convnet", "transformer")
 
 
-@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
 class Precision(FaceSuite):
     """``bf16-mixed`` and ``16-mixed`` reach the model, in the Trainer and in Fabric."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
 
     @pytest.mark.parametrize("model", MODELS)
     def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, chip: Outcome, model: str) -> None:

@@ -6,13 +6,13 @@ import pytest
 
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, UsesSuite
+from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class Profilers(UsesSuite):
     """They change nothing, and tell on each rank of the steps and operators that ran."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
 
     @pytest.mark.parametrize(
         ("profiler", "told"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, FaceSuite
+from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [1, 2], ids=["one device", "two devices"])
 class RandomStates(FaceSuite):
     """A run with dropout on the chip, which shuffles on the host, ends with the weights of one that went through."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
 
     @pytest.mark.parametrize(
         ("interrupted", "through"),

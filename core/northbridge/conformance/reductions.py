@@ -40,9 +40,10 @@ def expected(operation: str, devices: int, large: int) -> list[float]:
     return results[devices][operation]
 
 
-@several_devices(*TRAINERS, *FABRICS)
 class Reductions(FaceSuite):
     """Several ranks exchange numbers through the strategy, the module, and Fabric."""
+
+    runs = several_devices(*TRAINERS, *FABRICS)
 
     @pytest.fixture
     def found(self, chip: Outcome) -> list[dict[str, Any]]:

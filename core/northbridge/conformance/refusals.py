@@ -6,12 +6,13 @@ import pytest
 
 import northbridge
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
 
 
-@pytest.mark.parametrize("face", [*TRAINERS, *FABRICS])
 class Refusals(FaceSuite):
     """A run that would leave the chip is refused."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
 
     def test_a_strategy_on_the_cpu(self, backend: str, chip: Outcome) -> None:
         found = chip.only("single device on the CPU")

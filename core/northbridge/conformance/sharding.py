@@ -14,7 +14,7 @@ import northbridge
 from northbridge.conformance.duties.sharding import CHECKPOINT
 from northbridge.conformance.findings import digest
 from northbridge.conformance.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, require, require_devices
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, require, require_devices
 from northbridge.lightning.faces import FACES
 
 _TOLERANCE = 1e-5
@@ -30,13 +30,10 @@ class _Sharded(FaceSuite):
         return run(Scenario(backend, face, ("sharding",), devices), environ)
 
 
-@pytest.mark.parametrize(
-    ("face", "devices"),
-    [(TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2)],
-    ids=lambda value: str(value) if isinstance(value, str) else f"{value} devices",
-)
 class Sharding(_Sharded):
     """A model that FSDP2 and tensor parallel spread over ranks learns what one process learns on the CPU."""
+
+    runs = ((TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2))
 
     def test_the_losses_are_those_of_one_process(self, sharded: Outcome) -> None:
         for found in sharded.ranks("sharding"):
@@ -74,10 +71,10 @@ class Sharding(_Sharded):
         assert digest(named) == sharded.each("sharding", "weights")[0]
 
 
-@pytest.mark.parametrize("face", [TRAINERS[0], FABRICS[0]])
-@pytest.mark.parametrize("devices", [4], ids=["four devices"])
 class Resharding(_Sharded):
     """What four ranks wrote, two read."""
+
+    runs = in_each(TRAINERS[0], FABRICS[0], devices=(4,))
 
     def test_two_ranks_go_on_with_the_shards_of_four(
         self, backend: str, face: str, environ: dict[str, str], sharded: Outcome

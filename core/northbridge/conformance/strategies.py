@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, FaceSuite
+from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
 
 
-@pytest.mark.parametrize("face", TRAINERS)
-@pytest.mark.parametrize("devices", [2])
 class Strategies(FaceSuite):
     """A stock strategy object and a registered variant keep what the user asked for."""
+
+    runs = in_each(*TRAINERS, devices=(2,))
 
     def test_a_stock_strategy_object_keeps_its_arguments(self, chip: Outcome) -> None:
         for found in chip.ranks("strategies object"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
@@ -63,28 +63,58 @@ _OF_THE_CHIP_ALONE = (
 )
 
 
-def one_and_several_devices(*faces: str) -> pytest.MarkDecorator:
-    """Run a class in each of ``faces`` with one device and with two, and in the first Trainer and Fabric with four."""
-    return _faces_and_devices(faces, (1, 2))
+Runs = tuple[tuple[str, int], ...]
+"""A face and a number of devices for each run that a class looks at."""
 
 
-def several_devices(*faces: str) -> pytest.MarkDecorator:
-    """Run a class in each of ``faces`` with two devices, and in the first Trainer and the first Fabric with four."""
-    return _faces_and_devices(faces, (2,))
+def in_each(*faces: str, devices: tuple[int, ...] = (1,)) -> Runs:
+    """Return a run in each of ``faces`` with each number of ``devices``."""
+    return tuple((face, number) for number in devices for face in faces)
 
 
-def _faces_and_devices(faces: tuple[str, ...], in_each: tuple[int, ...]) -> pytest.MarkDecorator:
-    runs = [(face, devices) for devices in in_each for face in faces]
+def one_and_several_devices(*faces: str) -> Runs:
+    """Return a run in each of ``faces`` with one device and with two, and in the first Trainer and Fabric with four."""
+    return in_each(*faces, devices=(1, 2)) + _four_devices(faces)
+
+
+def several_devices(*faces: str) -> Runs:
+    """Return a run in each of ``faces`` with two devices, and in the first Trainer and the first Fabric with four."""
+    return in_each(*faces, devices=(2,)) + _four_devices(faces)
+
+
+def _four_devices(faces: tuple[str, ...]) -> Runs:
     # Faces of a kind differ in their imports and not in how they meet: four ranks of each would only take longer.
-    runs += [(face, 4) for face in (TRAINERS[0], FABRICS[0]) if face in faces]
-    words = {1: "one device", 2: "two devices", 4: "four devices"}
-    return pytest.mark.parametrize(
-        ("face", "devices"), runs, ids=[f"{words[devices]}-{face}" for face, devices in runs]
-    )
+    return tuple((face, 4) for face in (TRAINERS[0], FABRICS[0]) if face in faces)
+
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def shows(*claims: str) -> Callable[[Test], Test]:
+    """Say which claims of the backend a test shows: its verdict depends on what the backend says of them.
+
+    A claim may be the value of one of the test's parameters: ``shows("{dtype}")``. Values that are no claims, such as a
+    dtype that every chip has, are passed over.
+    """
+
+    def decorate(test: Test) -> Test:
+        test.claims = claims  # type: ignore[attr-defined]  # read by the recorder
+        return test
+
+    return decorate
 
 
 class Suite:
     """What every class has: the fixtures that a backend's tests override."""
+
+    level: ClassVar[str] = ""
+    """The level as which a backend's tests have adopted the class."""
+
+    claims: ClassVar[tuple[str, ...]] = ()
+    """The claims that all tests of the class show, as :func:`shows` says it of one."""
+
+    advice: ClassVar[str] = ""
+    """Where a vendor should look whose backend fails here."""
 
     @pytest.fixture
     def backend(self) -> str:
@@ -100,15 +130,18 @@ class Suite:
 class FaceSuite(Suite):
     """What a class has that looks at runs through a face of Lightning.
 
-    It says by ``pytest.mark.parametrize`` which faces it is for; and which ``devices``, unless it is one.
+    Each of its tests is one for each of its :attr:`runs`.
     """
 
+    runs: ClassVar[Runs] = ()
     duties: ClassVar[Duties] = BASICS
 
-    @pytest.fixture
-    def devices(self) -> int:
-        """How many devices a run takes."""
-        return 1
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Make a test for each run; pytest calls it for each function of the class."""
+        words = {1: "one device", 2: "two devices", 4: "four devices"}
+        names = ("face", "devices") if "devices" in metafunc.fixturenames else ("face",)
+        values = self.runs if len(names) == 2 else tuple((face,) for face, _ in self.runs)
+        metafunc.parametrize(names, values, ids=[f"{words[devices]}-{face}" for face, devices in self.runs])
 
     @pytest.fixture
     def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:

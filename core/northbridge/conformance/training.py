@@ -7,12 +7,13 @@ import pytest
 import northbridge
 from northbridge.conformance.models import TiedWeights
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import MODELS, TRAINERS, EqualWeights
+from northbridge.conformance.suite import MODELS, TRAINERS, EqualWeights, in_each
 
 
-@pytest.mark.parametrize("face", TRAINERS)
 class Training(EqualWeights):
     """A Trainer with one device trains as Lightning's own does on the CPU."""
+
+    runs = in_each(*TRAINERS)
 
     @pytest.mark.parametrize("model", MODELS)
     def test_the_model_keeps_its_weights_when_it_leaves_the_chip(self, chip: Outcome, model: str) -> None:

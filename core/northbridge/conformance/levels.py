@@ -1,0 +1,195 @@
+"""The levels of the suite, and how a backend's own tests adopt them.
+
+A file of four classes is all that a backend's tests need::
+
+    from northbridge.conformance.levels import C0, C1, C2, C3
+
+    class TestC0(C0):
+        backend = "acme"
+
+    class TestC1(C1):
+        backend = "acme"
+
+and so on. Each holds the classes of its level, as classes within it: ``TestC1::TestDevice::test_indexing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import pytest
+
+from northbridge.capabilities import LEVEL_CLAIMS
+from northbridge.conformance.agreement import FabricWeightsAgreement, WeightsAgreement
+from northbridge.conformance.callbacks import Callbacks
+from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
+from northbridge.conformance.collective import Collective
+from northbridge.conformance.compilation import Compilation, FabricCompilation
+from northbridge.conformance.device import Device
+from northbridge.conformance.devices import DeviceChoice, SecondDevice
+from northbridge.conformance.distributed_training import DistributedTraining
+from northbridge.conformance.fabric import FabricLoops, FabricTraining
+from northbridge.conformance.interruptions import Preemption, Restarts
+from northbridge.conformance.joining import Joining
+from northbridge.conformance.launches import Launches
+from northbridge.conformance.loading import Loading
+from northbridge.conformance.metrics import LoggedMetrics
+from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
+from northbridge.conformance.optimization import Optimization
+from northbridge.conformance.outlasting import Outlasting, UsersCheckpointIO
+from northbridge.conformance.precision import Precision
+from northbridge.conformance.profilers import Profilers
+from northbridge.conformance.random_states import RandomStates
+from northbridge.conformance.reductions import Reductions
+from northbridge.conformance.refusals import Refusals
+from northbridge.conformance.sharding import Resharding, Sharding
+from northbridge.conformance.strategies import Strategies
+from northbridge.conformance.suite import FaceSuite, Suite
+from northbridge.conformance.training import Training
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is asked of a backend at once."""
+
+    name: str
+    title: str
+    classes: tuple[type[Suite], ...]
+    devices: tuple[int, ...] = ()
+    """With how many devices a class runs that runs with several numbers of them."""
+
+    least_cases: int = 0
+    """How many tests have to run, for the level to say anything."""
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What the backend has to claim and to prove, beside the claims of the levels below."""
+        return LEVEL_CLAIMS[self.name]
+
+
+_ONE_OR_SEVERAL = (
+    FabricTraining,
+    Checkpoints,
+    CheckpointsOnTheCPU,
+    RandomStates,
+    Callbacks,
+    Optimization,
+    Loading,
+    FabricLoops,
+    Outlasting,
+    UsersCheckpointIO,
+    Profilers,
+    Compilation,
+    FabricCompilation,
+)
+
+LEVELS: Mapping[str, Level] = MappingProxyType(
+    {
+        level.name: level
+        for level in (
+            Level("C0", "The plugin", ()),
+            Level("C1", "One device", (Device,)),
+            Level(
+                "C2",
+                "One device in Lightning",
+                (Training, Precision, DeviceChoice, Refusals, *_ONE_OR_SEVERAL),
+                devices=(1,),
+            ),
+            Level(
+                "C3",
+                "Several devices",
+                (
+                    Collective,
+                    DistributedTraining,
+                    Reductions,
+                    LoggedMetrics,
+                    Strategies,
+                    Joining,
+                    WeightsAgreement,
+                    FabricWeightsAgreement,
+                    SyncBatchNorm,
+                    UnevenSyncBatchNorm,
+                    FabricSyncBatchNorm,
+                    SecondDevice,
+                    Sharding,
+                    Resharding,
+                    *_ONE_OR_SEVERAL,
+                ),
+                devices=(2, 4),
+                least_cases=200,
+            ),
+            Level("C4", "Endurance and faults", (Launches, Preemption, Restarts), devices=(1, 2)),
+        )
+    }
+)
+
+
+class Adopted:
+    """The tests of a level, for a backend that a subclass names; see the module's docstring."""
+
+    level: ClassVar[Level]
+    backend: ClassVar[str]
+    environ: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Variables that are set for the processes of a run."""
+
+    def __init_subclass__(cls) -> None:
+        if "backend" in vars(cls):
+            for suite in cls.level.classes:
+                setattr(cls, f"Test{suite.__name__}", _adopt(suite, cls))
+
+
+class C0(Adopted):
+    """The plugin."""
+
+    level = LEVELS["C0"]
+
+
+class C1(Adopted):
+    """One device."""
+
+    level = LEVELS["C1"]
+
+
+class C2(Adopted):
+    """One device in Lightning."""
+
+    level = LEVELS["C2"]
+
+
+class C3(Adopted):
+    """Several devices."""
+
+    level = LEVELS["C3"]
+
+
+class C4(Adopted):
+    """Endurance and faults."""
+
+    level = LEVELS["C4"]
+
+
+def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
+    """Return a class of the tests of ``suite``, as pytest is to collect it within ``adopted``."""
+
+    def backend(_self: Suite) -> str:
+        return adopted.backend
+
+    def environ(_self: Suite) -> dict[str, str]:
+        return dict(adopted.environ)
+
+    namespace: dict[str, Any] = {
+        "__doc__": suite.__doc__,
+        "__module__": adopted.__module__,
+        "__qualname__": f"{adopted.__qualname__}.Test{suite.__name__}",
+        "backend": pytest.fixture(backend),
+        "environ": pytest.fixture(environ),
+        "level": adopted.level.name,
+    }
+    if issubclass(suite, FaceSuite):
+        # Of a class that runs with one device and with several, those of the level; of others, all.
+        runs = tuple(run for run in suite.runs if run[1] in adopted.level.devices)
+        namespace["runs"] = runs or suite.runs
+    return type(f"Test{suite.__name__}", (suite,), namespace)
