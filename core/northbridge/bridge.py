@@ -32,6 +32,12 @@ class Bridge(ABC):
     missing_compile_backends: Mapping[str, str] = MappingProxyType({})
     """The backends of ``torch.compile`` that the chip lacks, and why. A Trainer or Fabric refuses them at once."""
 
+    harsh: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Of a simulated chip: the variables under which it forgives nothing, such as a copy that is not waited for.
+
+    ``northbridge conformance`` sets them, where the environment does not say otherwise.
+    """
+
     backend: str = ""
     """The name of the backend that this bridge belongs to. ``Backend`` writes it."""
 

@@ -49,6 +49,9 @@ class Personality:
     tools: Mapping[str, Path] = field(default_factory=dict)
     """The vendor's commands that are stood in for, by name: a Python file each, for :func:`northbridge.run_tool`."""
 
+    harsh: Mapping[str, str] = field(default_factory=dict)
+    """As :attr:`Bridge.harsh <northbridge.Bridge.harsh>`, for the chip that it makes of the backend."""
+
 
 def is_simulable(name: str) -> bool:
     """Whether a personality for backend ``name`` is installed; imports nothing."""
@@ -69,6 +72,16 @@ def stand_in_for_tool(tool: str) -> list[str] | None:
     """Return the command that stands in for the vendor's command ``tool`` in this process; None where none does."""
     found = next((each.tools[tool] for each in _posing.values() if tool in each.tools), None)
     return None if found is None else [sys.executable, str(found)]
+
+
+def harsh_variables(name: str) -> Mapping[str, str]:
+    """Return the variables under which the simulated chip of backend ``name`` forgives nothing.
+
+    Those of its bridge, and of what poses as its software. Raises what :func:`northbridge.get` raises.
+    """
+    from northbridge.discovery import get
+
+    return {**get(name).bridge.harsh, **(_posing[name].harsh if name in _posing else {})}
 
 
 def pose(name: str) -> bool:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         faults_met as faults_met,
         planned_faults as planned_faults,
     )
+    from northbridge_cpu_sim.harsh import HARSH as HARSH
     from northbridge_cpu_sim.installation import install as install
     from northbridge_cpu_sim.record import Record as Record
     from northbridge_cpu_sim.server import Server as Server
@@ -36,6 +37,7 @@ _HOME = {
     "CardTakenError": "northbridge_cpu_sim.errors",
     "DeviceFileError": "northbridge_cpu_sim.errors",
     "Fault": "northbridge_cpu_sim.faults.fault",
+    "HARSH": "northbridge_cpu_sim.harsh",
     "FaultError": "northbridge_cpu_sim.errors",
     "MetFault": "northbridge_cpu_sim.faults.plan",
     "Record": "northbridge_cpu_sim.record",

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import northbridge
+from northbridge_cpu_sim.harsh import HARSH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,6 +19,8 @@ class SimBridge(northbridge.Bridge):
     missing_compile_backends: Mapping[str, str] = MappingProxyType(
         {"inductor": "it generates no code for a simulated chip"}
     )
+
+    harsh = HARSH
 
     def load(self) -> None:
         from northbridge_cpu_sim.host import check_host

@@ -21,7 +21,9 @@ from typing import Any, Literal
 import northbridge
 from northbridge import discovery
 from northbridge.conformance.findings import Findings, read
+from northbridge.conformance.hanging import collect_stacks
 from northbridge.conformance.processes import Process, fork, start
+from northbridge.conformance.run_errors import HungError, RunError
 from northbridge.conformance.shared_runs import folder_of_runs, run_once
 
 Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
@@ -111,22 +113,23 @@ class Outcome:
         return fact
 
 
-_outcomes: dict[tuple[Scenario, tuple[tuple[str, str], ...]], Outcome | RuntimeError] = {}
+_outcomes: dict[tuple[Scenario, tuple[tuple[str, str], ...]], Outcome | RunError] = {}
 
 
 def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> Outcome:
     """Return what came of ``scenario``, which is run once in this process; ``environ`` is added to the environment.
 
-    Raises :class:`RuntimeError` with the end of what the processes said if one of them failed or outlasted the limit.
+    Raises :class:`RunError` with the end of what the processes said if one of them failed, and :class:`HungError` with
+    their stacks if they outlasted the limit.
     """
     key = (scenario, tuple(sorted((environ or {}).items())))
     if key not in _outcomes:
         try:
             _outcomes[key] = _run(scenario, dict(environ or {}))
-        except RuntimeError as error:
+        except RunError as error:
             _outcomes[key] = error
     outcome = _outcomes[key]
-    if isinstance(outcome, RuntimeError):
+    if isinstance(outcome, RunError):
         raise outcome
     return outcome
 
@@ -153,13 +156,25 @@ def tells_of_a_launcher(variable: str) -> bool:
 
 def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
     shared = folder_of_runs()
-    if scenario.accelerator == "cpu" and shared is not None and not environ:
-        folder = run_once(shared, scenario.to_json(), lambda: _run_in(_new_folder(shared), scenario, environ))
+    if shared is not None:
+        name = f"{scenario.to_json()} {sorted(_read_by_a_run(scenario).items())} {sorted(environ.items())}"
+        folder = run_once(shared, name, lambda: _run_in(_new_folder(shared), scenario, environ))
     else:
         folder = _new_folder()
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         _run_in(folder, scenario, environ)
     return Outcome(folder, read(folder), _said(folder))
+
+
+def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
+    """Return the variables of this process that a run of ``scenario`` may depend on; Lightning's own on few."""
+    beginnings = ("NORTHBRIDGE_", "TORCH") if scenario.accelerator != "cpu" else ("TORCH",)
+    volatile = {"TORCHINDUCTOR_CACHE_DIR"}
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if (name.startswith(beginnings) and name not in volatile) or scenario.accelerator in name.lower()
+    }
 
 
 def _new_folder(parent: Path | None = None) -> Path:
@@ -181,7 +196,10 @@ def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
                 processes.append(begin(command, {**inherited, **environ, **variables}, folder, said))
         codes = [process.wait(max(0.0, until - time.monotonic())) for process in processes]
     except subprocess.TimeoutExpired:
-        raise RuntimeError(f"{scenario} did not end within {LIMIT_S:g} s:\n{_said(folder)[-12000:]}") from None
+        stacks = "\n".join(collect_stacks(process.pid, folder) for process in processes)
+        raise HungError(
+            f"{scenario} did not end within {LIMIT_S:g} s; its processes had said:\n{_said(folder)[-4000:]}\n{stacks}"
+        ) from None
     finally:
         for process in processes:
             # The whole group: ranks that a launcher started outlive it where it is killed.
@@ -189,7 +207,7 @@ def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     if any(codes):
-        raise RuntimeError(f"{scenario} failed with {codes}:\n{_said(folder)[-12000:]}")
+        raise RunError(f"{scenario} failed with {codes}:\n{_said(folder)[-12000:]}")
     return folder
 
 

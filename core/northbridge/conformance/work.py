@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 
 from northbridge.conformance.findings import write
+from northbridge.conformance.hanging import dump_stacks_when_asked
 from northbridge.conformance.scenario import FAILED, Scenario
 
 
@@ -27,5 +28,8 @@ def main(scenario: Scenario, folder: Path) -> None:
 
 
 # A spawned rank imports this module too, under another name.
+if __name__ in ("__main__", "__mp_main__"):
+    dump_stacks_when_asked(Path(sys.argv[2]))
+
 if __name__ == "__main__":
     main(Scenario.from_json(sys.argv[1]), Path(sys.argv[2]))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import northbridge
+import northbridge_cpu_sim
 from northbridge_hpu.simulated.settings import HPUSimSettings
 
 _HERE = Path(__file__).parent
@@ -21,4 +22,5 @@ def northbridge_personality() -> northbridge.Personality:
         {"habana_frameworks": _HERE / "habana_frameworks", "pyhlml": _HERE / "pyhlml.py"},
         dev=lambda: HPUSimSettings.read().folder,
         autoloads=("habana_frameworks",),  # which does so in the mode, and by the variable, that the vendor's has
+        harsh=northbridge_cpu_sim.HARSH,
     )

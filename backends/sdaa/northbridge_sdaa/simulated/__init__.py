@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import northbridge
+import northbridge_cpu_sim
 from northbridge_sdaa.simulated.settings import SDAASimSettings
 
 _HERE = Path(__file__).parent
@@ -22,4 +23,5 @@ def northbridge_personality() -> northbridge.Personality:
         {"torch_sdaa": _HERE / "torch_sdaa"},
         autoloads=("torch_sdaa",) if settings.autoload else (),
         tools={} if settings.smi == "none" else {"teco-smi": _HERE / "teco_smi.py"},
+        harsh=northbridge_cpu_sim.HARSH,
     )

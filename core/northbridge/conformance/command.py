@@ -1,0 +1,113 @@
+"""The command ``northbridge conformance``: what it prints, and its exit code."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from northbridge.conformance.levels import LEVELS
+from northbridge.conformance.pages import write_all
+from northbridge.conformance.proving import prove
+from northbridge.conformance.report import Report
+from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.verifying import find_faults
+from northbridge.conformance.watching import Course, SuiteError
+from northbridge.errors import ReportError
+
+_SHOWN = 12
+"""How many tests that did not pass are shown on the terminal; the page has them all."""
+
+_LINES = 6
+"""How many lines of their evidence are."""
+
+
+def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
+    """Run the suite, write the report into ``folder``, and return the exit code. Raises :class:`ReportError`."""
+    _refuse_unwritable(folder)
+    console = Console(highlight=False)
+    with _progress(name, level) as tell:
+        try:
+            report = prove(name, level, only=only, tell=tell)
+        except SuiteError as error:
+            raise ReportError(f"the suite was to run on {name!r}, and pytest could not: {error}") from None
+    written = write_all(report, folder)
+    show(console, report)
+    console.print(Text(f"\n{next(path for path in written if path.suffix == '.html')}"), soft_wrap=True)
+    return 0 if report.levels[-1].granted else 1
+
+
+def verify(path: Path) -> int:
+    """Say whether the report is to be believed, and return the exit code. Raises :class:`ReportError`."""
+    report = Report.read(path)
+    faults = find_faults(report)
+    for fault in faults:
+        print(f"{path}: {fault}")
+    if not faults:
+        label = report.level.label if report.level else "no level"
+        print(f"{path}: whole, and from the suite that is installed here; {report.backend.name} has {label}")
+    return 1 if faults else 0
+
+
+def show(console: Console, report: Report) -> None:
+    """Print what the report says, as far as it fits on a screen."""
+    granted = report.level
+    who = f"{report.backend.name} ({report.backend.distribution} {report.backend.version})"
+    console.print(Text(f"{who}: {granted.label if granted else 'no level'}", style="bold"))
+    for level in report.levels:
+        mark = "granted" if level.granted else "withheld"
+        console.print(Text(f"  {level.name}  {level.title}: {mark}, {level.cases} tests ran"))
+        for reason in level.withheld[:_SHOWN]:
+            console.print(Text(f"      {reason}"), soft_wrap=True)
+        if len(level.withheld) > _SHOWN:
+            console.print(f"      and {len(level.withheld) - _SHOWN} further reasons")
+    findings = [claim.finding for claim in report.claims.values()]
+    counts = (f"{findings.count(each)} {each}" for each in dict.fromkeys(findings))
+    console.print(Text(f"  claims: {', '.join(counts)}"))
+    bad = [test for test in report.tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)]
+    asked_for = [test for test in bad if test.verdict is not Verdict.NOT_RUN or test.seconds]
+    for test in asked_for[:_SHOWN]:
+        console.print(Text(f"\n{test.verdict.value}  {test.id}", style="bold"), soft_wrap=True)
+        for line in test.evidence.strip().splitlines()[-_LINES:]:
+            console.print(Text(f"    {line}"), soft_wrap=True)
+        if test.advice:
+            console.print(Text(f"    → {test.advice}"), soft_wrap=True)
+    if len(asked_for) > _SHOWN:
+        console.print(f"\nand {len(asked_for) - _SHOWN} further tests")
+
+
+@contextmanager
+def _progress(name: str, level: str) -> Iterator[Callable[[Course, str], None]]:
+    """Show on a terminal which test is under way; elsewhere say a line when each level begins."""
+    console = Console(stderr=True)
+    seen: set[str] = set()
+    with console.status(f"conformance of {name}, up to {level}: collecting") as status:
+
+        def tell(course: Course, test: str) -> None:
+            counted = f"{len(course.ended)} of {len(course.chosen)}"
+            status.update(Text(f"{counted}  {test}"))
+            current = test.partition("/")[0]
+            if current not in seen and not console.is_terminal:
+                print(
+                    f"northbridge: {current}, {LEVELS[current].title.lower()} ({counted} tests done)", file=sys.stderr
+                )
+            seen.add(current)
+
+        yield tell
+
+
+def _refuse_unwritable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".northbridge-conformance"
+        probe.write_text("")
+        probe.unlink()
+    except OSError as error:
+        raise ReportError(
+            f"the report was to be written into {folder}, which cannot be written to: {error.strerror}; name another"
+            " folder with --out"
+        ) from None
