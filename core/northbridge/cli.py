@@ -245,6 +245,9 @@ def prove(
     verify: Annotated[
         Path | None, typer.Option(metavar="REPORT", help="Say whether a report is whole, and from this suite.")
     ] = None,
+    mutate: Annotated[
+        int | None, typer.Option(metavar="SEED", help="Break ten things on purpose, and say which the suite finds.")
+    ] = None,
 ) -> None:
     """Run the suite and write its report, or look at a report."""
     from northbridge.discovery import find
@@ -261,6 +264,8 @@ def prove(
     if verify is not None:
         raise typer.Exit(command.verify(verify))
     assert name is not None
+    if mutate is not None:
+        raise typer.Exit(command.mutate(name, mutate))
     raise typer.Exit(command.run(name, level, out or Path(f"conformance-{name}"), tuple(only or ())))
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from northbridge.conformance.hanging import dump_stacks_when_asked
 from northbridge.conformance.journal import Began, Ended, Journal, Planned, Refused
+from northbridge.conformance.mutations import mutate_if_asked
 from northbridge.conformance.run_errors import HungError, RunError
 from northbridge.conformance.suite import Suite
 from northbridge.conformance.verdict import Ending
@@ -55,6 +56,7 @@ class Recorder:
         self._began = 0.0
         self._ended: tuple[Ending, str] | None = None
         dump_stacks_when_asked(config.getoption("--northbridge-journal").parent)
+        mutate_if_asked()
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Say what is planned, and leave out what has been done."""

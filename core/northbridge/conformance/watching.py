@@ -165,7 +165,7 @@ class _Worker:
                 seconds = time.monotonic() - began
                 if not running:
                     break
-                if seconds > limit_s:
+                if seconds > (limit_s if test else max(limit_s, LIMIT_S)):
                     stacks = collect_stacks(self._process.pid, self._folder)
                     self._end()
                     if not test:

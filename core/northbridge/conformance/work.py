@@ -9,6 +9,7 @@ from pathlib import Path
 
 from northbridge.conformance.findings import write
 from northbridge.conformance.hanging import dump_stacks_when_asked
+from northbridge.conformance.mutations import mutate_if_asked
 from northbridge.conformance.scenario import FAILED, Scenario
 
 
@@ -30,6 +31,7 @@ def main(scenario: Scenario, folder: Path) -> None:
 # A spawned rank imports this module too, under another name.
 if __name__ in ("__main__", "__mp_main__"):
     dump_stacks_when_asked(Path(sys.argv[2]))
+    mutate_if_asked()
 
 if __name__ == "__main__":
     main(Scenario.from_json(sys.argv[1]), Path(sys.argv[2]))
