@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         Plugin as Plugin,
         available as available,
         get as get,
-        hookimpl as hookimpl,
         installed as installed,
         load as load,
     )
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
         WrongDeviceError as WrongDeviceError,
     )
     from northbridge.holders import holders as holders
+    from northbridge.hook_marker import hookimpl as hookimpl
     from northbridge.journal import Entry as Entry, record as record
     from northbridge.late_names import late_names as late_names
     from northbridge.lightning.strategy_names import (
@@ -95,7 +95,7 @@ _HOMES = {
     "northbridge.capabilities": ("Capabilities", "Claim", "no", "unknown", "yes"),
     "northbridge.collective": ("Collective",),
     "northbridge.device": ("Device",),
-    "northbridge.discovery": ("Plugin", "available", "get", "hookimpl", "installed", "load"),
+    "northbridge.discovery": ("Plugin", "available", "get", "installed", "load"),
     "northbridge.errors": (
         "AmbiguousAcceleratorError",
         "ArgumentsError",
@@ -135,6 +135,7 @@ _HOMES = {
     ),
     "northbridge.environment": ("keep_environment",),
     "northbridge.holders": ("holders",),
+    "northbridge.hook_marker": ("hookimpl",),
     "northbridge.journal": ("Entry", "record"),
     "northbridge.late_names": ("late_names",),
     "northbridge.lightning.strategy_names": ("DDPStrategyName", "SingleDeviceStrategyName"),

@@ -15,8 +15,6 @@ from functools import cached_property
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
-import pluggy
-
 from northbridge.errors import (
     BackendConflictError,
     BackendDisabledError,
@@ -38,9 +36,6 @@ LIGHTNING_NAMES = frozenset({"auto", "cpu", "cuda", "gpu", "mps", "tpu"})
 """The words that mean something to Lightning's ``accelerator=`` already."""
 
 _NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
-
-hookimpl = pluggy.HookimplMarker("northbridge")
-"""Marks a plugin's ``northbridge_backend()``."""
 
 _declared: dict[str, Backend] = {}
 

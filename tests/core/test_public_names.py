@@ -85,6 +85,12 @@ def test_getting_a_backend_imports_neither_torch_nor_lightning(install: Install)
     assert set(install("acme").answer(f"{code}; {TELL}")) <= {"pydantic"}
 
 
+def test_a_plugin_pays_for_no_reading_of_metadata(install: Install) -> None:
+    code = "import json, sys, northbridge, northbridge_acme; print(json.dumps('importlib.metadata' in sys.modules))"
+
+    assert install("acme").answer(code) is False
+
+
 def test_the_errors_and_the_autoload_import_the_standard_library_alone(install: Install) -> None:
     code = (
         "import json, sys; before = set(sys.modules); import northbridge.autoload, northbridge.errors;"
