@@ -45,8 +45,9 @@ class Bridge(ABC):
     def load(self) -> None:
         """Import the vendor's torch plugin, and take no card.
 
-        The one place where vendor software is imported. Called once a process, before anything names the device. What
-        it raises reaches the user as :class:`SoftwareMissingError` or :class:`SoftwareLoadError`.
+        The one place where vendor software is imported. Called once a process, before anything names the device, and
+        again where what follows it has failed: a second call changes nothing. What it raises reaches the user as
+        :class:`SoftwareMissingError` or :class:`SoftwareLoadError`.
         """
 
     def detect(self) -> int:

@@ -29,9 +29,12 @@ class SimBridge(northbridge.Bridge):
         from northbridge_cpu_sim.collective import SimCCL
         from northbridge_cpu_sim.device import SimDevice
         from northbridge_cpu_sim.installation import install
+        from northbridge_cpu_sim.module import chip
         from northbridge_cpu_sim.settings import SimSettings
         from northbridge_cpu_sim.simulated_device import Library, SimulatedDevice
 
+        if chip.installed_type() == SimDevice.type:
+            return
         settings = SimSettings.read()
         install(
             SimulatedDevice(

@@ -29,7 +29,7 @@ class HPUBridge(northbridge.Bridge):
     missing_compile_backends: Mapping[str, str] = MappingProxyType({"inductor": "it generates no code for Gaudi"})
 
     def __init__(self) -> None:
-        self._mark: Callable[[], None] = lambda: None  # eager mode has no marker
+        self._mark: Callable[[], None] = _mark_nothing
 
     def detect(self) -> int:
         if find_spec("habana_frameworks") is None:
@@ -109,6 +109,10 @@ class HPUBridge(northbridge.Bridge):
                 for pid, (index, command) in northbridge.holders(cards.DEVICE_FILE).items()
             },
         }
+
+
+def _mark_nothing() -> None:
+    """Do what eager mode does, which has no marker."""
 
 
 def _imports_own() -> dict[str, str | None]:
