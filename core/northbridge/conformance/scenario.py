@@ -154,6 +154,13 @@ def tells_of_a_launcher(variable: str) -> bool:
     return variable in _OF_RANKS or variable.startswith(_OF_LAUNCHERS)
 
 
+def environ_of_runs() -> dict[str, str]:
+    """Return this process's environment as the processes get it that the suite starts."""
+    inherited = {key: value for key, value in os.environ.items() if not tells_of_a_launcher(key)}
+    # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
+    return {**inherited, "OMP_NUM_THREADS": "1"}
+
+
 def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
     shared = folder_of_runs()
     if shared is not None:
@@ -182,11 +189,9 @@ def _new_folder(parent: Path | None = None) -> Path:
 
 
 def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
-    inherited = {key: value for key, value in os.environ.items() if not tells_of_a_launcher(key)}
+    inherited = environ_of_runs()
     if scenario.accelerator == "cpu":
         inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
-    # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
-    inherited["OMP_NUM_THREADS"] = "1"
     until = time.monotonic() + LIMIT_S
     begin = partial(fork, imported=(_package(scenario.face),)) if may_be_forked(scenario) else start
     processes: list[Process] = []

@@ -13,6 +13,8 @@ from northbridge.conformance.callbacks import Callbacks
 from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
 from northbridge.conformance.collective import Collective
 from northbridge.conformance.compilation import Compilation, FabricCompilation
+from northbridge.conformance.declaration import Declaration
+from northbridge.conformance.detection import Detection
 from northbridge.conformance.device import Device
 from northbridge.conformance.devices import DeviceChoice, SecondDevice
 from northbridge.conformance.distributed_training import DistributedTraining
@@ -22,9 +24,13 @@ from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
 from northbridge.conformance.loading import Loading
 from northbridge.conformance.metrics import LoggedMetrics
+from northbridge.conformance.missing_parts import MissingHardware, MissingSoftware
 from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
 from northbridge.conformance.optimization import Optimization
 from northbridge.conformance.outlasting import Outlasting, UsersCheckpointIO
+from northbridge.conformance.pickling import Pickling
+from northbridge.conformance.plugin_import import PluginImport
+from northbridge.conformance.plugin_metadata import PluginMetadata
 from northbridge.conformance.precision import Precision
 from northbridge.conformance.profilers import Profilers
 from northbridge.conformance.random_states import RandomStates
@@ -32,6 +38,7 @@ from northbridge.conformance.reductions import Reductions
 from northbridge.conformance.refusals import Refusals
 from northbridge.conformance.scenario import Outcome
 from northbridge.conformance.sharding import Resharding, Sharding
+from northbridge.conformance.software_loading import SoftwareLoading
 from northbridge.conformance.strategies import Strategies
 from northbridge.conformance.training import Training
 
@@ -50,6 +57,38 @@ class BothWays(OnTheChip):
     @pytest.fixture(params=["", "1"], ids=["all devices", "one per process"])
     def environ(self, request: pytest.FixtureRequest) -> dict[str, str]:
         return {"NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS": request.param} if request.param else {}
+
+
+class TestPluginMetadata(OnTheChip, PluginMetadata):
+    pass
+
+
+class TestPluginImport(OnTheChip, PluginImport):
+    pass
+
+
+class TestDeclaration(OnTheChip, Declaration):
+    pass
+
+
+class TestPickling(OnTheChip, Pickling):
+    pass
+
+
+class TestDetection(OnTheChip, Detection):
+    pass
+
+
+class TestSoftwareLoading(OnTheChip, SoftwareLoading):
+    pass
+
+
+class TestMissingSoftware(OnTheChip, MissingSoftware):
+    pass
+
+
+class TestMissingHardware(OnTheChip, MissingHardware):
+    pass
 
 
 class TestDevice(OnTheChip, Device):

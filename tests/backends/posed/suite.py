@@ -13,6 +13,8 @@ from northbridge.conformance.callbacks import Callbacks
 from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
 from northbridge.conformance.collective import Collective
 from northbridge.conformance.compilation import Compilation, FabricCompilation
+from northbridge.conformance.declaration import Declaration
+from northbridge.conformance.detection import Detection
 from northbridge.conformance.device import Device
 from northbridge.conformance.devices import DeviceChoice, SecondDevice
 from northbridge.conformance.distributed_training import DistributedTraining
@@ -22,15 +24,20 @@ from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
 from northbridge.conformance.loading import Loading
 from northbridge.conformance.metrics import LoggedMetrics
+from northbridge.conformance.missing_parts import MissingHardware, MissingSoftware
 from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
 from northbridge.conformance.optimization import Optimization
 from northbridge.conformance.outlasting import Outlasting, UsersCheckpointIO
+from northbridge.conformance.pickling import Pickling
+from northbridge.conformance.plugin_import import PluginImport
+from northbridge.conformance.plugin_metadata import PluginMetadata
 from northbridge.conformance.precision import Precision
 from northbridge.conformance.profilers import Profilers
 from northbridge.conformance.random_states import RandomStates
 from northbridge.conformance.reductions import Reductions
 from northbridge.conformance.refusals import Refusals
 from northbridge.conformance.sharding import Resharding, Sharding
+from northbridge.conformance.software_loading import SoftwareLoading
 from northbridge.conformance.strategies import Strategies
 from northbridge.conformance.training import Training
 
@@ -49,6 +56,38 @@ class InEachMode(OnTheChip):
     @pytest.fixture
     def environ(self, mode: dict[str, str]) -> dict[str, str]:
         return mode
+
+
+class TestPluginMetadata(OnTheChip, PluginMetadata):
+    pass
+
+
+class TestPluginImport(OnTheChip, PluginImport):
+    pass
+
+
+class TestDeclaration(OnTheChip, Declaration):
+    pass
+
+
+class TestPickling(OnTheChip, Pickling):
+    pass
+
+
+class TestDetection(OnTheChip, Detection):
+    pass
+
+
+class TestSoftwareLoading(OnTheChip, SoftwareLoading):
+    pass
+
+
+class TestMissingSoftware(OnTheChip, MissingSoftware):
+    pass
+
+
+class TestMissingHardware(OnTheChip, MissingHardware):
+    pass
 
 
 class TestDevice(OnTheChip, Device):

@@ -1,0 +1,37 @@
+"""What a plugin declares, in a process without torch."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from typing import Any
+
+
+def answer(name: str) -> dict[str, object]:
+    """Return the parts of the backend ``name`` as they are declared, and as they are when they are asked for again."""
+    import northbridge
+
+    backend = northbridge.get(name)
+    first = _claims(backend.capabilities)
+    again = northbridge.get(name)
+    return {
+        "name": backend.name,
+        "api": [backend.api, northbridge.API_VERSION],
+        "type": repr(backend.device.type),
+        "collective": repr(backend.collective.name),
+        "package": backend.bridge.package,
+        "capabilities": first,
+        "capabilities again": _claims(again.capabilities),
+        "parts again": again is backend,
+        "modules": sorted({module.partition(".")[0] for module in sys.modules}),
+    }
+
+
+def _claims(capabilities: Any) -> dict[str, list[object]]:
+    """Return kind, answer and reason of each field, or kind and value where it is no claim."""
+    found = {}
+    for field in dataclasses.fields(capabilities):
+        value = getattr(capabilities, field.name)
+        shown = [value.answer, value.reason] if hasattr(value, "answer") else [repr(value)]
+        found[field.name] = [type(value).__name__, *shown]
+    return found

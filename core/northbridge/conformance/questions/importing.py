@@ -1,0 +1,41 @@
+"""What the import of a plugin's module costs and changes, in a process that has northbridge and pluggy."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from pathlib import Path
+
+
+def answer(module: str) -> dict[str, object]:
+    """Return the CPU seconds of ``import <module>``, the modules that it brings, and what it leaves behind."""
+    import pluggy  # noqa: F401
+
+    import northbridge  # noqa: F401
+
+    modules, environ, path = set(sys.modules), dict(os.environ), list(sys.path)
+    began = time.process_time()
+    importlib.import_module(module)
+    seconds = time.process_time() - began
+    return {
+        "seconds": seconds,
+        "modules": sorted(set(sys.modules) - modules),
+        "threads": len(list(Path("/proc/self/task").iterdir())),
+        "children": _children(),
+        "variables": sorted(name for name, _ in environ.items() ^ dict(os.environ).items()),
+        "path": sorted(set(sys.path) ^ set(path)),
+    }
+
+
+def _children() -> list[str]:
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            name, _, rest = (process / "stat").read_text().rpartition(")")
+        except OSError:  # it has ended
+            continue
+        if int(rest.split()[1]) == os.getpid():
+            found.append(name.partition("(")[2])
+    return found
