@@ -70,10 +70,12 @@ def test_the_wheel_brings_every_source_and_nothing_that_was_made_from_one(listin
     }
 
     assert {name for name in listing if ".dist-info/" not in name} == sources
-    assert {Path(name).suffix for name in sources} <= {".py", ".cpp", ".h", ".typed", ".toml"}
+    assert {Path(name).suffix for name in sources} <= {".py", ".cpp", ".h", ".typed", ".toml", ".html", ".css", ".js"}
     assert {f"{package}/py.typed" for package in ("northbridge", *BACKENDS)} <= sources
     # What is no Python, and so is easily forgotten.
     assert {
+        "northbridge/conformance/pages/templates/page.css",
+        "northbridge/conformance/pages/templates/report.html",
         "northbridge_cpu_sim/csrc/bindings.cpp",
         "northbridge_hpu/contract.toml",
         "northbridge_hpu/simulated/device.toml",

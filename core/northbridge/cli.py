@@ -1,10 +1,10 @@
 """The command ``northbridge``.
 
 Exit codes: 0 all well; hardware or software that is simply not there, and what is switched off, is no error. 1 a
-backend is broken, or an installed face of Lightning cannot be served; the doctor knows more that can be wrong, and
-``hang`` says that somebody waits. 2 wrong usage: an option, the name of a backend, or the value of a ``NORTHBRIDGE_``
-variable. 3 and 4 are the doctor's, where it is asked about one backend: its software is not installed, its hardware is
-not here.
+backend is broken, or an installed face of Lightning cannot be served; the doctor knows more that can be wrong, ``hang``
+says that somebody waits, and ``compare`` that reports differ. 2 wrong usage: an option, the name of a backend, the
+value of a ``NORTHBRIDGE_`` variable, or a file that is no report. 3 and 4 are the doctor's, where it is asked about one
+backend: its software is not installed, its hardware is not here.
 """
 
 from __future__ import annotations
@@ -103,6 +103,15 @@ Exit codes:
   0  the level is granted; of --verify, the report is whole and from this suite
   1  it is not
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
+"""
+
+_COMPARE = """Compare reports of `northbridge conformance`: their levels, and each test on which they differ.
+
+\b
+Exit codes:
+  0  every test has the same verdict in all of them
+  1  they differ
+  2  wrong usage: an option, fewer than two reports, or a file that is no report
 """
 
 _LoadTimeout = Annotated[
@@ -277,6 +286,28 @@ def _refuse_without_pytest() -> None:
             file=sys.stderr,
         )
         raise typer.Exit(2)
+
+
+@app.command("compare", help=_COMPARE)
+def compare_reports(
+    files: Annotated[list[Path], typer.Argument(metavar="REPORT.json", help="Two reports or more.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page of HTML there, with the evidence.")
+    ] = None,
+) -> None:
+    """Print how reports differ, and write it as a page."""
+    from northbridge.conformance.pages.comparison import compare
+    from northbridge.conformance.pages.terminal import show
+    from northbridge.conformance.report import Report
+
+    comparison = compare([Report.read(file) for file in files])
+    show(comparison)
+    if out is not None:
+        from northbridge.conformance.pages.folder import write_page
+        from northbridge.conformance.pages.html import render_page
+
+        write_page(out, render_page(*comparison.reports))
+    raise typer.Exit(1 if comparison.differing else 0)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ NorthbridgeError
 ├── UnsupportedError             the chip denies what was asked; carries ``.capability``
 ├── ArgumentsError               a class was given arguments that it does not take; also a TypeError
 ├── FaceError                    an object of one Lightning namespace was handed to another
-├── ReportError                  a report of the conformance suite cannot be read, or not be compared
+├── ReportError                  a report of the conformance suite cannot be read, compared or written
 ├── AmbiguousAcceleratorError    ``auto`` found the hardware of two backends
 └── VariableError                about the environment; carries ``.variable``; also a ValueError
     ├── ClusterError               MASTER_ADDR and its kin contradict the run
@@ -185,7 +185,7 @@ class FaceError(NorthbridgeError):
 
 
 class ReportError(NorthbridgeError):
-    """A report of the conformance suite cannot be read, or cannot be compared with another."""
+    """A report of the conformance suite cannot be read, compared with another, or written."""
 
 
 class AmbiguousAcceleratorError(NorthbridgeError):

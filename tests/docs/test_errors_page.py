@@ -32,6 +32,7 @@ PRODUCED = {
     "SimulationError": "with environ(NORTHBRIDGE_SIMULATE='acme'): northbridge.get('acme')",
     "HardwareMissingError": "load_with_hardware('no_hardware')",
     "DetectionError": "discovery.detect('probe_crashes')",
+    "ReportError": "Report.read(Path('acme.json'))",
     "AmbiguousAcceleratorError": "auto(acme=2, load_raises=1)",
     "ClusterError": "check_environment(Run(nodes=2, devices=4, launcher='lightning', stage='launch'), {})",
     "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): discovery.detect('cpu_sim')",
@@ -69,6 +70,7 @@ import torch
 import northbridge
 from northbridge import discovery
 from northbridge.cluster import Run, check_environment
+from northbridge.conformance.report import Report
 from northbridge.contract import contract_of, refuse_broken
 from northbridge.lightning.accelerator import load_with_hardware
 from northbridge.lightning.auto import choose_auto

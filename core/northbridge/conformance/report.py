@@ -107,6 +107,21 @@ class TestResult(_Facts):
     advice: str
     """Where the vendor should look; empty where all is well."""
 
+    @property
+    def class_name(self) -> str:
+        """The class of the suite: ``"Device"``."""
+        return self.id.partition("/")[2].partition("/")[0]
+
+    @property
+    def function(self) -> str:
+        """The test's function: ``"test_indexing"``."""
+        return self.id.partition("/")[2].partition("/")[2].partition("[")[0]
+
+    @property
+    def parameters(self) -> str:
+        """What the function was given, in pytest's words; empty where that is nothing."""
+        return self.id.partition("[")[2].removesuffix("]")
+
 
 class LevelResult(_Facts):
     """Whether a level is granted, and why not."""
@@ -163,15 +178,19 @@ class Report(_Facts):
         """Return the digest of everything but the digest."""
         return hashlib.sha256(self.model_copy(update={"digest": ""}).model_dump_json().encode()).hexdigest()
 
+    def to_json(self) -> str:
+        """Return it as the text of a file."""
+        return self.model_dump_json(indent=1) + "\n"
+
     def write(self, path: Path) -> None:
         """Write it as JSON."""
-        path.write_text(self.model_dump_json(indent=1) + "\n")
+        path.write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> Report:
         """Return what :meth:`write` wrote; raises :class:`ReportError` where that is no report."""
         try:
-            text = path.read_text()
+            text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise ReportError(
                 f"{path} was to be a report of `northbridge conformance`; it could not be read: {error}"

@@ -1,10 +1,7 @@
-from __future__ import annotations
+"""What people and programs read of a :class:`~northbridge.conformance.report.Report`.
 
-from pathlib import Path
+``html`` is the page, of one report or of several side by side; ``markdown`` the same for a README or an issue;
+``junit`` what CI systems read; ``torch_exclusions`` the words of torch's own tests. ``folder`` writes all of them.
+"""
 
-from northbridge.conformance.report import Report
-
-
-def write_all(report: Report, folder: Path) -> list[Path]:
-    report.write(folder / "report.json")
-    return [folder / "index.html"]
+from northbridge.conformance.pages.folder import write_all as write_all

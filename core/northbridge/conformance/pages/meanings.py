@@ -1,0 +1,59 @@
+"""What the words of a report mean, for people who have never seen one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import get_args
+
+from northbridge.conformance.report import ClaimResult
+from northbridge.conformance.verdict import Verdict
+
+FINDINGS: tuple[str, ...] = get_args(ClaimResult.model_fields["finding"].annotation)
+
+LEVELS: Mapping[str, str] = MappingProxyType(
+    {
+        "C0": "The plugin installs, is found, and says clearly what is missing where its software or hardware is."
+        " Nothing has been computed with it.",
+        "C1": "One device computes what the CPU computes, within stated tolerances: tensors, views, random numbers,"
+        " memory and gradients.",
+        "C2": "Lightning trains on one device: every stage, the precisions that are claimed, checkpoints that open on"
+        " the CPU too, and a training that is taken up again bit for bit.",
+        "C3": "Several devices train together: each collective operation gives the right numbers, and two and four"
+        " ranks learn what one process learns from the whole batch.",
+        "C4": "It lasts: ranks that are killed, restarts, a thousand steps in steady memory, two jobs side by side,"
+        " two nodes.",
+    }
+)
+NO_LEVEL = (
+    "On this machine some test of the first level did not pass, or did not run. Rely on nothing but the single claims"
+    " that are proved below."
+)
+SIMULATED = (
+    "The device is simulated: this computer's own memory and processor pose as the chip. What is proved is the software"
+    " around a chip. Nothing is claimed about a real one, neither its numbers nor its speed nor its memory."
+)
+
+VERDICTS: Mapping[Verdict, str] = MappingProxyType(
+    {
+        Verdict.FAIL: "It does not do what it has to do or claims to do, or what it says it cannot do is not refused.",
+        Verdict.TIMEOUT: "It hung, and was ended.",
+        Verdict.UNDERCLAIM: "It works, although the backend says that it cannot do this: the claim is wrong.",
+        Verdict.NOT_RUN: "A fact of this machine forbids the test, such as too few devices. Nothing is known.",
+        Verdict.UNKNOWN: "The backend does not say whether it can do this; what came of trying proves nothing.",
+        Verdict.PASS: "It works as claimed; or the backend says that it cannot do this, and refuses it clearly.",
+    }
+)
+"""In the order in which they are shown: what needs somebody first."""
+
+CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "proved": ("Proved", "claimed, and every test of it passed here: rely on it"),
+        "refused": ("Refused", "the backend says no, and an attempt ends in a clear error: you will be told"),
+        "false": ("False", "what the backend says is wrong: do not rely on it"),
+        "hidden": ("Hidden", "the backend says no, yet it works: the vendor has not promised it"),
+        "unknown": ("Unknown", "the backend does not say: try it before you rely on it"),
+        "not tested": ("Not tested", "no test of it ran here: nothing is known beyond what the backend says"),
+    }
+)
+"""A title for each finding, and what a user can do with it; in the order in which they are shown."""

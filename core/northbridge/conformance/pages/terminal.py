@@ -1,0 +1,48 @@
+"""A comparison as a person reads it on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.text import Text
+
+from northbridge.conformance.pages.cleaning import clean
+from northbridge.conformance.pages.comparison import Comparison
+from northbridge.conformance.pages.overview import ORDER, count_verdicts, list_doubts, name_level
+from northbridge.conformance.verdict import Verdict
+from northbridge.listing.table import add_row, make_table
+
+_STYLES = {Verdict.FAIL.value: "red", Verdict.TIMEOUT.value: "red", Verdict.UNDERCLAIM.value: "magenta"}
+
+
+def show(comparison: Comparison) -> None:
+    """Print the level and the verdicts of each report, and every test on which they differ, to stdout."""
+    console = Console(highlight=False)
+    _show_levels(console, comparison)
+    for label, report in zip(comparison.labels, comparison.reports, strict=True):
+        for doubt in list_doubts(report):
+            console.print(Text(clean(f"\n{label}: {doubt}"), style="yellow"))
+    if comparison.warning:
+        console.print(Text(clean(f"\n{comparison.warning}"), style="yellow"))
+    console.print()
+    if not comparison.differing:
+        console.print(f"The same verdicts: {_tests(len(comparison.same))}.")
+        return
+    console.print(f"{_tests(len(comparison.differing))} differ, {len(comparison.same)} have the same verdict:\n")
+    table = make_table("test", *map(clean, comparison.labels), folding=("test",))
+    for test in comparison.differing:
+        style = next((_STYLES[word] for word in test.words if word in _STYLES), "")
+        add_row(table, style, clean(test.id), *test.words)
+    console.print(table)
+
+
+def _show_levels(console: Console, comparison: Comparison) -> None:
+    counts = [count_verdicts(report) for report in comparison.reports]
+    verdicts = [verdict for verdict in reversed(ORDER) if any(verdict in each for each in counts)]
+    table = make_table("report", "level", *(verdict.value for verdict in verdicts), folding=("report", "level"))
+    for label, report, count in zip(comparison.labels, comparison.reports, counts, strict=True):
+        add_row(table, "", clean(label), name_level(report), *(str(count.get(verdict, 0)) for verdict in verdicts))
+    console.print(table)
+
+
+def _tests(number: int) -> str:
+    return "1 test" if number == 1 else f"{number} tests"

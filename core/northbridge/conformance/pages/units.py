@@ -1,0 +1,21 @@
+"""Times and sizes as people write them."""
+
+from __future__ import annotations
+
+
+def show_seconds(seconds: float) -> str:
+    """Return a duration: ``"0.02 s"``, ``"14 s"``, ``"3 min 20 s"``."""
+    if seconds < 10:
+        return f"{seconds:.2f} s"
+    whole = round(seconds)
+    return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60} s"
+
+
+def show_memory(size: int) -> str:
+    """Return a number of bytes: ``"8.0 GiB"``."""
+    return f"{size / 2**30:.1f} GiB"
+
+
+def show_moment(moment: str) -> str:
+    """Return an ISO 8601 moment in UTC to the minute: ``"2026-11-24 20:40 UTC"``."""
+    return f"{moment[:16].replace('T', ' ')} UTC"
