@@ -78,7 +78,7 @@ def compare(reports: Sequence[Report]) -> Comparison:
     """Compare two reports or more, test by test; raises :class:`ReportError` where there are fewer."""
     if len(reports) < 2:
         raise ReportError(
-            f"a comparison was asked for, of {len(reports)} report; name two or more:"
+            f"a comparison was asked for, of {len(reports)} report{'' if len(reports) == 1 else 's'}; name two or more:"
             " `northbridge compare a.json b.json`"
         )
     by_id = [{test.id: test for test in report.tests} for report in reports]

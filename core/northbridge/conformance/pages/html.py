@@ -41,7 +41,7 @@ def render_page(*reports: Report) -> str:
 
 def _describe(report: Report) -> dict[str, Any]:
     shown = show_tests(overview.of_verdict(report, *overview.ORDER))
-    attention = [test for test in shown if test.result.verdict in overview.ATTENTION]
+    attention = [test for test in shown if test.result.verdict in overview.FAILURES]
     passed = [test for test in shown if test.result.verdict is Verdict.PASS]
     return {
         "report": report,
@@ -50,6 +50,7 @@ def _describe(report: Report) -> dict[str, Any]:
         "attention": [
             (verdict, list(tests)) for verdict, tests in groupby(attention, lambda each: each.result.verdict)
         ],
+        "not_run": overview.group_by_reason(overview.of_verdict(report, Verdict.NOT_RUN)),
         "unknown": [test for test in shown if test.result.verdict is Verdict.UNKNOWN],
         "passed": _group_by_level(passed),
     }
@@ -92,7 +93,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_clean,
     )
-    environment.globals |= {"meanings": meanings, "overview": overview}
+    environment.globals |= {"meanings": meanings, "overview": overview, **Verdict.__members__}
     environment.filters |= {
         "seconds": units.show_seconds,
         "memory": units.show_memory,

@@ -6,11 +6,10 @@ from itertools import groupby
 from xml.etree import ElementTree as ET
 
 from northbridge.conformance.pages.cleaning import clean
-from northbridge.conformance.pages.overview import missing_tests, name_level
+from northbridge.conformance.pages.overview import FAILURES, missing_tests, name_level
 from northbridge.conformance.report import Report, TestResult
 from northbridge.conformance.verdict import Verdict
 
-_FAILURES = (Verdict.FAIL, Verdict.TIMEOUT, Verdict.UNDERCLAIM)
 _SKIPPED = (Verdict.UNKNOWN, Verdict.NOT_RUN)
 
 
@@ -60,7 +59,7 @@ def _add_case(suite: ET.Element, name: str, test: TestResult) -> None:
     case = ET.SubElement(suite, "testcase", classname=clean(name), name=clean(test.id.split("/", 2)[-1]))
     case.set("time", f"{test.seconds:.3f}")
     verdict, evidence = test.verdict, clean(test.evidence).strip()
-    if verdict in _FAILURES:
+    if verdict in FAILURES:
         found = ET.SubElement(case, "failure", type=verdict.value, message=f"{verdict.value}: {clean(test.title)}")
         advice = f"What to do: {clean(test.advice)}" if test.advice else ""
         found.text = "\n\n".join(part for part in (evidence, advice) if part)

@@ -8,10 +8,11 @@ from collections.abc import Iterable
 from northbridge.conformance.pages.cleaning import clean
 from northbridge.conformance.pages.meanings import CLAIMS, SIMULATED
 from northbridge.conformance.pages.overview import (
-    ATTENTION,
+    FAILURES,
     count_run,
     count_verdicts,
     explain_level,
+    group_by_reason,
     group_claims,
     list_doubts,
     name_level,
@@ -23,6 +24,9 @@ from northbridge.conformance.verdict import Verdict
 
 _LIMIT = 50_000
 """How long the page may become, in characters: an issue of GitHub's holds 65 536."""
+
+_LISTED = 20
+"""How many tests that could not run for one reason, and how many reasons of a level, are told."""
 
 _EVIDENCE_LINES = 40
 _EVIDENCE_CHARACTERS = 4000
@@ -41,22 +45,16 @@ def render_markdown(report: Report) -> str:
     verdicts = ", ".join(f"{number} {verdict.value}" for verdict, number in count_verdicts(report).items())
     claims = ", ".join(f"{len(names)} {finding}" for finding, names in group_claims(report).items())
     parts.append(
-        f"{count_run(report)} tests ran: {verdicts or 'none'}. Claims: {claims or 'none'}."
+        f"{count_run(report)} of {len(report.tests)} tests ran: {verdicts or 'none'}. Claims: {claims or 'none'}."
         f" {_escape(backend.distribution)} {_escape(backend.version)}, {backend.devices} of {_escape(backend.label)},"
         f" {_escape(show_moment(report.began))}, Northbridge {_escape(report.suite.northbridge)}."
     )
     parts += ["## Levels", _list_levels(report), "## Claims", _list_claims(report)]
-    failures = of_verdict(report, *ATTENTION)
-    if failures:
-        parts.append("## What did not pass")
-    length = sum(map(len, parts))
-    for number, test in enumerate(failures):
-        part = _show_test(test)
-        length += len(part)
-        if length > _LIMIT:
-            parts.append(f"{len(failures) - number} more did not pass; they are in `index.html` and in `report.json`.")
-            break
-        parts.append(part)
+    parts += _list_failures(report, _LIMIT - sum(map(len, parts)))
+    for reason, tests in group_by_reason(of_verdict(report, Verdict.NOT_RUN)).items():
+        parts.append(f"### NOT RUN: {_escape(reason)[:400]}")
+        shown = ", ".join(_quote(test.id) for test in tests[:_LISTED])
+        parts.append(f"{shown}, and {len(tests) - _LISTED} more" if len(tests) > _LISTED else shown)
     unknown = of_verdict(report, Verdict.UNKNOWN)
     if unknown:
         words = (
@@ -66,10 +64,27 @@ def render_markdown(report: Report) -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def _list_failures(report: Report, room: int) -> list[str]:
+    failures = of_verdict(report, *FAILURES)
+    parts = ["## What did not pass"] if failures else []
+    for number, test in enumerate(failures):
+        part = _show_test(test)
+        room -= len(part)
+        if room < 0:
+            left = len(failures) - number
+            return [*parts, f"{left} more did not pass; they are in `index.html` and in `report.json`."]
+        parts.append(part)
+    return parts
+
+
 def _list_levels(report: Report) -> str:
     rows = []
     for level in report.levels:
-        outcome = "granted" if level.granted else "; ".join(level.withheld) or "withheld"
+        reasons = [
+            *level.withheld[:_LISTED],
+            *([f"and {len(level.withheld) - _LISTED} more"] if len(level.withheld) > _LISTED else []),
+        ]
+        outcome = "granted" if level.granted else "; ".join(reasons) or "withheld"
         rows.append((f"{level.name} {level.title}", "yes" if level.granted else "no", str(level.cases), outcome))
     return _table(("Level", "Granted", "Tests that ran", "Why"), rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 from northbridge.conformance.pages.meanings import CLAIMS, LEVELS, NO_LEVEL, VERDICTS
 from northbridge.conformance.report import Report, TestResult
@@ -11,8 +12,8 @@ from northbridge.conformance.verdict import Ending, Verdict
 ORDER = tuple(VERDICTS)
 """Every verdict, those first that need somebody."""
 
-ATTENTION = (Verdict.FAIL, Verdict.TIMEOUT, Verdict.UNDERCLAIM, Verdict.NOT_RUN)
-"""The verdicts for which a level is withheld whatever is claimed."""
+FAILURES = (Verdict.FAIL, Verdict.TIMEOUT, Verdict.UNDERCLAIM)
+"""The verdicts that are the backend's doing; for these, and for what could not run, a level is withheld."""
 
 
 def name_level(report: Report) -> str:
@@ -47,6 +48,14 @@ def group_claims(report: Report) -> dict[str, list[str]]:
 def of_verdict(report: Report, *verdicts: Verdict) -> list[TestResult]:
     """Return the tests that have one of ``verdicts``, in the order of these and then as they ran."""
     return [test for verdict in verdicts for test in report.tests if test.verdict is verdict]
+
+
+def group_by_reason(tests: Iterable[TestResult]) -> dict[str, list[TestResult]]:
+    """Return tests that could not run by the reason: what forbids one often forbids many."""
+    groups: dict[str, list[TestResult]] = {}
+    for test in tests:
+        groups.setdefault(test.evidence.strip() or "no reason is given", []).append(test)
+    return groups
 
 
 def missing_tests(report: Report) -> list[str]:

@@ -7,7 +7,7 @@
   const nothing = document.getElementById("nothing");
   const tests = [...document.querySelectorAll("[data-verdict]")].map((node) => ({
     node,
-    text: node.textContent.toLowerCase(),
+    text: `${node.textContent} ${node.dataset.words ?? ""}`.toLowerCase(),
     verdicts: node.dataset.verdict.split("|"),
   }));
   // Inner groups first: an outer one counts what they show.
