@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from northbridge.conformance.processes import Process, fork, start
-from northbridge.conformance.scenario import environ_of_runs
+from northbridge.conformance.run_environment import environ_of_runs
 from northbridge.ending import describe_exit, kill_session
 from northbridge.inquiry import ANSWERS
 

@@ -33,8 +33,9 @@ from northbridge.conformance.detection import Detection
 from northbridge.conformance.device import Device
 from northbridge.conformance.devices import DeviceChoice, SecondDevice
 from northbridge.conformance.distributed_training import DistributedTraining
+from northbridge.conformance.endurance import Endurance
 from northbridge.conformance.fabric import FabricLoops, FabricTraining
-from northbridge.conformance.interruptions import Preemption, Restarts
+from northbridge.conformance.interruptions import KilledRank, Preemption, Restarts
 from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
 from northbridge.conformance.loading import Loading
@@ -52,6 +53,7 @@ from northbridge.conformance.random_states import RandomStates
 from northbridge.conformance.reductions import Reductions
 from northbridge.conformance.refusals import Refusals
 from northbridge.conformance.sharding import Resharding, Sharding
+from northbridge.conformance.side_by_side import SideBySide
 from northbridge.conformance.software_loading import SoftwareLoading
 from northbridge.conformance.strategies import Strategies
 from northbridge.conformance.suite import FaceSuite, Suite
@@ -141,7 +143,12 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                 devices=(2, 4),
                 least_cases=200,
             ),
-            Level("C4", "Endurance and faults", (Launches, Preemption, Restarts), devices=(1, 2)),
+            Level(
+                "C4",
+                "Endurance and faults",
+                (Launches, Preemption, Restarts, KilledRank, Endurance, SideBySide),
+                devices=(1, 2),
+            ),
         )
     }
 )

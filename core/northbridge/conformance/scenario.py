@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -23,6 +24,7 @@ from northbridge import discovery
 from northbridge.conformance.findings import Findings, read
 from northbridge.conformance.hanging import collect_stacks
 from northbridge.conformance.processes import Process, fork, start
+from northbridge.conformance.run_environment import environ_of_runs
 from northbridge.conformance.run_errors import HungError, RunError
 from northbridge.conformance.shared_runs import folder_of_runs, run_once
 
@@ -134,43 +136,15 @@ def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> Outcome
     return outcome
 
 
-_OF_LAUNCHERS = ("SLURM_", "TORCHELASTIC_", "JSM_", "LSB_", "OMPI_", "PMI_", "_NORTHBRIDGE_LAUNCHER")
-_OF_RANKS = frozenset(
-    {
-        "GROUP_RANK",
-        "LOCAL_RANK",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "NODE_RANK",
-        "PL_GLOBAL_SEED",
-        "RANK",
-        "WORLD_SIZE",
-    }
-)
-
-
-def tells_of_a_launcher(variable: str) -> bool:
-    """Whether a launcher leaves ``variable`` in the environment of its processes; the suite starts ranks of its own."""
-    return variable in _OF_RANKS or variable.startswith(_OF_LAUNCHERS)
-
-
-def environ_of_runs() -> dict[str, str]:
-    """Return this process's environment as the processes get it that the suite starts."""
-    inherited = {key: value for key, value in os.environ.items() if not tells_of_a_launcher(key)}
-    # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
-    return {**inherited, "OMP_NUM_THREADS": "1"}
-
-
 def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
     shared = folder_of_runs()
     if shared is not None:
         name = f"{scenario.to_json()} {sorted(_read_by_a_run(scenario).items())} {sorted(environ.items())}"
-        folder = run_once(shared, name, lambda: _run_in(_new_folder(shared), scenario, environ))
+        folder = run_once(shared, name, lambda: _run_in(new_folder(shared), scenario, environ))
     else:
-        folder = _new_folder()
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        folder = new_folder()
         _run_in(folder, scenario, environ)
-    return Outcome(folder, read(folder), _said(folder))
+    return Outcome(folder, read(folder), read_said(folder))
 
 
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
@@ -184,36 +158,60 @@ def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
     }
 
 
-def _new_folder(parent: Path | None = None) -> Path:
-    return Path(tempfile.mkdtemp(prefix="northbridge-conformance-", dir=parent))
+def new_folder(parent: Path | None = None) -> Path:
+    """Return an empty folder for a run; one that nobody shares is deleted when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="northbridge-conformance-", dir=parent))
+    if parent is None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
-    inherited = environ_of_runs()
-    if scenario.accelerator == "cpu":
-        inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
+    (codes,) = play([(scenario, folder)], environ)
+    if any(codes):
+        raise RunError(f"{scenario} failed with {codes}:\n{read_said(folder)[-12000:]}")
+    return folder
+
+
+def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> list[list[int]]:
+    """Start each scenario in its folder, all of them at once, and return the exit codes of the processes of each.
+
+    Raises :class:`HungError` with what they said and their stacks where one outlasts the limit. None is left when this
+    returns.
+    """
     until = time.monotonic() + LIMIT_S
-    begin = partial(fork, imported=(_package(scenario.face),)) if may_be_forked(scenario) else start
-    processes: list[Process] = []
+    processes: list[list[Process]] = [[] for _ in plays]
     try:
-        for number, (command, variables) in enumerate(_commands(scenario, folder)):
-            with (folder / f"said-{number}.txt").open("wb") as said:
-                processes.append(begin(command, {**inherited, **environ, **variables}, folder, said))
-        codes = [process.wait(max(0.0, until - time.monotonic())) for process in processes]
+        for (scenario, folder), begun in zip(plays, processes, strict=True):
+            _begin(scenario, folder, environ, begun)
+        return [[process.wait(max(0.0, until - time.monotonic())) for process in begun] for begun in processes]
     except subprocess.TimeoutExpired:
-        stacks = "\n".join(collect_stacks(process.pid, folder) for process in processes)
+        said = "".join(read_said(folder)[-4000:] for _, folder in plays)
+        stacks = "\n".join(
+            collect_stacks(process.pid, folder)
+            for (_, folder), begun in zip(plays, processes, strict=True)
+            for process in begun
+        )
+        asked = " beside ".join(str(scenario) for scenario, _ in plays)
         raise HungError(
-            f"{scenario} did not end within {LIMIT_S:g} s; its processes had said:\n{_said(folder)[-4000:]}\n{stacks}"
+            f"{asked} did not end within {LIMIT_S:g} s; the processes had said:\n{said}\n{stacks}"
         ) from None
     finally:
-        for process in processes:
+        for process in itertools.chain(*processes):
             # The whole group: ranks that a launcher started outlive it where it is killed.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    if any(codes):
-        raise RunError(f"{scenario} failed with {codes}:\n{_said(folder)[-12000:]}")
-    return folder
+
+
+def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: list[Process]) -> None:
+    inherited = environ_of_runs()
+    if scenario.accelerator == "cpu":
+        inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
+    begin = partial(fork, imported=(_package(scenario.face),)) if may_be_forked(scenario) else start
+    for number, (command, variables) in enumerate(_commands(scenario, folder)):
+        with (folder / f"said-{number}.txt").open("wb") as said:
+            begun.append(begin(command, {**inherited, **environ, **variables}, folder, said))
 
 
 def may_be_forked(scenario: Scenario) -> bool:
@@ -235,7 +233,9 @@ def _package(face: str) -> str:
     return "lightning" if face.startswith("lightning.") else face
 
 
-def _said(folder: Path) -> str:
+def read_said(folder: Path) -> str:
+    """Return what the processes of the run in ``folder`` printed."""
+    """Return what the processes of the run in ``folder`` printed."""
     return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("said-*.txt")))
 
 

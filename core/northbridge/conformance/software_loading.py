@@ -8,7 +8,7 @@ import pytest
 
 from northbridge.conformance.asking import ask
 from northbridge.conformance.plugin_suite import PluginSuite, is_refused_for_lack
-from northbridge.conformance.scenario import tells_of_a_launcher
+from northbridge.conformance.run_environment import tells_of_a_launcher
 
 _USERS = {"MASTER_ADDR": "127.0.0.2", "MASTER_PORT": "29531", "OMP_NUM_THREADS": "3", "PYTHONHASHSEED": "11"}
 

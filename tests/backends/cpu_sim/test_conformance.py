@@ -18,8 +18,9 @@ from northbridge.conformance.detection import Detection
 from northbridge.conformance.device import Device
 from northbridge.conformance.devices import DeviceChoice, SecondDevice
 from northbridge.conformance.distributed_training import DistributedTraining
+from northbridge.conformance.endurance import Endurance
 from northbridge.conformance.fabric import FabricLoops, FabricTraining
-from northbridge.conformance.interruptions import Preemption, Restarts
+from northbridge.conformance.interruptions import KilledRank, Preemption, Restarts
 from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
 from northbridge.conformance.loading import Loading
@@ -38,6 +39,7 @@ from northbridge.conformance.reductions import Reductions
 from northbridge.conformance.refusals import Refusals
 from northbridge.conformance.scenario import Outcome
 from northbridge.conformance.sharding import Resharding, Sharding
+from northbridge.conformance.side_by_side import SideBySide
 from northbridge.conformance.software_loading import SoftwareLoading
 from northbridge.conformance.strategies import Strategies
 from northbridge.conformance.training import Training
@@ -217,6 +219,18 @@ class TestPreemption(OnTheChip, Preemption):
 
 
 class TestRestarts(OnTheChip, Restarts):
+    pass
+
+
+class TestKilledRank(OnTheChip, KilledRank):
+    pass
+
+
+class TestEndurance(OnTheChip, Endurance):
+    pass
+
+
+class TestSideBySide(OnTheChip, SideBySide):
     pass
 
 

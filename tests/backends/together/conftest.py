@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from northbridge.conformance.scenario import tells_of_a_launcher
+from northbridge.conformance.run_environment import tells_of_a_launcher
 
 SCRIPT = Path(__file__).with_name("train.py")
 ACCELERATORS = ("cpu", "cpu_sim", "hpu", "sdaa")

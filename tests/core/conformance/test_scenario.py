@@ -61,18 +61,6 @@ def test_a_topic_that_nobody_reported_on_is_a_failure_that_says_why() -> None:
         outcome.ranks("training")
 
 
-@pytest.mark.parametrize(
-    "variable", ["RANK", "GROUP_RANK", "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "_NORTHBRIDGE_LAUNCHER"]
-)
-def test_what_a_launcher_around_pytest_has_set_does_not_reach_the_ranks(variable: str) -> None:
-    assert room.tells_of_a_launcher(variable)
-
-
-@pytest.mark.parametrize("variable", ["PATH", "PYTHONPATH", "NORTHBRIDGE_SIMULATE", "OMP_NUM_THREADS"])
-def test_other_variables_do(variable: str) -> None:
-    assert not room.tells_of_a_launcher(variable)
-
-
 @pytest.mark.parametrize("accelerator", ["cpu", "cpu_sim"])
 def test_the_cpu_and_a_simulated_chip_may_be_forked(accelerator: str) -> None:
     assert room.may_be_forked(replace(SCENARIO, accelerator=accelerator))
