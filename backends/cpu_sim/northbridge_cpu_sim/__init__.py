@@ -70,6 +70,7 @@ def northbridge_backend() -> northbridge.Backend:
             bfloat16=northbridge.yes,
             float16=northbridge.yes,
             float64=northbridge.yes,
+            int64=northbridge.yes,
             sync_batchnorm=northbridge.yes,
             fork=northbridge.yes,
             profiler=northbridge.yes,

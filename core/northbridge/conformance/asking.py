@@ -18,6 +18,7 @@ from typing import Any
 
 from northbridge.conformance.processes import Process, fork, start
 from northbridge.conformance.run_environment import environ_of_runs
+from northbridge.conformance.run_errors import HungError
 from northbridge.ending import describe_exit, kill_session
 from northbridge.inquiry import ANSWERS
 
@@ -37,7 +38,7 @@ class Answer:
 
 
 _Key = tuple[str, tuple[str, ...], tuple[tuple[str, str], ...]]
-_answers: dict[_Key, Answer | AssertionError | RuntimeError] = {}
+_answers: dict[_Key, Answer | AssertionError | HungError] = {}
 
 
 def ask(
@@ -51,14 +52,14 @@ def ask(
 
     ``environ`` is added to the environment, and then ``user``: what its user has set. ``forked`` takes the fork of a
     process that has imported torch and Lightning. Raises :class:`AssertionError` with what the process said where it
-    ended without an answer, and :class:`RuntimeError` with the stack of each thread where it gave none in time.
+    ended without an answer, and :class:`HungError` with the stack of each thread where it gave none in time.
     """
     variables = {**environ, **user}
     key = (question, arguments, tuple(sorted(variables.items())))
     if key not in _answers:
         try:
             _answers[key] = ask_again(question, *arguments, environ=variables, forked=forked)
-        except (AssertionError, RuntimeError) as error:
+        except (AssertionError, HungError) as error:
             _answers[key] = error
     answer = _answers[key]
     if not isinstance(answer, Answer):
@@ -96,7 +97,7 @@ def _wait(process: Process, question: str, said: Path) -> int:
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.kill(process.pid, signal.SIGABRT)
             process.wait(_GRACE_S)
-        raise RuntimeError(
+        raise HungError(
             f"the process that was asked about {question} did not end within {LIMIT_S:g} s:\n{_end_of(said)}"
         ) from None
     finally:

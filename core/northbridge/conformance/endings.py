@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from northbridge.conformance.findings import Findings, read
+from northbridge.conformance.run_errors import HungError
 from northbridge.conformance.scenario import Scenario, new_folder, play, read_said
 
 
@@ -25,22 +26,22 @@ class End:
     """When the last process of all runs had ended, in seconds since 1970."""
 
 
-_ends: dict[tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]], tuple[End, ...] | RuntimeError] = {}
+_ends: dict[tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]], tuple[End, ...] | HungError] = {}
 
 
 def run_to_the_end(*scenarios: Scenario, environ: Mapping[str, str]) -> tuple[End, ...]:
     """Return how each of ``scenarios`` ended, which are started at once, once in this process.
 
-    Raises :class:`RuntimeError` where one of them did not end within the limit, whoever was killed in it.
+    Raises :class:`HungError` where one of them did not end within the limit, whoever was killed in it.
     """
     key = (scenarios, tuple(sorted(environ.items())))
     if key not in _ends:
         try:
             _ends[key] = _run(scenarios, environ)
-        except RuntimeError as error:
+        except HungError as error:
             _ends[key] = error
     ends = _ends[key]
-    if isinstance(ends, RuntimeError):
+    if isinstance(ends, HungError):
         raise ends
     return ends
 

@@ -9,6 +9,7 @@ import pytest
 from tests.backends.posed.chip import PosedChip
 
 from northbridge.conformance.agreement import FabricWeightsAgreement, WeightsAgreement
+from northbridge.conformance.autocast import Autocast
 from northbridge.conformance.callbacks import Callbacks
 from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
 from northbridge.conformance.collective import Collective
@@ -18,30 +19,41 @@ from northbridge.conformance.detection import Detection
 from northbridge.conformance.device import Device
 from northbridge.conformance.devices import DeviceChoice, SecondDevice
 from northbridge.conformance.distributed_training import DistributedTraining
+from northbridge.conformance.dtypes import Dtypes
 from northbridge.conformance.endurance import Endurance
 from northbridge.conformance.fabric import FabricLoops, FabricTraining
+from northbridge.conformance.gradients import Gradients
 from northbridge.conformance.interruptions import KilledRank, Preemption, Restarts
 from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
+from northbridge.conformance.layers import Layers
 from northbridge.conformance.loading import Loading
+from northbridge.conformance.memory import Memory
 from northbridge.conformance.metrics import LoggedMetrics
 from northbridge.conformance.missing_parts import MissingHardware, MissingSoftware
 from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
+from northbridge.conformance.operations import Operations
 from northbridge.conformance.optimization import Optimization
+from northbridge.conformance.out_of_memory import OutOfMemory
 from northbridge.conformance.outlasting import Outlasting, UsersCheckpointIO
 from northbridge.conformance.pickling import Pickling
+from northbridge.conformance.placement import Placement
 from northbridge.conformance.plugin_import import PluginImport
 from northbridge.conformance.plugin_metadata import PluginMetadata
 from northbridge.conformance.precision import Precision
 from northbridge.conformance.profilers import Profilers
+from northbridge.conformance.random_numbers import RandomNumbers
 from northbridge.conformance.random_states import RandomStates
 from northbridge.conformance.reductions import Reductions
 from northbridge.conformance.refusals import Refusals
+from northbridge.conformance.saved_tensors import SavedTensors
 from northbridge.conformance.sharding import Resharding, Sharding
 from northbridge.conformance.side_by_side import SideBySide
 from northbridge.conformance.software_loading import SoftwareLoading
 from northbridge.conformance.strategies import Strategies
+from northbridge.conformance.streams import Streams
 from northbridge.conformance.training import Training
+from northbridge.conformance.views import Views
 
 
 class OnTheChip:
@@ -93,6 +105,54 @@ class TestMissingHardware(OnTheChip, MissingHardware):
 
 
 class TestDevice(OnTheChip, Device):
+    pass
+
+
+class TestPlacement(OnTheChip, Placement):
+    pass
+
+
+class TestDtypes(OnTheChip, Dtypes):
+    pass
+
+
+class TestAutocast(OnTheChip, Autocast):
+    pass
+
+
+class TestViews(OnTheChip, Views):
+    pass
+
+
+class TestOperations(OnTheChip, Operations):
+    pass
+
+
+class TestLayers(OnTheChip, Layers):
+    pass
+
+
+class TestGradients(OnTheChip, Gradients):
+    pass
+
+
+class TestRandomNumbers(OnTheChip, RandomNumbers):
+    pass
+
+
+class TestStreams(OnTheChip, Streams):
+    pass
+
+
+class TestMemory(OnTheChip, Memory):
+    pass
+
+
+class TestOutOfMemory(OnTheChip, OutOfMemory):
+    pass
+
+
+class TestSavedTensors(OnTheChip, SavedTensors):
     pass
 
 

@@ -1,0 +1,70 @@
+"""What a process does that asks for more memory than there is: ``python -m northbridge.conformance.filling BACKEND``.
+
+It prints one line of JSON. A process of its own, for a chip may end it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+import northbridge
+
+TOO_MUCH = 2**50
+"""Bytes, of which no device has so many."""
+
+
+def fill(backend: northbridge.Backend) -> dict[str, Any]:
+    """Return what a process finds that runs out of memory, in several ways, and goes on."""
+    chip = backend.device
+    backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
+    chip.select(0)
+    device = chip.root(0)
+    weights = torch.arange(1000.0, device=device)
+    layer = nn.Linear(4, 4).to(device)
+    narrow = torch.ones(1, device=device)
+    torch.rand(1, device=device)
+    chip.synchronize()
+    state, before = chip.random_state(), dict(chip.memory_stats(0))
+    ways: dict[str, Callable[[], object]] = {
+        "a new tensor": lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device=device),
+        "a result": lambda: narrow.expand(TOO_MUCH // 4) + 1,
+        "a copy": lambda: narrow.expand(TOO_MUCH // 4).clone(),
+        "a growing tensor": lambda: torch.empty(0, dtype=torch.uint8, device=device).resize_(TOO_MUCH),
+        "the same once more": lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device=device),
+    }
+    told = {way: tell(chip, ask) for way, ask in ways.items()}
+    chip.synchronize()
+    after = dict(chip.memory_stats(0))
+    chip.empty_cache()
+    layer(torch.ones(2, 4, device=device)).sum().backward()
+    return {
+        "told": told,
+        "intact": weights.cpu().tolist() == list(range(1000)),
+        "small": (torch.ones(3, device=device) * 2).tolist(),
+        "gradient": None if layer.weight.grad is None else layer.weight.grad.tolist(),
+        "drew nothing": torch.equal(chip.random_state(), state),
+        # How often it happened, and the like, may be counted; sizes are those of before.
+        "kept": {name: after[name] - value for name, value in before.items() if after[name] - value >= 2**20},
+    }
+
+
+def tell(chip: northbridge.Device, ask: Callable[[], object]) -> dict[str, Any]:
+    """Return what comes of ``ask``: the error's class and message, and whether it is known to tell of full memory."""
+    try:
+        found = ask()
+        chip.synchronize()
+    except RuntimeError as error:
+        said = str(error)
+        known = isinstance(error, torch.OutOfMemoryError) or any(words in said for words in chip.out_of_memory)
+        return {"error": type(error).__name__, "said": said, "known": known}
+    return {"error": "", "said": f"there was room for {type(found).__name__}", "known": False}
+
+
+if __name__ == "__main__":
+    print(json.dumps(fill(northbridge.load(sys.argv[1]))))

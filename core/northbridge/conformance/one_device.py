@@ -1,0 +1,76 @@
+"""What a class has that looks at one device of the chip, in this process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+import torch
+
+import northbridge
+from northbridge.conformance.suite import Suite, require_devices
+
+
+class OneDevice(Suite):
+    """The last device of this machine.
+
+    Where a process keeps its card, the ranks that the suite starts find the first ones free.
+    """
+
+    @pytest.fixture
+    def chip(self, backend: str) -> northbridge.Device:
+        """The chip as torch sees it."""
+        return northbridge.load(backend).device
+
+    @pytest.fixture
+    def index(self, chip: northbridge.Device) -> int:
+        """Which device it is."""
+        return chip.count() - 1
+
+    @pytest.fixture
+    def device(self, backend: str, chip: northbridge.Device, index: int) -> Iterator[torch.device]:
+        """The device, taken by this process and the current one."""
+        before = dict(os.environ)
+        northbridge.get(backend).bridge.prepare_rank(index=index, local_rank=0, world_size=1)
+        chip.select(index)
+        yield chip.root(index)
+        # What names this process's card is not for the processes that later tests start.
+        os.environ.clear()
+        os.environ.update(before)
+
+    @pytest.fixture
+    def alone(self, chip: northbridge.Device) -> bool:
+        """Whether a process holds one device, and calls it the same wherever it is."""
+        return chip.root(0) == chip.root(1)
+
+    @pytest.fixture
+    def other(self, backend: str, chip: northbridge.Device, device: torch.device, alone: bool) -> torch.device:
+        """Another device: the first one; of a process that holds one device, the next number, which it does not have.
+
+        There a test makes sure that the number is refused: what two devices have to do with each other is then the
+        affair of two processes.
+        """
+        require_devices(backend, 2)
+        return torch.device(chip.type, device.index + 1) if alone else chip.root(0)
+
+
+@contextmanager
+def refused_where_denied(backend: str, claim: str) -> Iterator[None]:
+    """Take wrong results inside the ``with`` for a refusal where the chip denies ``claim``, and says why.
+
+    Some chips keep a dtype and compute in another one. Nothing is raised, and the claim alone tells of it: Northbridge
+    refuses a precision, or warns, by it. Raises :class:`UnsupportedError` there, and what was raised elsewhere.
+    """
+    try:
+        yield
+    except AssertionError as error:
+        denied = northbridge.get(backend).present_capabilities().claims()[claim]
+        if not denied.denied:
+            raise
+        raise northbridge.UnsupportedError(
+            f"{backend!r} was asked for {claim}, and its results are others; it denies {claim}: {denied.reason}; a"
+            " precision that needs it is refused, and whoever brings such tensors is warned",
+            capability=claim,
+        ) from error
