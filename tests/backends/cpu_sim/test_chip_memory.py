@@ -212,6 +212,7 @@ def test_where_the_host_has_too_little_it_is_out_of_memory_and_nothing_has_chang
         refused(lambda: x.resize_(2**47))
         refused(lambda: x.set_(x.untyped_storage(), 0, (2**47,), (1,)))
         refused(lambda: x.untyped_storage().resize_(2**49))
+        refused(lambda: torch.add(x[:1].expand(2**47), 1))
         print(x.tolist())
         """,
         NORTHBRIDGE_CPU_SIM_MEMORY="1PiB",
@@ -220,8 +221,10 @@ def test_where_the_host_has_too_little_it_is_out_of_memory_and_nothing_has_chang
     )
 
     *refusals, after = said.splitlines()
-    assert refusals[1::2] == ["(3,) (1,) 12 12"] * 4
-    assert all("the host has no 562949953421312 bytes left for a block of cpu_sim" in each for each in refusals[::2])
+    assert refusals[1::2] == ["(3,) (1,) 12 12"] * 5
+    blocks = refusals[:8:2]
+    assert all("the host has no 562949953421312 bytes left for a block of cpu_sim" in each for each in blocks)
+    assert "the host has no memory left for a result on cpu_sim" in refusals[8]
     assert all("so free some there, or ask for less" in each for each in refusals[::2])
     assert after == "[1.0, 1.0, 1.0]"
 

@@ -6,6 +6,7 @@
 #include "device_errors.h"
 #include "faults.h"
 #include "half_products.h"
+#include "host_memory.h"
 #include "kept_failure.h"
 #include "operator_facts.h"
 
@@ -62,6 +63,10 @@ void run_on_cpu(
   const auto run = [&] {
     try {
       run_kernel(op, facts, stack, sparse);
+    } catch (const c10::Error& error) {
+      call.follow_all();
+      refuse_host_memory_of(error);
+      throw;
     } catch (...) {
       call.follow_all();
       throw;

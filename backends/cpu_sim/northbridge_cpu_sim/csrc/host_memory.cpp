@@ -8,6 +8,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <string_view>
 
 namespace chip {
 
@@ -25,6 +26,17 @@ void refuse_host_memory(size_t bytes) {
       type_name(),
       ": the memory of the simulated chip is the host's, so free some there, or ask for less");
   std::abort(); // not reached
+}
+
+void refuse_host_memory_of(const c10::Error& error) {
+  const std::string_view said = error.msg();
+  TORCH_CHECK_WITH(
+      OutOfMemoryError,
+      said.find("DefaultCPUAllocator") == std::string_view::npos,
+      "the host has no memory left for a result on ",
+      type_name(),
+      ", whose memory is the host's, so free some there, or ask for less: ",
+      said);
 }
 
 namespace {

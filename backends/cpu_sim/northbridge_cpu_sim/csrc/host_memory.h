@@ -2,6 +2,7 @@
 #pragma once
 
 #include <c10/core/Allocator.h>
+#include <c10/util/Exception.h>
 
 namespace chip {
 
@@ -12,6 +13,10 @@ c10::DataPtr take_host_memory(size_t bytes);
 
 // Raises OutOfMemoryError: the host has no `bytes` left.
 [[noreturn]] void refuse_host_memory(size_t bytes);
+
+// Raises OutOfMemoryError where `error` is the CPU's own, of a kernel that found no memory for its
+// result: whoever runs on the chip looks for no words of the CPU's.
+void refuse_host_memory_of(const c10::Error& error);
 
 // Whether freed memory is trapped, so that each block has to come from `take_host_memory`.
 bool freed_memory_is_trapped() noexcept;
