@@ -17,11 +17,12 @@ def answer(name: str) -> dict[str, object]:
             found.append(detect(name))
         except northbridge.NorthbridgeError as error:
             found.append(f"{type(error).__name__}: {error}")
+    modules = sorted({module.partition(".")[0] for module in sys.modules})  # before the other plugins come in
     return {
         "detected": found,
         "available": northbridge.available(),
         "installed": backend.bridge.package is None or _is_installed(backend.bridge.package),
-        "modules": sorted({module.partition(".")[0] for module in sys.modules}),
+        "modules": modules,
     }
 
 
