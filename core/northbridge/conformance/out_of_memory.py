@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import pytest
 
 from northbridge.conformance.processes import start
-from northbridge.conformance.scenario import tells_of_a_launcher
+from northbridge.conformance.run_environment import tells_of_a_launcher
 from northbridge.conformance.suite import Suite
 
 LIMIT_S = 120.0
