@@ -21,6 +21,8 @@ from northbridge.conformance.pages.shown import ShownTest, show_tests
 from northbridge.conformance.report import Report, TestResult
 from northbridge.conformance.verdict import Verdict
 
+_PACKAGE = "northbridge.conformance.pages"
+
 
 def render_page(*reports: Report) -> str:
     """Return a page: of one report all that it says, of several how they differ.
@@ -86,7 +88,7 @@ def _render(template: str, **context: Any) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader(__package__, "templates"),
+        loader=PackageLoader(_PACKAGE, "templates"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -108,7 +110,7 @@ def _clean(value: Any) -> Any:
 
 
 def _read(name: str) -> str:
-    return (files(__package__) / "templates" / name).read_text(encoding="utf-8")
+    return (files(_PACKAGE) / "templates" / name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:

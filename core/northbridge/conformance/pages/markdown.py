@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from northbridge.conformance.pages.cleaning import clean
-from northbridge.conformance.pages.meanings import CLAIMS, SIMULATED
+from northbridge.conformance.pages.meanings import SIMULATED
 from northbridge.conformance.pages.overview import (
     FAILURES,
     count_run,
@@ -50,42 +50,43 @@ def render_markdown(report: Report) -> str:
         f" {_escape(show_moment(report.began))}, Northbridge {_escape(report.suite.northbridge)}."
     )
     parts += ["## Levels", _list_levels(report), "## Claims", _list_claims(report)]
-    parts += _list_failures(report, _LIMIT - sum(map(len, parts)))
-    for reason, tests in group_by_reason(of_verdict(report, Verdict.NOT_RUN)).items():
-        parts.append(f"### NOT RUN: {_escape(reason)[:400]}")
-        shown = ", ".join(_quote(test.id) for test in tests[:_LISTED])
-        parts.append(f"{shown}, and {len(tests) - _LISTED} more" if len(tests) > _LISTED else shown)
-    unknown = of_verdict(report, Verdict.UNKNOWN)
+    bad = _list_bad(report)
+    if bad:
+        parts.append("## What did not pass")
+    room = _LIMIT - sum(map(len, parts))
+    for index, (_, part) in enumerate(bad):
+        room -= len(part)
+        if room < 0:
+            left = sum(number for number, _ in bad[index:])
+            parts.append(f"{left} more did not pass; they are in `index.html` and in `report.json`.")
+            break
+        parts.append(part)
+    unknown = len(of_verdict(report, Verdict.UNKNOWN))
     if unknown:
-        words = (
-            f"{len(unknown)} tests are of claims on which the backend says nothing; what came of them proves nothing."
-        )
-        parts += ["## Unknown", words]
+        parts += ["## Unknown", f"Tests of claims on which the backend says nothing, which proves nothing: {unknown}."]
     return "\n\n".join(parts) + "\n"
 
 
-def _list_failures(report: Report, room: int) -> list[str]:
-    failures = of_verdict(report, *FAILURES)
-    parts = ["## What did not pass"] if failures else []
-    for number, test in enumerate(failures):
-        part = _show_test(test)
-        room -= len(part)
-        if room < 0:
-            left = len(failures) - number
-            return [*parts, f"{left} more did not pass; they are in `index.html` and in `report.json`."]
-        parts.append(part)
+def _list_bad(report: Report) -> list[tuple[int, str]]:
+    """Return what is told of the tests that did not pass, with the number of tests that each part is about."""
+    parts = [(1, _show_test(test)) for test in of_verdict(report, *FAILURES)]
+    for reason, tests in group_by_reason(of_verdict(report, Verdict.NOT_RUN)).items():
+        ids = ", ".join([_quote(test.id) for test in tests[:_LISTED]] + _count_rest(tests))
+        parts.append((len(tests), f"### NOT RUN: {_escape(reason[:400])}\n\n{ids}"))
     return parts
+
+
+def _count_rest(listed: Sequence[object]) -> list[str]:
+    return [f"and {len(listed) - _LISTED} more"] if len(listed) > _LISTED else []
 
 
 def _list_levels(report: Report) -> str:
     rows = []
     for level in report.levels:
-        reasons = [
-            *level.withheld[:_LISTED],
-            *([f"and {len(level.withheld) - _LISTED} more"] if len(level.withheld) > _LISTED else []),
-        ]
+        reasons = [*level.withheld[:_LISTED], *_count_rest(level.withheld)]
         outcome = "granted" if level.granted else "; ".join(reasons) or "withheld"
-        rows.append((f"{level.name} {level.title}", "yes" if level.granted else "no", str(level.cases), outcome))
+        name = _escape(f"{level.name} {level.title}")
+        rows.append((name, "yes" if level.granted else "no", str(level.cases), _escape(outcome)))
     return _table(("Level", "Granted", "Tests that ran", "Why"), rows)
 
 
@@ -94,13 +95,13 @@ def _list_claims(report: Report) -> str:
     for finding, names in group_claims(report).items():
         for name in names:
             claim = report.claims[name]
-            rows.append((f"`{name}`", claim.answer, CLAIMS[finding][0].lower(), str(claim.tests), claim.reason))
+            name = _quote(name).replace("|", "\\|")  # which ends a cell in code, too
+            rows.append((name, claim.answer, finding, str(claim.tests), _escape(claim.reason)))
     return _table(("Claim", "The backend says", "Finding", "Tests", "Reason"), rows)
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    cells = (tuple(each if each.startswith("`") else _escape(each) for each in row) for row in rows)
-    lines = [heads, ("---",) * len(heads), *cells]
+    lines = [heads, ("---",) * len(heads), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 

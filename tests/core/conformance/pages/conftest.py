@@ -266,6 +266,7 @@ def hostile() -> Report:
     tests = [
         result("Device", HOSTILE, Verdict.FAIL, evidence=f"{HOSTILE * 400}\n{'```' * 3}\n{HOSTILE}", advice=HOSTILE),
         result("Device", "x" * 600, Verdict.UNKNOWN, evidence="y" * 900, parameters=HOSTILE),
-        result("Device", "all | is `well`", Verdict.NOT_RUN, evidence=HOSTILE),
+        result("Device", "all | is `well`", Verdict.TIMEOUT, evidence=HOSTILE),
     ]
+    tests.append(result("Device", "a view", Verdict.NOT_RUN, evidence=HOSTILE))
     return report_of(tests, name=HOSTILE, withheld={"C1": [HOSTILE]}, mutation=HOSTILE)

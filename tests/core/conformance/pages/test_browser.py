@@ -97,11 +97,17 @@ def visit(
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
         for log in ("browser", "performance"):
-            chrome.get_log(log)  # what was said of an earlier page
+            read_log(chrome, log)  # what was said of an earlier page
         chrome.get(page.as_uri())
         return chrome
 
     return visit
+
+
+def read_log(driver: webdriver.Chrome, name: str) -> list[dict[str, Any]]:
+    """Return what was written into a log since it was last read."""
+    entries: list[dict[str, Any]] = driver.get_log(name)  # type: ignore[no-untyped-call]  # selenium gives it no types
+    return entries
 
 
 def shown(driver: webdriver.Chrome) -> list[WebElement]:
@@ -152,10 +158,12 @@ def test_nothing_is_asked_of_the_network_and_the_console_is_silent(visit: Open, 
     driver = visit(name)
     driver.find_element(By.ID, "words").send_keys("views")
 
-    messages: list[dict[str, Any]] = [json.loads(each["message"])["message"] for each in driver.get_log("performance")]
+    messages: list[dict[str, Any]] = [
+        json.loads(each["message"])["message"] for each in read_log(driver, "performance")
+    ]
     asked = [each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"]
     assert [url.partition(":")[0] for url in asked if not url.startswith("data:")] == ["file"]
-    assert driver.get_log("browser") == []
+    assert read_log(driver, "browser") == []
 
 
 def test_hostile_text_does_nothing(visit: Open) -> None:

@@ -11,7 +11,6 @@ from xml.etree import ElementTree as ET
 import pytest
 
 import northbridge
-from northbridge.conformance.pages import folder as writing
 from northbridge.conformance.pages.folder import write_all
 from northbridge.conformance.report import Report
 
@@ -59,7 +58,7 @@ def test_a_full_disk_leaves_what_was_there(good: Report, tmp_path: Path, monkeyp
             file.write(text[:100])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing.Path, "write_text", fill)
+    monkeypatch.setattr(Path, "write_text", fill)
     with pytest.raises(northbridge.ReportError, match="No space left on device"):
         write_all(good, tmp_path)
 

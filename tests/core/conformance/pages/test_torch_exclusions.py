@@ -36,13 +36,13 @@ def base() -> Iterator[Any]:
     """torch's class of tests on the CPU, whose configuration is what it was afterwards."""
     before = {name: getattr(CPUTestBase, name) for name in ("op_overrides", "op_allowlist", "test_exclusions")}
     yield CPUTestBase
-    CPUTestBase.set_test_configs(**before)
+    CPUTestBase.set_test_configs(**before)  # type: ignore[no-untyped-call]  # torch's tests have no types
 
 
 def instantiate(templates: type[TestCase]) -> set[str]:
     """Return the names of the tests that torch makes of ``templates`` for the CPU; none where it makes no class."""
     scope = {templates.__name__: templates}
-    instantiate_device_type_tests(templates, scope, only_for="cpu")
+    instantiate_device_type_tests(templates, scope, only_for="cpu")  # type: ignore[no-untyped-call]  # as above
     made: Any = scope.get(f"{templates.__name__}CPU")
     return set() if made is None else {name for name in vars(made) if name.startswith("test_")}
 
@@ -78,7 +78,7 @@ def test_only_the_operations_that_passed_are_tested_by_torch(mixed: Report, base
     base.set_test_configs(**json.loads(list_exclusions(mixed).to_json()))
 
     class TestOps(TestCase):
-        @ops(op_db, dtypes=OpDTypes.none)
+        @ops(op_db, dtypes=OpDTypes.none)  # type: ignore[untyped-decorator]  # as above
         def test_op(self, device: str, op: Any) -> None:
             assert op.full_name in OPERATIONS
 
