@@ -7,7 +7,7 @@ from dataclasses import asdict
 from importlib.util import find_spec
 
 import northbridge
-from northbridge_sdaa.cards import Table
+from northbridge_sdaa.cards import Table, standing
 from northbridge_sdaa.settings import SDAASettings
 
 
@@ -30,7 +30,7 @@ class SDAABridge(northbridge.Bridge):
         import torch_sdaa  # noqa: F401 - it makes sdaa a device of torch
 
     def count_cards(self, devices: Collection[int]) -> int | None:
-        table = Table.read()
+        table = standing()
         return None if table is None else table.count_cards(devices, self.detect())
 
     def describe_machine(self) -> dict[str, object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import zip_longest
 
 import northbridge
@@ -72,3 +72,13 @@ class Table:
             return None
         groups = total // len(self.rows)  # four on most cards, three on some
         return len({device // groups for device in devices})
+
+
+@cache
+def standing() -> Table | None:
+    """Return the first table that was read in this process: names and places, which stay as long as it lives.
+
+    What changes, health and who uses a card, is for :meth:`Table.read`, which starts a process each time. Raises
+    :class:`northbridge.DetectionError`, and asks again then.
+    """
+    return Table.read()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import northbridge
-from northbridge_sdaa.cards import Table
+from northbridge_sdaa.cards import standing
 from northbridge_sdaa.settings import SDAASettings
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class SDAADevice(northbridge.Device):
 
     def label(self, index: int) -> str:
         # Not get_device_name, which has been seen to answer with a device file.
-        table = Table.read()
+        table = standing()
         return table.rows[0].name if table is not None and table.rows else "core group of a Teco card"
 
     def autocast_dtypes(self) -> tuple[torch.dtype, ...]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
 import torch
 
 import northbridge
+from northbridge_sdaa.cards import standing
 
 
 @pytest.fixture
 def device(sdaa: ModuleType) -> northbridge.Device:
     return northbridge.get("sdaa").device
+
+
+@pytest.fixture
+def nothing_read() -> Iterator[None]:
+    """Let the process know no table of teco-smi's, nor the next test what this one's says."""
+    standing.cache_clear()
+    yield
+    standing.cache_clear()
 
 
 def claims() -> dict[str, northbridge.Claim]:
@@ -48,10 +58,37 @@ def test_it_is_called_what_teco_smi_calls_its_card_and_no_device_file(
     assert device.label(0) == "TECO_AICARD_01"
 
 
-def test_without_teco_smi_it_is_called_what_it_is(device: northbridge.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_teco_smi_it_is_called_what_it_is(
+    device: northbridge.Device, nothing_read: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(northbridge, "run_tool", lambda *_, **__: None)
 
     assert device.label(0) == "core group of a Teco card"
+
+
+def test_teco_smi_which_takes_a_process_is_asked_once_for_names_and_places(
+    device: northbridge.Device, nothing_read: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter(["", "never asked for"])  # a table without rows
+    monkeypatch.setattr(northbridge, "run_tool", lambda *_, **__: next(answers))
+
+    assert [device.label(0), device.label(1)] == ["core group of a Teco card"] * 2
+    assert northbridge.get("sdaa").bridge.count_cards([0]) is None
+    assert next(answers) == "never asked for"
+
+
+def test_teco_smi_that_has_failed_is_asked_again(
+    device: northbridge.Device, nothing_read: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise northbridge.DetectionError("`teco-smi` did not answer", backend="sdaa")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(northbridge, "run_tool", fail)
+        with pytest.raises(northbridge.DetectionError):
+            device.label(0)
+
+    assert device.label(0) == "TECO_AICARD_01"
 
 
 @pytest.mark.shows("torch.autocast")
