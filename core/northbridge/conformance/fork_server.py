@@ -41,6 +41,8 @@ class Program:
 
     environ: dict[str, str]
     folder: Path
+    starts_ranks: bool = False
+    """Whether it may start ranks as scripts by Lightning, which are forks too then."""
 
     @property
     def name(self) -> str:
@@ -66,22 +68,26 @@ def main(requests: socket.socket, more: Sequence[str] = ()) -> None:
         )
     # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports.
     gc.freeze()
-    program, output = _serve(requests)
-    _become(program, output)
+    program, files = _serve(requests)
+    if program.starts_ranks:
+        from northbridge.conformance.forked_ranks import stand_by
+
+        program, files = stand_by(program, files)
+    _become(program, files)
 
 
-def _serve(requests: socket.socket) -> tuple[Program, int]:
-    """Return in a fork, with its program and the file descriptor to which it prints."""
+def _serve(requests: socket.socket) -> tuple[Program, list[int]]:
+    """Return in a fork, with its program and the file descriptors for its input, output and errors."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for the forks
     while True:
-        _, descriptors, _, _ = socket.recv_fds(requests, 1, 2)
+        _, descriptors, _, _ = socket.recv_fds(requests, 1, 3)
         if not descriptors:
             sys.exit()
         if os.fork() == 0:
             requests.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            reply, output = descriptors
-            return _fork_and_wait(Connection(reply)), output
+            reply, stdin, output = descriptors
+            return _fork_and_wait(Connection(reply)), [stdin, output, os.dup(output)]
         for descriptor in descriptors:
             os.close(descriptor)
 
@@ -102,16 +108,18 @@ def _fork_and_wait(reply: Connection) -> Program:
     os._exit(0)
 
 
-def _become(program: Program, output: int) -> None:
-    """Make of this process what the interpreter would be that was started for ``program``, and run it."""
-    with open(os.devnull) as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
+def _become(program: Program, files: list[int]) -> None:
+    """Make of this process what the interpreter would be that was started for ``program``, and run it.
+
+    ``files`` are those that it reads, prints to, and prints errors to.
+    """
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
     os.chdir(program.folder)
     os.environ.clear()
     os.environ.update(program.environ)
+    _number_the_rank()
     is_module = program.command[0] == "-m"
     sys.argv[:] = program.command[is_module:]
     sys.orig_argv[:] = [sys.executable, *program.command]
@@ -123,6 +131,14 @@ def _become(program: Program, output: int) -> None:
         runpy.run_module(program.name, run_name="__main__", alter_sys=True)
     else:
         runpy.run_path(program.name, run_name="__main__")
+
+
+def _number_the_rank() -> None:
+    """Let Lightning have read at its import which rank this process is, for whom it prints nothing but on the first."""
+    module: Any = sys.modules.get("lightning_utilities.core.rank_zero")
+    if module is not None:
+        variables = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
+        module.rank_zero_only.rank = next((int(os.environ[each]) for each in variables if each in os.environ), 0)
 
 
 def _import_device_backends() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import shutil
 import socket
 import subprocess
@@ -34,12 +35,14 @@ class Process(Protocol):
         ...
 
 
-def start(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
-    """Start Python with the arguments ``command`` in a session of its own in ``folder``."""
+def start(
+    command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes], stdin: IO[bytes] | None = None
+) -> Process:
+    """Start Python with the arguments ``command`` in a session of its own in ``folder``; it reads ``stdin``, if any."""
     return subprocess.Popen(
         [sys.executable, *command],
         env=environ,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin or subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
         cwd=folder,
@@ -54,14 +57,17 @@ def fork(
     output: IO[bytes],
     late: Mapping[str, str] = MappingProxyType({}),
     imported: tuple[str, ...] = (),
+    starts_ranks: bool = False,
+    stdin: IO[bytes] | None = None,
 ) -> Process:
     """Do what :func:`start` does, with ``["-m", module, …]`` or ``[script, …]``, but fork a process that has torch.
 
     Such a process is started for every set of variables that it could read, and of modules that it is to have
     ``imported`` beside torch; of :data:`MOST_SERVERS` the oldest gives way. ``late`` variables are those of which
-    nobody reads anything before the fork, and win over ``environ``. Where that process cannot import torch, or has
-    threads, which a fork would lack, the run starts as by :func:`start`, with
-    a :class:`RuntimeWarning`.
+    nobody reads anything before the fork, and win over ``environ``. Of a program that ``starts_ranks`` as scripts, by
+    Lightning, the ranks are forks too (:mod:`northbridge.conformance.forked_ranks`). It reads ``stdin``, or nothing.
+    Where that process cannot import torch, or has threads, which a fork would lack, the run starts as by
+    :func:`start`, with a :class:`RuntimeWarning`.
     """
     read = {name: value for name, value in environ.items() if _is_read_before_the_fork(name)}
     key = (imported, frozenset(read.items()))
@@ -69,9 +75,10 @@ def fork(
         if len(_servers) == MOST_SERVERS:
             _servers.pop(next(iter(_servers))).end()
         _servers[key] = _Server(read, imported)
-    program = Program(tuple(command), {**environ, **late}, folder)
+    program = Program(tuple(command), {**environ, **late}, folder, starts_ranks)
     try:
-        return _servers[key].fork(program, output)
+        with open(os.devnull, "rb") as nothing:
+            return _servers[key].fork(program, stdin or nothing, output)
     except _ServerError as error:
         warnings.warn(
             f"{program.name} was to run in the fork of a process that has imported torch, which saves seconds, and is"
@@ -79,7 +86,7 @@ def fork(
             RuntimeWarning,
             stacklevel=2,
         )
-        return start(command, program.environ, folder, output)
+        return start(command, program.environ, folder, output, stdin)
 
 
 def _is_read_before_the_fork(variable: str) -> bool:
@@ -117,12 +124,12 @@ class _Server:
     def _said(self) -> Path:
         return self._folder / "said.txt"
 
-    def fork(self, program: Program, output: IO[bytes]) -> _Fork:
+    def fork(self, program: Program, stdin: IO[bytes], output: IO[bytes]) -> _Fork:
         """Return the process that runs ``program``; raises :class:`_ServerError`."""
         mine, theirs = Pipe()
         try:
             with theirs:
-                socket.send_fds(self._requests, [b"."], [theirs.fileno(), output.fileno()])
+                socket.send_fds(self._requests, [b"."], [theirs.fileno(), stdin.fileno(), output.fileno()])
             mine.send(program)
             pid: int = mine.recv()
         except (EOFError, OSError):
