@@ -1,4 +1,4 @@
-"""A user's script, run as users run it."""
+"""A user's script, run as users run it, or as its fork."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
+
+from northbridge.conformance.processes import Process, fork
+from northbridge.conformance.scenario import tells_of_a_launcher
 
 LIMIT = 240.0
 """How many seconds a script may take: pytest's own limit, less what it takes to end the ranks."""
@@ -36,6 +40,43 @@ def run_script(script: Path, *arguments: str, folder: Path, environ: Mapping[str
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+    return _wait(process, script, printed)
+
+
+def run_forked(script: Path, *arguments: str, folder: Path, environ: Mapping[str, str] | None = None) -> Ran:
+    """Do what :func:`run_script` does in forks of a process that has imported Lightning, its ranks too.
+
+    That is most of what a short script costs, and for tests that are about neither the start of a process nor the
+    order of its imports. As many variables as differ from those of the last such script, but for a launcher's and our
+    own, as often is Lightning imported. Operations take one thread.
+    """
+    printed = folder / "printed.txt"
+    with printed.open("wb") as out:
+        process = fork_script(script, *arguments, folder=folder, output=out, environ=environ)
+    return _wait(process, script, printed)
+
+
+def fork_script(
+    script: Path,
+    *arguments: str,
+    folder: Path,
+    output: IO[bytes],
+    stdin: IO[bytes] | None = None,
+    environ: Mapping[str, str] | None = None,
+    late: Collection[str] = (),
+) -> Process:
+    """Begin what :func:`run_forked` runs, in a session of its own; it reads ``stdin`` and prints to ``output``.
+
+    ``late`` are variables of ``environ`` that nobody reads before the script imports something of a vendor's.
+    """
+    given = {"OMP_NUM_THREADS": "1", **(os.environ if environ is None else environ)}
+    after = {name: value for name, value in given.items() if name in late or tells_of_a_launcher(name)}
+    before = {name: value for name, value in given.items() if name not in after}
+    command, imported = [str(script), *arguments], ("lightning",)
+    return fork(command, before, folder, output, after, imported, starts_ranks=True, stdin=stdin)
+
+
+def _wait(process: Process, script: Path, printed: Path) -> Ran:
     try:
         status = process.wait(LIMIT)
     except subprocess.TimeoutExpired:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import torch
+from tests.scripts import fork_script
 
 USER = """
 import sys
@@ -85,25 +85,20 @@ class End:
 
 def train(folder: Path, kind: str, place: str, rank: int) -> End:
     (folder / "train.py").write_text(USER)
-    with subprocess.Popen(
-        [sys.executable, "train.py", kind, place, str(rank)],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    ) as first:
-        began = time.monotonic()
-        try:
-            # The pipe ends when no process holds it any more: no rank, and nothing that a rank has left behind.
-            said, _ = first.communicate(timeout=LIMIT_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(first.pid, signal.SIGKILL)
-            said, _ = first.communicate()
-            raise AssertionError(f"a process was still there after {time.monotonic() - began:.0f} s:\n{said}") from None
+    reading, writing = os.pipe()
+    with open(writing, "wb") as output:
+        first = fork_script(folder / "train.py", kind, place, str(rank), folder=folder, output=output)
+    began = time.monotonic()
+    watchdog = threading.Timer(LIMIT_S, os.killpg, (first.pid, signal.SIGKILL))
+    watchdog.start()
+    # The pipe ends when no process holds it any more: no rank, and nothing that a rank has left behind.
+    with open(reading, encoding="utf-8", errors="replace") as pipe:
+        said = pipe.read()
+    watchdog.cancel()
+    assert time.monotonic() - began < LIMIT_S, f"a process was still there after {LIMIT_S:g} s:\n{said}"
     lines = [line for line in said.splitlines() if "planned fault:" not in line]
     checkpoints = sorted((folder / "checkpoints").glob("*.ckpt"), key=lambda path: path.stat().st_mtime)
-    return End(first.returncode, "\n".join(lines), checkpoints)
+    return End(first.wait(), "\n".join(lines), checkpoints)
 
 
 ENDING = ("kill", "raise")

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.scripts import run_forked
 from torch.utils.data import DataLoader, DistributedSampler
 
 from northbridge.lightning import random_states
@@ -289,17 +288,10 @@ if __name__ == "__main__":
 def test_a_model_that_is_spread_over_ranks_takes_them_up(saved: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SPREAD)
 
-    child = subprocess.run(
-        [sys.executable, "train.py", saved],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    ran = run_forked(tmp_path / "train.py", saved, folder=tmp_path)
 
-    assert child.returncode == 0, child.stderr
-    assert sorted(line for line in child.stdout.splitlines() if "same weights" in line) == [
+    assert ran.status == 0, ran.said
+    assert sorted(line for line in ran.said.splitlines() if "same weights" in line) == [
         "rank 0: the same weights: True",
         "rank 1: the same weights: True",
     ]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.scripts import run_forked
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 USER = """
@@ -110,16 +109,9 @@ if __name__ == "__main__":
 def run(folder: Path, *arguments: str) -> tuple[int, list[str], str]:
     """Return the exit code, what the ranks said, and everything."""
     (folder / "train.py").write_text(USER)
-    ended = subprocess.run(
-        [sys.executable, "train.py", *arguments],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=200,
-        check=False,
-    )
-    return ended.returncode, sorted(line for line in ended.stdout.splitlines() if line[:5] == "rank "), ended.stdout
+    ran = run_forked(folder / "train.py", *arguments, folder=folder)
+    (folder / "printed.txt").unlink()
+    return ran.status, sorted(line for line in ran.said.splitlines() if line[:5] == "rank "), ran.said
 
 
 def opened(checkpoint: Path) -> dict[str, Any]:
