@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from tests.scripts import run_forked
 
 from northbridge.discovery import load
 from northbridge.errors import CheckpointError
@@ -183,13 +184,17 @@ CheckpointIO().save_checkpoint({"epoch": 2, "more": Deadly()}, sys.argv[1])
 """
 
 
+def run(folder: Path, program: str, *arguments: str) -> int:
+    """Return the exit code of a program, in a fork of a process that has Lightning."""
+    (folder / "program.py").write_text(program)
+    return run_forked(folder / "program.py", *arguments, folder=folder).status
+
+
 def test_a_process_that_is_killed_while_saving_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "last.ckpt"
     torch.save({"epoch": 1}, target)
 
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(target)], timeout=120, check=False)
-
-    assert killed.returncode == -signal.SIGKILL
+    assert run(tmp_path, KILLED, str(target)) == -signal.SIGKILL
     assert torch.load(target, weights_only=True) == {"epoch": 1}
     assert list(tmp_path.glob("*.ckpt")) == [target]
 
@@ -215,9 +220,7 @@ def test_killed_at_any_write_it_leaves_the_old_file_and_nothing_that_looks_like_
     target = tmp_path / "last.ckpt"
     torch.save({"epoch": 1}, target)
 
-    killed = subprocess.run([sys.executable, "-c", KILLED_AT, str(target), str(written)], timeout=120, check=False)
-
-    assert killed.returncode == -signal.SIGXFSZ
+    assert run(tmp_path, KILLED_AT, str(target), str(written)) == -signal.SIGXFSZ
     assert torch.load(target, weights_only=True) == {"epoch": 1}
     assert list(tmp_path.glob("*.ckpt")) == [target]
 
@@ -225,8 +228,7 @@ def test_killed_at_any_write_it_leaves_the_old_file_and_nothing_that_looks_like_
 def test_the_same_program_that_nobody_kills_writes_the_new_file(tmp_path: Path) -> None:
     target = tmp_path / "last.ckpt"
 
-    subprocess.run([sys.executable, "-c", KILLED_AT, str(target), "100000"], timeout=120, check=True)
-
+    assert run(tmp_path, KILLED_AT, str(target), "100000") == 0
     assert torch.load(target, weights_only=True)["epoch"] == 2
 
 

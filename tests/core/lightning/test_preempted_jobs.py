@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import subprocess
-import sys
+import signal
 from pathlib import Path
 
 import pytest
 from tests.core.lightning.test_clusters import slurm
 from tests.ports import free_port
+from tests.scripts import fork_script, run_forked
 
 USER = """
 import hashlib, os, signal, sys
@@ -54,17 +55,9 @@ echo "$@" >> requeued
 def run(folder: Path, *signals: str) -> list[str]:
     """Run the script, which starts its second rank by itself; ``signals`` are those that rank 1 gets, at which step."""
     (folder / "train.py").write_text(USER)
-    ended = subprocess.run(
-        [sys.executable, "train.py", *signals],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=150,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout
-    return [line for line in ended.stdout.splitlines() if line.startswith("rank ")]
+    ran = run_forked(folder / "train.py", *signals, folder=folder)
+    assert ran.status == 0, ran.said
+    return [line for line in ran.said.splitlines() if line.startswith("rank ")]
 
 
 def run_job(folder: Path, *signals: str) -> list[str]:
@@ -76,19 +69,20 @@ def run_job(folder: Path, *signals: str) -> list[str]:
     scontrol.chmod(0o755)
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     path = {"PATH": f"{scontrol.parent}:{os.environ['PATH']}"}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "train.py", *signals],
-            cwd=folder,
-            env={**os.environ, **meeting, **path, **slurm(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    said = [rank.communicate(timeout=150)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], said
+    files = [folder / f"rank-{rank}.txt" for rank in range(2)]
+    ranks = []
+    for rank, file in enumerate(files):
+        environ = {**os.environ, **meeting, **path, **slurm(rank)}
+        with file.open("wb") as output:
+            ranks.append(fork_script(folder / "train.py", *signals, folder=folder, output=output, environ=environ))
+    try:
+        codes = [process.wait(150) for process in ranks]
+    finally:
+        for process in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    said = [file.read_text() for file in files]
+    assert codes == [0, 0], said
     return [line for each in said for line in each.splitlines() if line.startswith("rank ")]
 
 
