@@ -44,9 +44,14 @@ def mode() -> dict[str, str]:
     return {}
 
 
+def variables(chip: PosedChip) -> set[str]:
+    """Return the vendor's variables."""
+    return {symbol.name for symbol in chip.contract.symbols if symbol.kind == "environment"}
+
+
 def clean_environment(chip: PosedChip) -> dict[str, str]:
     """Return the environment of a user who has set none of the vendor's variables."""
-    vendors = {symbol.name for symbol in chip.contract.symbols if symbol.kind == "environment"}
+    vendors = variables(chip)
     clean = {name: value for name, value in os.environ.items() if name not in vendors}
     return {**clean, "NORTHBRIDGE_SIMULATE": chip.name}
 

@@ -13,7 +13,7 @@ from northbridge_cpu_sim import Server
 @pytest.fixture
 def holder(start: Start) -> Job:
     """A process that holds the first card."""
-    job = start("hold.py")
+    job = start("hold.py", afresh=True)  # it is told by its command line
     job.wait_for("holds module 0\n")
     return job
 

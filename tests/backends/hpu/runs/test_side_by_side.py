@@ -12,7 +12,7 @@ COMMAND = "HABANA_VISIBLE_MODULES={} NORTHBRIDGE_SIMULATE=hpu python side_by_sid
 
 
 def test_two_jobs_share_a_server_and_meet_in_no_port(start: Start, server: Server) -> None:
-    jobs = [start("side_by_side.py", HABANA_VISIBLE_MODULES=half) for half in HALVES]
+    jobs = [start("side_by_side.py", afresh=True, HABANA_VISIBLE_MODULES=half) for half in HALVES]
     for job in jobs:
         job.wait_for("trained\n")
 

@@ -110,7 +110,7 @@ OF_ONE_NODE = {
 
 
 def assert_refused(start: Start, sentence: str, script: str, *arguments: str, **environ: str) -> Job:
-    job = start(script, *arguments, **environ)
+    job = start(script, *arguments, afresh=script == "vendor_first.py", **environ)
     status = job.end(limit_s=120)  # far less than the half hour after which a process group gives up
 
     assert status == 1, job.said

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.backends.posed.chip import PosedChip
+from tests.backends.posed.processes import variables
 from tests.backends.posed.runs.jobs import Job, start_job
 from tests.backends.posed.runs.network import INTERFACE, Node, NoNamespacesError, two_nodes
 
@@ -22,14 +23,20 @@ _QUIET = ("PROGRESS_BAR", "MODEL_SUMMARY")
 
 @pytest.fixture
 def start(posed: PosedChip, environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
-    """Start a script by its name; whatever it has started ends with the test."""
-    jobs: list[Job] = []
+    """Start a script by its name; whatever it has started ends with the test.
 
-    def starting(script: str, *arguments: str, inside: Sequence[str] = (), **environ: str) -> Job:
+    It is a fork of a process that has imported Lightning, unless it is to be started ``afresh``: where it is about what
+    is imported first.
+    """
+    jobs: list[Job] = []
+    vendors = variables(posed)
+
+    def starting(script: str, *arguments: str, inside: Sequence[str] = (), afresh: bool = False, **environ: str) -> Job:
         # Two cores for all ranks; and a Trainer that shows no progress and keeps nothing.
         few = {"OMP_NUM_THREADS": "1"} | {f"PL_TRAINER_ENABLE_{part}": "False" for part in _QUIET}
         whole = {**environment, **few, **environ}
-        job = start_job(posed.script(script), *arguments, folder=tmp_path, environ=whole, inside=inside)
+        late = None if afresh else vendors
+        job = start_job(posed.script(script), *arguments, folder=tmp_path, environ=whole, inside=inside, late=late)
         jobs.append(job)
         return job
 

@@ -9,9 +9,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
+
+from tests.scripts import fork_script
+
+from northbridge.conformance.processes import Process
 
 LIMIT_S = 200.0
 """How long one step of a run may take: less than pytest's own limit, and enough for eight ranks on two cores."""
@@ -21,7 +26,9 @@ LIMIT_S = 200.0
 class Job:
     """One script and its ranks, which are one process group."""
 
-    process: subprocess.Popen[bytes]
+    process: Process
+    stdin: IO[bytes]
+    stdout: IO[bytes]
     printed: bytearray = field(default_factory=bytearray)
 
     @property
@@ -37,9 +44,7 @@ class Job:
 
     def press_enter(self) -> None:
         """Let a job go on that waits for it."""
-        assert self.process.stdin is not None
-        self.process.stdin.write(b"\n")
-        self.process.stdin.flush()
+        self.stdin.write(b"\n")
 
     def end(self, limit_s: float = LIMIT_S) -> int:
         """Return the exit status of the script, once every process of the job has closed its output."""
@@ -55,28 +60,43 @@ class Job:
         """End every process of the job."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.communicate()
+        self.process.wait()
+        self.stdin.close()
+        self.stdout.close()
 
     def _read(self, deadline: float) -> bool:
-        assert self.process.stdout is not None
-        ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-        part = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+        ready, _, _ = select.select([self.stdout], [], [], max(0.0, deadline - time.monotonic()))
+        part = os.read(self.stdout.fileno(), 65536) if ready else b""
         self.printed += part
         return bool(part)
 
 
 def start_job(
-    script: Path, *arguments: str, folder: Path, environ: Mapping[str, str], inside: Sequence[str] = ()
+    script: Path,
+    *arguments: str,
+    folder: Path,
+    environ: Mapping[str, str],
+    inside: Sequence[str] = (),
+    late: Collection[str] | None = None,
 ) -> Job:
-    """Start ``script`` in ``folder``; ``inside`` is a command that starts others in a network of its own."""
-    return Job(
-        subprocess.Popen(
-            [*inside, sys.executable, str(script), *arguments],
-            env=environ,
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    )
+    """Start ``script`` in ``folder``; ``inside`` is a command that starts others in a network of its own.
+
+    With ``late``, the vendor's variables, it and its ranks are forks of a process that has imported Lightning.
+    """
+    (their_stdin, stdin), (stdout, their_stdout) = os.pipe(), os.pipe()
+    with open(their_stdin, "rb") as given, open(their_stdout, "wb") as output:
+        if late is not None and not inside:
+            begun = fork_script(
+                script, *arguments, folder=folder, output=output, stdin=given, environ=environ, late=late
+            )
+        else:
+            begun = subprocess.Popen(
+                [*inside, sys.executable, str(script), *arguments],
+                env=environ,
+                cwd=folder,
+                stdin=given,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+    return Job(begun, open(stdin, "wb", buffering=0), open(stdout, "rb", buffering=0))

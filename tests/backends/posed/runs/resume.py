@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.processes import clean_environment
+from tests.backends.posed.processes import clean_environment, variables
 from tests.backends.posed.runs.fixtures import Start
 from tests.backends.posed.runs.jobs import start_job
 
@@ -31,7 +31,7 @@ class Resume:
             ("resume.py", ["cpu", "2"], folder / "whole"),
             ("old_checkpoint.py", [posed.name], folder),
         ):
-            job = start_job(posed.script(script), *arguments, folder=where, environ=environ)
+            job = start_job(posed.script(script), *arguments, folder=where, environ=environ, late=variables(posed))
             try:
                 assert job.end() == 0, job.said
             finally:
