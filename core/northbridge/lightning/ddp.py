@@ -6,6 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CollectiveError, UnsupportedError
+from northbridge.lightning.denials import OF_SEVERAL_RANKS
 from northbridge.lightning.parallel import make_parallel_strategy
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, script_launcher: Any, laun
         """Train on several devices of a chip, a process each, over the chip's communication library."""
 
         _ddp_kwargs: dict[str, Any]
+        _needs = (*OF_SEVERAL_RANKS, "ddp_averaging")
 
         def _configure_launcher(self) -> None:
             if self._start_method in ("fork", "forkserver"):

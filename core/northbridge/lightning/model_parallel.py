@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CheckpointError
 from northbridge.lightning.checkpoint import refusal_of_system, to_cpu, unwritable
+from northbridge.lightning.denials import refuse_denied
 from northbridge.lightning.drafts import discard, name_draft, put_in_place
 from northbridge.lightning.parallel import make_parallel_strategy
 
@@ -58,12 +59,14 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
         # Lightning's own, past what strategies with a whole model on each rank do: every rank writes its shards.
 
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+            refuse_denied(self.backend, "checkpoint")
             whole = to_cpu(self.with_random_states(checkpoint))
             self._save_draft(filepath, lambda path: stock.save_checkpoint(self, whole, path, storage_options))
 
         def _save_fabric(
             self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
         ) -> None:
+            refuse_denied(self.backend, "checkpoint")
             whole = to_cpu(state)
             self._save_draft(path, lambda path: stock.save_checkpoint(self, path, whole, storage_options, filter))
 

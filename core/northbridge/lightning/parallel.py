@@ -11,6 +11,7 @@ from northbridge.collective import ignore_doubt_about_device
 from northbridge.errors import CollectiveError, WrongDeviceError
 from northbridge.launch_environment import Run
 from northbridge.lightning.dead_ranks import name_dead_ranks
+from northbridge.lightning.denials import OF_SEVERAL_RANKS, refuse_denied
 from northbridge.lightning.orphans import end_with_launcher
 from northbridge.lightning.strategy import make_chip_strategy
 
@@ -50,7 +51,12 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
         ranks_requeue = False
         """Whether the ranks have agreed on that, and write the checkpoint."""
 
+        _needs = OF_SEVERAL_RANKS
+        """The claims that a run of several ranks stands on."""
+
         def _configure_launcher(self) -> None:
+            if self.num_processes * self.num_nodes > 1:
+                refuse_denied(self.backend, *self._needs)
             self._process_group_backend = self._get_process_group_backend()
             super()._configure_launcher()
             if self._start_method == "popen":

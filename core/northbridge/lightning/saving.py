@@ -8,6 +8,7 @@ from northbridge.errors import CheckpointError
 from northbridge.journal import logger
 from northbridge.lightning import random_states
 from northbridge.lightning.checkpoint import stock_format, to_cpu
+from northbridge.lightning.denials import refuse_denied, refuse_resume
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,6 +93,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             return random_states.add(checkpoint, random_states.gather(face, self._ranks))  # by all ranks
 
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+            refuse_denied(self.backend, "checkpoint")
             checkpoint = self.with_random_states(checkpoint)
             self._on_rank_zero(
                 filepath,
@@ -103,6 +105,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def _save_fabric(
             self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
         ) -> None:
+            refuse_denied(self.backend, "checkpoint")
             state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # by all ranks: it may wait
             self._on_rank_zero(
                 path, lambda: self.checkpoint_io.save_checkpoint(to_cpu(state), path, storage_options=storage_options)
@@ -110,6 +113,17 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         # Here, and not in our CheckpointIO alone: the user may have brought another.
         save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
+
+        def _read_trainer(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
+            refuse_resume(self.backend, self.lightning_module.trainer)
+            return super().load_checkpoint(checkpoint_path, *args, **kwargs)
+
+        def _read_fabric(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:
+            if _has_optimizer(state):  # weights alone are read to go on with nothing
+                refuse_denied(self.backend, "resume")
+            return super().load_checkpoint(path, state, *args, **kwargs)
+
+        load_checkpoint = _read_trainer if face.is_trainer else _read_fabric
 
         def _on_rank_zero(self, path: Any, save: Callable[[], None]) -> None:
             """Have rank 0 save; where that fails, raise on every rank, for else the others wait for one that left."""
@@ -137,3 +151,10 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             raise CheckpointError(f"rank {rank} could not write the checkpoint {path}, so no rank goes on: {reason}")
 
     return SavingStrategy
+
+
+def _has_optimizer(state: Any) -> bool:
+    from torch.optim import Optimizer
+
+    objects = state.values() if isinstance(state, dict) else [state]
+    return any(isinstance(each, Optimizer) for each in objects)

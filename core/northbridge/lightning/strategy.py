@@ -9,6 +9,7 @@ from northbridge.bridge import Bridge
 from northbridge.discovery import get, load
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerator import announce_simulation, is_ours
+from northbridge.lightning.denials import refuse_denied, refuse_fit
 from northbridge.lightning.dtypes import warn_of_batch, warn_of_module
 from northbridge.lightning.saving import make_saving_strategy
 
@@ -69,6 +70,8 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             return self._root(device.index or 0)
 
         def setup_environment(self) -> None:
+            if face.is_trainer and self.lightning_module is not None:
+                refuse_fit(self.backend, self.lightning_module.trainer)
             self.take_device()
             super().setup_environment()
             self.announce()
@@ -127,8 +130,13 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             self._after_backward()
             return result
 
+        def _setup_optimizer_fabric(self, optimizer: Any) -> Any:
+            refuse_denied(self.backend, "fit")
+            return super().setup_optimizer(optimizer)
+
         if not face.is_trainer:
             backward = _backward_fabric  # a Fabric's strategy has no hook
+            setup_optimizer = _setup_optimizer_fabric
 
         def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
             result = super().optimizer_step(*args, **kwargs)

@@ -1,0 +1,57 @@
+"""What a chip denies of a training, and is refused before it begins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from northbridge.backend import Backend
+
+_ONE = "write devices=1"
+DENIABLE: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "fit": ("a training", "train on another accelerator; to evaluate and to predict is not refused here"),
+        "checkpoint": (
+            "a checkpoint",
+            "leave it out: Trainer(enable_checkpointing=False), or no Fabric.save(), and train in one go",
+        ),
+        "resume": ("to take up a training", "leave ckpt_path= or Fabric.load() out, and begin anew"),
+        "sum_all_reduce": ("a run of several ranks, which add up tensors", _ONE),
+        "broadcast": ("a run of several ranks, of which one sends to all", _ONE),
+        "all_gather": ("a run of several ranks, which gather tensors", _ONE),
+        "barrier": ("a run of several ranks, which wait for each other", _ONE),
+        "ddp_averaging": ("DDP over several ranks, which average gradients", _ONE),
+    }
+)
+"""The claims of training, checkpoints and several ranks: what is asked of each, and what to do where it is denied."""
+
+OF_SEVERAL_RANKS = ("sum_all_reduce", "broadcast", "all_gather", "barrier")
+"""The claims on which every strategy for several devices stands."""
+
+
+def refuse_denied(backend: Backend, *claims: str) -> None:
+    """Raise :class:`UnsupportedError` for the first of ``claims``, of :data:`DENIABLE`, that the chip denies."""
+    present = backend.present_capabilities().claims()
+    for name in claims:
+        if present[name].denied:
+            asked, instead = DENIABLE[name]
+            raise UnsupportedError(
+                f"{asked} was asked for, but {backend.name!r} cannot do it: {present[name].reason}; {instead}",
+                capability=name,
+            )
+
+
+def refuse_fit(backend: Backend, trainer: Any) -> None:
+    """Raise :class:`UnsupportedError` where ``trainer`` is about to fit, or to keep checkpoints of it, and may not."""
+    if trainer.state.fn == "fit":
+        refuse_denied(backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
+
+
+def refuse_resume(backend: Backend, trainer: Any) -> None:
+    """Raise :class:`UnsupportedError` where ``trainer`` takes a fit up and the chip denies that."""
+    if trainer.state.fn == "fit":
+        refuse_denied(backend, "resume")
