@@ -21,9 +21,10 @@ import sys
 MODULES = (
     "agreement",
     "autocast",
+    "averaging",
     "callbacks",
     "checkpoints",
-    "collective",
+    "collective_reductions",
     "compilation",
     "declaration",
     "detection",
@@ -34,6 +35,8 @@ MODULES = (
     "endurance",
     "fabric",
     "gradients",
+    "groups",
+    "hooks",
     "interruptions",
     "joining",
     "launches",
@@ -42,6 +45,7 @@ MODULES = (
     "memory",
     "metrics",
     "missing_parts",
+    "missing_rank",
     "normalization",
     "operations",
     "optimization",
@@ -65,7 +69,9 @@ MODULES = (
     "streams",
     "suite",
     "training",
+    "transfers",
     "views",
+    "waits",
 )
 """The modules with tests."""
 

@@ -11,6 +11,10 @@ class WeightsAgreement(FaceSuite):
     """The callback compares the ranks' weights over the chip's library, and names the rank whose differ."""
 
     runs = several_devices(*TRAINERS)
+    advice = (
+        "Ranks that agree and are told otherwise, or the other way round: look at all_gather and all_reduce of whole"
+        " numbers, which the comparison of digests goes over."
+    )
 
     def test_ranks_that_agree_train_to_the_end(self, chip: Outcome) -> None:
         for found in chip.each("agreeing", "whole"):
@@ -29,6 +33,7 @@ class FabricWeightsAgreement(FaceSuite):
     """The same check, called in a Fabric's loop."""
 
     runs = in_each(*FABRICS, devices=(2,))
+    advice = "As for a Trainer's: look at all_gather and all_reduce of whole numbers."
 
     def test_the_rank_that_differs_is_named_on_every_rank(self, chip: Outcome) -> None:
         for found in chip.each("agreeing", "changed"):

@@ -8,8 +8,12 @@ import subprocess
 import sys
 from typing import Any
 
+import northbridge
+from northbridge.conformance.duties import keeping
+from northbridge.conformance.duties.saving import MODEL
+from northbridge.conformance.hosts import build
 from northbridge.conformance.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, one_and_several_devices
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, one_and_several_devices, shows
 
 _OPEN = """
 import json, sys
@@ -39,31 +43,83 @@ class Checkpoints(FaceSuite):
     """
 
     runs = one_and_several_devices(*TRAINERS, *FABRICS)
+    advice = (
+        "A checkpoint is made of copies to the host. Look at those of views, of every dtype, and of tensors that"
+        " share memory; and at copies back into parameters."
+    )
 
+    @shows("checkpoint")
     def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: Outcome) -> None:
+        assert chip.ranks("saving")
         found = _open_without_northbridge(chip)
 
         assert found["devices"] == ["cpu"]
         assert found["tensors"] > 10
 
+    @shows("checkpoint")
     def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(self, chip: Outcome, cpu: Outcome) -> None:
         assert chip.each("saving", "weights") == cpu.each("saving", "weights")
 
+    @shows("resume")
     def test_a_cpu_checkpoint_resumes_on_the_chip(self, chip: Outcome, cpu: Outcome) -> None:
         assert chip.each("resuming", "weights") == cpu.each("resuming", "weights")
+
+    @shows("resume")
+    def test_tied_weights_are_tied_in_a_run_that_is_taken_up(self, chip: Outcome) -> None:
+        tied = len(list(build(MODEL).parameters()))
+
+        assert set(chip.each("resuming", "parameters")) == {tied}
 
 
 class CheckpointsOnTheCPU(FaceSuite):
     """Lightning's own run on the CPU goes on where the chip's ended."""
 
     runs = one_and_several_devices(TRAINERS[0], FABRICS[0])
+    advice = "What the chip wrote is not what it had: look at copies to the host, and at the state of the optimizer."
 
+    @shows("checkpoint")
     def test_a_checkpoint_of_the_chip_resumes_on_the_cpu(
         self, face: str, devices: int, chip: Outcome, cpu: Outcome
     ) -> None:
+        assert chip.ranks("saving")
         resumed = run(Scenario("cpu", face, ("resuming",), devices, resume=str(chip.folder)))
 
         assert resumed.each("resuming", "weights") == cpu.each("resuming", "weights")
+
+
+class KeptCheckpoints(FaceSuite):
+    """A checkpoint that is written in the middle of a training leaves model and file as they are to be."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
+    claims = ("checkpoint",)
+    advice = (
+        "A checkpoint copies tensors and moves none: look at whatever moves a module, or replaces its parameters,"
+        " while it is saved. Northbridge writes beside the file and renames; a CheckpointIO of a vendor's has to do so"
+        " too."
+    )
+
+    def test_the_model_stays_where_it_is(self, chip: Outcome, device: northbridge.Device) -> None:
+        found = chip.only("keeping")
+
+        assert found["after"] == found["before"]
+        assert {where for _, where, _ in found["after"]} == {str(device.root(0))}
+
+    def test_the_training_goes_on_as_one_without_checkpoints(self, chip: Outcome) -> None:
+        assert chip.only("keeping")["weights"] == chip.only(f"training {keeping.MODEL}")["weights"]
+
+    def test_its_tensors_are_the_cpus_and_tied_weights_are_tied(self, chip: Outcome) -> None:
+        found = chip.only("keeping")
+
+        assert found["devices"] == ["cpu"]
+        assert found["tied"]
+
+    def test_what_fails_halfway_leaves_the_file_before_it_whole_and_nothing_else(self, chip: Outcome) -> None:
+        found = chip.only("keeping")
+
+        assert keeping.SPOILT in found["error"]
+        assert found["whole while another was written"]
+        assert found["whole afterwards"]
+        assert found["files"] == [keeping.FILE]
 
 
 def _open_without_northbridge(outcome: Outcome) -> dict[str, Any]:

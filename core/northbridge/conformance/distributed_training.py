@@ -14,6 +14,11 @@ class DistributedTraining(EqualWeights):
     """
 
     runs = several_devices(*TRAINERS)
+    claims = ("ddp_averaging",)
+    advice = (
+        "Where one device trains right and several do not, look at the sum all-reduce of the library, at its"
+        " broadcast of weights and buffers, and at which device each rank takes."
+    )
 
     def test_the_weights_differ_from_those_of_one_device(self, face: str, chip: Outcome) -> None:
         alone = cpu_run(face, 1).only("training mlp")["weights"]

@@ -16,6 +16,12 @@ class FabricTraining(EqualWeights):
     """Fabric trains as Lightning's own does on as many CPU ranks."""
 
     runs = one_and_several_devices(*FABRICS)
+    claims = ("fit",)
+    claims_of_several = ("ddp_averaging",)
+    advice = (
+        "Where the Trainer's weights are right and a Fabric's are not, look at what the bridge does after a backward"
+        " pass and after a step; else at the operations of the model that differs."
+    )
 
     # Not the ConvNet: what its batch norm has seen changes the weights without any optimizer.
     @pytest.mark.parametrize("model", [each for each in MODELS if each != "convnet"])
@@ -40,6 +46,11 @@ class FabricLoops(UsesSuite):
     """Accumulation, clipping, closures, schedules and data of a loop of one's own do what they do on the CPU."""
 
     runs = in_each(*FABRICS, devices=(1, 2))
+    claims = ("fit",)
+    advice = (
+        "The way that differs names what to look at: clipping takes norms, LBFGS dot products, the loaders copies"
+        " from pinned memory."
+    )
 
     @pytest.mark.parametrize("way", WAYS)
     def test_the_weights_and_the_learning_rate_are_those_of_a_cpu_run(

@@ -19,6 +19,7 @@ class Preemption(UsesSuite):
     """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
 
     runs = in_each(*TRAINERS, devices=(1, 2))
+    claims = ("resume",)
     advice: ClassVar[str] = (
         "what the vendor's software does with SIGTERM; and the state of the chip's generators, which a checkpoint"
         " keeps: Device.random_state() and Device.set_random_state()"
@@ -37,6 +38,7 @@ class Restarts(FaceSuite):
     """Under torchrun with restarts, a killed rank costs the steps since the last checkpoint and no more."""
 
     runs = in_each(TRAINERS[0])
+    claims = ("resume",)
     advice: ClassVar[str] = (
         "whether a card is free as soon as the process that held it is killed; and Collective.initialize(), which has"
         " to meet anew in each attempt, with the store that Northbridge gives it"

@@ -10,6 +10,8 @@ class Joining(UsesSuite):
     """Gradients that wait for their reduction, and ranks that run out of batches at different times."""
 
     runs = in_each(*FABRICS, devices=(2,))
+    claims = ("ddp_averaging",)
+    advice = "Join sends zeros for ranks that are done: look at all_reduce of numbers of steps, and at broadcast."
 
     def test_gradients_wait_where_the_loop_says_so(self, chip: Outcome, cpu: Outcome) -> None:
         found, expected = chip.each("joining", "accumulated"), cpu.each("joining", "accumulated")

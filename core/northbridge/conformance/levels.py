@@ -25,9 +25,10 @@ import pytest
 from northbridge.capabilities import LEVEL_CLAIMS
 from northbridge.conformance.agreement import FabricWeightsAgreement, WeightsAgreement
 from northbridge.conformance.autocast import Autocast
+from northbridge.conformance.averaging import GradientAveraging
 from northbridge.conformance.callbacks import Callbacks
-from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
-from northbridge.conformance.collective import Collective
+from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
+from northbridge.conformance.collective_reductions import CollectiveReductions
 from northbridge.conformance.compilation import Compilation, FabricCompilation
 from northbridge.conformance.declaration import Declaration
 from northbridge.conformance.detection import Detection
@@ -38,6 +39,8 @@ from northbridge.conformance.dtypes import Dtypes
 from northbridge.conformance.endurance import Endurance
 from northbridge.conformance.fabric import FabricLoops, FabricTraining
 from northbridge.conformance.gradients import Gradients
+from northbridge.conformance.groups import Groups
+from northbridge.conformance.hooks import BridgeHooks, UsersEnvironment
 from northbridge.conformance.interruptions import KilledRank, Preemption, Restarts
 from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
@@ -46,6 +49,7 @@ from northbridge.conformance.loading import Loading
 from northbridge.conformance.memory import Memory
 from northbridge.conformance.metrics import LoggedMetrics
 from northbridge.conformance.missing_parts import MissingHardware, MissingSoftware
+from northbridge.conformance.missing_rank import MissingRank
 from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
 from northbridge.conformance.operations import Operations
 from northbridge.conformance.optimization import Optimization
@@ -69,7 +73,9 @@ from northbridge.conformance.strategies import Strategies
 from northbridge.conformance.streams import Streams
 from northbridge.conformance.suite import FaceSuite, Suite
 from northbridge.conformance.training import Training
+from northbridge.conformance.transfers import Transfers
 from northbridge.conformance.views import Views
+from northbridge.conformance.waits import Waits
 
 
 @dataclass(frozen=True)
@@ -147,14 +153,28 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
             Level(
                 "C2",
                 "One device in Lightning",
-                (Training, Precision, DeviceChoice, Refusals, *_ONE_OR_SEVERAL),
+                (
+                    Training,
+                    Precision,
+                    DeviceChoice,
+                    Refusals,
+                    KeptCheckpoints,
+                    BridgeHooks,
+                    UsersEnvironment,
+                    *_ONE_OR_SEVERAL,
+                ),
                 devices=(1,),
             ),
             Level(
                 "C3",
                 "Several devices",
                 (
-                    Collective,
+                    CollectiveReductions,
+                    Transfers,
+                    Groups,
+                    Waits,
+                    GradientAveraging,
+                    MissingRank,
                     DistributedTraining,
                     Reductions,
                     LoggedMetrics,
@@ -249,4 +269,6 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
         # Of a class that runs with one device and with several, those of the level; of others, all.
         runs = tuple(run for run in suite.runs if run[1] in adopted.level.devices)
         namespace["runs"] = runs or suite.runs
+        if suite.claims_of_several and all(number > 1 for _, number in namespace["runs"]):
+            namespace["claims"] = suite.claims_of_several
     return type(f"Test{suite.__name__}", (suite,), namespace)

@@ -15,6 +15,10 @@ class Loading(UsesSuite):
     """Pinned memory, workers, iterable and combined data, batches of uneven sizes and data modules."""
 
     runs = in_each(*TRAINERS, devices=(1, 2))
+    advice = (
+        "Look at copies from pinned memory that do not block, at those of odd sizes, and at a fork of the process for"
+        " the loader's workers."
+    )
 
     @pytest.mark.parametrize("way", WAYS)
     def test_the_weights_are_those_of_a_cpu_run_on_the_same_batches(

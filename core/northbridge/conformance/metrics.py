@@ -12,6 +12,7 @@ class LoggedMetrics(FaceSuite):
     """What two ranks log is what two CPU ranks of Lightning's own log."""
 
     runs = in_each(*TRAINERS, devices=(2,))
+    advice = "Look at the Collective's all_reduce of single numbers, floats and whole ones, and at its barrier."
 
     @pytest.mark.parametrize("reduction", ["mean", "min", "max", "sum"])
     def test_sync_dist_reduces(self, chip: Outcome, cpu: Outcome, reduction: str) -> None:

@@ -80,6 +80,19 @@ class TiedWeights(nn.Module):
         return result
 
 
+class TiedAndNormed(nn.Module):
+    """What a checkpoint may get wrong: a weight with two names, and buffers, of floats and of whole numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(1)
+        self.tied = TiedWeights()
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        result: Tensor = self.tied(self.norm(pictures))
+        return result
+
+
 class Ensemble(nn.Module):
     """The first three as one, for launches that start their ranks anew for each training."""
 
@@ -116,6 +129,7 @@ MODELS: dict[str, type[nn.Module]] = {
     "convnet": ConvNet,
     "transformer": Transformer,
     "tied": TiedWeights,
+    "tied and normed": TiedAndNormed,
     "ensemble": Ensemble,
     "unused": UnusedParameters,
     "dropout": Dropout,

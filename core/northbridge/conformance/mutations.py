@@ -85,11 +85,11 @@ _OPERATIONS = {
 
 _OF_AN_OPERATION = ("one ulp off", "rounded", "wrong dtype", "last lost")
 _OF_COLLECTIVES = (
-    ("dropped", "c10d.allreduce_.default", "test_all_reduce"),
-    ("counted twice", "c10d.allreduce_.default", "test_all_reduce"),
-    ("coarse", "c10d.allreduce_.default", "test_all_reduce"),
-    ("wrong root", "c10d.broadcast_.default", "test_broadcast"),
-    ("reversed", "c10d.allgather_.default", "test_all_gather"),
+    ("dropped", "c10d.allreduce_.default", "C3/CollectiveReductions/", "test_a_sum"),
+    ("counted twice", "c10d.allreduce_.default", "C3/CollectiveReductions/", "test_a_sum"),
+    ("coarse", "c10d.allreduce_.default", "C3/CollectiveReductions/", "test_a_sum"),
+    ("wrong root", "c10d.broadcast_.default", "C3/Transfers/", "test_broadcast_from_each_rank"),
+    ("reversed", "c10d.allgather_.default", "C3/Transfers/", "test_all_gather"),
 )
 _OF_THE_DEVICE = (
     ("does nothing", "set_random_state", "C1/RandomNumbers/"),
@@ -109,8 +109,8 @@ def draw(seed: int) -> tuple[Mutation, ...]:
         for subject in chance.sample(sorted(_OPERATIONS), 5)
     ]
     collectives = [
-        Mutation(kind, subject, chance.randrange(2), "C3/Collective/", f"C3/Collective/{test}")
-        for kind, subject, test in chance.sample(_OF_COLLECTIVES, 3)
+        Mutation(kind, subject, chance.randrange(2), only, f"{only}{test}")
+        for kind, subject, only, test in chance.sample(_OF_COLLECTIVES, 3)
     ]
     device = [Mutation(kind, subject, 0, "C1/", ought) for kind, subject, ought in chance.sample(_OF_THE_DEVICE, 2)]
     return (*operations, *collectives, *device)

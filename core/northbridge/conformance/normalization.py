@@ -15,6 +15,8 @@ class SyncBatchNorm(FaceSuite):
     """Two ranks train as one process that has the whole batch, and the model keeps its layers."""
 
     runs = in_each(*TRAINERS, devices=(2,))
+    claims = ("sync_batchnorm",)
+    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     @pytest.mark.parametrize("way", ["argument", "torch's layers"])
     def test_weights_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome, way: str) -> None:
@@ -31,6 +33,8 @@ class UnevenSyncBatchNorm(FaceSuite):
     """The ranks may have batches of different sizes, or none."""
 
     runs = in_each(*TRAINERS, *FABRICS, devices=(2,))
+    claims = ("sync_batchnorm",)
+    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
         for found in chip.each("normalizing", "uneven"):
@@ -41,6 +45,8 @@ class FabricSyncBatchNorm(FaceSuite):
     """A model with torch's layers trains in a Fabric as one process that has the whole batch."""
 
     runs = in_each(*FABRICS, devices=(2,))
+    claims = ("sync_batchnorm",)
+    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_weights_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
         for found in chip.each("normalizing", "torch's layers"):

@@ -13,6 +13,11 @@ class Optimization(UsesSuite):
     """Optimizers, clipping, accumulation, schedules and callbacks that change a training do what they do on the CPU."""
 
     runs = in_each(*TRAINERS, devices=(1, 2))
+    claims = ("fit",)
+    advice = (
+        "The way that differs names what to look at: an optimizer its foreach kernels, clipping its norms, a schedule"
+        " nothing of the chip's."
+    )
 
     @pytest.mark.parametrize("way", WAYS)
     def test_weights_steps_and_learning_rates_are_those_of_a_cpu_run(

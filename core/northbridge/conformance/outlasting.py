@@ -13,6 +13,8 @@ class Outlasting(UsesSuite):
     """One error, on every rank alike, and a training that may go on as if nothing had been."""
 
     runs = in_each(*TRAINERS, *FABRICS, devices=(1, 2))
+    claims = ("checkpoint",)
+    advice = "An error while a checkpoint is written must leave the chip usable: look at copies to the host that raise."
 
     def test_a_checkpoint_that_cannot_be_written_is_an_error_on_every_rank(self, chip: Outcome) -> None:
         first, *others = chip.each("outlasting", "said")
@@ -35,6 +37,8 @@ class UsersCheckpointIO(UsesSuite):
     """A CheckpointIO of the user's, and Lightning's that writes in a thread of its own."""
 
     runs = in_each(*TRAINERS, devices=(1, 2))
+    claims = ("checkpoint",)
+    advice = "What is written later than it was asked for has changed: look at copies to the host that do not block."
 
     @pytest.mark.parametrize("io", ["own", "asynchronous"])
     def test_it_writes_the_weights_of_the_moment(self, chip: Outcome, io: str) -> None:

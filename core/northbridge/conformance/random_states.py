@@ -12,6 +12,8 @@ class RandomStates(FaceSuite):
     """A run with dropout on the chip, which shuffles on the host, ends with the weights of one that went through."""
 
     runs = in_each(*TRAINERS, devices=(1, 2))
+    claims = ("resume",)
+    advice = "Look at the random state of each device: read and put back, it has to give the same numbers again."
 
     @pytest.mark.parametrize(
         ("interrupted", "through"),

@@ -8,7 +8,7 @@ import pytest
 
 from northbridge.conformance.duties.reductions import FLOATS, wholes
 from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, several_devices
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, several_devices, shows
 
 OPERATIONS = [f"{reduction} of {kind}" for kind in ("float", "int64") for reduction in ("sum", "mean", "min", "max")]
 
@@ -44,6 +44,10 @@ class Reductions(FaceSuite):
     """Several ranks exchange numbers through the strategy, the module, and Fabric."""
 
     runs = several_devices(*TRAINERS, *FABRICS)
+    advice = (
+        "Look at the Collective's all_reduce: in place, whole numbers exact and their mean cut towards zero, and at"
+        " `exact_dtypes`, which says what the library would round."
+    )
 
     @pytest.fixture
     def found(self, chip: Outcome) -> list[dict[str, Any]]:
@@ -66,17 +70,20 @@ class Reductions(FaceSuite):
             assert {rank[operation]["device"] for operation in OPERATIONS} == {trained["root device"]}
             assert rank["gathered on"] == [trained["root device"]]
 
+    @shows("all_gather")
     def test_all_gather_stacks_what_the_ranks_give(self, devices: int, found: list[dict[str, Any]]) -> None:
         given = {"float": FLOATS[:devices], "int64": wholes(found[0]["large"])[:devices]}
 
         stacked = {kind: [list(each) for each in ranks] for kind, ranks in given.items()}
         assert [rank["gathered"] for rank in found] == [stacked] * devices
 
+    @shows("all_gather")
     def test_gradients_flow_back_through_all_gather(self, devices: int, found: list[dict[str, Any]]) -> None:
         weights = range(1, devices + 1)  # rank 0 weighs what all gave with 1, rank 1 with 2 and so on
 
         assert [rank["gradient of a gather"] for rank in found] == [[float(sum(weights))] * 2] * devices
 
+    @shows("broadcast")
     def test_broadcast_carries_objects_and_tensors_of_rank_0(self, devices: int, found: list[dict[str, Any]]) -> None:
         assert [rank["broadcast"] for rank in found] == [{"from": 0, "text": "ü"}] * devices
         assert [rank["broadcast tensor"] for rank in found] == [list(wholes(found[0]["large"])[0])] * devices

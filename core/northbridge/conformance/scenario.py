@@ -27,6 +27,7 @@ from northbridge.conformance.processes import Process, fork, start
 from northbridge.conformance.run_environment import environ_of_runs
 from northbridge.conformance.run_errors import HungError, RunError
 from northbridge.conformance.shared_runs import folder_of_runs, run_once
+from northbridge.errors import UnsupportedError
 
 Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
 """Who starts the ranks: Lightning from one script, torchrun (which may start them again, once, where they fail),
@@ -35,6 +36,9 @@ Lightning on each of two nodes, or the suite.
 
 FAILED = "failed "
 """How the topic of a duty that failed begins."""
+
+REFUSED = "refused "
+"""How the topic of a duty begins that the chip is said not to do, or Northbridge for it."""
 
 LIMIT_S = 240.0
 """How long a run may take before it counts as hung."""
@@ -94,11 +98,15 @@ class Outcome:
     """What the processes printed."""
 
     def ranks(self, topic: str) -> list[dict[str, Any]]:
-        """Return what every rank found out about ``topic``.
+        """Return what every rank found out about ``topic``, which has the name of its duty as one of its words.
 
-        Raises :class:`AssertionError` where nobody did, with the reason if the duty failed.
+        Raises :class:`UnsupportedError` where the duty was refused, and :class:`AssertionError` where nobody found
+        anything, with the reason if the duty failed.
         """
         if topic not in self.findings:
+            for duty in topic.split():
+                for refusal in self.findings.get(REFUSED + duty, ()):
+                    raise UnsupportedError(refusal["message"], capability=refusal["capability"])
             failed = [
                 fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
             ]

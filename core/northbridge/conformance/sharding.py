@@ -34,6 +34,11 @@ class Sharding(_Sharded):
     """A model that FSDP2 and tensor parallel spread over ranks learns what one process learns on the CPU."""
 
     runs = ((TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2))
+    claims = ("fsdp",)
+    advice = (
+        "FSDP2 gathers parameters into one tensor and reduces gradients by scattering: look at all_gather_into_tensor"
+        " and reduce_scatter_tensor, at the Collective's `averages`, and at views of flat memory."
+    )
 
     def test_the_losses_are_those_of_one_process(self, sharded: Outcome) -> None:
         for found in sharded.ranks("sharding"):
@@ -75,13 +80,15 @@ class Resharding(_Sharded):
     """What four ranks wrote, two read."""
 
     runs = in_each(TRAINERS[0], FABRICS[0], devices=(4,))
+    claims = ("fsdp",)
+    advice = "Shards are read into views of tensors on the chip: look at copies into parts of a tensor."
 
     def test_two_ranks_go_on_with_the_shards_of_four(
         self, backend: str, face: str, environ: dict[str, str], sharded: Outcome
     ) -> None:
         resumed = run(Scenario(backend, face, ("sharding",), 2, resume=str(sharded.folder)), environ)
 
-        for found in resumed.ranks("resharding"):
+        for found in resumed.ranks("sharding taken up"):
             rest = found["alone"][-len(found["taken up"]) :]
             assert 0 < len(rest) < len(found["alone"])
             assert found["taken up"] == pytest.approx(rest, abs=_TOLERANCE, rel=0)

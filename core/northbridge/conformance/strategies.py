@@ -12,6 +12,11 @@ class Strategies(FaceSuite):
     """A stock strategy object and a registered variant keep what the user asked for."""
 
     runs = in_each(*TRAINERS, devices=(2,))
+    claims = ("ddp_averaging",)
+    advice = (
+        "Look at the Collective's ddp_options(), which the user's own arguments win over, and at all_reduce of"
+        " bfloat16 and float16, which hooks compress to."
+    )
 
     def test_a_stock_strategy_object_keeps_its_arguments(self, chip: Outcome) -> None:
         for found in chip.ranks("strategies object"):

@@ -28,20 +28,21 @@ Duties = Mapping[tuple[str, int], tuple[str, ...]]
 """What is done in one run, for each host and number of devices."""
 
 BASICS: Duties = {
-    ("Trainer", 1): (*_TRAINER, "tuning", "drawing", "monitoring", *_ALONE),
+    ("Trainer", 1): (*_TRAINER, "keeping", "tuning", "drawing", "monitoring", *_ALONE),
     ("Trainer", 2): (*_TRAINER, "drawing", "metrics", "strategies", "normalizing", *_TOGETHER),
-    ("Fabric", 1): (*_FABRIC, *_ALONE),
+    ("Fabric", 1): (*_FABRIC, "keeping", *_ALONE),
     ("Trainer", 4): (*_TRAINER, *_TOGETHER),
     ("Fabric", 2): (*_FABRIC, "normalizing", *_TOGETHER),
     ("Fabric", 4): (*_FABRIC, "reductions"),
 }
 """What is asked in every mode of a chip."""
 
+_FIRST = ("preparing", "hooking")  # which see the chip's software come in
 _OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting", "interrupting")
 USES: Duties = {
-    ("Trainer", 1): (*_OF_TRAINERS, "profiling", "compiling"),
+    ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "profiling", "compiling"),
     ("Trainer", 2): (*_OF_TRAINERS, "profiling", "compiling"),
-    ("Fabric", 1): ("outlasting", "steering", "compiling"),
+    ("Fabric", 1): (*_FIRST, "outlasting", "steering", "compiling"),
     ("Fabric", 2): ("outlasting", "steering", "joining", "compiling"),
 }
 """What users do beside that; runs of their own, so that not every mode pays for them."""
@@ -51,10 +52,13 @@ _OF_THE_CHIP_ALONE = (
     "choosing",
     "compiling",
     "drawing",
+    "hooking",
     "interrupting",
+    "keeping",
     "monitoring",
     "normalizing",
     "outlasting",
+    "preparing",
     "reductions",
     "profiling",
     "refusals",
@@ -134,6 +138,9 @@ class FaceSuite(Suite):
     """
 
     runs: ClassVar[Runs] = ()
+    claims_of_several: ClassVar[tuple[str, ...]] = ()
+    """The claims that its tests show with several devices, in the place of :attr:`claims`; none: the same."""
+
     duties: ClassVar[Duties] = BASICS
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:

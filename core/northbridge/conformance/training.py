@@ -14,6 +14,11 @@ class Training(EqualWeights):
     """A Trainer with one device trains as Lightning's own does on the CPU."""
 
     runs = in_each(*TRAINERS)
+    claims = ("fit",)
+    advice = (
+        "The model that differs names what to look at: compare its operations with the CPU's one by one, forwards and"
+        " backwards. C1 tries most of them."
+    )
 
     @pytest.mark.parametrize("model", MODELS)
     def test_the_model_keeps_its_weights_when_it_leaves_the_chip(self, chip: Outcome, model: str) -> None:

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
 
+import torch.distributed
+
 from northbridge.conformance.findings import write
 from northbridge.conformance.hanging import dump_stacks_when_asked
 from northbridge.conformance.mutations import mutate_if_asked
-from northbridge.conformance.scenario import FAILED, Scenario
+from northbridge.conformance.scenario import FAILED, REFUSED, Scenario
+from northbridge.errors import UnsupportedError
 
 
 def main(scenario: Scenario, folder: Path) -> None:
     """Do the scenario's duties in this process; the ranks leave their findings in ``folder``.
 
-    A process that is alone goes on after a duty that failed. Several would wait for each other.
+    A process that is alone goes on after a duty that failed. Several would wait for each other; but what the chip is
+    said not to do is refused on every rank alike, before any of them waits, and they go on too.
     """
     for duty in scenario.duties:
-        perform = import_module(f"northbridge.conformance.duties.{duty}").perform
+        module = import_module(f"northbridge.conformance.duties.{duty}")
         try:
-            perform(scenario, folder)
+            module.perform(scenario, folder)
+        except UnsupportedError as refusal:
+            found = {"message": str(refusal), "capability": refusal.capability}
+            write(folder, REFUSED + getattr(module, "TOPIC", duty), _rank(), found)
         except Exception:
             if not scenario.alone:
                 raise
             write(folder, FAILED + duty, 0, {"traceback": traceback.format_exc()})
+
+
+def _rank() -> int:
+    return torch.distributed.get_rank() if torch.distributed.is_initialized() else int(os.environ.get("LOCAL_RANK", 0))
 
 
 # A spawned rank imports this module too, under another name.

@@ -10,9 +10,10 @@ import pytest
 
 from northbridge.conformance.agreement import FabricWeightsAgreement, WeightsAgreement
 from northbridge.conformance.autocast import Autocast
+from northbridge.conformance.averaging import GradientAveraging
 from northbridge.conformance.callbacks import Callbacks
-from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
-from northbridge.conformance.collective import Collective
+from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
+from northbridge.conformance.collective_reductions import CollectiveReductions
 from northbridge.conformance.compilation import Compilation, FabricCompilation
 from northbridge.conformance.declaration import Declaration
 from northbridge.conformance.detection import Detection
@@ -23,6 +24,8 @@ from northbridge.conformance.dtypes import Dtypes
 from northbridge.conformance.endurance import Endurance
 from northbridge.conformance.fabric import FabricLoops, FabricTraining
 from northbridge.conformance.gradients import Gradients
+from northbridge.conformance.groups import Groups
+from northbridge.conformance.hooks import BridgeHooks, UsersEnvironment
 from northbridge.conformance.interruptions import KilledRank, Preemption, Restarts
 from northbridge.conformance.joining import Joining
 from northbridge.conformance.launches import Launches
@@ -31,6 +34,7 @@ from northbridge.conformance.loading import Loading
 from northbridge.conformance.memory import Memory
 from northbridge.conformance.metrics import LoggedMetrics
 from northbridge.conformance.missing_parts import MissingHardware, MissingSoftware
+from northbridge.conformance.missing_rank import MissingRank
 from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
 from northbridge.conformance.operations import Operations
 from northbridge.conformance.optimization import Optimization
@@ -54,7 +58,9 @@ from northbridge.conformance.software_loading import SoftwareLoading
 from northbridge.conformance.strategies import Strategies
 from northbridge.conformance.streams import Streams
 from northbridge.conformance.training import Training
+from northbridge.conformance.transfers import Transfers
 from northbridge.conformance.views import Views
+from northbridge.conformance.waits import Waits
 
 
 class OnTheChip:
@@ -189,7 +195,39 @@ class TestRandomStates(OnTheChip, RandomStates):
     pass
 
 
-class TestCollective(BothWays, Collective):
+class TestCollectiveReductions(BothWays, CollectiveReductions):
+    pass
+
+
+class TestTransfers(BothWays, Transfers):
+    pass
+
+
+class TestGroups(BothWays, Groups):
+    pass
+
+
+class TestWaits(BothWays, Waits):
+    pass
+
+
+class TestGradientAveraging(BothWays, GradientAveraging):
+    pass
+
+
+class TestMissingRank(BothWays, MissingRank):
+    pass
+
+
+class TestKeptCheckpoints(OnTheChip, KeptCheckpoints):
+    pass
+
+
+class TestBridgeHooks(OnTheChip, BridgeHooks):
+    pass
+
+
+class TestUsersEnvironment(OnTheChip, UsersEnvironment):
     pass
 
 

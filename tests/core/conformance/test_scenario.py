@@ -10,6 +10,7 @@ import pytest
 from northbridge import discovery
 from northbridge.conformance import scenario as room
 from northbridge.conformance.scenario import Launch, Outcome, Scenario
+from northbridge.errors import UnsupportedError
 
 SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
 
@@ -81,3 +82,20 @@ def test_ranks_that_the_suite_starts_side_by_side_are_no_forks_of_one(launch: La
 
 def test_a_run_whose_accelerator_lightning_chooses_begins_as_a_users_process_does() -> None:
     assert not room.may_be_forked(replace(SCENARIO, accelerator="auto"))
+
+
+def test_a_topic_whose_duty_was_refused_is_refused_with_the_same_words() -> None:
+    refused = [{"message": "acme has no float16", "capability": "float16"}] * 2
+    outcome = Outcome(Path(), {"refused scaling": refused, "failed tuning": [{"traceback": "ValueError: no"}]}, "")
+
+    with pytest.raises(UnsupportedError, match="acme has no float16") as caught:
+        outcome.ranks("scaling resumed")
+
+    assert caught.value.capability == "float16"
+
+
+def test_a_refusal_does_not_excuse_a_duty_beside_it() -> None:
+    outcome = Outcome(Path(), {"refused scaling": [{"message": "acme has no float16", "capability": "float16"}]}, "")
+
+    with pytest.raises(AssertionError, match="nothing was found out about 'training mlp'"):
+        outcome.ranks("training mlp")

@@ -34,14 +34,16 @@ def is_held_by_one_fabric(backend: str, face: str) -> bool:
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Build a Trainer or a Fabric for each of :data:`FORMS` and report the devices of its ranks."""
-    found: dict[str, list[str]] = {}
+    trains = is_trainer(scenario.face)
+    found: dict[str, Any] = {}
     for word, devices in FORMS.items():
-        if word == SECOND and is_held_by_one_fabric(scenario.accelerator, scenario.face):
+        try:
+            host = trainer(scenario, folder, devices=devices) if trains else fabric(scenario, devices=devices)
+        except (northbridge.NorthbridgeError, RuntimeError) as error:
+            if not (word == SECOND and is_held_by_one_fabric(scenario.accelerator, scenario.face)):
+                raise
+            found[word] = {"error": f"{type(error).__name__}: {error}"}
             continue
-        if is_trainer(scenario.face):
-            strategy = trainer(scenario, folder, devices=devices).strategy
-        else:
-            strategy = fabric(scenario, devices=devices).strategy
-        ranks = getattr(strategy, "parallel_devices", None) or [strategy.root_device]
+        ranks = getattr(host.strategy, "parallel_devices", None) or [host.strategy.root_device]
         found[word] = [str(device) for device in ranks]
     write(folder, "choosing", 0, found)

@@ -27,8 +27,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     ways: dict[str, dict[str, Any] | None] = {"plainly": None, "eager": {"backend": "eager"}}  # of torch.compile
     if bridge.compile_backend is not None and not is_trainer(scenario.face):
         ways["without a backend"] = {}
-    if bridge.missing_compile_backends:
-        ways["a missing one"] = {"backend": next(iter(bridge.missing_compile_backends))}
+    ways |= {name: {"backend": name} for name in bridge.missing_compile_backends}
     found: dict[str, Any] = {}
     for way, asked in ways.items():
         _seen.clear()
@@ -36,6 +35,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
             found[way] = _fit(scenario, folder, asked) if is_trainer(scenario.face) else _loop(scenario, asked)
         except UnsupportedError as refusal:
             found[way] = {"refused": str(refusal), "batches": _seen.get("batches", 0)}
+    found["missing"] = list(bridge.missing_compile_backends)
     found["registered"] = torch.compiler.list_backends(exclude_tags=None)
     rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
     write(folder, "compiling", rank, found)

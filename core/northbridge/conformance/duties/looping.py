@@ -13,10 +13,13 @@ from northbridge.conformance.hosts import build, fabric, facts
 from northbridge.conformance.models import loader
 from northbridge.conformance.scenario import Scenario
 
+TOPIC = "training"
+"""What is reported, as of a Trainer."""
+
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train each of the scenario's models for two epochs; each rank reports."""
-    fabric(scenario).launch(train_all, scenario.models, folder, "training")
+    fabric(scenario).launch(train_all, scenario.models, folder, TOPIC)
 
 
 def train_all(host: Any, models: tuple[str, ...], folder: Path, topic: str) -> None:

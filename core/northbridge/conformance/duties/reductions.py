@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from northbridge.conformance.duties.collectives import large_number
+from northbridge.conformance.duties.reducing import large_number
 from northbridge.conformance.findings import write
 from northbridge.conformance.hosts import build, classifier_class, fabric, is_trainer, trainer
 from northbridge.conformance.models import loader

@@ -52,7 +52,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         "group of fake": with_group("fake"),
     }
     for name, attempt in attempts.items():
-        write(folder, name, 0, _error_of(attempt))
+        write(folder, f"refusals {name}", 0, _error_of(attempt))
 
 
 def _error_of(attempt: Callable[[], None]) -> dict[str, str]:

@@ -27,4 +27,5 @@ def _loop(host: Any, checkpoint: Path, folder: Path) -> None:
     net, optimizer, batches = prepare(host)
     rest = host.load(checkpoint, {"net": net, "optimizer": optimizer})
     train_epoch(host, net, optimizer, batches)
-    write(folder, "resuming", host.global_rank, {"weights": digest(net.state_dict()), "epoch": rest["epoch"]})
+    found = {"weights": digest(net.state_dict()), "parameters": len(list(net.parameters())), "epoch": rest["epoch"]}
+    write(folder, "resuming", host.global_rank, found)

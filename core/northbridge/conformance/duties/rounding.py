@@ -34,7 +34,7 @@ def _try(scenario: Scenario, folder: Path, precision: str) -> dict[str, Any]:
     try:
         return _fit(scenario, folder, precision) if is_trainer(scenario.face) else _loop(scenario, precision)
     except UnsupportedError as refusal:
-        return {"refused": refusal.capability}
+        return {"refused": refusal.capability, "said": str(refusal)}
 
 
 def _fit(scenario: Scenario, folder: Path, precision: str) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from northbridge.conformance.hosts import build, classifier, fabric, is_trainer,
 from northbridge.conformance.models import loader
 from northbridge.conformance.scenario import Scenario
 
-MODEL = "convnet"
-"""Its batch norm has buffers, of floats and of whole numbers."""
+MODEL = "tied and normed"
 
 
 def perform(scenario: Scenario, folder: Path) -> None:

@@ -46,7 +46,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
                 )
                 found |= first | {f"{layout[0]} x {layout[1]}, {way}": first["losses"] + second["losses"]}
     found["alone"] = alone()  # last: a backward pass before the chip came may leave autograd unable to serve it
-    write(folder, "resharding" if scenario.resume else "sharding", torch.distributed.get_rank(), found)
+    write(folder, "sharding taken up" if scenario.resume else "sharding", torch.distributed.get_rank(), found)
 
 
 def alone() -> list[float]:
