@@ -92,11 +92,11 @@ _OF_COLLECTIVES = (
     ("reversed", "c10d.allgather_.default", "C3/Transfers/", "test_all_gather"),
 )
 _OF_THE_DEVICE = (
-    ("does nothing", "set_random_state", "C1/RandomNumbers/"),
-    ("does nothing", "seed", "C1/RandomNumbers/"),
-    ("does nothing", "select", "C1/Placement/"),
-    ("never changes", "memory_stats", "C1/Memory/"),
-    ("never changes", "random_state", "C1/RandomNumbers/"),
+    ("does nothing", "set_random_state", "C1/RandomNumbers/test_a_state_that_is_put_back_gives_the_same_numbers"),
+    ("does nothing", "seed", "C1/RandomNumbers/test_one_seed_gives_one_sequence"),
+    ("does nothing", "select", "C1/Placement/test_the_selected_device_is_the_current_one"),
+    ("never changes", "memory_stats", "C1/Memory/test_a_tensor_is_counted_while_it_lives"),
+    ("never changes", "random_state", "C1/RandomNumbers/test_a_state_that_is_put_back_gives_the_same_numbers"),
 )
 
 
@@ -112,7 +112,10 @@ def draw(seed: int) -> tuple[Mutation, ...]:
         Mutation(kind, subject, chance.randrange(2), only, f"{only}{test}")
         for kind, subject, only, test in chance.sample(_OF_COLLECTIVES, 3)
     ]
-    device = [Mutation(kind, subject, 0, "C1/", ought) for kind, subject, ought in chance.sample(_OF_THE_DEVICE, 2)]
+    device = [
+        Mutation(kind, subject, 0, f"{ought.rpartition('/')[0]}/", ought)
+        for kind, subject, ought in chance.sample(_OF_THE_DEVICE, 2)
+    ]
     return (*operations, *collectives, *device)
 
 
