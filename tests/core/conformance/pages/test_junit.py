@@ -87,6 +87,6 @@ def test_hostile_text_is_text(hostile: Report) -> None:
     root = ET.fromstring(render_junit(hostile))
 
     assert int(root.get("tests", "")) == len(hostile.tests)
-    (failure,) = root.iter("failure")
+    failure = next(root.iter("failure"))
     assert "</script><script>document.title='owned'</script>" in (failure.text or "")
     assert "\x1b" not in (failure.text or "")
