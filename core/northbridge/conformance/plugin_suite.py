@@ -49,13 +49,13 @@ class PluginSuite(Suite):
 def is_refused_for_lack(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
     """Return whether the software could not be loaded because this machine lacks it, or the chip.
 
-    Raises :class:`AssertionError` where it could not be loaded though both are here.
+    Raises :class:`AssertionError` where it could not be loaded though nothing says that it lacks either.
     """
     if "error" not in loaded:
         return False
     kind, message = loaded["error"]
     lacking = not detected["installed"] or detected["detected"][0] == 0
-    assert lacking, f"the software is installed, the chip is here, and loading ended with {kind}: {message}"
+    assert lacking, f"nothing says that this machine lacks software or chip, and loading ended with {kind}: {message}"
     assert kind in ("SoftwareMissingError", "SoftwareLoadError"), message
     return True
 

@@ -27,6 +27,7 @@ class SoftwareLoading(PluginSuite):
 
     def test_to_load_it_again_changes_nothing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
         if not is_refused_for_lack(loaded, detected):
+            assert loaded["loaded again"] == "None"
             first, again = loaded["looks"]
             assert again == first
             assert loaded["same objects"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import os
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 
@@ -25,17 +26,25 @@ def answer(name: str) -> dict[str, object]:
         return {**found, "error": [type(error).__name__, str(error)], "variables": _changed(before)}
     first = _look(torch, backend)
     again = northbridge.load(name)
-    backend.bridge.load()
+    found["loaded again"] = _say(backend.bridge.load)
     found["looks"] = [first, _look(torch, again)]
     found["same objects"] = again is backend and torch.get_device_module(backend.device.type) is backend.device.module
     module: Any = backend.device.module
-    found["is available"] = repr(module.is_available()) if hasattr(module, "is_available") else "it does not say"
+    found["is available"] = _say(module.is_available) if hasattr(module, "is_available") else "it does not say"
     if backend.device.count() > 0:
         try:
             backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
         except northbridge.NorthbridgeError as error:  # such as of a variable that the user has set
             found["refused for a rank"] = str(error)
     return {**found, "pickles": {**_pickled(found), "loaded": _pickle(backend)}, "variables": _changed(before)}
+
+
+def _say(function: Callable[[], object]) -> str:
+    """Return what ``function`` returns, or raises, in words."""
+    try:
+        return repr(function())
+    except Exception as error:  # noqa: BLE001 - whatever a vendor's code raises
+        return f"{type(error).__name__}: {error}"
 
 
 def _look(torch: Any, backend: Any) -> dict[str, object]:
