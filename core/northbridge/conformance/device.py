@@ -120,8 +120,8 @@ class Device(OneDevice):
 
         assert held.tolist() == [2, 2, 2]
 
-    def test_the_card_has_a_name(self, chip: northbridge.Device, index: int) -> None:
-        label = chip.label(index)
+    def test_the_card_has_a_name(self, chip: northbridge.Device, device: torch.device) -> None:
+        label = chip.label(device.index)
 
         assert label
         assert label == label.strip()

@@ -30,7 +30,7 @@ def fill(backend: northbridge.Backend) -> dict[str, Any]:
     narrow = torch.ones(1, device=device)
     torch.rand(1, device=device)
     chip.synchronize()
-    state, before = chip.random_state(), dict(chip.memory_stats(0))
+    state, before = chip.random_state(), dict(chip.memory_stats(device.index))
     ways: dict[str, Callable[[], object]] = {
         "a new tensor": lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device=device),
         "a result": lambda: narrow.expand(TOO_MUCH // 4) + 1,
@@ -40,7 +40,7 @@ def fill(backend: northbridge.Backend) -> dict[str, Any]:
     }
     told = {way: tell(chip, ask) for way, ask in ways.items()}
     chip.synchronize()
-    after = dict(chip.memory_stats(0))
+    after = dict(chip.memory_stats(device.index))
     chip.empty_cache()
     layer(torch.ones(2, 4, device=device)).sum().backward()
     return {

@@ -26,32 +26,27 @@ class Memory(OneDevice):
     )
 
     @pytest.fixture
-    def before(self, chip: northbridge.Device, device: torch.device, index: int) -> dict[str, float]:
+    def before(self, chip: northbridge.Device, device: torch.device) -> dict[str, float]:
         """The statistics at the start, once the device is in use."""
         torch.ones(1, device=device).item()
-        return self.read(chip, index)
-
-    def read(self, chip: northbridge.Device, index: int) -> dict[str, float]:
-        """Return the statistics when all work is done."""
-        chip.synchronize()
-        return dict(chip.memory_stats(index))
+        return read(chip, device)
 
     def test_statistics_are_numbers(
-        self, chip: northbridge.Device, device: torch.device, index: int, before: dict[str, float]
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         assert before
         assert all(isinstance(value, (int, float)) for value in before.values())
         assert all(isinstance(name, str) for name in before)
 
     def test_a_tensor_is_counted_while_it_lives(
-        self, chip: northbridge.Device, device: torch.device, index: int, before: dict[str, float]
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         blocks = [torch.zeros(BLOCK, dtype=torch.uint8, device=device)]
-        one = self.read(chip, index)
+        one = read(chip, device)
         blocks.append(torch.zeros(BLOCK, dtype=torch.uint8, device=device))
-        two = self.read(chip, index)
+        two = read(chip, device)
         del blocks
-        after = self.read(chip, index)
+        after = read(chip, device)
 
         followed = [
             name
@@ -61,43 +56,43 @@ class Memory(OneDevice):
         assert followed, f"no number grew by {BLOCK} bytes with each of two tensors and came back: {before}, {two}"
 
     def test_the_most_that_was_allocated_is_remembered(
-        self, chip: northbridge.Device, device: torch.device, index: int, before: dict[str, float]
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         blocks = [torch.zeros(BLOCK, dtype=torch.uint8, device=device) for _ in range(3)]
-        during = self.read(chip, index)
+        during = read(chip, device)
         del blocks
-        after = self.read(chip, index)
+        after = read(chip, device)
 
         remembered = [name for name, value in after.items() if value >= during[name] >= 3 * BLOCK]
         assert remembered, f"no number still tells of {3 * BLOCK} bytes that were allocated: {after}"
 
     def test_a_view_takes_no_memory(
-        self, chip: northbridge.Device, device: torch.device, index: int, before: dict[str, float]
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
-        one = self.read(chip, index)
+        one = read(chip, device)
         _view = block[:].view(2, -1).t()
 
         grown = in_bytes(before, one, 1)
-        viewed = self.read(chip, index)
+        viewed = read(chip, device)
 
         assert grown
         assert {name: viewed[name] for name in grown} == {name: one[name] for name in grown}
 
     def test_what_training_takes_comes_back(
-        self, chip: northbridge.Device, device: torch.device, index: int, before: dict[str, float]
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
-        one = self.read(chip, index)
+        one = read(chip, device)
         del block
-        again = self.read(chip, index)
+        again = read(chip, device)
         current = [name for name in in_bytes(before, one, 1) if again[name] == before.get(name, 0)]
         held = []
         for _ in range(4):
             layer = torch.nn.Linear(1024, 1024, device=device)
             layer(torch.ones(64, 1024, device=device)).sum().backward()
             del layer
-            held.append({name: self.read(chip, index)[name] for name in current})
+            held.append({name: read(chip, device)[name] for name in current})
 
         assert current
         # Whatever the first steps set up for good, such as a library's workspace, later ones do not take again.
@@ -107,7 +102,6 @@ class Memory(OneDevice):
         self,
         chip: northbridge.Device,
         device: torch.device,
-        index: int,
         other: torch.device,
         alone: bool,
         before: dict[str, float],
@@ -115,20 +109,20 @@ class Memory(OneDevice):
         if alone:
             with pytest.raises(RuntimeError):
                 torch.zeros(BLOCK, dtype=torch.uint8, device=other)
-            assert not in_bytes(before, self.read(chip, index), 1)
+            assert not in_bytes(before, read(chip, device), 1)
             return
         torch.ones(1, device=other).item()
-        elsewhere = self.read(chip, 0)
+        elsewhere = read(chip, other)
 
         block = torch.zeros(BLOCK, dtype=torch.uint8, device=other)
-        assert in_bytes(elsewhere, self.read(chip, 0), 1)
-        assert not in_bytes(before, self.read(chip, index), 1)
+        assert in_bytes(elsewhere, read(chip, other), 1)
+        assert not in_bytes(before, read(chip, device), 1)
         del block
         _block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
-        assert in_bytes(before, self.read(chip, index), 1)
+        assert in_bytes(before, read(chip, device), 1)
 
     def test_torchs_own_names_say_the_same(
-        self, chip: northbridge.Device, device: torch.device, index: int, before: dict[str, float]
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         counts = {
             name: getattr(chip.module, name)
@@ -139,7 +133,7 @@ class Memory(OneDevice):
 
         block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
         during = {name: count(device) for name, count in counts.items()}
-        assert in_bytes(before, self.read(chip, index), 1)
+        assert in_bytes(before, read(chip, device), 1)
         del block
         after = {name: count(device) for name, count in counts.items()}
 
@@ -148,6 +142,12 @@ class Memory(OneDevice):
             assert after["memory_allocated"] == at_first["memory_allocated"]
         if "max_memory_allocated" in counts:
             assert after["max_memory_allocated"] >= BLOCK
+
+
+def read(chip: northbridge.Device, device: torch.device) -> dict[str, float]:
+    """Return the statistics of ``device``, by the number that this process has for it, when all work is done."""
+    chip.synchronize()
+    return dict(chip.memory_stats(device.index))
 
 
 def in_bytes(before: Mapping[str, float], after: Mapping[str, float], blocks: int) -> set[str]:

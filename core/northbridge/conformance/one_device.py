@@ -33,12 +33,14 @@ class OneDevice(Suite):
     def device(self, backend: str, chip: northbridge.Device, index: int) -> Iterator[torch.device]:
         """The device, taken by this process and the current one."""
         before = dict(os.environ)
-        northbridge.get(backend).bridge.prepare_rank(index=index, local_rank=0, world_size=1)
-        chip.select(index)
-        yield chip.root(index)
-        # What names this process's card is not for the processes that later tests start.
-        os.environ.clear()
-        os.environ.update(before)
+        try:
+            northbridge.get(backend).bridge.prepare_rank(index=index, local_rank=0, world_size=1)
+            chip.select(index)
+            yield chip.root(index)
+        finally:
+            # What names this process's card is not for the processes that later tests start.
+            os.environ.clear()
+            os.environ.update(before)
 
     @pytest.fixture
     def alone(self, chip: northbridge.Device) -> bool:
