@@ -1,12 +1,7 @@
-"""What a process does that asks for more memory than there is: ``python -m northbridge.conformance.filling BACKEND``.
-
-It prints one line of JSON. A process of its own, for a chip may end it.
-"""
+"""What a process finds that asks the chip for more memory than there is, and goes on."""
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,8 +14,9 @@ TOO_MUCH = 2**50
 """Bytes, of which no device has so many."""
 
 
-def fill(backend: northbridge.Backend) -> dict[str, Any]:
-    """Return what a process finds that runs out of memory, in several ways, and goes on."""
+def answer(name: str) -> dict[str, Any]:
+    """Return what comes of running out of memory of the backend ``name`` in several ways, and what is left then."""
+    backend = northbridge.load(name)
     chip = backend.device
     backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
     chip.select(0)
@@ -64,7 +60,3 @@ def tell(chip: northbridge.Device, ask: Callable[[], object]) -> dict[str, Any]:
         known = isinstance(error, torch.OutOfMemoryError) or any(words in said for words in chip.out_of_memory)
         return {"error": type(error).__name__, "said": said, "known": known}
     return {"error": "", "said": f"there was room for {type(found).__name__}", "known": False}
-
-
-if __name__ == "__main__":
-    print(json.dumps(fill(northbridge.load(sys.argv[1]))))
