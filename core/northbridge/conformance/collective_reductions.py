@@ -78,7 +78,9 @@ class CollectiveReductions(Ranks):
         self, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
         given = [reducing.digits(dtype, rank) for rank in range(devices)]
-        exact = [sum(column) for column in zip(*given, strict=True)]
+        exact: Any = [sum(column) for column in zip(*given, strict=True)]
+        if dtype == "float64" and claimed[dtype].denied:
+            exact = pytest.approx(exact, rel=1e-6)  # such a chip may compute it as float32
 
         if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits of {dtype}")):
             assert everybodys(ranks, f"digits of {dtype}") == [exact] * devices
