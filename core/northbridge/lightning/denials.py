@@ -24,6 +24,10 @@ DENIABLE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "broadcast": ("a run of several ranks, of which one sends to all", _ONE),
         "all_gather": ("a run of several ranks, which gather tensors", _ONE),
         "barrier": ("a run of several ranks, which wait for each other", _ONE),
+        "sync_batchnorm": (
+            "torch's SyncBatchNorm, over the batches of all ranks,",
+            "leave convert_sync_batchnorm() out, and each rank normalizes by its own batch",
+        ),
         "ddp_averaging": ("DDP over several ranks, which average gradients", _ONE),
     }
 )

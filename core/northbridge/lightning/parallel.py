@@ -185,6 +185,8 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
 
             from northbridge.lightning.sync_batch_norm import synchronize
 
+            if any(isinstance(each, SyncBatchNorm) for each in module.modules()):
+                refuse_denied(self.backend, "sync_batchnorm")
             synchronize(module, self.backend.name, only=SyncBatchNorm)
 
         def teardown(self) -> None:

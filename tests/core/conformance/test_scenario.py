@@ -9,6 +9,7 @@ import pytest
 
 from northbridge import discovery
 from northbridge.conformance import scenario as room
+from northbridge.conformance.run_errors import RunError
 from northbridge.conformance.scenario import Launch, Outcome, Scenario
 from northbridge.errors import UnsupportedError
 
@@ -23,7 +24,7 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     def run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
         environments.append(environ)
         if "FAIL" in environ:
-            raise RuntimeError("rank 1 ended")
+            raise RunError("rank 1 ended")
         return Outcome(Path(), {}, "")
 
     monkeypatch.setattr(room, "_run", run)
@@ -43,7 +44,7 @@ def test_in_another_environment_it_is_another_run(ran: list[dict[str, str]]) -> 
 
 def test_a_failed_run_fails_every_test_that_asks_for_it(ran: list[dict[str, str]]) -> None:
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="rank 1 ended"):
+        with pytest.raises(RunError, match="rank 1 ended"):
             room.run(SCENARIO, {"FAIL": "1"})
 
     assert ran == [{"FAIL": "1"}]

@@ -59,7 +59,7 @@ def refusal(attempt: Callable[[], object], capability: str) -> str:
 
 
 def test_every_claim_of_training_and_of_several_ranks_can_be_denied() -> None:
-    assert set(DENIABLE) == {*LEVEL_CLAIMS["C2"], *LEVEL_CLAIMS["C3"]}
+    assert set(DENIABLE) == {*LEVEL_CLAIMS["C2"], *LEVEL_CLAIMS["C3"], "sync_batchnorm"}
 
 
 def test_a_trainer_does_not_train_where_the_chip_denies_it_and_still_predicts(
@@ -171,6 +171,22 @@ def test_shards_need_the_collectives_and_no_averages(
         assert refusal(ask, claim).startswith("a run of several ranks, which add up tensors was asked for")
     else:
         assert ask().world_size == 2
+
+
+def test_torchs_layers_of_batch_norm_over_all_ranks_are_refused_where_the_chip_denies_them(
+    face: Face, build: Build, claims: Claims
+) -> None:
+    claims(sync_batchnorm=DENIED)
+    strategy = build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy
+    layers: Any = torch.nn.SyncBatchNorm(2)
+
+    said = refusal(lambda: strategy._drive_sync_batch_norm(torch.nn.Sequential(layers)), "sync_batchnorm")
+
+    assert said == (
+        f"torch's SyncBatchNorm, over the batches of all ranks, was asked for, {REASON}leave convert_sync_batchnorm()"
+        " out, and each rank normalizes by its own batch"
+    )
+    strategy._drive_sync_batch_norm(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
 
 
 @pytest.mark.parametrize("claim", [Claim("unknown"), Claim("yes")])
