@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.scripts import run_forked
 
 from northbridge.conformance.run_environment import tells_of_a_launcher
 
@@ -33,17 +32,9 @@ def train() -> Train:
         environ |= {"OMP_NUM_THREADS": "1", "NORTHBRIDGE_HPU_SIM_SERVER": str(folder / "server")}
         if accelerator in ("hpu", "sdaa"):
             environ["NORTHBRIDGE_SIMULATE"] = accelerator
-        done = subprocess.run(
-            [sys.executable, str(SCRIPT), accelerator, *arguments],
-            env=environ,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=250,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert f"is written from {accelerator}" in done.stdout, done.stdout
+        done = run_forked(SCRIPT, accelerator, *arguments, folder=folder, environ=environ)
+        assert done.status == 0, done.said
+        assert f"is written from {accelerator}" in done.said, done.said
 
     return train
 
