@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 from tests.core.conftest import Install
 from tests.docs.page import PAGES, ROOT, Sample, samples, shows
-from tests.scripts import run_script
+from tests.scripts import run_forked, run_script
 
 from northbridge.contract import Contract
 
 VENDORS = {"docs/write-a-backend.md": ("acme", "posed")}
 """The vendors' distributions that must be installed for a page's samples."""
+
+AFRESH = ("README.md", "docs/getting-started.md", "docs/simulated-gaudi.md", "docs/simulated-teco.md", *VENDORS)
+"""The pages that a user begins with, those that set what is read at ``import torch``, and those with other packages."""
 
 COMMANDS = [
     (page, command, shown)
@@ -42,9 +45,8 @@ def test_the_samples_of_a_page_do_what_it_says(page: str, tmp_path: Path, instal
     todo = tmp_path / "samples.json"
     todo.write_text(json.dumps([(page, each.line, each.code) for each in code]))
 
-    ran = run_script(
-        Path(__file__).with_name("run_page.py"), str(todo), folder=tmp_path, environ=_environ(page, install)
-    )
+    run = run_script if page in AFRESH else run_forked
+    ran = run(Path(__file__).with_name("run_page.py"), str(todo), folder=tmp_path, environ=_environ(page, install))
 
     outputs = re.split(r"^@@ sample \d+\n", ran.said, flags=re.M)[1:]
     assert (ran.status, len(outputs)) == (0, len(code)), ran.said
