@@ -10,6 +10,7 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from northbridge.capabilities import not_driven
+from northbridge.device_type import is_renamed
 from northbridge.discovery import LIGHTNING_NAMES, get, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
 from northbridge.lightning.accelerator import is_of_ours, is_ours, load_with_hardware
@@ -210,6 +211,8 @@ def refuse_mixture(face: Face, connector: Any) -> None:
         return
     name = connector.accelerator.name()
     types = {getattr(device, "type", name) for device in connector._parallel_devices}
+    if name == first.device.type and not is_renamed(name):
+        return  # a vendor's backend drives, by a name of its own, what torch and Lightning drive themselves
     if first.device.type in types:
         raise UnsupportedError(
             f"accelerator={name!r} was asked for, and a strategy with devices of {first.name!r}: write"

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 import torch
 
+import northbridge
+from northbridge import software
 from northbridge.capabilities import Claim, no
 from northbridge.errors import (
     BackendNotFoundError,
@@ -514,6 +516,46 @@ def test_devices_of_the_chip_on_another_accelerator_are_refused(face: Face, buil
 
     assert str(refusal.value) == (
         "accelerator='cpu' was asked for, and a strategy with devices of 'cpu_sim': write accelerator='cpu_sim', or"
+        " leave it out"
+    )
+
+
+@pytest.fixture
+def cuda_is_loaded_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with two GPUs as torch counts them, in a process that has loaded a backend which drives them."""
+
+    class TorchsOwn(northbridge.Device):
+        type = "cuda"
+
+    chip = northbridge.load("cpu_sim")
+    ours = northbridge.Backend("nb_cuda", TorchsOwn(), chip.collective, chip.bridge)
+    chip.bridge.backend = chip.name
+    monkeypatch.setattr(software, "_up", [ours])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+
+@pytest.mark.usefixtures("cuda_is_loaded_by_another_name")
+@pytest.mark.parametrize("asked", ["cuda", "gpu"])
+def test_where_a_backend_drives_what_lightning_drives_too_lightnings_word_is_lightnings(
+    face: Face, build: Build, asked: str
+) -> None:
+    host = build(accelerator=asked, devices=[1])
+
+    assert type(host.strategy) is strategies(face).SingleDeviceStrategy
+    assert str(host.strategy.root_device) == "cuda:1"
+    assert type(host.strategy.accelerator) is face.module("accelerators").CUDAAccelerator
+
+
+@pytest.mark.usefixtures("cuda_is_loaded_by_another_name")
+def test_where_a_backend_drives_what_lightning_drives_too_a_third_accelerator_on_its_devices_is_refused(
+    face: Face, build: Build
+) -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator=someone_elses(face, "cuda:0"), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+
+    assert str(refusal.value) == (
+        "accelerator='own' was asked for, and a strategy with devices of 'nb_cuda': write accelerator='nb_cuda', or"
         " leave it out"
     )
 
