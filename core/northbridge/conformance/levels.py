@@ -71,7 +71,7 @@ from northbridge.conformance.side_by_side import SideBySide
 from northbridge.conformance.software_loading import SoftwareLoading
 from northbridge.conformance.strategies import Strategies
 from northbridge.conformance.streams import Streams
-from northbridge.conformance.suite import FaceSuite, Suite
+from northbridge.conformance.suite import FaceSuite, Suite, require_devices
 from northbridge.conformance.training import Training
 from northbridge.conformance.transfers import Transfers
 from northbridge.conformance.views import Views
@@ -257,12 +257,17 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
     def environ(_self: Suite) -> dict[str, str]:
         return dict(adopted.environ)
 
+    def machine(_self: Suite) -> None:
+        if adopted.level.name != "C0":  # which is about machines without the chip too
+            require_devices(adopted.backend, 1)
+
     namespace: dict[str, Any] = {
         "__doc__": suite.__doc__,
         "__module__": adopted.__module__,
         "__qualname__": f"{adopted.__qualname__}.Test{suite.__name__}",
         "backend": pytest.fixture(backend),
         "environ": pytest.fixture(environ),
+        "machine": pytest.fixture(autouse=True)(machine),
         "level": adopted.level.name,
     }
     if issubclass(suite, FaceSuite):

@@ -197,8 +197,11 @@ def require(face: str) -> None:
 
 
 def require_devices(backend: str, devices: int) -> None:
-    """Skip the test where this machine has fewer than ``devices`` of the chip."""
-    count = northbridge.load(backend).device.count()
+    """Skip the test where this machine has fewer than ``devices`` of the chip, or not the vendor's software."""
+    try:
+        count = northbridge.load(backend).device.count()
+    except northbridge.SoftwareMissingError as error:
+        pytest.skip(str(error))
     if count < devices:
         pytest.skip(f"{count} devices of {backend} are here, and not {devices}")
 

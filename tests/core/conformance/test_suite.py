@@ -1,0 +1,45 @@
+"""What stands between a test of the suite and a machine that does not have what it needs."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.conftest import Install
+
+from northbridge.conformance.levels import C1
+from northbridge.conformance.suite import require_devices
+
+
+def test_a_test_is_skipped_where_the_vendors_software_is_missing_and_says_what(install_here: Install) -> None:
+    install_here("load_needs_software")
+
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        require_devices("load_needs_software", 1)
+
+    assert str(skipped.value) == (
+        "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3) is installed, but its software is not:"
+        " ModuleNotFoundError: No module named 'torch_load_needs_software'; install the vendor's package that brings it"
+    )
+
+
+def test_a_test_is_skipped_where_fewer_devices_are_here() -> None:
+    with pytest.raises(pytest.skip.Exception) as skipped:
+        require_devices("cpu_sim", 100)
+
+    assert str(skipped.value) == "8 devices of cpu_sim are here, and not 100"
+
+
+def test_software_that_is_broken_is_no_reason_to_skip(install_here: Install) -> None:
+    install_here("import_raises")
+
+    with pytest.raises(Exception, match=r"libacme\.so\.3 wants GLIBC_2\.99"):
+        require_devices("import_raises", 1)
+
+
+def test_every_class_of_a_level_above_c0_asks_for_a_device_first() -> None:
+    class Adopted(C1):
+        backend = "acme"
+
+    asks = [suite for name, suite in vars(Adopted).items() if name.startswith("Test")]
+
+    assert len(asks) == len(C1.level.classes)
+    assert all(hasattr(suite, "machine") for suite in asks)
