@@ -33,6 +33,12 @@ class Site:
     folders: tuple[Path, ...]
     here: Path
 
+    def environ(self, **more: str) -> dict[str, str]:
+        """Return this process's environment, with the vendors found before anything else and ``more`` added."""
+        before = os.environ.get("PYTHONPATH")
+        path = [*map(str, self.folders), *([before] if before else [])]
+        return {**os.environ, "PYTHONPATH": os.pathsep.join(path), **more}
+
     def python(self, code: str, *flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run ``code`` in a child, in an empty folder and an environment that says nothing but ``environ``."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
@@ -58,14 +64,14 @@ Install = Callable[..., Site]
 
 @pytest.fixture(scope="session")
 def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """Install the vendors that are named, or all of them, for Pythons that a test starts."""
+    """Install the vendors that are named, or all of them, for Pythons that a test starts; others by their path."""
     root = tmp_path_factory.mktemp("vendors")
 
-    def install(*names: str) -> Site:
+    def install(*names: str | Path) -> Site:
         chosen = names or sorted(each.name for each in VENDORS.iterdir())
         here = root / "here"
         here.mkdir(exist_ok=True)
-        return Site(tuple(_unpack(VENDORS / name, root / "site" / name) for name in chosen), here)
+        return Site(tuple(_unpack(VENDORS / name, root / "site" / Path(name).name) for name in chosen), here)
 
     return install
 

@@ -1,0 +1,39 @@
+"""NVIDIA's GPUs as a third party would bring them: torch's own "cuda" and NCCL, by the name "nb_cuda"."""
+
+from typing import TYPE_CHECKING
+
+import northbridge
+
+if TYPE_CHECKING:
+    import torch
+
+
+class CUDADevice(northbridge.Device):
+    type = "cuda"
+
+    def autocast_dtypes(self) -> "tuple[torch.dtype, ...]":  # torch.cuda has no function that says them
+        import torch
+
+        return torch.float16, torch.bfloat16
+
+
+class NCCL(northbridge.Collective):
+    name = "nccl"
+    takes_device_id = True
+    carried_dtypes = frozenset({"float16", "bfloat16", "float32", "float64", "int8", "int32", "int64", "uint8", "bool"})
+
+
+class CUDABridge(northbridge.Bridge):
+    def load(self) -> None:  # torch has brought it, or is a build without it
+        import torch
+
+        if not torch.backends.cuda.is_built():
+            said = f"backend {self.backend!r}: torch {torch.__version__} was built without CUDA; install one with CUDA"
+            raise northbridge.SoftwareMissingError(said, backend=self.backend)
+
+
+@northbridge.hookimpl
+def northbridge_backend() -> northbridge.Backend:
+    dtypes = dict.fromkeys(("bfloat16", "bfloat16_range", "float16", "float64", "int64"), northbridge.yes)
+    claims = northbridge.Capabilities.of_level("C3", auto=False, **dtypes)
+    return northbridge.Backend("nb_cuda", CUDADevice(), NCCL(), CUDABridge(), claims)

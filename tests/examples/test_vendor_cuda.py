@@ -1,0 +1,133 @@
+"""A third party's plugin for CUDA, as far as a machine without a GPU shows it: from its wheel to level C0."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.core.conftest import Install, Site, install as install
+from tests.scripts import run_script
+
+from northbridge.conformance.report import Report
+from northbridge.conformance.verdict import Verdict
+
+VENDOR = Path(__file__).parents[2] / "examples" / "vendor_cuda"
+NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
+WITHOUT_CUDA = pytest.mark.skipif(torch.backends.cuda.is_built(), reason="this torch was built with CUDA")
+
+
+@pytest.fixture
+def site(install: Install) -> Site:
+    """The plugin, built to a wheel and installed beside ours."""
+    return install(VENDOR)
+
+
+def run(*command: str, site: Site, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run ``command`` in ``folder``, where the plugin is installed."""
+    return subprocess.run(
+        command, env=site.environ(**environ), cwd=folder, capture_output=True, text=True, timeout=280, check=False
+    )
+
+
+def test_it_is_forty_lines_at_most() -> None:
+    assert len((VENDOR / "nb_cuda.py").read_text().splitlines()) <= 40
+
+
+@WITHOUT_CUDA
+def test_it_is_listed_as_without_its_software(site: Site, tmp_path: Path) -> None:
+    listed = run(NORTHBRIDGE, "list", "--json", site=site, folder=tmp_path, NORTHBRIDGE_DISABLE="cpu_sim,hpu,sdaa")
+
+    (row,) = [each for each in json.loads(listed.stdout)["backends"] if each["name"] == "nb_cuda"]
+    assert (row["distribution"], row["version"], row["status"], row["devices"]) == (
+        "nb_cuda",
+        "0.1.0",
+        "no software",
+        0,
+    )
+    assert f"torch {torch.__version__} was built without CUDA; install one with CUDA" in row["error"]
+    assert listed.returncode == 0, listed.stderr
+
+
+def test_it_earns_level_c0(site: Site, tmp_path: Path) -> None:
+    proved = run(NORTHBRIDGE, "conformance", "nb_cuda", "--level", "C0", "--out", "report", site=site, folder=tmp_path)
+
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+    report = Report.read(tmp_path / "report" / "report.json")
+    assert report.level is not None
+    assert report.level.label == "C0"
+    assert {test.verdict for test in report.tests} == {Verdict.PASS}
+
+
+@WITHOUT_CUDA
+def test_above_that_level_it_is_told_what_this_machine_lacks(site: Site, tmp_path: Path) -> None:
+    only = ("--level", "C1", "--only", "C1/Device/test_indexing", "--out", "report")
+
+    asked = run(NORTHBRIDGE, "conformance", "nb_cuda", *only, site=site, folder=tmp_path)
+
+    assert asked.returncode == 1, asked.stderr
+    (test,) = [each for each in Report.read(tmp_path / "report" / "report.json").tests if each.seconds]
+    assert (test.id, test.verdict) == ("C1/Device/test_indexing", Verdict.NOT_RUN)
+    assert test.evidence == (
+        f"backend 'nb_cuda': torch {torch.__version__} was built without CUDA; install one with CUDA"
+    )
+
+
+def test_its_own_tests_pass(site: Site) -> None:
+    pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "tests/test_nb_cuda.py")
+
+    tested = run(*pytest_of_theirs, site=site, folder=VENDOR)
+
+    assert tested.returncode == 0, tested.stdout
+
+
+def test_its_ci_runs_files_that_are_there() -> None:
+    ci = (VENDOR / ".github" / "workflows" / "ci.yml").read_text()
+
+    named = re.findall(r"[\w/]+\.py\b", ci)
+
+    assert len(named) >= 4
+    assert [each for each in named if not (VENDOR / each).is_file()] == []
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+def test_without_a_gpu_nothing_is_measured_and_nothing_claimed(site: Site, tmp_path: Path) -> None:
+    measured = run(sys.executable, str(VENDOR / "bench.py"), "--out", "bench.json", site=site, folder=tmp_path)
+
+    assert measured.returncode == 3, measured.stderr
+    assert measured.stdout == (
+        f"no GPU: torch {torch.__version__} finds none here. Nothing was measured, and nothing is claimed\n"
+    )
+    assert not (tmp_path / "bench.json").exists()
+
+
+def test_a_measurement_takes_turns_and_divides(site: Site, tmp_path: Path) -> None:
+    quick = ("--pair", "cpu_sim", "cpu", "--size", "small", "--steps", "1", "--warm-up", "1", "--rounds", "2")
+
+    measured = run(sys.executable, str(VENDOR / "bench.py"), *quick, "--out", "b.json", site=site, folder=tmp_path)
+
+    assert re.findall(r"^round (\d) +(\w+) ", measured.stdout, flags=re.M) == [
+        ("1", "cpu_sim"),
+        ("1", "cpu"),
+        ("2", "cpu"),
+        ("2", "cpu_sim"),
+    ], measured.stderr
+    found = json.loads((tmp_path / "b.json").read_text())
+    quotients = [a / b for a, b in zip(*found["seconds_a_step"].values(), strict=True)]
+    assert found["ratio"] == pytest.approx(sum(quotients) / 2)
+    assert measured.returncode == (0 if found["ratio"] <= found["bound"] else 1)
+    assert (found["pair"], found["torch"]) == (["cpu_sim", "cpu"], torch.__version__)
+
+
+def test_its_demo_trains_where_it_is_told_and_reads_the_checkpoint_on_the_cpu(site: Site, tmp_path: Path) -> None:
+    ran = run_script(
+        VENDOR / "demo.py", "--accelerator", "cpu_sim", "--steps", "2", folder=tmp_path, environ=site.environ()
+    )
+
+    assert ran.status == 0, ran.said
+    assert re.search(r"trained on cpu_sim:0; loss [\d.]+ to [\d.]+ in 2 steps", ran.said)
+    assert re.search(r"read on the CPU: \d+% of the words of new sequences are right", ran.said)
