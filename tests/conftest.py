@@ -15,6 +15,8 @@ WITHOUT_SCIENCE = "WITHOUT_SCIENCE"
 
 os.environ[WITHOUT_SCIENCE] = "1"
 
+collect_ignore = ["vendors"]  # some of the distributions there bring tests of their own, for where they are installed
+
 
 @pytest.fixture(scope="module")
 def with_science() -> Iterator[None]:

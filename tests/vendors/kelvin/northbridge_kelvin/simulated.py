@@ -1,0 +1,13 @@
+"""The simulation of Kelvin K1, where nobody has one: stand-ins for the vendor's software."""
+
+from pathlib import Path
+
+import northbridge
+import northbridge_cpu_sim
+
+
+@northbridge.hookimpl
+def northbridge_personality() -> northbridge.Personality:
+    """Say which of the vendor's modules are stood in for."""
+    stand_in = Path(__file__).parent / "torch_kelvin"
+    return northbridge.Personality({"torch_kelvin": stand_in}, harsh=northbridge_cpu_sim.HARSH)
