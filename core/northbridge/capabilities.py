@@ -158,7 +158,8 @@ class Capabilities:
             raise ValueError(f"no level of the conformance suite is called {level!r}; found {', '.join(LEVEL_CLAIMS)}")
         levels = list(LEVEL_CLAIMS)
         asked = levels[: levels.index(level) + 1]
-        return cls(**{name: yes for each in asked for name in LEVEL_CLAIMS[each]} | others)
+        claimed: dict[str, Any] = {name: yes for each in asked for name in LEVEL_CLAIMS[each]}
+        return cls(**claimed | others)
 
     def claims(self) -> dict[str, Claim]:
         """Return every claim by its name."""

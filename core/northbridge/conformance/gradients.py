@@ -17,16 +17,16 @@ class Double(torch.autograd.Function):
     """An operation of a user's own."""
 
     @staticmethod
-    def forward(context: Any, given: Tensor) -> Tensor:
+    def forward(ctx: Any, given: Tensor) -> Tensor:
         """Return twice ``given``."""
-        context.save_for_backward(given)
+        ctx.save_for_backward(given)
         return given * 2
 
     @staticmethod
-    def backward(context: Any, *slopes: Tensor) -> Tensor:
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:  # torch's name for it
         """Return a gradient that no other operation has."""
-        given: Tensor = context.saved_tensors[0]
-        return slopes[0] * 2 + given
+        given: Tensor = ctx.saved_tensors[0]
+        return grad_outputs[0] * 2 + given
 
 
 class Gradients(OneDevice):

@@ -31,10 +31,11 @@ class Catch:
 
     def describe(self) -> str:
         """Return it in a line."""
-        if not self.caught_by:
+        first = next(iter(self.caught_by), None)
+        if first is None:
             return f"missed: {self.mutation.describe()}; what ought to have found it: {self.mutation.ought}"
         more = f" and {len(self.caught_by) - 1} more" if len(self.caught_by) > 1 else ""
-        return f"caught: {self.mutation.describe()}; by {self.caught_by[0]}{more}"
+        return f"caught: {self.mutation.describe()}; by {first}{more}"
 
 
 def hunt(

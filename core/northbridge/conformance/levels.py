@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -276,4 +276,5 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
         namespace["runs"] = runs or suite.runs
         if suite.claims_of_several and all(number > 1 for _, number in namespace["runs"]):
             namespace["claims"] = suite.claims_of_several
-    return type(f"Test{suite.__name__}", (suite,), namespace)
+    made: Any = type(f"Test{suite.__name__}", (suite,), namespace)
+    return cast("type[Suite]", made)

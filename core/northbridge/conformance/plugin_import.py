@@ -33,10 +33,10 @@ class PluginImport(PluginSuite):
         self, plugin: northbridge.Plugin, environ: dict[str, str]
     ) -> None:
         # Other processes can make it slower and not faster.
-        tries: list[float] = []
-        while len(tries) < _TRIES and min(tries, default=1.0) > MOST_SECONDS:
-            answer = ask_again("importing", plugin.module, environ=environ)
-            tries.append(answer.facts["seconds"])
+        answer = ask_again("importing", plugin.module, environ=environ)
+        tries: list[float] = [answer.facts["seconds"]]
+        while len(tries) < _TRIES and min(tries) > MOST_SECONDS:
+            tries.append(ask_again("importing", plugin.module, environ=environ).facts["seconds"])
 
         assert min(tries) <= MOST_SECONDS, f"it brings {', '.join(sorted(tops(answer)))}"
 

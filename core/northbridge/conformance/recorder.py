@@ -49,13 +49,15 @@ class Recorder:
     """Writes what happens."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self._journal = Journal(config.getoption("--northbridge-journal"))
-        done: Path | None = config.getoption("--northbridge-done")
-        self._done = set(done.read_text().splitlines()) if done is not None else set()
-        self._only: list[str] = config.getoption("--northbridge-only")
+        journal: Any = config.getoption("--northbridge-journal")
+        done: Any = config.getoption("--northbridge-done")
+        only: Any = config.getoption("--northbridge-only")
+        self._journal = Journal(journal)
+        self._done = set(done.read_text().splitlines()) if done is not None else set[str]()
+        self._only: list[str] = only
         self._began = 0.0
         self._ended: tuple[Ending, str] | None = None
-        dump_stacks_when_asked(config.getoption("--northbridge-journal").parent)
+        dump_stacks_when_asked(journal.parent)
         mutate_if_asked()
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -123,7 +125,8 @@ def claims_of(item: pytest.Item) -> tuple[str, ...]:
     from northbridge.capabilities import Capabilities
 
     function: Any = getattr(item, "obj", None)
-    parameters: dict[str, Any] = item.callspec.params if hasattr(item, "callspec") else {}
+    callspec: Any = getattr(item, "callspec", None)
+    parameters: dict[str, Any] = {} if callspec is None else callspec.params
     named = (*_suite(item).claims, *getattr(function, "claims", ()))
     found = dict.fromkeys(name.format(**parameters) for name in named)
     return tuple(name for name in found if name in Capabilities().claims())
