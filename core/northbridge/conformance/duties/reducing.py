@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,15 @@ def large_number(accelerator: str) -> int:
 
 
 def digits(dtype: str, rank: int) -> list[int]:
-    """Return what a rank gives to a sum that is exact in ``dtype`` in whatever order four ranks are added up."""
-    most = 2 ** (BITS[dtype] - 2)
-    generator = torch.Generator().manual_seed(rank)
-    drawn: list[int] = torch.randint(0, most, (EXACT,), generator=generator).tolist()
-    return drawn
+    """Return what a rank gives to a sum that is exact in ``dtype`` in whatever order four ranks are added up.
+
+    In its first half all ranks give something; in the second rank 0 or rank 1 gives what uses every digit by itself.
+    """
+    chance = random.Random(rank)
+    whole = 2 ** BITS[dtype]
+    shared = [chance.randrange(whole // 4) for _ in range(EXACT // 2)]
+    owned = [chance.randrange(whole // 2, whole) if number % 2 == rank else 0 for number in range(EXACT // 2)]
+    return [*shared, *owned]
 
 
 def _reduce(rank: Rank, given: Any, dtype: str, word: str) -> Any:
