@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test ops soak check bench docs matrix compat clean
+.PHONY: help setup demo test conformance ops soak check bench docs matrix compat clean
 
 help: ## what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -17,6 +17,12 @@ test: setup ## run the tests
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
 	@$(RUN)/python -m tests
+
+conformance: setup ## prove the three simulated chips up to C3; writes conformance/*/index.html
+	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side, and the wrong backends; about 15 minutes on 2 cores"
+	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
+	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
+	@$(RUN)/python -m tests.conformance
 
 ops: setup ## compare all of torch's operators and layers on the simulated chip with the CPU, bit for bit
 	@echo "make ops: about 5 minutes on 2 cores; a tenth of it is in make test"
@@ -51,7 +57,7 @@ compat: setup ## run the chip's tests with another torch: TORCH=2.15.0; writes d
 	@$(RUN)/python -m tests.compat $(TORCH)
 
 clean: ## remove the environments and what the tools left
-	rm -rf $(VENV) .compat site dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .compat site dist conformance .mypy_cache .ruff_cache .pytest_cache
 
 setup: $(VENV)/.ready
 

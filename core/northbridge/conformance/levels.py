@@ -269,6 +269,7 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
         "environ": pytest.fixture(environ),
         "machine": pytest.fixture(autouse=True)(machine),
         "level": adopted.level.name,
+        "adopted_for": adopted.backend,
     }
     if issubclass(suite, FaceSuite):
         # Of a class that runs with one device and with several, those of the level; of others, all.

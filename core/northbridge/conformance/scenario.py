@@ -216,19 +216,21 @@ def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: 
     inherited = environ_of_runs()
     if scenario.accelerator == "cpu":
         inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
-    begin = partial(fork, imported=(_package(scenario.face),)) if may_be_forked(scenario) else start
+    begin = start
+    if may_be_forked(scenario):
+        begin = partial(fork, imported=(_package(scenario.face),), starts_ranks=not scenario.alone)
     for number, (command, variables) in enumerate(_commands(scenario, folder)):
         with (folder / f"said-{number}.txt").open("wb") as said:
             begun.append(begin(command, {**inherited, **environ, **variables}, folder, said))
 
 
 def may_be_forked(scenario: Scenario) -> bool:
-    """Whether the first process of ``scenario`` is forked from one that has torch and Lightning, and saves the time.
+    """Whether the processes of ``scenario`` are forked from one that has torch and Lightning, and save the time.
 
     On the CPU and on a simulated chip. On a real one processes begin as a user's do: its software may do at the end of
-    ``import torch`` what it would not do later. Processes that the suite starts side by side are no forks of one:
-    theirs would be the same order of sets and the same random numbers, and what goes wrong where they differ would not
-    be seen. Nor is a run that leaves the choice of the accelerator to Lightning.
+    ``import torch`` what it would not do later. Those that the suite or torchrun starts side by side are no forks:
+    forks of one have the same order of sets, and what goes wrong where ranks differ in it is to be seen somewhere. Nor
+    is a run that leaves the choice of the accelerator to Lightning.
     """
     if scenario.launch != "script":
         return False

@@ -114,6 +114,9 @@ class Suite:
     level: ClassVar[str] = ""
     """The level as which a backend's tests have adopted the class."""
 
+    adopted_for: ClassVar[str] = ""
+    """The backend whose tests have adopted the class."""
+
     claims: ClassVar[tuple[str, ...]] = ()
     """The claims that all tests of the class show, as :func:`shows` says it of one."""
 

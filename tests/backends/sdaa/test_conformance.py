@@ -1,32 +1,22 @@
-"""The simulated Teco cards pass the suite that every chip must pass; where torch is patched for them, training too."""
+"""The simulated Teco cards pass the levels of the suite: what ``make conformance`` does not show of them is here.
+
+That runs C0 to C3 where the vendor's software names its device as torch has it; here torch is patched for them.
+"""
 
 from __future__ import annotations
 
-import pytest
-from tests.backends.posed.suite import *  # noqa: F403 - each of its classes is one of this module
-from tests.backends.posed.suite import OnTheChip
+from types import MappingProxyType
 
+from northbridge.conformance.levels import C4, Adopted, Level
 from northbridge.conformance.precision import Precision
 from northbridge.conformance.training import Training
 
 
-@pytest.fixture
-def mode() -> dict[str, str]:
-    """The usual way to make a device type of torch."""
-    return {"NORTHBRIDGE_SDAA_SIM_REGISTRATION": "renamed"}
+class TestC4(C4):
+    backend = "sdaa"
 
 
-class UnderAPatchedTorch(OnTheChip):
-    """Where the runs of a class find a torch that knows the chip."""
-
-    @pytest.fixture
-    def environ(self) -> dict[str, str]:
-        return {"NORTHBRIDGE_SDAA_SIM_REGISTRATION": "patched"}
-
-
-class TestTrainingUnderAPatchedTorch(UnderAPatchedTorch, Training):
-    pass
-
-
-class TestPrecisionUnderAPatchedTorch(UnderAPatchedTorch, Precision):
-    pass
+class TestPatched(Adopted):
+    level = Level("patched", "Under a patched torch", (Training, Precision), devices=(1,))
+    backend = "sdaa"
+    environ = MappingProxyType({"NORTHBRIDGE_SDAA_SIM_REGISTRATION": "patched"})

@@ -1,0 +1,84 @@
+"""Prove the three simulated chips up to C3, side by side, and check the pages: ``make conformance``.
+
+What Lightning does on the CPU, with which each chip is compared, they share.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
+
+import northbridge.personality
+from northbridge.conformance.report import Report
+from northbridge.conformance.shared_runs import FOLDER
+
+CHIPS = ("cpu_sim", "hpu", "sdaa")
+LEVEL = "C3"
+OUT = Path("conformance")
+"""Where the reports go: a folder for each chip."""
+
+
+class Links(HTMLParser):
+    """What a page names, and where its links lead."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+        self.targets: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note names and targets of one tag."""
+        for name, value in attrs:
+            if name == "id" and value:
+                self.names.add(value)
+            elif name in ("href", "src") and value:
+                self.targets.append(value)
+
+
+def find_broken_links(page: Path) -> list[str]:
+    """Return every link of ``page`` that leads nowhere, or away from the page."""
+    links = Links()
+    links.feed(page.read_text(encoding="utf-8"))
+    return [target for target in links.targets if not (target.startswith("#") and target[1:] in links.names)]
+
+
+def main() -> int:
+    """Run the command for each chip; return 0 where all have the level, and the pages are whole."""
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C ends the commands
+    OUT.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="northbridge-runs-", ignore_cleanup_errors=True) as runs:
+        running = [(chip, _start(chip, runs)) for chip in CHIPS]
+        codes = {chip: process.wait() for chip, process in running}
+    for chip in CHIPS:
+        print(f"\nconformance of {chip}, ended with {codes[chip]}:", flush=True)
+        with (OUT / f"{chip}.txt").open("rb") as said:
+            shutil.copyfileobj(said, sys.stdout.buffer)
+        sys.stdout.flush()
+    wrong = [chip for chip in CHIPS if codes[chip]]
+    for chip in set(CHIPS) - set(wrong):
+        report = Report.read(OUT / chip / "report.json")
+        print(f"{chip}: {report.level.label if report.level else 'no level'} in {report.seconds:.0f} s")
+        for link in find_broken_links(OUT / chip / "index.html"):
+            print(f"{chip}: its page has a link that leads nowhere: {link}")
+            wrong.append(chip)
+    return 1 if wrong else 0
+
+
+def _start(chip: str, runs: str) -> subprocess.Popen[bytes]:
+    environ = {**os.environ, FOLDER: runs}
+    if northbridge.personality.is_simulable(chip):
+        environ["NORTHBRIDGE_SIMULATE"] = chip
+    northbridge_command = Path(sys.executable).with_name("northbridge")
+    command = [str(northbridge_command), "conformance", chip, "--level", LEVEL, "--out", str(OUT / chip)]
+    with (OUT / f"{chip}.txt").open("wb") as said:
+        return subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
