@@ -60,19 +60,21 @@ class OneDevice(Suite):
 
 @contextmanager
 def refused_where_denied(backend: str, claim: str) -> Iterator[None]:
-    """Take wrong results inside the ``with`` for a refusal where the chip denies ``claim``, and says why.
+    """Take wrong results, and errors of the vendor's, for a refusal where the chip denies ``claim``, and says why.
 
-    Some chips keep a dtype and compute in another one. Nothing is raised, and the claim alone tells of it: Northbridge
-    refuses a precision, or warns, by it. Raises :class:`UnsupportedError` there, and what was raised elsewhere.
+    Some chips keep a dtype and compute in another one. Nothing is raised, or an error that speaks of something else,
+    and the claim alone tells of it: Northbridge refuses a precision, or warns, by it. Raises :class:`UnsupportedError`
+    there, and what was raised elsewhere.
     """
     try:
         yield
-    except AssertionError as error:
+    except (AssertionError, RuntimeError) as error:
         denied = northbridge.get(backend).present_capabilities().claims()[claim]
         if not denied.denied:
             raise
+        found = f"it raised {error}" if isinstance(error, RuntimeError) else "its results are others"
         raise northbridge.UnsupportedError(
-            f"{backend!r} was asked for {claim}, and its results are others; it denies {claim}: {denied.reason}; a"
-            " precision that needs it is refused, and whoever brings such tensors is warned",
+            f"{backend!r} was asked for {claim}, and {found}; it denies {claim}: {denied.reason}; a precision that"
+            " needs it is refused, and whoever brings such tensors is warned",
             capability=claim,
         ) from error

@@ -44,6 +44,13 @@ def test_right_results_in_a_dtype_that_is_denied_raise_nothing(backend: str) -> 
     assert found == 1
 
 
-def test_what_the_chip_raises_passes_through(backend: str) -> None:
-    with pytest.raises(RuntimeError, match="the vendor's words"), refused_where_denied(backend, "float64"):
+def test_an_error_of_the_vendors_in_a_dtype_that_is_denied_is_a_refusal_with_its_words(backend: str) -> None:
+    told = "asked for float64, and it raised the vendor's words; .*it has no room"
+
+    with pytest.raises(northbridge.UnsupportedError, match=told), refused_where_denied(backend, "float64"):
+        raise RuntimeError("the vendor's words")
+
+
+def test_an_error_of_the_vendors_in_a_dtype_that_is_claimed_passes_through(backend: str) -> None:
+    with pytest.raises(RuntimeError, match="the vendor's words"), refused_where_denied(backend, "float16"):
         raise RuntimeError("the vendor's words")
