@@ -1,0 +1,90 @@
+"""A third party's plugin for a made-up chip, written from the documentation alone: from its wheel to a level."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.core.conftest import VENDORS, Install, Site
+
+from northbridge.conformance.report import Report
+from northbridge.conformance.verdict import Verdict
+
+NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
+FOUND = """
+import json, northbridge
+backend = northbridge.load("kelvin")
+print(json.dumps([northbridge.available()["kelvin"], backend.device.count(), backend.device.label(0)]))
+"""
+
+
+@pytest.fixture
+def site(install: Install) -> Site:
+    """The plugin, built to a wheel and installed beside ours."""
+    return install("kelvin")
+
+
+def run(
+    *command: str, site: Site, folder: Path, limit: float = 280, **environ: str
+) -> subprocess.CompletedProcess[str]:
+    """Run ``command`` in ``folder``, where the plugin is installed."""
+    return subprocess.run(
+        command, env=site.environ(**environ), cwd=folder, capture_output=True, text=True, timeout=limit, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, ("no software", False, 0, False)),
+        ({"NORTHBRIDGE_SIMULATE": "kelvin"}, ("ready", True, 4, True)),
+        ({"NORTHBRIDGE_SIMULATE": "kelvin", "KELVIN_VISIBLE_DEVICES": "0,2"}, ("ready", True, 2, True)),
+    ],
+    ids=["without its software", "simulated", "two cards are visible"],
+)
+def test_it_is_listed(site: Site, tmp_path: Path, environ: dict[str, str], expected: tuple[Any, ...]) -> None:
+    listed = run(
+        NORTHBRIDGE, "list", "--json", site=site, folder=tmp_path, NORTHBRIDGE_DISABLE="cpu_sim,hpu", **environ
+    )
+
+    (row,) = [each for each in json.loads(listed.stdout)["backends"] if each["name"] == "kelvin"]
+    assert (row["status"], row["loadable"], row["devices"], row["simulated"]) == expected
+    assert listed.returncode == 0, listed.stderr
+
+
+def test_a_list_of_cards_that_is_none_is_refused(site: Site, tmp_path: Path) -> None:
+    variables = {"NORTHBRIDGE_SIMULATE": "kelvin", "KELVIN_VISIBLE_DEVICES": "0,0"}
+
+    loaded = run(sys.executable, "-c", FOUND, site=site, folder=tmp_path, **variables)
+
+    assert "SettingsError: KELVIN_VISIBLE_DEVICES='0,0' is not allowed: a list of cards, each once" in loaded.stderr
+
+
+@pytest.mark.timeout(900)  # the suite has its own limits, and says which test outlasted them
+def test_it_earns_c0_and_c1_simulated(site: Site, tmp_path: Path) -> None:
+    asked = ("conformance", "kelvin", "--level", "C1", "--out", "report")
+
+    proved = run(NORTHBRIDGE, *asked, site=site, folder=tmp_path, limit=880, NORTHBRIDGE_SIMULATE="kelvin")
+
+    assert proved.returncode == 0, proved.stdout + proved.stderr
+    report = Report.read(tmp_path / "report" / "report.json")
+    assert [(level.name, level.granted) for level in report.levels] == [("C0", True), ("C1", True)]
+    assert report.level is not None
+    assert report.level.label == "C1 (simulated)"
+    assert report.backend.label == "Kelvin K1"
+    assert {report.claims[name].finding for name in ("float16", "float64")} == {"refused"}
+    assert {test.verdict for test in report.tests} <= {Verdict.PASS, Verdict.UNKNOWN}
+
+
+def test_its_repository_adopts_the_levels_by_four_classes(site: Site) -> None:
+    one = "tests/test_conformance.py::TestC1::TestDevice::test_indexing"
+    pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", one)
+
+    tested = run(*pytest_of_theirs, site=site, folder=VENDORS / "kelvin", NORTHBRIDGE_SIMULATE="kelvin")
+
+    assert tested.returncode == 0, tested.stdout
+    assert "1 passed" in tested.stdout
