@@ -29,7 +29,7 @@ def site(install: Install) -> Site:
 
 
 def run(
-    *command: str, site: Site, folder: Path, limit: float = 280, **environ: str
+    *command: str, site: Site, folder: Path, environ: dict[str, str], limit: float = 280
 ) -> subprocess.CompletedProcess[str]:
     """Run ``command`` in ``folder``, where the plugin is installed."""
     return subprocess.run(
@@ -47,9 +47,8 @@ def run(
     ids=["without its software", "simulated", "two cards are visible"],
 )
 def test_it_is_listed(site: Site, tmp_path: Path, environ: dict[str, str], expected: tuple[Any, ...]) -> None:
-    listed = run(
-        NORTHBRIDGE, "list", "--json", site=site, folder=tmp_path, NORTHBRIDGE_DISABLE="cpu_sim,hpu", **environ
-    )
+    variables = {"NORTHBRIDGE_DISABLE": "cpu_sim,hpu", **environ}
+    listed = run(NORTHBRIDGE, "list", "--json", site=site, folder=tmp_path, environ=variables)
 
     (row,) = [each for each in json.loads(listed.stdout)["backends"] if each["name"] == "kelvin"]
     assert (row["status"], row["loadable"], row["devices"], row["simulated"]) == expected
@@ -59,7 +58,7 @@ def test_it_is_listed(site: Site, tmp_path: Path, environ: dict[str, str], expec
 def test_a_list_of_cards_that_is_none_is_refused(site: Site, tmp_path: Path) -> None:
     variables = {"NORTHBRIDGE_SIMULATE": "kelvin", "KELVIN_VISIBLE_DEVICES": "0,0"}
 
-    loaded = run(sys.executable, "-c", FOUND, site=site, folder=tmp_path, **variables)
+    loaded = run(sys.executable, "-c", FOUND, site=site, folder=tmp_path, environ=variables)
 
     assert "SettingsError: KELVIN_VISIBLE_DEVICES='0,0' is not allowed: a list of cards, each once" in loaded.stderr
 
@@ -68,7 +67,7 @@ def test_a_list_of_cards_that_is_none_is_refused(site: Site, tmp_path: Path) -> 
 def test_it_earns_c0_and_c1_simulated(site: Site, tmp_path: Path) -> None:
     asked = ("conformance", "kelvin", "--level", "C1", "--out", "report")
 
-    proved = run(NORTHBRIDGE, *asked, site=site, folder=tmp_path, limit=880, NORTHBRIDGE_SIMULATE="kelvin")
+    proved = run(NORTHBRIDGE, *asked, site=site, folder=tmp_path, environ={"NORTHBRIDGE_SIMULATE": "kelvin"}, limit=880)
 
     assert proved.returncode == 0, proved.stdout + proved.stderr
     report = Report.read(tmp_path / "report" / "report.json")
