@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -86,7 +86,7 @@ class TestCollective:
     def test_the_group_that_torch_makes_for_nccl_carries_the_gpus_tensors(
         self, gpus: northbridge.Backend, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        config = str(BackendConfig(Backend("nccl")))
+        config = str(BackendConfig(cast("Backend", "nccl")))
         monkeypatch.setattr(torch.distributed, "get_backend_config", lambda _group: config)
 
         gpus.collective.assert_carries(torch.device("cuda", 0))

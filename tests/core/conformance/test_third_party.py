@@ -83,7 +83,7 @@ def test_its_repository_adopts_the_levels_by_four_classes(site: Site) -> None:
     one = "tests/test_conformance.py::TestC1::TestDevice::test_indexing"
     pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", one)
 
-    tested = run(*pytest_of_theirs, site=site, folder=VENDORS / "kelvin", NORTHBRIDGE_SIMULATE="kelvin")
+    tested = run(*pytest_of_theirs, site=site, folder=VENDORS / "kelvin", environ={"NORTHBRIDGE_SIMULATE": "kelvin"})
 
     assert tested.returncode == 0, tested.stdout
     assert "1 passed" in tested.stdout

@@ -1,6 +1,6 @@
 """Measure a training step in bf16 on a GPU: by "nb_cuda", over the same step by Lightning's own "cuda".
 
-    python bench.py --out bench.json
+    python step_time.py --out step_time.json
 
 Each round runs both in processes of their own, one after the other, and the next round in the other order. The ratio is
 the median of the rounds'. Exit code 0 says that it is within the bound, 1 that it is not, 3 that there is no GPU here:
