@@ -27,7 +27,7 @@ class CUDABridge(northbridge.Bridge):
     def load(self) -> None:  # torch has brought it, or is a build without it
         import torch
 
-        if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+        if not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]  # torch's
             said = f"backend {self.backend!r}: torch {torch.__version__} was built without CUDA; install one with CUDA"
             raise northbridge.SoftwareMissingError(said, backend=self.backend)
 

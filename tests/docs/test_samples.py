@@ -17,7 +17,7 @@ from tests.scripts import run_forked, run_script
 
 from northbridge.contract import Contract
 
-VENDORS = {"docs/write-a-backend.md": ("acme", "posed")}
+VENDORS = {"docs/write-a-backend.md": ("acme", "posed"), "docs/prove-your-backend.md": ("kelvin",)}
 """The vendors' distributions that must be installed for a page's samples."""
 
 AFRESH = ("README.md", "docs/getting-started.md", "docs/simulated-gaudi.md", "docs/simulated-teco.md", *VENDORS)
@@ -36,7 +36,7 @@ COMMANDS = [
 def _environ(page: str, install: Install) -> dict[str, str]:
     if page not in VENDORS:
         return dict(os.environ)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, install(*VENDORS[page]).folders))}
+    return install(*VENDORS[page]).environ()
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if samples(page, "python")])
@@ -60,13 +60,15 @@ def _right(sample: Sample, output: str) -> bool:
 
 
 @pytest.mark.parametrize(("page", "command", "shown"), COMMANDS)
-def test_a_command_prints_what_the_page_shows(page: str, command: str, shown: str, install: Install) -> None:
+def test_a_command_prints_what_the_page_shows(
+    page: str, command: str, shown: str, install: Install, tmp_path: Path
+) -> None:
     variables, _, arguments = command.partition("northbridge ")
 
     done = subprocess.run(
         [str(Path(sys.executable).with_name("northbridge")), *shlex.split(arguments)],
         env={**_environ(page, install), "COLUMNS": "100", **dict(each.split("=", 1) for each in variables.split())},
-        cwd=ROOT,
+        cwd=tmp_path,
         capture_output=True,
         text=True,
         timeout=240,
@@ -98,9 +100,10 @@ def test_the_contract_that_the_page_shows_can_be_read(tmp_path: Path) -> None:
     assert (symbol.name, symbol.tried) == ("torch.acme.device_count", True)
 
 
-def test_what_the_page_shows_of_a_simulation_is_from_a_distribution_that_works() -> None:
-    page, vendor = "docs/write-a-backend.md", ROOT / "tests" / "vendors" / "posed"
-    shipped = [file.read_text() for file in vendor.rglob("*") if file.suffix in (".toml", ".py")]
+def test_what_the_page_shows_of_settings_and_a_simulation_is_from_distributions_that_work() -> None:
+    page = "docs/write-a-backend.md"
+    vendors = [ROOT / "tests" / "vendors" / name for name in ("posed", "kelvin")]
+    shipped = [file.read_text() for vendor in vendors for file in vendor.rglob("*") if file.suffix in (".toml", ".py")]
     _, _, *files = samples(page, "toml")
 
     shown = [part.strip() for each in (*files, *samples(page, "py")) for part in each.code.split("\n\n")]

@@ -18,8 +18,8 @@ from northbridge.conformance.verdict import Verdict
 
 VENDOR = Path(__file__).parents[2] / "examples" / "vendor_cuda"
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
-IS_BUILT: bool = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]  # torch's
-WITHOUT_CUDA = pytest.mark.skipif(IS_BUILT, reason="this torch was built with CUDA")
+BUILT: bool = torch.backends.cuda.is_built()  # type: ignore[no-untyped-call]  # torch's
+WITHOUT_CUDA = pytest.mark.skipif(BUILT, reason="this torch was built with CUDA")
 
 
 @pytest.fixture

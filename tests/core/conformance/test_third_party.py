@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from northbridge.conformance.report import Report
 from northbridge.conformance.verdict import Verdict
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
+SIMULATED = {"NORTHBRIDGE_SIMULATE": "kelvin"}
 FOUND = """
 import json, northbridge
 backend = northbridge.load("kelvin")
@@ -29,11 +31,17 @@ def site(install: Install) -> Site:
 
 
 def run(
-    *command: str, site: Site, folder: Path, environ: dict[str, str], limit: float = 280
+    *command: str, site: Site, folder: Path, environ: Mapping[str, str], limit: float = 280
 ) -> subprocess.CompletedProcess[str]:
     """Run ``command`` in ``folder``, where the plugin is installed."""
     return subprocess.run(
-        command, env=site.environ(**environ), cwd=folder, capture_output=True, text=True, timeout=limit, check=False
+        command,
+        env=site.environ(**environ),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
     )
 
 
@@ -41,8 +49,8 @@ def run(
     ("environ", "expected"),
     [
         ({}, ("no software", False, 0, False)),
-        ({"NORTHBRIDGE_SIMULATE": "kelvin"}, ("ready", True, 4, True)),
-        ({"NORTHBRIDGE_SIMULATE": "kelvin", "KELVIN_VISIBLE_DEVICES": "0,2"}, ("ready", True, 2, True)),
+        (SIMULATED, ("ready", True, 4, True)),
+        ({**SIMULATED, "KELVIN_VISIBLE_DEVICES": "0,2"}, ("ready", True, 2, True)),
     ],
     ids=["without its software", "simulated", "two cards are visible"],
 )
@@ -56,7 +64,7 @@ def test_it_is_listed(site: Site, tmp_path: Path, environ: dict[str, str], expec
 
 
 def test_a_list_of_cards_that_is_none_is_refused(site: Site, tmp_path: Path) -> None:
-    variables = {"NORTHBRIDGE_SIMULATE": "kelvin", "KELVIN_VISIBLE_DEVICES": "0,0"}
+    variables = {**SIMULATED, "KELVIN_VISIBLE_DEVICES": "0,0"}
 
     loaded = run(sys.executable, "-c", FOUND, site=site, folder=tmp_path, environ=variables)
 
@@ -67,7 +75,7 @@ def test_a_list_of_cards_that_is_none_is_refused(site: Site, tmp_path: Path) -> 
 def test_it_earns_c0_and_c1_simulated(site: Site, tmp_path: Path) -> None:
     asked = ("conformance", "kelvin", "--level", "C1", "--out", "report")
 
-    proved = run(NORTHBRIDGE, *asked, site=site, folder=tmp_path, environ={"NORTHBRIDGE_SIMULATE": "kelvin"}, limit=880)
+    proved = run(NORTHBRIDGE, *asked, site=site, folder=tmp_path, limit=880, environ=SIMULATED)
 
     assert proved.returncode == 0, proved.stdout + proved.stderr
     report = Report.read(tmp_path / "report" / "report.json")
@@ -83,7 +91,7 @@ def test_its_repository_adopts_the_levels_by_four_classes(site: Site) -> None:
     one = "tests/test_conformance.py::TestC1::TestDevice::test_indexing"
     pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", one)
 
-    tested = run(*pytest_of_theirs, site=site, folder=VENDORS / "kelvin", environ={"NORTHBRIDGE_SIMULATE": "kelvin"})
+    tested = run(*pytest_of_theirs, site=site, folder=VENDORS / "kelvin", environ=SIMULATED)
 
     assert tested.returncode == 0, tested.stdout
     assert "1 passed" in tested.stdout

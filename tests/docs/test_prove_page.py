@@ -1,0 +1,54 @@
+"""docs/prove-your-backend.md: its levels, verdicts and files are those of the suite."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.docs.page import PAGES, ROOT, samples
+
+from northbridge.capabilities import LEVEL_CLAIMS
+from northbridge.conformance.levels import LEVELS
+from northbridge.conformance.verdict import Verdict
+
+PAGE = "docs/prove-your-backend.md"
+
+
+def rows(first: str) -> dict[str, str]:
+    """Return the rows of the page's tables whose first cell fits ``first``: the rest of the line by that cell."""
+    return dict(re.findall(rf"^\| ({first}) \|(.*)\|$", PAGES[PAGE].read_text(), flags=re.M))
+
+
+def test_every_level_stands_there_with_the_claims_that_it_takes() -> None:
+    found = {level: tuple(re.findall(r"`(\w+)`", rest)) for level, rest in rows("C\\d").items()}
+
+    assert found == dict(LEVEL_CLAIMS)
+
+
+def test_it_says_how_many_tests_c3_takes() -> None:
+    assert f"at least {LEVELS['C3'].least_cases} tests" in rows("C3")["C3"]
+
+
+def test_every_verdict_stands_there_with_what_to_do() -> None:
+    assert set(rows("[A-Z]+(?: [A-Z]+)?")) == {verdict.value for verdict in Verdict}
+
+
+def test_every_kind_of_failure_names_tests_that_there_are() -> None:
+    named = [(level, suite) for cell in rows("`C.+?`") for level, suite in re.findall(r"(C\d)/(\w+)/", cell)]
+
+    assert len(named) >= 6
+    assert [
+        (level, suite) for level, suite in named if suite not in {each.__name__ for each in LEVELS[level].classes}
+    ] == []
+
+
+def test_the_four_classes_are_those_of_a_distribution_that_works() -> None:
+    (adopted,) = samples(PAGE, "py")
+
+    assert adopted.code == (ROOT / "tests" / "vendors" / "kelvin" / "tests" / "test_conformance.py").read_text()
+
+
+def test_the_ci_file_that_it_points_to_is_there() -> None:
+    (named,) = re.findall(r"`(examples/\S+\.yml)`", PAGES[PAGE].read_text())
+
+    assert Path(ROOT / named).is_file()
