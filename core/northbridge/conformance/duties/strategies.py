@@ -15,6 +15,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
 )
 from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
 
+import northbridge
 from northbridge.conformance.findings import write
 from northbridge.conformance.hosts import build, classifier_class, trainer
 from northbridge.conformance.models import loader
@@ -22,14 +23,19 @@ from northbridge.conformance.scenario import Scenario
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Train with a stock strategy object, a registered variant, and a communication hook; each rank reports."""
+    """Train with a stock strategy object, a registered variant, and communication hooks; each rank reports.
+
+    A hook compresses to no dtype that the chip denies; then nothing is compressed.
+    """
     stock: Any = import_module(f"{scenario.face}.strategies").DDPStrategy
     calls: list[int] = []
+    denied = _denied(scenario.accelerator)
+    compress_hook = allreduce_hook if "float16" in denied else fp16_compress_hook
 
     @wraps(fp16_compress_hook)  # DDP reads a hook's annotations
     def counting_hook(state: Any, bucket: Any) -> Any:
         calls.append(bucket.index())
-        return fp16_compress_hook(state, bucket)
+        return compress_hook(state, bucket)
 
     _train(scenario, folder, "object", stock(find_unused_parameters=True, gradient_as_bucket_view=True))
     _train(scenario, folder, "name", "ddp_find_unused_parameters_true")
@@ -39,8 +45,11 @@ def perform(scenario: Scenario, folder: Path) -> None:
     options: dict[str, Any] = {
         "static_graph": {"static_graph": True},
         "bucket_cap_mb": {"bucket_cap_mb": 0.001},
-        "bf16 compression": {"ddp_comm_hook": bf16_compress_hook},
-        "fp16 compression, wrapped": {"ddp_comm_hook": allreduce_hook, "ddp_comm_wrapper": fp16_compress_wrapper},
+        "bf16 compression": {"ddp_comm_hook": allreduce_hook if "bfloat16" in denied else bf16_compress_hook},
+        "fp16 compression, wrapped": {
+            "ddp_comm_hook": allreduce_hook,
+            "ddp_comm_wrapper": None if "float16" in denied else fp16_compress_wrapper,
+        },
         "model_averaging_period": {
             "ddp_comm_state": averaging(process_group=None, subgroup=None, start_localSGD_iter=2),
             "ddp_comm_hook": post_localSGD_hook,
@@ -49,6 +58,13 @@ def perform(scenario: Scenario, folder: Path) -> None:
     }
     for name, arguments in options.items():
         _train(scenario, folder, name, stock(**arguments), model="mlp")
+
+
+def _denied(accelerator: str) -> set[str]:
+    if accelerator == "cpu":
+        return set()
+    claims = northbridge.load(accelerator).present_capabilities().claims()
+    return {name for name, claim in claims.items() if claim.denied}
 
 
 def _train(scenario: Scenario, folder: Path, topic: str, strategy: Any, model: str = "unused") -> int:
