@@ -33,7 +33,7 @@ class Suite:
 
 
 SUITES = (
-    Suite("the core", ("--ignore=tests/backends/cpu_sim",)),
+    Suite("the core", ("--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
     Suite("hpu", ("tests/backends/hpu",), simulates="hpu"),
     Suite("sdaa", ("tests/backends/sdaa",), simulates="sdaa"),

@@ -66,14 +66,16 @@ Install = Callable[..., Site]
 def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
     """Install the vendors that are named, or all of them, for Pythons that a test starts; others by their path."""
     root = tmp_path_factory.mktemp("vendors")
+    # Not those that are found as they should be, and wrong later.
+    everything = sorted(each.name for each in VENDORS.iterdir() if each.name != "wrong")
+    return lambda *names: install_in(root, *(names or everything))
 
-    def install(*names: str | Path) -> Site:
-        chosen = names or sorted(each.name for each in VENDORS.iterdir())
-        here = root / "here"
-        here.mkdir(exist_ok=True)
-        return Site(tuple(_unpack(VENDORS / name, root / "site" / Path(name).name) for name in chosen), here)
 
-    return install
+def install_in(root: Path, *names: str | Path) -> Site:
+    """Install the vendors that are named below ``root``."""
+    here = root / "here"
+    here.mkdir(exist_ok=True)
+    return Site(tuple(_unpack(VENDORS / name, root / "site" / Path(name).name) for name in names), here)
 
 
 def _unpack(source: Path, target: Path) -> Path:

@@ -1,0 +1,39 @@
+"""Each backend that is wrong on purpose is caught, by a test that its right parent passes in the same run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from tests.conformance.wrong_backends import Fault, Trial, catching, read_backends, read_faults
+from tests.core.conftest import install_in
+
+from northbridge.conformance.verdict import Verdict
+
+pytestmark = pytest.mark.timeout(1800)  # a test waits for those before it
+
+
+@pytest.fixture(scope="module")
+def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+    """The runs that the chosen tests ask for; the first is waited for the longest."""
+    root = tmp_path_factory.mktemp("wrong")
+    (root / "runs").mkdir()
+    asked = {item.name for item in request.session.items}
+    faults = [fault for fault in read_faults() if any(f"[{fault.backend}]" in name for name in asked)]
+    trial = Trial(install_in(root, "wrong"), root / "runs", faults)
+    yield trial
+    trial.end()
+
+
+def test_every_wrong_backend_has_a_test_that_ought_to_catch_it() -> None:
+    assert {fault.backend for fault in read_faults()} == read_backends()
+    assert len(read_backends()) >= 25
+
+
+@pytest.mark.parametrize("fault", read_faults(), ids=lambda fault: fault.backend)
+def test_it_is_caught_and_its_parent_is_not(trial: Trial, fault: Fault) -> None:
+    results, parents = trial.of(fault), trial.of_the_parent(fault)
+
+    assert catching(results), [(result.id, result.verdict.value, result.evidence[-800:]) for result in results]
+    assert parents
+    assert [(each.id, each.evidence[-800:]) for each in parents if each.verdict is not Verdict.PASS] == []

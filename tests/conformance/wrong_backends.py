@@ -1,0 +1,145 @@
+"""Run on each backend that is wrong on purpose the test that ought to catch it, and on their right parent all of those.
+
+``python -m tests.conformance.wrong_backends`` writes docs/reports/wrong-backends.md, which is a record of one run.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.core.conftest import Site, install_in
+
+from northbridge.capabilities import Claim
+from northbridge.conformance.asking import ask
+from northbridge.conformance.granting import judge_test
+from northbridge.conformance.report import TestResult
+from northbridge.conformance.shared_runs import FOLDER
+from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.watching import watch
+from northbridge_cpu_sim import HARSH
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+VENDOR = Path(__file__).parents[1] / "vendors" / "wrong"
+PAGE = Path(__file__).parents[2] / "docs" / "reports" / "wrong-backends.md"
+PARENT = "right"
+_SIDE_BY_SIDE = 2
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One backend that is wrong."""
+
+    backend: str
+    fault: str
+    test: str
+    """A part of the id of the test that ought to catch it."""
+
+    @property
+    def level(self) -> str:
+        """The level of that test."""
+        return self.test.partition("/")[0]
+
+
+def read_faults() -> tuple[Fault, ...]:
+    """Return what ``caught_by.toml`` says."""
+    table = tomllib.loads((VENDOR / "caught_by.toml").read_text())
+    return tuple(Fault(backend, **row) for backend, row in table.items())
+
+
+def read_backends() -> set[str]:
+    """Return the names of the wrong backends that the distribution announces."""
+    project = tomllib.loads((VENDOR / "pyproject.toml").read_text())["project"]
+    return set(project["entry-points"]["northbridge.backends"]) - {PARENT}
+
+
+class Trial:
+    """All runs, two at a time; each is known when it is asked for."""
+
+    def __init__(self, site: Site, runs: Path, faults: Iterable[Fault]) -> None:
+        self._site = [str(folder) for folder in site.folders]
+        sys.path[:0] = self._site  # the children of this process import from where it does
+        # What Lightning does on the CPU, with which they are compared, is one.
+        self._environ = {**site.environ(), **HARSH, FOLDER: str(runs)}
+        self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE)
+        faults = tuple(faults)
+        tests: dict[str, list[str]] = {}
+        for fault in faults:
+            tests.setdefault(fault.level, []).append(fault.test)
+        self._parents = {level: self._start(PARENT, level, set(parts)) for level, parts in tests.items()}
+        self._results = {fault: self._start(fault.backend, fault.level, {fault.test}) for fault in faults}
+
+    def of_the_parent(self, fault: Fault) -> list[TestResult]:
+        """Return what came of the test of ``fault`` on the right backend."""
+        return [result for result in self._parents[fault.level].result() if fault.test in result.id]
+
+    def of(self, fault: Fault) -> list[TestResult]:
+        """Return what came of the test of ``fault`` on the wrong one."""
+        return self._results[fault].result()
+
+    def end(self) -> None:
+        """Begin nothing more."""
+        self._pool.shutdown(cancel_futures=True)
+        sys.path[:] = [folder for folder in sys.path if folder not in self._site]
+
+    def _start(self, backend: str, level: str, tests: Iterable[str]) -> Future[list[TestResult]]:
+        return self._pool.submit(try_backend, backend, level, tuple(sorted(tests)), self._environ)
+
+
+def try_backend(backend: str, level: str, only: tuple[str, ...], environ: Mapping[str, str]) -> list[TestResult]:
+    """Return what came of the tests whose ids hold one of ``only``."""
+    declared = ask("declaring", backend, environ=environ).facts["capabilities"]
+    claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
+    course = watch(backend, (level,), only=only, environ=environ)
+    chosen = (test for test in course.planned.values() if test.chosen)
+    return [judge_test(test, course.ended.get(test.id), claims) for test in chosen]
+
+
+def catching(results: Iterable[TestResult]) -> list[TestResult]:
+    """Return those of ``results`` by which a backend is caught."""
+    return [result for result in results if result.verdict in (Verdict.FAIL, Verdict.UNDERCLAIM, Verdict.TIMEOUT)]
+
+
+def main() -> int:
+    """Try them all, and write the page; return 0 where each was caught."""
+    faults = read_faults()
+    with tempfile.TemporaryDirectory(prefix="northbridge-wrong-", ignore_cleanup_errors=True) as folder:
+        root = Path(folder)
+        (root / "runs").mkdir()
+        trial = Trial(install_in(root, "wrong"), root / "runs", faults)
+        rows, missed = [], []
+        for fault in faults:
+            caught = catching(trial.of(fault))
+            passed = all(result.verdict is Verdict.PASS for result in trial.of_the_parent(fault))
+            if not caught or not passed:
+                missed.append(fault.backend)
+            by = f"`{caught[0].id}`" if caught else f"nothing; it ought to have been `{fault.test}`"
+            verdict = caught[0].verdict.value if caught else "-"
+            rows.append(f"| {fault.fault} | {by} | {verdict} | {'passes' if passed else 'does not pass'} |")
+        trial.end()
+    PAGE.write_text(
+        "# Backends that are wrong on purpose\n\n"
+        f"Each of these {len(faults)} is a right backend over the simulated chip with one override"
+        " (`tests/vendors/wrong` in the repository). `make conformance` runs them; this page is written by"
+        " `python -m tests.conformance.wrong_backends`.\n\n"
+        "| what is wrong | the test that caught it | verdict | the right parent there |\n|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n"
+    )
+    for backend in missed:
+        print(f"not caught, or its parent does not pass: {backend}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    os.environ.pop("NORTHBRIDGE_SIMULATE", None)
+    sys.exit(main())

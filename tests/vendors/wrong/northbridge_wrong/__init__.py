@@ -1,0 +1,1 @@
+"""Backends that are subtly wrong: each the right parent and one override, and the parent itself."""

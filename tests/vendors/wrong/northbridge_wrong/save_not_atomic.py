@@ -1,0 +1,19 @@
+"""A checkpoint is written over the one that stands in its place."""
+
+from contextlib import nullcontext
+
+import northbridge
+from northbridge_wrong import right
+
+
+class Bridge(right.Bridge):
+    def load(self) -> None:
+        super().load()
+        from northbridge.lightning import checkpoint
+
+        checkpoint.draft_of = nullcontext
+
+
+@northbridge.hookimpl
+def northbridge_backend() -> northbridge.Backend:
+    return right.backend("wrong_save_not_atomic", bridge=Bridge)
