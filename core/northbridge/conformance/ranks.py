@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pytest
 
+import northbridge
 from northbridge.conformance.meeting import error_of
 from northbridge.conformance.scenario import Scenario, run
 from northbridge.conformance.suite import Suite, require_devices
@@ -16,6 +18,13 @@ DUTIES = ("reducing", "moving", "grouping", "waiting", "averaging")
 
 Facts = list[dict[str, Any]]
 """What every rank found out, rank 0 first."""
+
+Claims = Mapping[str, northbridge.Claim]
+
+
+def may_refuse(claims: Claims, dtype: str) -> bool:
+    """Whether the chip need not have ``dtype``: it denies it, or does not know."""
+    return dtype in claims and claims[dtype].answer != "yes"
 
 
 def everybodys(ranks: Facts, name: str) -> list[Any]:
@@ -42,6 +51,11 @@ class Ranks(Suite):
     """As many ranks as devices; no Lightning is imported."""
 
     duty: ClassVar[str]
+
+    @pytest.fixture
+    def claimed(self, backend: str) -> Claims:
+        """What this machine's cards claim."""
+        return northbridge.load(backend).present_capabilities().claims()
 
     @pytest.fixture
     def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:

@@ -88,6 +88,29 @@ def test_it_earns_c0_and_c1_simulated(site: Site, tmp_path: Path) -> None:
     assert {test.verdict for test in report.tests} <= {Verdict.PASS, Verdict.UNKNOWN}
 
 
+@pytest.mark.timeout(900)  # as above
+def test_what_it_denies_and_refuses_is_no_failure_of_its_collectives(site: Site, tmp_path: Path) -> None:
+    only = [word for name in ("Transfers", "CollectiveReductions", "GradientAveraging") for word in ("--only", name)]
+
+    asked = run(
+        NORTHBRIDGE,
+        "conformance",
+        "kelvin",
+        *only,
+        "--out",
+        "report",
+        site=site,
+        folder=tmp_path,
+        limit=880,
+        environ=SIMULATED,
+    )
+
+    ran = [test for test in Report.read(tmp_path / "report" / "report.json").tests if test.seconds]
+    assert len(ran) > 50, asked.stderr
+    assert [test.id for test in ran if test.verdict is not Verdict.PASS] == []
+    assert any("float16" in test.id for test in ran)
+
+
 def test_its_repository_adopts_the_levels_by_four_classes(site: Site) -> None:
     one = "tests/test_conformance.py::TestC1::TestDevice::test_indexing"
     pytest_of_theirs = (sys.executable, "-B", "-m", "pytest", "-p", "no:cacheprovider", "-q", one)
