@@ -10,20 +10,15 @@ def northbridge_backend() -> northbridge.Backend:
     """Declare the chip; the vendor's software is not touched by that."""
     from northbridge_sdaa import bridge, collective, device
 
-    return northbridge.Backend(
-        "sdaa",
-        device.SDAADevice(),
-        collective.TCCL(),
-        bridge.SDAABridge(),
-        northbridge.Capabilities.of_level(
-            "C3",
-            bfloat16=northbridge.yes,
-            float16=northbridge.yes,
-            int64=northbridge.yes,
-            float64=northbridge.Claim("unknown", "nobody has shown its products and convolutions, nor that they fail"),
-            float8=northbridge.no("no public source has it there"),
-        ),
+    claims = northbridge.Capabilities.of_level(
+        "C3",
+        bfloat16=northbridge.yes,
+        float16=northbridge.yes,
+        int64=northbridge.yes,
+        float64=northbridge.Claim("unknown", "nobody has shown its products and convolutions, nor that they fail"),
+        float8=northbridge.no("no public source has it there"),
     )
+    return northbridge.Backend("sdaa", device.SDAADevice(), collective.TCCL(), bridge.SDAABridge(), claims)
 
 
 __getattr__ = northbridge.late_names(__name__, "northbridge_sdaa.trainer")  # what lightning-Teco offered
