@@ -17,7 +17,10 @@ SHORT_S = 5.0
 """How long the ranks wait for one that never comes."""
 
 BOUND_S = 4 * SHORT_S
-"""How long that one stays where it is, at most."""
+"""By when they have to be told that it does not come."""
+
+STAY_S = 5 * SHORT_S
+"""How long that one stays where it is, at most: its end, of which the others are told too, comes after the bound."""
 
 _FLIGHT = "NORTHBRIDGE_FLIGHT_RECORDER"
 
@@ -31,7 +34,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     rank = meet(scenario, timedelta(seconds=SHORT_S), until=lambda: _gather_at_the_door(folder))
     rank.collective.all_reduce(rank.tensor([1.0]))
     if rank.is_last:
-        _wait_until(lambda: all((folder / f"told-{each}").exists() for each in range(rank.ranks - 1)), BOUND_S)
+        _wait_until(lambda: all((folder / f"told-{each}").exists() for each in range(rank.ranks - 1)), STAY_S)
         write(folder, "missing", rank.number, {"found": _judge(folder / "flight")})
     else:
         write(folder, "missing", rank.number, _wait_in_vain(rank))
