@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.conformance.wrong_backends import Fault, Trial, catching, read_backends, read_faults
+from tests.conformance.wrong_backends import PAGE, Fault, Trial, catching, read_backends, read_faults
 from tests.core.conftest import install_in
 
 from northbridge.conformance.verdict import Verdict
@@ -28,6 +28,16 @@ def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_every_wrong_backend_has_a_test_that_ought_to_catch_it() -> None:
     assert {fault.backend for fault in read_faults()} == read_backends()
     assert len(read_backends()) >= 25
+
+
+def test_the_page_is_a_record_of_all_of_them() -> None:
+    rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")][1:]
+
+    assert [fault for fault, *_ in rows] == [fault.fault for fault in read_faults()]
+    for fault, (_, caught_by, verdict, parent) in zip(read_faults(), rows, strict=True):
+        assert fault.test in caught_by, "write it anew: python -m tests.conformance.wrong_backends"
+        assert verdict in (Verdict.FAIL.value, Verdict.UNDERCLAIM.value, Verdict.TIMEOUT.value)
+        assert parent == "passes"
 
 
 @pytest.mark.parametrize("fault", read_faults(), ids=lambda fault: fault.backend)

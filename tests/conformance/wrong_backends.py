@@ -27,7 +27,7 @@ from northbridge_cpu_sim import HARSH
 if sys.version_info >= (3, 11):
     import tomllib
 else:
-    import tomli as tomllib
+    import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
 VENDOR = Path(__file__).parents[1] / "vendors" / "wrong"
 PAGE = Path(__file__).parents[2] / "docs" / "reports" / "wrong-backends.md"
