@@ -13,6 +13,7 @@ from northbridge.conformance.findings import write
 from northbridge.conformance.hosts import build, classifier_class, fabric, is_trainer, trainer
 from northbridge.conformance.models import loader
 from northbridge.conformance.scenario import Scenario
+from northbridge.software import loaded
 
 FLOATS = ((1.5, -2.0), (3.0, -4.0), (0.25, 8.0), (-1.0, 0.5))
 """What each rank gives."""
@@ -54,7 +55,9 @@ def _exchange(
     device: torch.device,
     rank: int,
 ) -> dict[str, Any]:
-    large = large_number(device.type)
+    chip = loaded()
+    assert chip is not None
+    large = large_number(chip.name)
     given_wholes = torch.tensor(wholes(large)[rank])
     found: dict[str, Any] = {"large": large}
     for word, given in (("float", torch.tensor(FLOATS[rank])), ("int64", given_wholes)):
