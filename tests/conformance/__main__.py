@@ -1,6 +1,7 @@
 """Prove simulated chips up to C3, side by side, check the pages, and try the wrong backends.
 
-``make conformance`` runs it on three; `CHIPS=cpu_sim make conformance` on one. What Lightning does on the CPU, with which each chip is compared, the chips share.
+``make conformance`` runs it on three chips, and ``CHIPS=cpu_sim make conformance`` on one. What Lightning does on the
+CPU, with which each chip is compared, the chips share.
 """
 
 from __future__ import annotations
