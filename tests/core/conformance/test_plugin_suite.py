@@ -14,6 +14,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)  # one child runs the suite on all of them
+
 RIGHT = """
 import northbridge
 
@@ -244,7 +246,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=880,
         check=False,
     )
     assert (folder / "found.xml").exists(), ran.stdout + ran.stderr
