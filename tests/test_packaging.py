@@ -106,6 +106,7 @@ def test_the_wheel_announces_its_backends_their_simulations_its_autoload_and_its
         "dpp_sdaa",
     }
     assert groups == {
+        "pytest11": {"northbridge": "northbridge.conformance.adoption"},
         "console_scripts": {"northbridge": "northbridge.cli:main"},
         "northbridge.backends": {
             "cpu_sim": "northbridge_cpu_sim",
@@ -144,7 +145,9 @@ def test_the_wheel_asks_for_a_lightning_that_is_not_a_thiefs(metadata: Message) 
 
 
 def test_the_wheel_has_an_extra_for_each_lightning_and_for_each_vendors_software(metadata: Message) -> None:
-    assert set(metadata.get_all("Provides-Extra", [])) == {"lightning", "pytorch-lightning", *VENDORS_DISTRIBUTIONS}
+    extras = {"lightning", "pytorch-lightning", "conformance", *VENDORS_DISTRIBUTIONS}
+    assert set(metadata.get_all("Provides-Extra", [])) == extras
+    assert {"pytest", "lightning", "pytorch-lightning"} <= requirements(metadata, extra="conformance").keys()
     for extra, distributions in VENDORS_DISTRIBUTIONS.items():
         assert requirements(metadata, extra=extra).keys() == distributions
 

@@ -157,12 +157,12 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
 
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
     """Return the variables of this process that a run of ``scenario`` may depend on; Lightning's own on few."""
-    beginnings = ("NORTHBRIDGE_", "TORCH") if scenario.accelerator != "cpu" else ("TORCH",)
-    volatile = {"TORCHINDUCTOR_CACHE_DIR"}
+    name = scenario.accelerator
+    beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_")
     return {
-        name: value
-        for name, value in os.environ.items()
-        if (name.startswith(beginnings) and name not in volatile) or scenario.accelerator in name.lower()
+        variable: value
+        for variable, value in os.environ.items()
+        if variable.startswith(beginnings) or (name != "cpu" and name in variable.lower())
     }
 
 

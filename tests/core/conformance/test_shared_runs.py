@@ -51,21 +51,29 @@ def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "environ", "folders"),
-    [("cpu", {}, 1), ("cpu_sim", {}, 2), ("cpu", {"VARIABLE": "1"}, 2)],
-    ids=["the CPU's are shared", "the chip's are not", "those with variables of their own are not"],
+    ("accelerator", "of_the_second", "folders"),
+    [
+        ("cpu", {}, 1),
+        ("cpu", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 1),
+        ("cpu_sim", {}, 1),
+        ("cpu_sim", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 2),
+        ("cpu_sim", {"TORCH_SHOW_CPP_STACKTRACES": "1"}, 2),
+    ],
+    ids=["the CPU's", "the CPU's, of chips that differ", "a chip's", "of a chip that differs", "of a torch that does"],
 )
-def test_of_two_suites(
-    accelerator: str, environ: dict[str, str], folders: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_two_suites_share_a_run_where_it_is_the_same(
+    accelerator: str, of_the_second: dict[str, str], folders: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(FOLDER, str(tmp_path))
     monkeypatch.setattr(room, "_run_in", lambda folder, *_: folder)
     scenario = Scenario(accelerator, "lightning.pytorch", ("training",))
 
     found = set()
-    for _ in range(2):
+    for variables in ({}, of_the_second):
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
         monkeypatch.setattr(room, "_outcomes", {})
-        found.add(room.run(scenario, environ).folder)
+        found.add(room.run(scenario).folder)
 
     assert len(found) == folders
     assert all(folder.is_dir() for folder in found)
