@@ -9,6 +9,7 @@ import pytest
 
 from northbridge.conformance import endings
 from northbridge.conformance.endings import run_to_the_end
+from northbridge.conformance.run_errors import HungError
 from northbridge.conformance.scenario import Scenario
 
 FIRST = Scenario("cpu", "lightning.pytorch", ("training",))
@@ -23,7 +24,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> list[list[int]]:
         numbers.append(len(plays))
         if "HANG" in environ:
-            raise RuntimeError("it did not end")
+            raise HungError("it did not end")
         for number, (_, folder) in enumerate(plays):
             (folder / "said-0.txt").write_text(f"job {number}")
         return [[0], [-9]][: len(plays)]
@@ -49,7 +50,7 @@ def test_tests_that_ask_for_one_end_share_its_run(played: list[int]) -> None:
 
 def test_a_run_that_hangs_fails_every_test_that_asks_for_it(played: list[int]) -> None:
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="it did not end"):
+        with pytest.raises(HungError, match="it did not end"):
             run_to_the_end(FIRST, environ={"HANG": "1"})
 
     assert played == [1]
