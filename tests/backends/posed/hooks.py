@@ -12,10 +12,6 @@ import pytest
 from tests.backends.posed.chip import PosedChip
 from tests.backends.posed.room import ROOM
 
-from northbridge.conformance.recorder import claims_of, classify
-from northbridge.conformance.suite import Suite
-from northbridge.conformance.verdict import Verdict, judge
-from northbridge.software import loaded
 from northbridge_cpu_sim import Record
 
 
@@ -48,25 +44,11 @@ def _are_whole(config: pytest.Config, others: list[pytest.Item], last: list[pyte
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    try:
-        yield
-    except Exception as error:
-        if not _is_refused_as_denied(item, error):
-            raise
+    yield
     # The test has passed, or the line above has raised.
     for marker in item.iter_markers("shows"):
         for name in marker.args:
             Record().note(name, "show")
-
-
-def _is_refused_as_denied(item: pytest.Item, error: Exception) -> bool:
-    """Return whether a test of the suite was refused what the chip says that it cannot do, as it has to be."""
-    suite = item.getparent(pytest.Class)
-    first = loaded()
-    if suite is None or not issubclass(suite.obj, Suite) or first is None:
-        return False
-    claims = first.present_capabilities().claims()
-    return judge(classify(error), [claims[name] for name in claims_of(item)]) is Verdict.PASS
 
 
 def give_parts(metafunc: pytest.Metafunc, chip: PosedChip) -> None:
