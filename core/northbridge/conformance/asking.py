@@ -68,9 +68,16 @@ def ask(
 
 
 def ask_again(
-    question: str, *arguments: str, environ: Mapping[str, str] = MappingProxyType({}), forked: bool = False
+    question: str,
+    *arguments: str,
+    environ: Mapping[str, str] = MappingProxyType({}),
+    forked: bool = False,
+    limit_s: float | None = None,
 ) -> Answer:
-    """Do what :func:`ask` does, in a process that has not been asked before: for what is measured."""
+    """Do what :func:`ask` does, in a process that has not been asked before: for what is measured.
+
+    ``limit_s`` is how long the answer may take, :data:`LIMIT_S` where it is None.
+    """
     begin = partial(fork, imported=("lightning",), late=environ) if forked else start
     inherited = environ_of_runs()
     inherited.pop(ANSWERS, None)  # what another process has found is not to be repeated
@@ -84,21 +91,21 @@ def ask_again(
         command = [str(_HERE / "answering.py"), path, asked, str(reply), *arguments]
         with said.open("wb") as output:
             process = begin(command, variables, folder, output)
-        code = _wait(process, question, said)
+        code = _wait(process, question, said, LIMIT_S if limit_s is None else limit_s)
         if not reply.exists():
             raise AssertionError(f"the process that was asked about {question} {describe_exit(code)}:\n{_end_of(said)}")
         return Answer(json.loads(reply.read_text()), said.read_text(errors="replace"))
 
 
-def _wait(process: Process, question: str, said: Path) -> int:
+def _wait(process: Process, question: str, said: Path, limit_s: float) -> int:
     try:
-        return process.wait(LIMIT_S)
+        return process.wait(limit_s)
     except subprocess.TimeoutExpired:
         with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
             os.kill(process.pid, signal.SIGABRT)
             process.wait(_GRACE_S)
         raise HungError(
-            f"the process that was asked about {question} did not end within {LIMIT_S:g} s:\n{_end_of(said)}"
+            f"the process that was asked about {question} did not end within {limit_s:g} s:\n{_end_of(said)}"
         ) from None
     finally:
         kill_session(process.pid)

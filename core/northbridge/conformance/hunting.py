@@ -12,7 +12,6 @@ from northbridge.conformance.granting import judge_test
 from northbridge.conformance.mutations import Mutation, as_variable, draw
 from northbridge.conformance.verdict import Verdict
 from northbridge.conformance.watching import watch
-from northbridge.personality import harsh_variables
 
 LEAST = 8
 """How many of the ten have to be found."""
@@ -50,8 +49,7 @@ def hunt(
     Raises what :func:`northbridge.discovery.find` raises, and :class:`~northbridge.conformance.watching.SuiteError`.
     """
     facts = find_facts(backend, environ)
-    if facts.backend.simulated:
-        environ = {**harsh_variables(backend), **environ}
+    environ = facts.environ_of_suite(environ)
     claims = facts.capabilities.claims()
 
     def find_failing(only: str, variables: Mapping[str, str]) -> set[str]:

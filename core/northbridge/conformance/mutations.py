@@ -124,15 +124,20 @@ def as_variable(backend: str, mutation: Mutation) -> dict[str, str]:
     return {VARIABLE: json.dumps({"backend": backend, "mutation": asdict(mutation)})}
 
 
+def read_mutation(environ: Mapping[str, str]) -> Mutation | None:
+    """Return the fault that ``environ`` names, or None where all is to be right."""
+    return Mutation(**json.loads(environ[VARIABLE])["mutation"]) if VARIABLE in environ else None
+
+
 def mutate_if_asked(environ: Mapping[str, str] = os.environ) -> None:
     """Make the fault that the environment names, as soon as its backend is loaded in this process.
 
     Called at the beginning of every process of a run.
     """
-    if VARIABLE not in environ:
+    found = read_mutation(environ)
+    if found is None:
         return
-    asked = json.loads(environ[VARIABLE])
-    backend, mutation = asked["backend"], Mutation(**asked["mutation"])
+    mutation, backend = found, json.loads(environ[VARIABLE])["backend"]
     bridge: Any = northbridge.get(backend).bridge
     load = bridge.load
 

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
-from northbridge.conformance.facts import Facts, describe_machine, find_facts, now
+from northbridge.conformance.facts import Facts, find_facts, now
 from northbridge.conformance.granting import grant, judge_claims, judge_test
 from northbridge.conformance.levels import LEVELS
+from northbridge.conformance.mutations import read_mutation
 from northbridge.conformance.report import Report, SuiteFacts
 from northbridge.conformance.sources import digest_sources
 from northbridge.conformance.watching import Course, watch
-from northbridge.personality import harsh_variables
 
 
 def prove(
@@ -31,8 +31,7 @@ def prove(
     """
     began, start = now(), time.monotonic()
     facts = find_facts(name, environ)
-    if facts.backend.simulated:
-        environ = {**harsh_variables(name), **environ}
+    environ = facts.environ_of_suite(environ)
     levels = tuple(LEVELS)[: list(LEVELS).index(level) + 1]
     course = watch(name, levels, only=only, environ=environ, tell=tell)
     return make_report(facts, level, course, environ, began=began, seconds=time.monotonic() - start)
@@ -43,6 +42,7 @@ def make_report(
 ) -> Report:
     """Return the report of a course of the suite."""
     claims = facts.capabilities.claims()
+    mutation = read_mutation(environ)
     tests = tuple(judge_test(test, course.ended.get(test.id), claims) for test in course.planned.values())
     results = judge_claims(claims, tests)
     return Report(
@@ -51,10 +51,11 @@ def make_report(
             sources=digest_sources(),
             asked=level,
             expected=tuple(course.planned),
+            mutation=mutation.describe() if mutation is not None else "",
         ),
         backend=facts.backend,
-        machine=describe_machine(environ),
-        versions=facts.versions,
+        machine=facts.describe_machine(environ),
+        versions=dict(facts.versions),
         began=began,
         seconds=round(seconds, 1),
         claims=results,

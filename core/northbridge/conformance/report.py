@@ -44,17 +44,20 @@ class BackendFacts(_Facts):
     name: str
     distribution: str
     version: str
-    api: int
-    device: str
+    api: int = 0
+    device: str = ""
     """The torch device type."""
 
-    collective: str
-    simulated: bool
-    devices: int
+    collective: str = ""
+    simulated: bool = False
+    devices: int = 0
     """How many devices this machine has."""
 
-    label: str
+    label: str = ""
     """The product's name, of the first device."""
+
+    problem: str = ""
+    """Why the backend could not be loaded here, or not even be asked; what it is and claims is then not all known."""
 
 
 class MachineFacts(_Facts):

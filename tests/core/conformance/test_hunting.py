@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from northbridge.capabilities import Capabilities
 from northbridge.conformance import hunting
 from northbridge.conformance.facts import Facts
 from northbridge.conformance.hunting import Catch, hunt, is_enough
@@ -51,7 +50,7 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> None:
         )
 
     monkeypatch.setattr(hunting, "watch", watch)
-    monkeypatch.setattr(hunting, "find_facts", lambda *_: Facts(ACME, Capabilities(), {}, ""))
+    monkeypatch.setattr(hunting, "find_facts", lambda *_: Facts(ACME))
 
 
 def test_a_fault_is_caught_by_a_test_that_passes_without_it(suite: None) -> None:

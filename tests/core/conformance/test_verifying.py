@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from northbridge.capabilities import Capabilities
 from northbridge.conformance import verifying
-from northbridge.conformance.facts import Facts, describe_machine
+from northbridge.conformance.facts import Facts
 from northbridge.conformance.journal import Ended, Planned
 from northbridge.conformance.proving import make_report
 from northbridge.conformance.report import BackendFacts, Report
@@ -42,7 +41,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> Report:
     )
     ended = {name: Ended(id=name, ending=Ending.WORKED, seconds=0.1) for name in PLAN}
     return make_report(
-        Facts(backend, Capabilities(), {}, ""),
+        Facts(backend),
         "C0",
         Course(dict(PLAN), ended),
         {},
@@ -109,11 +108,3 @@ def change(report: Report, **facts: Any) -> Report:
 )
 def test_what_is_wrong_with_it_is_told(report: Report, changed: Callable[[Report], Report], words: str) -> None:
     assert any(words in fault for fault in find_faults(changed(report)))
-
-
-def test_the_machine_is_described() -> None:
-    machine = describe_machine({"NORTHBRIDGE_SIMULATE": "acme", "SECRET": "word"})
-
-    assert machine.cores >= 1
-    assert machine.memory > 2**20
-    assert machine.environment == {"NORTHBRIDGE_SIMULATE": "acme"}

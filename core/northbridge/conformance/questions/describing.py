@@ -1,0 +1,52 @@
+"""What a report says of a backend and its software, as far as this machine has them."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+DISTRIBUTIONS = ("torch", "lightning", "pytorch-lightning", "lightning-fabric", "torchmetrics", "pytest")
+"""Beside those that the backend's contract names."""
+
+
+def answer(name: str) -> dict[str, object]:
+    """Return what the backend ``name`` is and claims, corrected by its cards, and why it could not be loaded."""
+    import northbridge
+    from northbridge.contract import contract_of
+
+    backend = northbridge.get(name)
+    contract: Any = contract_of(backend)
+    capabilities, problem, devices, label = backend.capabilities, "", 0, ""
+    try:
+        northbridge.load(name)
+        capabilities = backend.present_capabilities()
+        devices = backend.device.count()
+        label = backend.device.label(0) if devices else ""
+    except Exception as error:  # noqa: BLE001 - told in the report
+        problem = f"{type(error).__name__}: {error}"
+    return {
+        "backend": {
+            "api": backend.api,
+            "device": backend.device.type,
+            "collective": backend.collective.name,
+            "simulated": capabilities.simulated,
+            "devices": devices,
+            "label": label,
+            "problem": problem,
+        },
+        "capabilities": asdict(capabilities),
+        "versions": {"python": platform.python_version(), **_versions(contract)},
+        "variables": [each.name for each in contract.symbols if each.kind == "environment"] if contract else [],
+    }
+
+
+def _versions(contract: Any) -> dict[str, str]:
+    found = {}
+    for distribution in (*DISTRIBUTIONS, *(contract.distributions if contract else ())):
+        try:
+            found[distribution] = version(distribution)
+        except PackageNotFoundError:
+            continue
+    return found
