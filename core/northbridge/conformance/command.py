@@ -10,9 +10,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from northbridge.conformance.granting import NOT_ASKED
 from northbridge.conformance.hunting import LEAST, hunt, is_enough
 from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.pages import write_all
+from northbridge.conformance.pages.cleaning import clean
+from northbridge.conformance.pages.overview import (
+    FAILURES,
+    group_claims,
+    list_doubts,
+    name_level,
+    of_verdict,
+)
 from northbridge.conformance.proving import prove
 from northbridge.conformance.report import Report
 from northbridge.conformance.verdict import Verdict
@@ -36,9 +45,17 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
             report = prove(name, level, only=only, tell=tell)
         except SuiteError as error:
             raise ReportError(f"the suite was to run on {name!r}, and pytest could not: {error}") from None
+    asked_for = [test for test in report.tests if test.evidence != NOT_ASKED]
+    if not asked_for:
+        words = " or ".join(map(repr, only))
+        raise ReportError(
+            f"tests up to {level} with {words} in their ids were asked for, and there is none; a report lists the ids"
+        )
     written = write_all(report, folder)
-    show(console, report)
+    show(console, report, one_by_one=bool(only))
     console.print(Text(f"\n{next(path for path in written if path.suffix == '.html')}"), soft_wrap=True)
+    if only:
+        return int(any(test.verdict not in (Verdict.PASS, Verdict.UNKNOWN) for test in asked_for))
     return 0 if report.levels[-1].granted else 1
 
 
@@ -66,11 +83,14 @@ def mutate(name: str, seed: int) -> int:
     return 0 if is_enough(catches) else 1
 
 
-def show(console: Console, report: Report) -> None:
-    """Print what the report says, as far as it fits on a screen."""
-    granted = report.level
+def show(console: Console, report: Report, *, one_by_one: bool = False) -> None:
+    """Print what the report says, as far as it fits on a screen; ``one_by_one`` names also the tests that passed."""
     who = f"{report.backend.name} ({report.backend.distribution} {report.backend.version})"
-    console.print(Text(f"{who}: {granted.label if granted else 'no level'}", style="bold"))
+    console.print(Text(f"{who}: {name_level(report)}", style="bold"))
+    for doubt in list_doubts(report):
+        console.print(Text(f"  {doubt}", style="yellow"))
+    if report.backend.problem:
+        console.print(Text(f"  It could not be loaded: {clean(report.backend.problem)}"), soft_wrap=True)
     for level in report.levels:
         mark = "granted" if level.granted else "withheld"
         console.print(Text(f"  {level.name}  {level.title}: {mark}, {level.cases} tests ran"))
@@ -78,19 +98,19 @@ def show(console: Console, report: Report) -> None:
             console.print(Text(f"      {reason}"), soft_wrap=True)
         if len(level.withheld) > _SHOWN:
             console.print(f"      and {len(level.withheld) - _SHOWN} further reasons")
-    findings = [claim.finding for claim in report.claims.values()]
-    counts = (f"{findings.count(each)} {each}" for each in dict.fromkeys(findings))
+    counts = (f"{len(names)} {finding}" for finding, names in group_claims(report).items())
     console.print(Text(f"  claims: {', '.join(counts)}"))
-    bad = [test for test in report.tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)]
-    asked_for = [test for test in bad if test.verdict is not Verdict.NOT_RUN or test.seconds]
-    for test in asked_for[:_SHOWN]:
+    if one_by_one:
+        for test in of_verdict(report, Verdict.UNKNOWN, Verdict.PASS):
+            console.print(Text(f"{test.verdict.value}  {test.id}"), soft_wrap=True)
+    failures = of_verdict(report, *FAILURES)
+    for test in failures[:_SHOWN]:
         console.print(Text(f"\n{test.verdict.value}  {test.id}", style="bold"), soft_wrap=True)
-        for line in test.evidence.strip().splitlines()[-_LINES:]:
+        for line in clean(test.evidence).strip().splitlines()[-_LINES:]:
             console.print(Text(f"    {line}"), soft_wrap=True)
-        if test.advice:
-            console.print(Text(f"    → {test.advice}"), soft_wrap=True)
-    if len(asked_for) > _SHOWN:
-        console.print(f"\nand {len(asked_for) - _SHOWN} further tests")
+        console.print(Text(f"    → {test.advice}"), soft_wrap=True)
+    if len(failures) > _SHOWN:
+        console.print(f"\nand {len(failures) - _SHOWN} further tests")
 
 
 @contextmanager

@@ -11,6 +11,9 @@ from northbridge.conformance.levels import LEVELS, Level
 from northbridge.conformance.report import ClaimResult, LevelResult, TestResult
 from northbridge.conformance.verdict import Ending, Verdict, judge
 
+NOT_ASKED = "it was not asked for"
+"""The evidence of a test that was left out, where a part of the suite was asked for."""
+
 _UNTAGGED_ADVICE = "Read the evidence; docs/prove-your-backend.md says how to run this test alone."
 
 Finding = Literal["proved", "refused", "unknown", "false", "hidden", "not tested"]
@@ -19,7 +22,7 @@ Finding = Literal["proved", "refused", "unknown", "false", "hidden", "not tested
 def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) -> TestResult:
     """Return the result of one test; of one that has not ended, nobody knows anything."""
     if ended is None:
-        ended = Ended(id=test.id, ending=Ending.FORBIDDEN, seconds=0.0, evidence="it was not asked for")
+        ended = Ended(id=test.id, ending=Ending.FORBIDDEN, seconds=0.0, evidence=NOT_ASKED)
     verdict = judge(ended.ending, [claims[name] for name in test.claims if name in claims])
     good = verdict in (Verdict.PASS, Verdict.UNKNOWN)
     return TestResult(
@@ -32,7 +35,7 @@ def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) 
         claims=test.claims,
         seconds=round(ended.seconds, 3),
         evidence=ended.evidence,
-        advice="" if good else _advise(verdict, test),
+        advice="" if good else _advise(verdict, test, ended),
     )
 
 
@@ -87,7 +90,18 @@ def _missing(level: Level, ran: list[TestResult]) -> list[str]:
 
 
 def _bad(tests: list[TestResult]) -> list[str]:
-    return [f"{test.verdict.value}: {test.id}" for test in tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)]
+    harmless = (Verdict.PASS, Verdict.UNKNOWN, Verdict.NOT_RUN)
+    forbidden: dict[str, list[str]] = {}  # what forbids one often forbids many
+    for test in tests:
+        if test.verdict is Verdict.NOT_RUN:
+            forbidden.setdefault(test.evidence, []).append(test.id)
+    return [
+        *(f"{test.verdict.value}: {test.id}" for test in tests if test.verdict not in harmless),
+        *(
+            f"{Verdict.NOT_RUN.value}: {first}{f' and {len(more)} more' if more else ''}: {reason}"
+            for reason, (first, *more) in forbidden.items()
+        ),
+    ]
 
 
 def _unproved(level: Level, claims: Mapping[str, ClaimResult]) -> list[str]:
@@ -117,10 +131,12 @@ def _find(claim: Claim, tests: list[TestResult]) -> Finding:
     return "proved" if claim.answer == "yes" else "refused"
 
 
-def _advise(verdict: Verdict, test: Planned) -> str:
+def _advise(verdict: Verdict, test: Planned, ended: Ended) -> str:
     claims = " and ".join(map(repr, test.claims))
     if verdict is Verdict.UNDERCLAIM:
         return f"The chip can do this: claim {claims} as northbridge.yes, or let it refuse with an error that says so."
+    if ended.evidence == NOT_ASKED:
+        return "Run the suite without --only."
     if verdict is Verdict.NOT_RUN:
         return "Run the suite on a machine that allows it; until then the level is withheld."
     return test.advice or _UNTAGGED_ADVICE

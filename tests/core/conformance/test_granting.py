@@ -96,7 +96,13 @@ def test_an_unknown_claim_that_the_level_does_not_list_withholds_nothing() -> No
 def test_a_test_that_the_machine_forbids_withholds_the_level() -> None:
     levels = earn(claiming(), {"C3/Chip/case_1": Ending.FORBIDDEN})
 
-    assert levels["C3"].withheld == ("NOT RUN: C3/Chip/case_1",)
+    assert levels["C3"].withheld == ("NOT RUN: C3/Chip/case_1: it did not",)
+
+
+def test_one_reason_that_forbids_many_is_told_once() -> None:
+    levels = earn(claiming(), {f"C3/Chip/case_{number}": Ending.FORBIDDEN for number in range(1, 6)})
+
+    assert levels["C3"].withheld == ("NOT RUN: C3/Chip/case_1 and 4 more: it did not",)
 
 
 def test_too_few_cases_say_too_little() -> None:
@@ -149,3 +155,4 @@ def test_a_test_that_was_not_asked_for_has_not_run() -> None:
     result = judge_test(planned("C1/Chip/case"), None, {})
 
     assert (result.verdict, result.evidence) == (Verdict.NOT_RUN, "it was not asked for")
+    assert result.advice == "Run the suite without --only."
