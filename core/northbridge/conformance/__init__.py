@@ -1,14 +1,7 @@
 """The tests that every backend must pass, shipped with Northbridge.
 
-Plain pytest classes. A backend adopts one by deriving from it in a test file, with a fixture ``backend`` that returns
-the backend's name:
-
-    from northbridge.conformance.training import Training
-
-    class TestTraining(Training):
-        @pytest.fixture
-        def backend(self) -> str:
-            return "acme"
+Plain pytest classes, a few for each level (:mod:`northbridge.conformance.levels`, which says how a backend's own tests
+adopt them). ``northbridge conformance`` runs them in a pytest that it watches, and writes a report.
 
 They compare with the CPU, with one process, or with a value worked out in the test. Whatever trains does so in
 processes of its own, as users' scripts do; tests that ask about one run share it.

@@ -18,7 +18,9 @@ NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
     [
         ((), "name the backend whose conformance is asked for, or a report with --verify"),
         (("cpu_sim", "--verify", "report.json"), "name the backend whose conformance is asked for"),
-        (("cpu_sim", "--level", "C7"), "--level takes C0 to C4, found 'C7'"),
+        (("cpu_sim", "--level", "C7"), "--level takes C0, C1, C2, C3, C4, found 'C7'"),
+        (("cpu_sim", "--mutate", "1", "--level", "C1"), "--mutate is asked for by itself, and --level means nothing"),
+        (("--verify", "report.json", "--out", "there"), "--verify is asked for by itself, and --out means nothing"),
         (("cpu_simm",), "no backend 'cpu_simm' is installed"),
         (("--verify", "nothing.json"), "was to be a report of `northbridge conformance`; it could not be read"),
         (("cpu_sim", "--out", "/proc/nowhere"), "the report was to be written into /proc/nowhere, which cannot be"),
@@ -33,6 +35,23 @@ def test_wrong_usage_is_told_and_ends_with_2(tmp_path: Path, arguments: tuple[st
     assert words in " ".join(asked.stderr.replace("│", " ").split())
     assert "Traceback" not in asked.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_part_of_the_suite_is_told_test_by_test_and_ends_as_they_do(tmp_path: Path) -> None:
+    part = ("conformance", "cpu_sim", "--level", "C0", "--out", "report", "--only")
+
+    passing = subprocess.run(
+        [NORTHBRIDGE, *part, "PluginMetadata/test_the_name"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    nothing = subprocess.run(
+        [NORTHBRIDGE, *part, "no_such_test"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert passing.returncode == 0, passing.stdout + passing.stderr
+    assert "PASS  C0/PluginMetadata/test_the_name_is_one_that_lightning_can_take" in passing.stdout
+    assert "and 46 more: it was not asked for" in passing.stdout
+    assert nothing.returncode == 2
+    assert "tests up to C0 with 'no_such_test' in their ids were asked for, and there is none" in nothing.stderr
 
 
 def test_the_suites_digest_is_that_of_its_files() -> None:
