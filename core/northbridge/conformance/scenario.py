@@ -23,6 +23,7 @@ import northbridge
 from northbridge import discovery
 from northbridge.conformance.findings import Findings, read
 from northbridge.conformance.hanging import collect_stacks
+from northbridge.conformance.mutations import VARIABLE as MUTATION
 from northbridge.conformance.processes import Process, fork, start
 from northbridge.conformance.run_environment import environ_of_runs
 from northbridge.conformance.run_errors import HungError, RunError
@@ -158,7 +159,7 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
     """Return the variables of this process that a run of ``scenario`` may depend on; Lightning's own on few."""
     name = scenario.accelerator
-    beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_")
+    beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_", MUTATION)
     return {
         variable: value
         for variable, value in os.environ.items()
@@ -244,7 +245,6 @@ def _package(face: str) -> str:
 
 
 def read_said(folder: Path) -> str:
-    """Return what the processes of the run in ``folder`` printed."""
     """Return what the processes of the run in ``folder`` printed."""
     return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("said-*.txt")))
 

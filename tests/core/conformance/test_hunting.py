@@ -17,17 +17,7 @@ from northbridge.conformance.verdict import Ending
 from northbridge.conformance.watching import Course
 
 SEED = 3
-ACME = BackendFacts(
-    name="acme",
-    distribution="",
-    version="",
-    api=1,
-    device="acme",
-    collective="accl",
-    simulated=False,
-    devices=1,
-    label="",
-)
+ACME = BackendFacts(name="acme", distribution="northbridge-acme", version="1.0")
 
 
 def planned(name: str) -> Planned:

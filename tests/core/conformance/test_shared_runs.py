@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from northbridge.conformance import scenario as room
+from northbridge.conformance.mutations import as_variable, draw
 from northbridge.conformance.scenario import Scenario
 from northbridge.conformance.shared_runs import FOLDER, folder_of_runs, run_once
 
@@ -58,8 +59,16 @@ def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
         ("cpu_sim", {}, 1),
         ("cpu_sim", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 2),
         ("cpu_sim", {"TORCH_SHOW_CPP_STACKTRACES": "1"}, 2),
+        ("cpu_sim", as_variable("cpu_sim", draw(1)[0]), 2),
     ],
-    ids=["the CPU's", "the CPU's, of chips that differ", "a chip's", "of a chip that differs", "of a torch that does"],
+    ids=[
+        "the CPU's",
+        "the CPU's, of chips that differ",
+        "a chip's",
+        "of a chip that differs",
+        "of a torch that does",
+        "of one that is broken on purpose",
+    ],
 )
 def test_two_suites_share_a_run_where_it_is_the_same(
     accelerator: str, of_the_second: dict[str, str], folders: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -28,17 +28,7 @@ PLAN = {
 def report(monkeypatch: pytest.MonkeyPatch) -> Report:
     """A whole one, of a suite of three tests."""
     monkeypatch.setattr(verifying, "plan", lambda *_: PLAN)
-    backend = BackendFacts(
-        name="acme",
-        distribution="northbridge-acme",
-        version="1.0",
-        api=1,
-        device="acme",
-        collective="accl",
-        simulated=False,
-        devices=0,
-        label="",
-    )
+    backend = BackendFacts(name="acme", distribution="northbridge-acme", version="1.0")
     ended = {name: Ended(id=name, ending=Ending.WORKED, seconds=0.1) for name in PLAN}
     return make_report(
         Facts(backend),
