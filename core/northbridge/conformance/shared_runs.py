@@ -1,7 +1,8 @@
-"""The folders of the CPU's runs, which suites that are run side by side share.
+"""The folders of runs, which processes share: suites that are run side by side, and one that is started again.
 
-What Lightning does on the CPU does not depend on the chip that is compared with it. Where :data:`FOLDER` names a
-folder, each such run happens once, in whichever pytest comes to it first; the others wait for it.
+What Lightning does on the CPU does not depend on the chip that is compared with it, and a chip does the same again
+under the same variables. Where :data:`FOLDER` names a folder, each such run happens once, in whichever pytest comes to
+it first; the others wait for it.
 """
 
 from __future__ import annotations
