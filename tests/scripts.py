@@ -69,7 +69,8 @@ def fork_script(
 
     ``late`` are variables of ``environ`` that nobody reads before the script imports something of a vendor's.
     """
-    given = {"OMP_NUM_THREADS": "1", **(os.environ if environ is None else environ)}
+    # Where the imports leave threads, nothing can be forked.
+    given = {**(os.environ if environ is None else environ), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     after = {name: value for name, value in given.items() if name in late or tells_of_a_launcher(name)}
     before = {name: value for name, value in given.items() if name not in after}
     command, imported = [str(script), *arguments], ("lightning",)

@@ -28,4 +28,5 @@ def environ_of_runs() -> dict[str, str]:
     """Return this process's environment as the processes get it that the suite starts."""
     inherited = {key: value for key, value in os.environ.items() if not tells_of_a_launcher(key)}
     # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
-    return {**inherited, "OMP_NUM_THREADS": "1"}
+    # And a process that the imports leave with threads cannot be forked.
+    return {**inherited, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

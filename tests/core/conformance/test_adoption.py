@@ -65,6 +65,19 @@ class TestSample(Suite):
         raise UnsupportedError("float16 was asked for", capability="float16")
 
 
+class TestOfAnAbsentBackend(Suite):
+    level = "C1"
+    adopted_for = "nobody"
+
+    @shows("views")
+    def test_its_claims_are_unreadable_and_it_fails(self):
+        raise AssertionError("it copies")
+
+    @shows("views")
+    def test_its_claims_are_unreadable_and_it_works(self):
+        pass
+
+
 def test_of_somebody_else():
     raise UnsupportedError("float16 was asked for", capability="float16")
 """
@@ -93,6 +106,8 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> str:
         ("denied_and_what_it_needs_is_refused", "SKIPPED"),
         ("of_no_claim", "FAILED"),
         ("of_somebody_else", "FAILED"),
+        ("its_claims_are_unreadable_and_it_fails", "FAILED"),
+        ("its_claims_are_unreadable_and_it_works", "FAILED"),
     ],
 )
 def test_a_test_ends_as_its_verdict(said: str, test: str, word: str) -> None:
@@ -109,3 +124,8 @@ def test_what_is_unknown_is_told_with_what_came_of_it(said: str) -> None:
     assert "cpu_sim says barrier: unknown; it worked" in said
     assert "cpu_sim says barrier: unknown; it failed" in said
     assert "cpu_sim says float16: no, and it is refused" in said
+
+
+def test_where_the_claims_cannot_be_read_the_reason_is_told(said: str) -> None:
+    assert "E   AssertionError: it copies" in said
+    assert "nobody" in said.partition("test_its_claims_are_unreadable_and_it_works")[2]

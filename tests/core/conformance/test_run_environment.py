@@ -26,4 +26,9 @@ def test_a_rank_of_the_suites_has_one_thread_whatever_this_process_has(monkeypat
 
     found = room.environ_of_runs()
 
-    assert (found["OMP_NUM_THREADS"], found.get("RANK"), found["PATH"]) == ("1", None, "/bin")
+    assert (found["OMP_NUM_THREADS"], found["OPENBLAS_NUM_THREADS"], found.get("RANK"), found["PATH"]) == (
+        "1",
+        "1",
+        None,
+        "/bin",
+    )

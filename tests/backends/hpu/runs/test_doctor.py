@@ -16,7 +16,7 @@ class TestTheDoctor(TheDoctor):
 
 
 def test_a_card_that_is_held_is_told_with_who_holds_it(environment: dict[str, str], start: Start) -> None:
-    holder = start("hold.py")
+    holder = start("hold.py", afresh=True)  # it is told by its command line
     holder.wait_for("holds module 0\n")
 
     said = ask(GAUDI, environment, "--acquire", "--json", HABANA_VISIBLE_MODULES="0")
