@@ -25,7 +25,7 @@ def no_variable_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
             monkeypatch.delenv(variable)
     yield
     for variable in set(os.environ) - set(before):
-        if tells_of_a_launcher(variable):
+        if tells_of_a_launcher(variable) or variable == "OMP_NUM_THREADS":
             del os.environ[variable]
 
 
