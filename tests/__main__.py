@@ -23,7 +23,7 @@ from typing import IO
 
 import pytest
 
-from northbridge.conformance.shared_runs import FOLDER
+from northbridge.conformance.runs.shared_runs import FOLDER
 
 PYTEST = (sys.executable, "-m", "pytest", "--durations=25", "--durations-min=5")
 

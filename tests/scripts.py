@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from northbridge.conformance.processes import Process, fork
-from northbridge.conformance.run_environment import tells_of_a_launcher
+from northbridge.conformance.runs.processes import Process, fork
+from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 
 LIMIT = 240.0
 """How many seconds a script may take: pytest's own limit, less what it takes to end the ranks."""

@@ -16,8 +16,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import northbridge.personality
-from northbridge.conformance.report import Report
-from northbridge.conformance.shared_runs import FOLDER
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.runs.shared_runs import FOLDER
 
 CHIPS = tuple(os.environ.get("CHIPS", "cpu_sim hpu sdaa").split())
 LEVEL = "C3"

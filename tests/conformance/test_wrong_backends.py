@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.wrong_backends import PAGE, Fault, Trial, catching, read_backends, read_faults
 from tests.core.conftest import install_in
 
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.verdict import Verdict
 
 pytestmark = pytest.mark.timeout(1800)  # a test waits for those before it
 

@@ -16,12 +16,12 @@ from pathlib import Path
 from tests.core.conftest import Site, install_in
 
 from northbridge.capabilities import Claim
-from northbridge.conformance.asking import ask
-from northbridge.conformance.granting import judge_test
-from northbridge.conformance.report import TestResult
-from northbridge.conformance.shared_runs import FOLDER
-from northbridge.conformance.verdict import Verdict
-from northbridge.conformance.watching import watch
+from northbridge.conformance.plugin.asking import ask
+from northbridge.conformance.proof.granting import judge_test
+from northbridge.conformance.proof.report import TestResult
+from northbridge.conformance.proof.verdict import Verdict
+from northbridge.conformance.proof.watching import watch
+from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge_cpu_sim import HARSH
 
 if sys.version_info >= (3, 11):

@@ -70,7 +70,7 @@ import torch
 import northbridge
 from northbridge import discovery
 from northbridge.cluster import Run, check_environment
-from northbridge.conformance.report import Report
+from northbridge.conformance.proof.report import Report
 from northbridge.contract import contract_of, refuse_broken
 from northbridge.lightning.accelerator import load_with_hardware
 from northbridge.lightning.auto import choose_auto

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.matrix.releases import Pair, lay_over
 
-from northbridge.conformance.scenario import Scenario, run
+from northbridge.conformance.runs.scenario import Scenario, run
 
 CHIP = "cpu_sim"
 

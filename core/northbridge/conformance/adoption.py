@@ -26,8 +26,8 @@ def pytest_runtest_makereport(
 
 
 def _judge(item: pytest.Item, backend: str, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    from northbridge.conformance.recorder import claims_of, classify
-    from northbridge.conformance.verdict import Ending, Verdict, judge
+    from northbridge.conformance.proof.recorder import claims_of, classify
+    from northbridge.conformance.proof.verdict import Ending, Verdict, judge
     from northbridge.errors import NorthbridgeError
 
     names = claims_of(item)

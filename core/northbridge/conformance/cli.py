@@ -112,7 +112,7 @@ def compare_reports(
     """Print how reports differ, and write it as a page."""
     from northbridge.conformance.pages.comparison import compare
     from northbridge.conformance.pages.terminal import show
-    from northbridge.conformance.report import Report
+    from northbridge.conformance.proof.report import Report
 
     comparison = compare([Report.read(file) for file in files])
     show(comparison)

@@ -10,9 +10,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from northbridge.conformance.granting import NOT_ASKED
-from northbridge.conformance.hunting import LEAST, hunt, is_enough
 from northbridge.conformance.levels import LEVELS
+from northbridge.conformance.mutation.hunting import LEAST, hunt, is_enough
 from northbridge.conformance.pages import write_all
 from northbridge.conformance.pages.cleaning import clean
 from northbridge.conformance.pages.overview import (
@@ -22,11 +21,12 @@ from northbridge.conformance.pages.overview import (
     name_level,
     of_verdict,
 )
-from northbridge.conformance.proving import prove
-from northbridge.conformance.report import Report
-from northbridge.conformance.verdict import Verdict
-from northbridge.conformance.verifying import find_faults
-from northbridge.conformance.watching import Course, SuiteError
+from northbridge.conformance.proof.granting import NOT_ASKED
+from northbridge.conformance.proof.proving import prove
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.verdict import Verdict
+from northbridge.conformance.proof.verifying import find_faults
+from northbridge.conformance.proof.watching import Course, SuiteError
 from northbridge.errors import ReportError
 
 _SHOWN = 12

@@ -16,86 +16,61 @@ and so on. Each holds the classes of its level, as classes within it: ``TestC1::
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, ClassVar, cast
 
-import pytest
-
-from northbridge.capabilities import LEVEL_CLAIMS
-from northbridge.conformance.agreement import FabricWeightsAgreement, WeightsAgreement
-from northbridge.conformance.autocast import Autocast
-from northbridge.conformance.averaging import GradientAveraging
-from northbridge.conformance.callbacks import Callbacks
-from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
-from northbridge.conformance.collective_reductions import CollectiveReductions
-from northbridge.conformance.compilation import Compilation, FabricCompilation
-from northbridge.conformance.declaration import Declaration
-from northbridge.conformance.detection import Detection
-from northbridge.conformance.device import Device
-from northbridge.conformance.devices import DeviceChoice, SecondDevice
-from northbridge.conformance.distributed_training import DistributedTraining
-from northbridge.conformance.dtypes import Dtypes
-from northbridge.conformance.endurance import Endurance
-from northbridge.conformance.fabric import FabricLoops, FabricTraining
-from northbridge.conformance.gradients import Gradients
-from northbridge.conformance.groups import Groups
-from northbridge.conformance.hooks import BridgeHooks, UsersEnvironment
-from northbridge.conformance.interruptions import KilledRank, Preemption, Restarts
-from northbridge.conformance.joining import Joining
-from northbridge.conformance.launches import Launches
-from northbridge.conformance.layers import Layers
-from northbridge.conformance.loading import Loading
-from northbridge.conformance.memory import Memory
-from northbridge.conformance.metrics import LoggedMetrics
-from northbridge.conformance.missing_parts import MissingHardware, MissingSoftware
-from northbridge.conformance.missing_rank import MissingRank
-from northbridge.conformance.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
-from northbridge.conformance.operations import Operations
-from northbridge.conformance.optimization import Optimization
-from northbridge.conformance.out_of_memory import OutOfMemory
-from northbridge.conformance.outlasting import Outlasting, UsersCheckpointIO
-from northbridge.conformance.pickling import Pickling
-from northbridge.conformance.placement import Placement
-from northbridge.conformance.plugin_import import PluginImport
-from northbridge.conformance.plugin_metadata import PluginMetadata
-from northbridge.conformance.precision import Precision
-from northbridge.conformance.profilers import Profilers
-from northbridge.conformance.random_numbers import RandomNumbers
-from northbridge.conformance.random_states import RandomStates
-from northbridge.conformance.reductions import Reductions
-from northbridge.conformance.refusals import Refusals
-from northbridge.conformance.saved_tensors import SavedTensors
-from northbridge.conformance.sharding import Resharding, Sharding
-from northbridge.conformance.side_by_side import SideBySide
-from northbridge.conformance.software_loading import SoftwareLoading
-from northbridge.conformance.strategies import Strategies
-from northbridge.conformance.streams import Streams
-from northbridge.conformance.suite import FaceSuite, Suite, require_devices
-from northbridge.conformance.training import Training
-from northbridge.conformance.transfers import Transfers
-from northbridge.conformance.views import Views
-from northbridge.conformance.waits import Waits
-
-
-@dataclass(frozen=True)
-class Level:
-    """What is asked of a backend at once."""
-
-    name: str
-    title: str
-    classes: tuple[type[Suite], ...]
-    devices: tuple[int, ...] = ()
-    """With how many devices a class runs that runs with several numbers of them."""
-
-    least_cases: int = 0
-    """How many tests have to run, for the level to say anything."""
-
-    @property
-    def claims(self) -> tuple[str, ...]:
-        """What the backend has to claim and to prove, beside the claims of the levels below."""
-        return LEVEL_CLAIMS[self.name]
-
+from northbridge.conformance.collective.averaging import GradientAveraging
+from northbridge.conformance.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.collective.groups import Groups
+from northbridge.conformance.collective.missing_rank import MissingRank
+from northbridge.conformance.collective.transfers import Transfers
+from northbridge.conformance.collective.waits import Waits
+from northbridge.conformance.device.autocast import Autocast
+from northbridge.conformance.device.device import Device
+from northbridge.conformance.device.dtypes import Dtypes
+from northbridge.conformance.device.gradients import Gradients
+from northbridge.conformance.device.layers import Layers
+from northbridge.conformance.device.memory import Memory
+from northbridge.conformance.device.operations import Operations
+from northbridge.conformance.device.out_of_memory import OutOfMemory
+from northbridge.conformance.device.placement import Placement
+from northbridge.conformance.device.random_numbers import RandomNumbers
+from northbridge.conformance.device.saved_tensors import SavedTensors
+from northbridge.conformance.device.streams import Streams
+from northbridge.conformance.device.views import Views
+from northbridge.conformance.endurance.endurance import Endurance
+from northbridge.conformance.endurance.interruptions import KilledRank, Preemption, Restarts
+from northbridge.conformance.endurance.launches import Launches
+from northbridge.conformance.endurance.side_by_side import SideBySide
+from northbridge.conformance.level import Adopted, Level
+from northbridge.conformance.lightning.agreement import FabricWeightsAgreement, WeightsAgreement
+from northbridge.conformance.lightning.callbacks import Callbacks
+from northbridge.conformance.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
+from northbridge.conformance.lightning.compilation import Compilation, FabricCompilation
+from northbridge.conformance.lightning.devices import DeviceChoice, SecondDevice
+from northbridge.conformance.lightning.distributed_training import DistributedTraining
+from northbridge.conformance.lightning.fabric import FabricLoops, FabricTraining
+from northbridge.conformance.lightning.hooks import BridgeHooks, UsersEnvironment
+from northbridge.conformance.lightning.joining import Joining
+from northbridge.conformance.lightning.loading import Loading
+from northbridge.conformance.lightning.metrics import LoggedMetrics
+from northbridge.conformance.lightning.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
+from northbridge.conformance.lightning.optimization import Optimization
+from northbridge.conformance.lightning.outlasting import Outlasting, UsersCheckpointIO
+from northbridge.conformance.lightning.precision import Precision
+from northbridge.conformance.lightning.profilers import Profilers
+from northbridge.conformance.lightning.random_states import RandomStates
+from northbridge.conformance.lightning.reductions import Reductions
+from northbridge.conformance.lightning.refusals import Refusals
+from northbridge.conformance.lightning.sharding import Resharding, Sharding
+from northbridge.conformance.lightning.strategies import Strategies
+from northbridge.conformance.lightning.training import Training
+from northbridge.conformance.plugin.declaration import Declaration
+from northbridge.conformance.plugin.detection import Detection
+from northbridge.conformance.plugin.missing_parts import MissingHardware, MissingSoftware
+from northbridge.conformance.plugin.pickling import Pickling
+from northbridge.conformance.plugin.plugin_import import PluginImport
+from northbridge.conformance.plugin.plugin_metadata import PluginMetadata
+from northbridge.conformance.plugin.software_loading import SoftwareLoading
 
 _ONE_OR_SEVERAL = (
     FabricTraining,
@@ -204,20 +179,6 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
 )
 
 
-class Adopted:
-    """The tests of a level, for a backend that a subclass names; see the module's docstring."""
-
-    level: ClassVar[Level]
-    backend: ClassVar[str]
-    environ: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Variables that are set for the processes of a run."""
-
-    def __init_subclass__(cls) -> None:
-        if "backend" in vars(cls):
-            for suite in cls.level.classes:
-                setattr(cls, f"Test{suite.__name__}", _adopt(suite, cls))
-
-
 class C0(Adopted):
     """The plugin."""
 
@@ -246,36 +207,3 @@ class C4(Adopted):
     """Endurance and faults."""
 
     level = LEVELS["C4"]
-
-
-def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
-    """Return a class of the tests of ``suite``, as pytest is to collect it within ``adopted``."""
-
-    def backend(_self: Suite) -> str:
-        return adopted.backend
-
-    def environ(_self: Suite) -> dict[str, str]:
-        return dict(adopted.environ)
-
-    def machine(_self: Suite) -> None:
-        if adopted.level.name != "C0":  # which is about machines without the chip too
-            require_devices(adopted.backend, 1)
-
-    namespace: dict[str, Any] = {
-        "__doc__": suite.__doc__,
-        "__module__": adopted.__module__,
-        "__qualname__": f"{adopted.__qualname__}.Test{suite.__name__}",
-        "backend": pytest.fixture(backend),
-        "environ": pytest.fixture(environ),
-        "machine": pytest.fixture(autouse=True)(machine),
-        "level": adopted.level.name,
-        "adopted_for": adopted.backend,
-    }
-    if issubclass(suite, FaceSuite):
-        # Of a class that runs with one device and with several, those of the level; of others, all.
-        runs = tuple(run for run in suite.runs if run[1] in adopted.level.devices)
-        namespace["runs"] = runs or suite.runs
-        if suite.claims_of_several and all(number > 1 for _, number in namespace["runs"]):
-            namespace["claims"] = suite.claims_of_several
-    made: Any = type(f"Test{suite.__name__}", (suite,), namespace)
-    return cast("type[Suite]", made)

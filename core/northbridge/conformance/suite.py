@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 import northbridge
-from northbridge.conformance.scenario import Outcome, Scenario, run
+from northbridge.conformance.runs.scenario import Outcome, Scenario, run
 from northbridge.lightning.faces import FACES
 
 MODELS = ("mlp", "convnet", "transformer", "tied")

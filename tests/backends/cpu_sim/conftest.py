@@ -17,7 +17,7 @@ import pytest
 from tests.core.conftest import install as install
 from tests.ports import free_port
 
-from northbridge.conformance.processes import fork
+from northbridge.conformance.runs.processes import fork
 
 LIMIT_S = 120.0
 PROGRAMS = Path(__file__).with_name("rank_programs.py")

@@ -9,14 +9,15 @@ from types import MappingProxyType
 
 import pytest
 
-from northbridge.conformance.collective_reductions import CollectiveReductions
-from northbridge.conformance.devices import SecondDevice
-from northbridge.conformance.distributed_training import DistributedTraining
-from northbridge.conformance.fabric import FabricTraining
-from northbridge.conformance.groups import Groups
-from northbridge.conformance.levels import C4, Adopted, Level
-from northbridge.conformance.scenario import Outcome
-from northbridge.conformance.transfers import Transfers
+from northbridge.conformance.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.collective.groups import Groups
+from northbridge.conformance.collective.transfers import Transfers
+from northbridge.conformance.level import Adopted, Level
+from northbridge.conformance.levels import C4
+from northbridge.conformance.lightning.devices import SecondDevice
+from northbridge.conformance.lightning.distributed_training import DistributedTraining
+from northbridge.conformance.lightning.fabric import FabricTraining
+from northbridge.conformance.runs.scenario import Outcome
 
 ONE_PER_PROCESS = MappingProxyType({"NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS": "1"})
 

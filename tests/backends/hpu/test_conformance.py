@@ -9,15 +9,16 @@ from types import MappingProxyType
 
 from tests.backends.posed.proof import Proof
 
-from northbridge.conformance.checkpoints import Checkpoints, CheckpointsOnTheCPU
-from northbridge.conformance.collective_reductions import CollectiveReductions
-from northbridge.conformance.distributed_training import DistributedTraining
-from northbridge.conformance.fabric import FabricTraining
-from northbridge.conformance.hooks import BridgeHooks
-from northbridge.conformance.levels import C4, Adopted, Level
-from northbridge.conformance.random_states import RandomStates
-from northbridge.conformance.training import Training
-from northbridge.conformance.transfers import Transfers
+from northbridge.conformance.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.collective.transfers import Transfers
+from northbridge.conformance.level import Adopted, Level
+from northbridge.conformance.levels import C4
+from northbridge.conformance.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU
+from northbridge.conformance.lightning.distributed_training import DistributedTraining
+from northbridge.conformance.lightning.fabric import FabricTraining
+from northbridge.conformance.lightning.hooks import BridgeHooks
+from northbridge.conformance.lightning.random_states import RandomStates
+from northbridge.conformance.lightning.training import Training
 
 
 class TestProof(Proof):

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.backends.posed.chip import PosedChip
 
-from northbridge.conformance.report import Report
-from northbridge.conformance.shared_runs import FOLDER
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.runs.shared_runs import FOLDER
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 

@@ -6,9 +6,10 @@ from types import MappingProxyType
 
 from tests.backends.posed.proof import Proof
 
-from northbridge.conformance.levels import C4, Adopted, Level
-from northbridge.conformance.precision import Precision
-from northbridge.conformance.training import Training
+from northbridge.conformance.level import Adopted, Level
+from northbridge.conformance.levels import C4
+from northbridge.conformance.lightning.precision import Precision
+from northbridge.conformance.lightning.training import Training
 
 
 class TestProof(Proof):

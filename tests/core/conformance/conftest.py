@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.conformance import processes
-from northbridge.conformance.processes import Process
+from northbridge.conformance.runs import processes
+from northbridge.conformance.runs.processes import Process
 
 Begin = Callable[..., Process]
 

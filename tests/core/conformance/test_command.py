@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.conformance.sources import digest_sources
+from northbridge.conformance.proof.sources import digest_sources
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 

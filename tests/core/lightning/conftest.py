@@ -12,7 +12,7 @@ import pytest
 
 from northbridge import discovery
 from northbridge.capabilities import Claim
-from northbridge.conformance.run_environment import tells_of_a_launcher
+from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 from northbridge.lightning.faces import FACES, Face
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from northbridge.conformance.pages.overview import ORDER
 from northbridge.conformance.pages.units import show_moment
-from northbridge.conformance.report import Report, TestResult
+from northbridge.conformance.proof.report import Report, TestResult
 from northbridge.errors import ReportError
 
 

@@ -8,7 +8,7 @@ from northbridge.conformance.pages.html import render_page
 from northbridge.conformance.pages.junit import render_junit
 from northbridge.conformance.pages.markdown import render_markdown
 from northbridge.conformance.pages.torch_exclusions import list_exclusions
-from northbridge.conformance.report import Report
+from northbridge.conformance.proof.report import Report
 from northbridge.errors import ReportError
 from northbridge.lightning.drafts import draft_of
 

@@ -18,8 +18,8 @@ from northbridge.conformance.pages import meanings, overview, units
 from northbridge.conformance.pages.cleaning import clean
 from northbridge.conformance.pages.comparison import compare
 from northbridge.conformance.pages.shown import ShownTest, show_tests
-from northbridge.conformance.report import Report, TestResult
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import Report, TestResult
+from northbridge.conformance.proof.verdict import Verdict
 
 _PACKAGE = "northbridge.conformance.pages"
 

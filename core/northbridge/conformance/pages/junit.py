@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 
 from northbridge.conformance.pages.cleaning import clean
 from northbridge.conformance.pages.overview import FAILURES, missing_tests, name_level
-from northbridge.conformance.report import Report, TestResult
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import Report, TestResult
+from northbridge.conformance.proof.verdict import Verdict
 
 _SKIPPED = (Verdict.UNKNOWN, Verdict.NOT_RUN)
 

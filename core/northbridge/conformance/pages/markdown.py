@@ -19,8 +19,8 @@ from northbridge.conformance.pages.overview import (
     of_verdict,
 )
 from northbridge.conformance.pages.units import show_moment
-from northbridge.conformance.report import Report, TestResult
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import Report, TestResult
+from northbridge.conformance.proof.verdict import Verdict
 
 _LIMIT = 50_000
 """How long the page may become, in characters: an issue of GitHub's holds 65 536."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import get_args
 
-from northbridge.conformance.report import ClaimResult
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import ClaimResult
+from northbridge.conformance.proof.verdict import Verdict
 
 FINDINGS: tuple[str, ...] = get_args(ClaimResult.model_fields["finding"].annotation)
 

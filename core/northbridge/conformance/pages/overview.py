@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 
 from northbridge.conformance.pages.meanings import CLAIMS, LEVELS, NO_LEVEL, VERDICTS
-from northbridge.conformance.report import Report, TestResult
-from northbridge.conformance.verdict import Ending, Verdict
+from northbridge.conformance.proof.report import Report, TestResult
+from northbridge.conformance.proof.verdict import Ending, Verdict
 
 ORDER = tuple(VERDICTS)
 """Every verdict, those first that need somebody."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from northbridge.conformance.pages.cleaning import choose_excerpt, clean, is_long
-from northbridge.conformance.report import TestResult
-from northbridge.conformance.verdict import Ending
+from northbridge.conformance.proof.report import TestResult
+from northbridge.conformance.proof.verdict import Ending
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from rich.text import Text
 from northbridge.conformance.pages.cleaning import clean
 from northbridge.conformance.pages.comparison import Comparison
 from northbridge.conformance.pages.overview import ORDER, count_verdicts, list_doubts, name_level
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.verdict import Verdict
 from northbridge.listing.table import add_row, make_table
 
 _STYLES = {Verdict.FAIL.value: "red", Verdict.TIMEOUT.value: "red", Verdict.UNDERCLAIM.value: "magenta"}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from northbridge.conformance.report import Report
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.verdict import Verdict
 
 OPERATIONS = "Operations"
 """The class whose tests are one for each of torch's operations; the parameter is the operation's full name there."""

@@ -16,7 +16,7 @@ from typing import IO
 
 from tests.scripts import fork_script
 
-from northbridge.conformance.processes import Process
+from northbridge.conformance.runs.processes import Process
 
 LIMIT_S = 200.0
 """How long one step of a run may take: less than pytest's own limit, and enough for eight ranks on two cores."""

@@ -12,7 +12,7 @@ from tests.backends.posed.processes import clean_environment, variables
 from tests.backends.posed.runs.fixtures import Start
 from tests.backends.posed.runs.jobs import start_job
 
-from northbridge.conformance.run_environment import tells_of_a_launcher
+from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 
 
 class Resume:

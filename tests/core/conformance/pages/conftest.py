@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from northbridge.capabilities import Capabilities
-from northbridge.conformance.report import (
+from northbridge.conformance.proof.report import (
     BackendFacts,
     ClaimResult,
     LevelResult,
@@ -16,7 +16,7 @@ from northbridge.conformance.report import (
     SuiteFacts,
     TestResult,
 )
-from northbridge.conformance.verdict import Ending, Verdict
+from northbridge.conformance.proof.verdict import Ending, Verdict
 
 TRACEBACK = (
     "    def test_views(self, device):\n"

@@ -19,7 +19,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 
 from northbridge.conformance.pages.folder import write_page
 from northbridge.conformance.pages.html import render_page
-from northbridge.conformance.report import Report
+from northbridge.conformance.proof.report import Report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")

@@ -11,7 +11,7 @@ import pytest
 from tests.core.command import command, flowing
 from tests.core.conformance.pages.conftest import report_of, result
 
-from northbridge.conformance.report import Report
+from northbridge.conformance.proof.report import Report
 
 Run = subprocess.CompletedProcess[str]
 

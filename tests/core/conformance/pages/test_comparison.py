@@ -9,8 +9,8 @@ from tests.core.conformance.pages.conftest import report_of, result
 
 import northbridge
 from northbridge.conformance.pages.comparison import compare
-from northbridge.conformance.report import Report
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.verdict import Verdict
 
 
 def test_tests_that_differ_are_told_from_those_that_do_not() -> None:

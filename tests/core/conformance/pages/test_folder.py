@@ -12,7 +12,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.pages.folder import write_all
-from northbridge.conformance.report import Report
+from northbridge.conformance.proof.report import Report
 
 
 def test_everything_is_there_and_can_be_read(mixed: Report, tmp_path: Path) -> None:

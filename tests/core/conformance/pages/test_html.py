@@ -13,8 +13,8 @@ from tests.core.conformance.pages.conftest import report_of, result
 
 import northbridge
 from northbridge.conformance.pages.html import render_page
-from northbridge.conformance.report import Report
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.verdict import Verdict
 
 Attributes = dict[str, str | None]
 

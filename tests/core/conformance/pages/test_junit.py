@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from northbridge.conformance.pages.junit import render_junit
-from northbridge.conformance.report import Report
+from northbridge.conformance.proof.report import Report
 
 
 def case(root: ET.Element, name: str) -> ET.Element:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from northbridge.conformance.pages.markdown import render_markdown
-from northbridge.conformance.report import Report
-from northbridge.conformance.verdict import Ending, Verdict
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.verdict import Ending, Verdict
 
 
 def test_it_begins_with_the_level(good: Report, nothing: Report) -> None:

@@ -6,8 +6,8 @@ from typing import get_args
 
 from northbridge.capabilities import LEVEL_CLAIMS
 from northbridge.conformance.pages import meanings
-from northbridge.conformance.report import ClaimResult
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import ClaimResult
+from northbridge.conformance.proof.verdict import Verdict
 
 
 def test_every_level_is_explained_in_its_order() -> None:

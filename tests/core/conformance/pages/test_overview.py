@@ -10,8 +10,8 @@ from northbridge.conformance.pages.overview import (
     list_doubts,
     name_level,
 )
-from northbridge.conformance.report import Report
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.verdict import Verdict
 
 
 def test_a_simulated_level_says_so(good: Report) -> None:

@@ -11,8 +11,8 @@ import pytest
 from tests.core.conformance.pages.conftest import OPERATIONS, passing, report_of, result
 
 from northbridge.conformance.pages.torch_exclusions import list_exclusions
-from northbridge.conformance.report import Report
-from northbridge.conformance.verdict import Verdict
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.verdict import Verdict
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", ImportWarning)  # torch says so where its tests' own library is not there

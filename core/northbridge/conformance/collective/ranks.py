@@ -1,0 +1,64 @@
+"""What the classes share that look at ranks which speak to the communication library, without Lightning."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.meeting import error_of
+from northbridge.conformance.runs.scenario import Scenario, run
+from northbridge.conformance.suite import Suite, require_devices
+from northbridge.errors import UnsupportedError
+
+DUTIES = ("reducing", "moving", "grouping", "waiting", "averaging")
+"""What the ranks do in one run."""
+
+Facts = list[dict[str, Any]]
+"""What every rank found out, rank 0 first."""
+
+Claims = Mapping[str, northbridge.Claim]
+
+
+def may_refuse(claims: Claims, dtype: str) -> bool:
+    """Whether the chip need not have ``dtype``: it denies it, or does not know."""
+    return dtype in claims and claims[dtype].answer != "yes"
+
+
+def everybodys(ranks: Facts, name: str) -> list[Any]:
+    """Return what each rank has of ``name``.
+
+    Raises :class:`UnsupportedError` where the library refused on every rank, and :class:`AssertionError` on some.
+    """
+    found = [rank[name] for rank in ranks]
+    errors = [error_of(each) for each in found]
+    if all(errors):
+        raise UnsupportedError(f"{name}: {errors[0]}", capability="collective")
+    assert not any(errors), f"{name} fails on some ranks, and the others wait for them: {errors}"
+    return found
+
+
+def refusals(ranks: Facts, name: str) -> list[str]:
+    """Return the error of each rank where the library refused on every one, or nothing."""
+    errors = [error_of(rank[name]) for rank in ranks]
+    return errors if all(errors) else []
+
+
+@pytest.mark.parametrize("devices", [2, 4], ids=["two devices", "four devices"])
+class Ranks(Suite):
+    """As many ranks as devices; no Lightning is imported."""
+
+    duty: ClassVar[str]
+
+    @pytest.fixture
+    def claimed(self, backend: str) -> Claims:
+        """What this machine's cards claim."""
+        return northbridge.load(backend).present_capabilities().claims()
+
+    @pytest.fixture
+    def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
+        """What every rank has found out."""
+        require_devices(backend, devices)
+        return run(Scenario(backend, "", DUTIES, devices, launch="ranks"), environ).ranks(self.duty)

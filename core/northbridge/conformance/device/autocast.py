@@ -1,0 +1,109 @@
+"""Mixed precision, as torch's autocast gives it to a device."""
+
+from __future__ import annotations
+
+import copy
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import nn
+
+import northbridge
+from northbridge.conformance.device.one_device import OneDevice, refused_where_denied
+from northbridge.conformance.suite import shows
+
+DTYPES = ("bfloat16", "float16")
+
+
+class Autocast(OneDevice):
+    """Inside autocast, products are computed in the dtype that is asked for, and in no other."""
+
+    advice: ClassVar[str] = (
+        "Look at Device.autocast_dtypes(), and at the autocast kernels that your torch plugin registers: torch turns"
+        " autocast off, with a warning, for a dtype that get_amp_supported_dtype() of torch.<type> does not list."
+    )
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @shows("{dtype}")
+    def test_a_product_is_computed_in(
+        self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
+    ) -> None:
+        kind = getattr(torch, dtype)
+        step = torch.finfo(kind).eps
+        numbers = torch.tensor([[1 + step, 1 + step / 4], [300.0, 2 / step]], device=device)
+
+        with refused_where_denied(backend, dtype):
+            assert kind in chip.autocast_dtypes()
+            with torch.autocast(chip.type, dtype=kind):
+                product = numbers @ torch.eye(2, device=device)
+                sums = torch.tensor([[2 / step, 1.0]], device=device) @ torch.ones(2, 1, device=device)
+            assert product.dtype == kind
+            assert torch.equal(product.cpu(), numbers.cpu().to(kind))
+            assert sums.item() == 2 / step
+
+    @shows("float16")
+    def test_a_product_in_float16_overflows(self, backend: str, chip: northbridge.Device, device: torch.device) -> None:
+        with refused_where_denied(backend, "float16"):
+            with torch.autocast(chip.type, dtype=torch.float16):
+                product = torch.full((1, 1), 300.0, device=device) @ torch.full((1, 1), 300.0, device=device)
+            assert product.item() == float("inf")
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @shows("{dtype}")
+    def test_an_exponential_is_computed_in_float32_beside(
+        self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
+    ) -> None:
+        kind = getattr(torch, dtype)
+        numbers = torch.ones(2, 2, device=device)
+
+        with refused_where_denied(backend, dtype), torch.autocast(chip.type, dtype=kind):
+            product = numbers @ numbers
+            assert product.dtype == kind
+            assert torch.exp(product).dtype == torch.float32
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @shows("{dtype}")
+    def test_it_ends_where_it_ends(
+        self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
+    ) -> None:
+        kind = getattr(torch, dtype)
+        numbers = torch.ones(2, 2, device=device)
+
+        with refused_where_denied(backend, dtype), torch.autocast(chip.type, dtype=kind):
+            with torch.autocast(chip.type, enabled=False):
+                assert (numbers @ numbers).dtype == torch.float32
+            assert torch.is_autocast_enabled(chip.type)
+            assert torch.get_autocast_dtype(chip.type) == kind
+            assert (numbers @ numbers).dtype == kind
+        assert (numbers @ numbers).dtype == torch.float32
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @shows("{dtype}", "autograd")
+    def test_layers_train_in(self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str) -> None:
+        kind = getattr(torch, dtype)
+        torch.manual_seed(0)
+        layer, given = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(4, 7)
+        twin = copy.deepcopy(layer).to(device)
+        seen: list[torch.dtype] = []
+        twin[2].register_forward_hook(lambda _layer, _given, result: seen.append(result.dtype))
+
+        layer(given).square().mean().backward()
+        with refused_where_denied(backend, dtype):
+            with torch.autocast(chip.type, dtype=kind):
+                loss = twin(given.to(device)).float().square().mean()
+            loss.backward()
+
+            assert seen == [kind]
+            for mine, cpus in zip(twin.parameters(), layer.parameters(), strict=True):
+                assert mine.grad is not None
+                assert cpus.grad is not None
+                assert mine.grad.dtype == torch.float32
+                torch.testing.assert_close(mine.grad.cpu(), cpus.grad, rtol=0.1, atol=0.05)
+                assert not torch.equal(mine.grad.cpu(), cpus.grad), "to the bit what float32 gives"
+
+    def test_the_dtypes_are_dtypes(self, chip: northbridge.Device, device: torch.device) -> None:
+        dtypes = chip.autocast_dtypes()
+
+        assert all(isinstance(dtype, torch.dtype) for dtype in dtypes)
+        assert len(set(dtypes)) == len(dtypes)

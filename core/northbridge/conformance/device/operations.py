@@ -1,0 +1,80 @@
+"""Operations and their gradients, beside the CPU's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor
+
+import northbridge
+from northbridge.conformance.device.one_device import OneDevice
+from northbridge.conformance.device.operation import EXACT, Operation, Tolerance
+from northbridge.conformance.device.operation_table import OPERATIONS
+from northbridge.conformance.suite import shows
+
+_GRADIENTS = [(operation, "autograd" if operation.differentiable else "") for operation in OPERATIONS]
+
+
+class Operations(OneDevice):
+    """Each operation gives the CPU's numbers, in the CPU's dtype and on the chip, and so does its gradient."""
+
+    advice: ClassVar[str] = (
+        "The operation is a kernel of your torch plugin: run it alone on the chip and on the CPU. Where the numbers are"
+        " near and not near enough, look for a mode that computes float32 in fewer bits."
+    )
+
+    @pytest.mark.parametrize(("operation", "gradient"), _GRADIENTS, ids=[str(each) for each in OPERATIONS])
+    @shows("float32", "{gradient}")
+    def test_an_operation_and_its_gradient_are_near_the_cpus(
+        self, backend: str, device: torch.device, operation: Operation, gradient: str
+    ) -> None:
+        within = EXACT if northbridge.get(backend).capabilities.simulated else operation.within
+        expected, slopes = compute(operation, torch.device("cpu"))
+
+        found, found_slopes = compute(operation, device)
+
+        assert_near(found, expected, device, within)
+        assert bool(slopes) == bool(gradient)
+        assert_near(found_slopes, slopes, device, within)
+
+
+def compute(operation: Operation, device: torch.device | str) -> tuple[list[Any], list[Tensor]]:
+    """Return what ``operation`` makes on ``device``, and the gradients of its arguments for drawn ones of its results.
+
+    The latter are none where nothing can be differentiated.
+    """
+    arguments, keywords, leaves = operation.draw(device)
+    results = leaves_of(operation.function(*arguments, **keywords))
+    outputs = [each for each in results if isinstance(each, Tensor) and each.requires_grad]
+    if not outputs:
+        return results, []
+    generator = torch.Generator().manual_seed(1)
+    slopes = [torch.randn(each.shape, generator=generator, dtype=each.dtype).to(device) for each in outputs]
+    found = torch.autograd.grad(outputs, leaves, slopes, allow_unused=True, materialize_grads=True)
+    return [each.detach() if isinstance(each, Tensor) else each for each in results], list(found)
+
+
+def leaves_of(result: Any) -> list[Any]:
+    """Return the tensors of what an operation returned, and whatever else it holds, in their order."""
+    if isinstance(result, (tuple, list)):
+        return [leaf for each in result for leaf in leaves_of(each)]
+    return [result]
+
+
+def assert_near(found: Sequence[Any], expected: Sequence[Any], device: torch.device, within: Tolerance) -> None:
+    """Make sure that each tensor of ``found`` is on ``device``, and else as that of ``expected``, ``within`` so much.
+
+    Raises :class:`AssertionError` that says by how much it is not.
+    """
+    assert len(found) == len(expected)
+    for mine, cpus in zip(found, expected, strict=True):
+        if not isinstance(cpus, Tensor):
+            assert type(mine) is type(cpus)
+            assert mine == pytest.approx(cpus, rel=within.relative, abs=within.absolute)
+            continue
+        assert mine.device == device
+        assert mine.dtype == cpus.dtype
+        torch.testing.assert_close(mine.cpu(), cpus, rtol=within.relative, atol=within.absolute, equal_nan=True)

@@ -1,0 +1,212 @@
+"""Random numbers that the chip draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import northbridge
+from northbridge.conformance.device.one_device import OneDevice
+
+DRAWS: Mapping[str, Callable[[torch.device], Tensor]] = MappingProxyType(
+    {
+        "rand": lambda device: torch.rand(64, device=device),
+        "randn": lambda device: torch.randn(64, device=device),
+        "randint": lambda device: torch.randint(0, 1000, (64,), device=device),
+        "randperm": lambda device: torch.randperm(64, device=device),
+        "bernoulli": lambda device: torch.bernoulli(torch.full((64,), 0.5, device=device)),
+        "multinomial": lambda device: torch.multinomial(torch.ones(64, device=device), 32),
+        "uniform": lambda device: torch.empty(64, device=device).uniform_(-1, 1),
+        "normal": lambda device: torch.empty(64, device=device).normal_(3, 2),
+        "exponential": lambda device: torch.empty(64, device=device).exponential_(),
+        "dropout": lambda device: nn.functional.dropout(torch.ones(64, device=device)),
+    }
+)
+
+MANY = 20000
+
+
+class RandomNumbers(OneDevice):
+    """Each device has a generator of its own, which is seeded, read and put back."""
+
+    claims = ("random_numbers",)
+    advice: ClassVar[str] = (
+        "Look at Device.seed(), random_state() and set_random_state(): they speak to manual_seed_all, get_rng_state and"
+        " set_rng_state of torch.<type>, which have to reach the generator that the chip's kernels draw from."
+    )
+
+    @pytest.mark.parametrize("draw", DRAWS)
+    def test_one_seed_gives_one_sequence(self, chip: northbridge.Device, device: torch.device, draw: str) -> None:
+        chip.seed(5)
+        first, second = (DRAWS[draw](device).tolist() for _ in range(2))
+        chip.seed(5)
+        again = DRAWS[draw](device).tolist()
+        chip.seed(6)
+
+        assert again == first
+        assert second != first
+        assert DRAWS[draw](device).tolist() != first
+
+    @pytest.mark.parametrize("draw", DRAWS)
+    def test_a_state_that_is_put_back_gives_the_same_numbers(
+        self, chip: northbridge.Device, device: torch.device, draw: str
+    ) -> None:
+        chip.seed(5)
+        DRAWS[draw](device)
+        state = chip.random_state()
+        first = [DRAWS[draw](device).tolist() for _ in range(3)]
+
+        chip.set_random_state(state)
+
+        assert state.device.type == "cpu"
+        assert [DRAWS[draw](device).tolist() for _ in range(3)] == first
+
+    @pytest.mark.parametrize("draw", DRAWS)
+    def test_what_the_chip_draws_leaves_the_cpus_generator_alone(self, device: torch.device, draw: str) -> None:
+        before = torch.get_rng_state()
+
+        DRAWS[draw](device)
+
+        assert torch.equal(torch.get_rng_state(), before)
+
+    def test_what_the_cpu_draws_leaves_the_chips_generator_alone(
+        self, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        before = chip.random_state()
+
+        torch.randn(4)
+
+        assert torch.equal(chip.random_state(), before)
+
+    def test_a_state_that_was_read_stays_what_it_was(self, chip: northbridge.Device, device: torch.device) -> None:
+        state = chip.random_state()
+        kept = state.clone()
+
+        torch.rand(4, device=device)
+
+        assert torch.equal(state, kept)
+        assert not torch.equal(chip.random_state(), kept)
+
+    def test_a_state_survives_being_written(self, chip: northbridge.Device, device: torch.device) -> None:
+        state = chip.random_state()
+        first = torch.rand(4, device=device).tolist()
+
+        chip.set_random_state(torch.tensor(state.tolist(), dtype=state.dtype))
+
+        assert torch.rand(4, device=device).tolist() == first
+
+    def test_two_devices_that_are_seeded_alike_draw_alike(
+        self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
+    ) -> None:
+        if alone:
+            with pytest.raises(RuntimeError):
+                torch.rand(4, device=other)
+            return
+        chip.seed(9)
+
+        drawn = [[torch.rand(4, device=each).tolist() for each in (device, other)] for _ in range(3)]
+
+        assert all(here == there for here, there in drawn)
+        assert drawn[0] != drawn[1] != drawn[2]
+
+    def test_drawing_on_one_device_leaves_the_other_alone(
+        self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
+    ) -> None:
+        chip.seed(9)
+        first = torch.rand(4, device=device).tolist()
+        chip.seed(9)
+
+        if alone:
+            with pytest.raises(RuntimeError):
+                torch.rand(4, device=other)
+        else:
+            torch.rand(1000, device=other)
+
+        assert torch.rand(4, device=device).tolist() == first
+
+    def test_a_state_is_that_of_the_current_device(
+        self, chip: northbridge.Device, device: torch.device, index: int, other: torch.device, alone: bool
+    ) -> None:
+        chip.seed(9)
+        start = chip.random_state()
+        torch.rand(4, device=device)
+        here = chip.random_state()
+        assert not torch.equal(here, start)
+        if alone:
+            with pytest.raises((RuntimeError, northbridge.NorthbridgeError)):
+                chip.select(0 if index else 1)
+            assert torch.equal(chip.random_state(), here)
+            return
+
+        chip.select(0)
+        there = chip.random_state()
+        chip.set_random_state(here)
+        chip.select(index)
+
+        assert torch.equal(there, start)
+        assert torch.equal(chip.random_state(), here)
+        chip.set_random_state(start)
+        assert torch.rand(9, device=device)[:4].tolist() != torch.rand(4, device=other).tolist()
+
+    def test_a_generator_of_ones_own_is_apart(self, chip: northbridge.Device, device: torch.device) -> None:
+        mine, twin = (torch.Generator(device).manual_seed(3) for _ in range(2))
+        before = chip.random_state()
+
+        drawn = torch.rand(4, device=device, generator=mine)
+
+        assert torch.equal(torch.rand(4, device=device, generator=twin), drawn)
+        assert torch.equal(chip.random_state(), before)
+
+    def test_numbers_are_spread_as_they_should_be(self, chip: northbridge.Device, device: torch.device) -> None:
+        chip.seed(1)
+        flat, bell = torch.rand(MANY, device=device).cpu(), torch.randn(MANY, device=device).cpu()
+        whole = torch.randint(-2, 3, (MANY,), device=device).cpu()
+        order = torch.randperm(1000, device=device).cpu()
+
+        assert 0 <= flat.min() < 0.01
+        assert 0.99 < flat.max() < 1
+        assert abs(flat.mean() - 0.5) < 0.02
+        assert abs(bell.mean()) < 0.04
+        assert abs(bell.std() - 1) < 0.04
+        assert whole.add(2).bincount().tolist() == pytest.approx([MANY / 5] * 5, rel=0.1)
+        assert order.sort().values.tolist() == list(range(1000))
+        assert order.tolist() != list(range(1000))
+
+    @pytest.mark.parametrize("share", [0.1, 0.5])
+    def test_dropout_drops_its_share_and_scales_the_rest(
+        self, chip: northbridge.Device, device: torch.device, share: float
+    ) -> None:
+        chip.seed(1)
+        given = torch.ones(MANY, device=device, requires_grad=True)
+
+        found = nn.functional.dropout(given, share)
+        torch.autograd.backward(found.sum())
+
+        kept = found.detach().cpu() != 0
+        assert kept.float().mean().item() == pytest.approx(1 - share, abs=0.02)
+        assert found.detach().cpu()[kept].tolist() == pytest.approx([1 / (1 - share)] * int(kept.sum()))
+        assert given.grad is not None
+        assert torch.equal(given.grad.cpu(), found.detach().cpu())
+        assert torch.equal(nn.functional.dropout(given, share, training=False).cpu(), given.cpu())
+
+    def test_dropout_that_is_computed_anew_drops_the_same(self, device: torch.device) -> None:
+        given = torch.ones(MANY, device=device, requires_grad=True)
+
+        found: Any = checkpoint(lambda numbers: nn.functional.dropout(numbers) * numbers, given, use_reentrant=False)
+        torch.autograd.backward(found.sum())
+
+        assert given.grad is not None
+        assert torch.equal(given.grad.cpu(), 2 * found.detach().cpu())
+
+    def test_torchs_seed_is_the_chips_too(self, chip: northbridge.Device, device: torch.device) -> None:
+        torch.manual_seed(11)
+        first = torch.rand(4, device=device).tolist()
+        torch.manual_seed(11)
+
+        assert torch.rand(4, device=device).tolist() == first

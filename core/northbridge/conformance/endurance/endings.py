@@ -1,0 +1,56 @@
+"""Runs whose end is what the tests ask about: somebody is killed in them, or they stand side by side."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from northbridge.conformance.runs.findings import Findings, read
+from northbridge.conformance.runs.run_errors import HungError
+from northbridge.conformance.runs.scenario import Scenario, new_folder, play, read_said
+
+
+@dataclass(frozen=True)
+class End:
+    """How one run ended."""
+
+    folder: Path
+    findings: Findings
+    codes: tuple[int, ...]
+    """The exit codes of the processes that the suite started; minus the signal where one ended a process."""
+
+    said: str
+    at: float
+    """When the last process of all runs had ended, in seconds since 1970."""
+
+
+_ends: dict[tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]], tuple[End, ...] | HungError] = {}
+
+
+def run_to_the_end(*scenarios: Scenario, environ: Mapping[str, str]) -> tuple[End, ...]:
+    """Return how each of ``scenarios`` ended, which are started at once, once in this process.
+
+    Raises :class:`HungError` where one of them did not end within the limit, whoever was killed in it.
+    """
+    key = (scenarios, tuple(sorted(environ.items())))
+    if key not in _ends:
+        try:
+            _ends[key] = _run(scenarios, environ)
+        except HungError as error:
+            _ends[key] = error
+    ends = _ends[key]
+    if isinstance(ends, HungError):
+        raise ends
+    return ends
+
+
+def _run(scenarios: tuple[Scenario, ...], environ: Mapping[str, str]) -> tuple[End, ...]:
+    plays = [(scenario, new_folder()) for scenario in scenarios]
+    codes = play(plays, environ)
+    at = time.time()
+    return tuple(
+        End(folder, read(folder), tuple(each), read_said(folder), at)
+        for (_, folder), each in zip(plays, codes, strict=True)
+    )

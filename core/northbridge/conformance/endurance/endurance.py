@@ -1,0 +1,50 @@
+"""A training of a thousand steps."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from northbridge.conformance.runs.duties.enduring import EARLY, LATE
+from northbridge.conformance.runs.scenario import Outcome, Scenario, run
+from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each, require, require_devices
+
+CHIP_BYTES = 2**16
+"""How much more the chip may hold late than early: 80 bytes for each step between."""
+
+PROCESS_BYTES = 2**24
+"""How much more the process may hold, where allocators round and caches grow: 20 KiB for each step between."""
+
+
+class Endurance(FaceSuite):
+    """A thousand steps hold no more memory than two hundred, on the chip and on the host."""
+
+    runs = in_each(TRAINERS[0], devices=(1, 2))
+    advice: ClassVar[str] = (
+        "what the vendor's software keeps for each step: events, streams, graphs that Bridge.after_step() should"
+        " submit, buffers of the communication library; and memory_allocated() of its torch module"
+    )
+
+    @pytest.fixture
+    def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
+        """The run of a thousand steps."""
+        require(face)
+        require_devices(backend, devices)
+        return run(Scenario(backend, face, ("enduring",), devices), environ)
+
+    def test_it_comes_to_its_end(self, chip: Outcome) -> None:
+        assert set(chip.each("enduring", "steps")) == {LATE}
+
+    def test_the_chips_memory_is_steady(self, chip: Outcome) -> None:
+        for held in chip.each("enduring", "held"):
+            assert _at(held, EARLY, "chip") > 0
+            assert _at(held, LATE, "chip") - _at(held, EARLY, "chip") <= CHIP_BYTES
+
+    def test_the_processs_memory_is_steady(self, chip: Outcome) -> None:
+        for held in chip.each("enduring", "held"):
+            assert _at(held, LATE, "process") - _at(held, EARLY, "process") <= PROCESS_BYTES
+
+
+def _at(held: dict[str, Any], step: int, where: str) -> int:
+    return int(held[str(step)][where])

@@ -1,0 +1,95 @@
+"""Every way in which two ranks are started."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.scenario import Launch, Scenario, run
+from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, cpu_run, require, shows
+
+_MODELS = ("mlp", "convnet", "transformer")
+
+
+class Launches(Suite):
+    """However the ranks are started, they end with the weights of Lightning's own two CPU ranks.
+
+    Where the chip denies that ranks may be forked, to fork them ends in :class:`UnsupportedError`.
+    """
+
+    advice: ClassVar[str] = (
+        "what the vendor's software does when it is imported, or a card is touched, in a process that starts others:"
+        " Bridge.load() takes no card; and the claim `fork`, where it does not survive one"
+    )
+
+    @pytest.mark.parametrize("face", TRAINERS)
+    def test_a_trainer_spawns_processes(self, backend: str, environ: dict[str, str], face: str) -> None:
+        self.check_trainer(_with_trainer(backend, face, "ddp_spawn"), environ)
+
+    @shows("fork")
+    @pytest.mark.parametrize("face", TRAINERS)
+    def test_a_trainer_forks_processes(self, backend: str, environ: dict[str, str], face: str) -> None:
+        self.check_trainer(_with_trainer(backend, face, "ddp_fork"), environ)
+
+    @pytest.mark.parametrize("launch", ["torchrun", "two nodes"])
+    def test_a_trainer_is_started_from_outside(self, backend: str, environ: dict[str, str], launch: Launch) -> None:
+        devices = 1 if launch == "two nodes" else 2
+        self.check_trainer(
+            Scenario(backend, TRAINERS[0], ("training",), devices, launch=launch, models=_MODELS), environ
+        )
+
+    def test_a_fabric_spawns_processes(self, backend: str, environ: dict[str, str]) -> None:
+        self.check(_with_fabric(backend, "ddp_spawn"), environ)
+
+    @shows("fork")
+    def test_a_fabric_forks_processes(self, backend: str, environ: dict[str, str]) -> None:
+        self.check(_with_fabric(backend, "ddp_fork"), environ)
+
+    def test_a_fabric_is_started_by_torchrun(self, backend: str, environ: dict[str, str]) -> None:
+        self.check(Scenario(backend, FABRICS[0], ("looping",), 2, launch="torchrun", models=_MODELS), environ)
+
+    def test_a_simulated_chip_says_so_once_where_processes_are_spawned(
+        self, backend: str, environ: dict[str, str]
+    ) -> None:
+        self.check_says_so_once(_with_trainer(backend, TRAINERS[0], "ddp_spawn"), environ)
+
+    @shows("fork")
+    def test_a_simulated_chip_says_so_once_where_processes_are_forked(
+        self, backend: str, environ: dict[str, str]
+    ) -> None:
+        self.check_says_so_once(_with_trainer(backend, TRAINERS[0], "ddp_fork"), environ)
+
+    def check_says_so_once(self, scenario: Scenario, environ: dict[str, str]) -> None:
+        """See that one process of all says of a simulated chip that it is one."""
+        require(scenario.face)
+        found = run(scenario, environ)
+        assert found.ranks(f"training {scenario.models[0]}")  # where it was refused, that is what is raised
+        said = found.said.count(f"{scenario.accelerator} is a simulated chip")
+
+        assert said == northbridge.get(scenario.accelerator).capabilities.simulated
+
+    def check_trainer(self, scenario: Scenario, environ: dict[str, str]) -> None:
+        """Compare, and see that the process which the user started holds the trained weights too."""
+        self.check(scenario, environ)
+        for model in scenario.models:
+            trained = cpu_run(scenario.face, 2).ranks(f"training {model}")[0]["weights"]
+            assert run(scenario, environ).ranks(f"after training {model}")[0]["weights"] == trained
+
+    def check(self, scenario: Scenario, environ: dict[str, str]) -> None:
+        """Compare the weights of each model on each rank."""
+        require(scenario.face)
+        for model in scenario.models:
+            expected = cpu_run(scenario.face, 2).each(f"training {model}", "weights")
+            found = run(scenario, environ)
+            assert found.each(f"training {model}", "weights") == expected
+            assert found.each(f"training {model}", "world size") == [2, 2]
+
+
+def _with_trainer(backend: str, face: str, strategy: str) -> Scenario:
+    return Scenario(backend, face, ("training",), 2, strategy, models=("ensemble",))
+
+
+def _with_fabric(backend: str, strategy: str) -> Scenario:
+    return Scenario(backend, FABRICS[0], ("looping",), 2, strategy, models=_MODELS)

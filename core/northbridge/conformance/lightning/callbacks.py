@@ -1,0 +1,55 @@
+"""The callbacks and loggers that people put into a Trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each, shows
+
+
+class Callbacks(UsesSuite):
+    """What they keep and write is what they keep and write on the CPU; those of training are in Optimization."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
+    advice = (
+        "Callbacks read numbers back from the chip: look at copies to the host, at .item(), and at what a"
+        " checkpoint's tensors are copied from."
+    )
+
+    @shows("fit")
+    def test_progress_bars_monitors_and_loggers_change_nothing_and_write_what_is_logged(
+        self, chip: Outcome, cpu: Outcome
+    ) -> None:
+        found, expected = chip.each("calling", "logged"), cpu.each("calling", "logged")
+
+        assert found == expected
+        assert found[0]["boards"] == [True]
+        assert {"lr-Adam", "train/samples", "validation loss"} <= set(found[0]["columns"])
+
+    @shows("fit")
+    def test_early_stopping_stops_where_it_stops_on_the_cpu_and_the_timer_measures(
+        self, chip: Outcome, cpu: Outcome
+    ) -> None:
+        found = chip.each("calling", "stopped")
+
+        assert found == cpu.each("calling", "stopped")
+        assert found[0]["measured"]
+        assert 0 < found[0]["epoch"] < 9
+
+    @shows("checkpoint")
+    def test_the_best_checkpoints_are_kept_on_the_cpu(self, chip: Outcome, cpu: Outcome) -> None:
+        found: list[Any] = chip.each("calling", "kept")
+
+        assert found == cpu.each("calling", "kept")
+        assert "last.ckpt" in found[0]["files"]
+        assert len(found[0]["files"]) == 3
+        assert found[0]["devices"] == ["cpu"]
+
+    @shows("fit")
+    def test_moving_averages_of_the_weights(self, chip: Outcome, cpu: Outcome) -> None:
+        # Not to the bit: torch averages them one by one on the CPU, and all at once elsewhere.
+        for found, expected in zip(chip.each("calling", "averaged"), cpu.each("calling", "averaged"), strict=True):
+            assert found == pytest.approx(expected, abs=1e-6)

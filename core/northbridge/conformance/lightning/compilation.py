@@ -1,0 +1,63 @@
+"""Models that the user has compiled."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each, shows
+
+
+class Compiled(UsesSuite):
+    """What both hosts do."""
+
+    @shows("fit")
+    def test_a_compiled_model_trains_as_the_plain_one(self, chip: Outcome) -> None:
+        check(chip, "eager")
+
+    def test_a_backend_that_the_chip_lacks_is_refused_before_the_first_step(self, chip: Outcome, backend: str) -> None:
+        missing = northbridge.load(backend).bridge.missing_compile_backends
+
+        for found in chip.ranks("compiling"):
+            tried = {name: found[name] for name in found["missing"]}
+            assert set(tried) == set(missing)  # which may be none
+            for name, came_of_it in tried.items():
+                said = f"torch.compile was asked for {name!r}, and {backend!r} was asked for: {missing[name]}"
+                assert came_of_it["batches"] == 0
+                assert said in came_of_it["refused"]
+
+
+class Compilation(Compiled):
+    """A compiled LightningModule trains, and a backend that the chip lacks is refused."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
+    advice = (
+        "Look at the bridge's missing_compile_backends and compile_backend, and at torch.compile over your device"
+        " with backend='eager'."
+    )
+
+
+class FabricCompilation(Compiled):
+    """A Fabric compiles once more when it has set a model up, with the chip's backend where the user named none."""
+
+    runs = in_each(*FABRICS, devices=(1, 2))
+    advice = "Look at the bridge's missing_compile_backends and compile_backend: what is named there is what happens."
+
+    def test_without_a_backend_the_chips_is_taken_or_told_to_be_absent(self, chip: Outcome, backend: str) -> None:
+        named = northbridge.load(backend).bridge.compile_backend
+        registered = [named in each for each in chip.each("compiling", "registered")]
+
+        if named is None:  # torch's own is taken, which knows the chip or does not
+            assert not any("without a backend" in found for found in chip.ranks("compiling"))
+        elif all(registered):
+            check(chip, "without a backend")
+        else:
+            for found in chip.each("compiling", "without a backend"):
+                assert f"{backend!r} takes {named!r} then, which nothing has registered" in found["refused"]
+
+
+def check(chip: Outcome, way: str) -> None:
+    """Compare the weights with those of the model that was not compiled."""
+    for found in chip.ranks("compiling"):
+        assert found[way]["weights"] == pytest.approx(found["plainly"]["weights"], abs=1e-6)

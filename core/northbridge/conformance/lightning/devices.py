@@ -1,0 +1,59 @@
+"""What ``devices=`` means."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.duties.choosing import FORMS, SECOND, is_held_by_one_fabric
+from northbridge.conformance.runs.scenario import Outcome, Scenario, run
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, require
+
+
+class DeviceChoice(FaceSuite):
+    """Each form that Lightning knows means on the chip what it means elsewhere."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
+    advice = (
+        "Look at the Device's count() and root(), and at the bridge's detect(), which says the same before loading."
+    )
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_devices_takes(self, backend: str, face: str, chip: Outcome, form: str) -> None:
+        everything = range(northbridge.available()[backend])
+        indices = {"1": [0], "[1]": [1], "'auto'": everything, "-1": everything}.get(form, [0, 1])
+
+        found = chip.only("choosing")[form]
+
+        device = northbridge.get(backend).device
+        if form == SECOND and is_held_by_one_fabric(backend, face):  # the first one, by the forms before
+            assert found["error"]
+            return
+        alone = len(indices) == 1  # a rank's device is what the process calls it, the others are those asked for
+        assert found == [str(device.root(index)) if alone else f"{device.type}:{index}" for index in indices]
+
+
+class SecondDevice(FaceSuite):
+    """``devices=[1]`` really is the second device."""
+
+    runs = in_each(TRAINERS[0], FABRICS[0])
+    advice = (
+        "Look at the Device's select() and root(), and at the bridge's prepare_rank(), for devices after the first."
+    )
+
+    @pytest.fixture
+    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
+        require(face)
+        duty = "training" if face in TRAINERS else "looping"
+        return run(Scenario(backend, face, (duty,), (1,), models=("mlp",)), environ)
+
+    def test_it_trains_the_weights_of_a_cpu_run(self, chip: Outcome, cpu: Outcome) -> None:
+        assert chip.only("training mlp")["weights"] == cpu.only("training mlp")["weights"]
+
+    def test_memory_is_allocated_there_and_nowhere_else(self, device: northbridge.Device, chip: Outcome) -> None:
+        root = str(device.root(1))
+
+        found = chip.only("training mlp")
+
+        assert found["root device"] == root
+        assert found["in use"] == [root]

@@ -1,0 +1,63 @@
+"""One device and several, in a loop of one's own through Fabric."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.duties.steering import STEERED, WAYS
+from northbridge.conformance.runs.findings import digest
+from northbridge.conformance.runs.hosts import build
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, MODELS, EqualWeights, UsesSuite, in_each, one_and_several_devices
+
+
+class FabricTraining(EqualWeights):
+    """Fabric trains as Lightning's own does on as many CPU ranks."""
+
+    runs = one_and_several_devices(*FABRICS)
+    claims = ("fit",)
+    claims_of_several = ("ddp_averaging",)
+    advice = (
+        "Where the Trainer's weights are right and a Fabric's are not, look at what the bridge does after a backward"
+        " pass and after a step; else at the operations of the model that differs."
+    )
+
+    # Not the ConvNet: what its batch norm has seen changes the weights without any optimizer.
+    @pytest.mark.parametrize("model", [each for each in MODELS if each != "convnet"])
+    def test_an_optimizer_made_before_setup_trains_the_model(self, chip: Outcome, model: str) -> None:
+        untrained = digest(build(model).state_dict())
+
+        assert all(rank["weights"] != untrained for rank in chip.ranks(f"training {model}"))
+
+    def test_tied_weights_stay_tied(self, chip: Outcome) -> None:
+        tied = len(list(build("tied").parameters()))
+
+        assert chip.each("training tied", "parameters") == [tied] * len(chip.ranks("training tied"))
+
+    def test_each_rank_trains_on_a_device_with_an_index(self, device: northbridge.Device, chip: Outcome) -> None:
+        for index, rank in enumerate(chip.ranks("training mlp")):
+            name = str(device.root(index))
+            assert rank["host"] == rank["root device"] == rank["module device"] == name
+            assert rank["parameter devices"] == [name]
+
+
+class FabricLoops(UsesSuite):
+    """Accumulation, clipping, closures, schedules and data of a loop of one's own do what they do on the CPU."""
+
+    runs = in_each(*FABRICS, devices=(1, 2))
+    claims = ("fit",)
+    advice = (
+        "The way that differs names what to look at: clipping takes norms, LBFGS dot products, the loaders copies"
+        " from pinned memory."
+    )
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_the_weights_and_the_learning_rate_are_those_of_a_cpu_run(
+        self, chip: Outcome, cpu: Outcome, way: str
+    ) -> None:
+        assert chip.each("steering", way) == cpu.each("steering", way)
+
+    @pytest.mark.parametrize("way", [way for way in STEERED if way != "plainly"])
+    def test_it_makes_a_difference(self, chip: Outcome, way: str) -> None:
+        assert chip.each("steering", way) != chip.each("steering", "plainly")

@@ -1,0 +1,51 @@
+"""What the bridge is told of a training, and when; and what it leaves to the user."""
+
+from __future__ import annotations
+
+from northbridge.conformance.runs.duties.hooking import BEGIN
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each
+
+_BATCH = ["forward", "backward", "after_backward"]
+_EVALUATION = ["evaluation", "after_evaluation"]
+
+
+class BridgeHooks(UsesSuite):
+    """The bridge is called in the order that its documentation names, each call after what it marks the end of."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
+    claims = ("fit",)
+    advice = (
+        "Look at the Bridge: prepare() comes before load(), prepare_rank() before a device is selected, and the hooks"
+        " of a step when it is done. Whoever overrides one of its methods calls no other one from it."
+    )
+
+    def test_the_software_is_prepared_and_loaded_before_a_device_is_taken(self, chip: Outcome) -> None:
+        calls = chip.only("hooking")["calls"]
+
+        assert [name for name in dict.fromkeys(calls) if name in BEGIN] == list(BEGIN)
+        assert calls.index("select") < calls.index("forward")
+
+    def test_the_end_of_each_backward_pass_of_each_step_and_of_an_evaluation_is_told(
+        self, chip: Outcome, face: str
+    ) -> None:
+        calls: list[str] = chip.only("hooking")["calls"]
+
+        told = [name for name in calls[calls.index("forward") :] if name not in BEGIN]
+        assert told == [*_BATCH, *_BATCH, "step", "after_step", *(_EVALUATION if face in TRAINERS else [])]
+
+
+class UsersEnvironment(UsesSuite):
+    """What the user has set in the environment stays."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
+    advice = "Look at the Bridge's prepare(): os.environ.setdefault() leaves what the user has set."
+
+    def test_what_is_set_before_the_import_replaces_nothing_of_the_users(self, chip: Outcome) -> None:
+        found = chip.only("preparing")
+
+        assert found["changed"] == []
+        assert found["overwritten"] == []
+
+    def test_a_training_leaves_every_variable_as_it_was(self, chip: Outcome) -> None:
+        assert chip.only("hooking")["changed"] == []

@@ -1,0 +1,39 @@
+"""Numbers that the ranks log together."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
+
+
+class LoggedMetrics(FaceSuite):
+    """What two ranks log is what two CPU ranks of Lightning's own log."""
+
+    runs = in_each(*TRAINERS, devices=(2,))
+    advice = "Look at the Collective's all_reduce of single numbers, floats and whole ones, and at its barrier."
+
+    @pytest.mark.parametrize("reduction", ["mean", "min", "max", "sum"])
+    def test_sync_dist_reduces(self, chip: Outcome, cpu: Outcome, reduction: str) -> None:
+        self.check(chip, cpu, f"loss {reduction}")
+
+    def test_sync_dist_reduces_a_whole_number(self, chip: Outcome, cpu: Outcome) -> None:
+        assert chip.each("metrics", "errors") == cpu.each("metrics", "errors")
+
+    def test_early_stopping_on_a_whole_number_stops_where_it_stops_on_the_cpu(
+        self, chip: Outcome, cpu: Outcome
+    ) -> None:
+        assert chip.each("metrics", "stopped") == cpu.each("metrics", "stopped")
+        assert chip.each("metrics", "epochs") == cpu.each("metrics", "epochs")
+        assert 0 < chip.each("metrics", "stopped")[0] < 19
+
+    @pytest.mark.parametrize("metric", ["accuracy", "mean loss"])
+    def test_a_metric_of_torchmetrics_in_the_module(self, chip: Outcome, cpu: Outcome, metric: str) -> None:
+        self.check(chip, cpu, metric)
+
+    def check(self, chip: Outcome, cpu: Outcome, name: str) -> None:
+        """Compare what was logged, which is one value on both ranks."""
+        found = chip.each("metrics", name)
+        assert found == cpu.each("metrics", name)
+        assert found[0] == found[1]

@@ -1,0 +1,53 @@
+"""Batch norm over the batches of all ranks."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
+
+_DISTANCE = 1e-6
+"""How far weights and statistics, of a size of 1, may be from one process's: sums of another order."""
+
+
+class SyncBatchNorm(FaceSuite):
+    """Two ranks train as one process that has the whole batch, and the model keeps its layers."""
+
+    runs = in_each(*TRAINERS, devices=(2,))
+    claims = ("sync_batchnorm",)
+    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
+
+    @pytest.mark.parametrize("way", ["argument", "torch's layers"])
+    def test_weights_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome, way: str) -> None:
+        for found in chip.each("normalizing", way):
+            assert max(found["weights"], found["statistics"]) < _DISTANCE
+            assert found["layer kept"]
+
+    def test_without_it_each_rank_normalizes_by_its_own_batch(self, chip: Outcome) -> None:
+        for found in chip.each("normalizing", "nothing"):
+            assert min(found["weights"], found["statistics"]) > 1000 * _DISTANCE
+
+
+class UnevenSyncBatchNorm(FaceSuite):
+    """The ranks may have batches of different sizes, or none."""
+
+    runs = in_each(*TRAINERS, *FABRICS, devices=(2,))
+    claims = ("sync_batchnorm",)
+    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
+
+    def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
+        for found in chip.each("normalizing", "uneven"):
+            assert max(found.values()) < 10 * _DISTANCE  # the gradients of a weight are sums of hundreds
+
+
+class FabricSyncBatchNorm(FaceSuite):
+    """A model with torch's layers trains in a Fabric as one process that has the whole batch."""
+
+    runs = in_each(*FABRICS, devices=(2,))
+    claims = ("sync_batchnorm",)
+    advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
+
+    def test_weights_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
+        for found in chip.each("normalizing", "torch's layers"):
+            assert max(found["weights"], found["statistics"]) < _DISTANCE

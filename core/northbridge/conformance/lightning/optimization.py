@@ -1,0 +1,30 @@
+"""The ways to train that Lightning's users ask for."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.runs.duties.optimizing import WAYS
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each
+
+
+class Optimization(UsesSuite):
+    """Optimizers, clipping, accumulation, schedules and callbacks that change a training do what they do on the CPU."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
+    claims = ("fit",)
+    advice = (
+        "The way that differs names what to look at: an optimizer its foreach kernels, clipping its norms, a schedule"
+        " nothing of the chip's."
+    )
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_weights_steps_and_learning_rates_are_those_of_a_cpu_run(
+        self, chip: Outcome, cpu: Outcome, way: str
+    ) -> None:
+        assert chip.each("optimizing", way) == cpu.each("optimizing", way)
+
+    @pytest.mark.parametrize("way", [way for way in WAYS if way != "plainly"])
+    def test_it_makes_a_difference(self, chip: Outcome, way: str) -> None:
+        assert chip.each("optimizing", way) != chip.each("optimizing", "plainly")

@@ -1,0 +1,81 @@
+"""Mixed precision, on the chip's own device type."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.runs.duties.rounding import PRECISIONS
+from northbridge.conformance.runs.duties.scaling import BATCHES, OVERFLOW
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, shows
+from northbridge.errors import UnsupportedError
+
+MODELS = ("mlp", "convnet", "transformer")
+
+
+class Precision(FaceSuite):
+    """``bf16-mixed`` and ``16-mixed`` reach the model, in the Trainer and in Fabric."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
+    advice = (
+        "Look at the Device's autocast_dtypes(), at the autocast keys that the vendor's plugin registers, and at the"
+        " claims for bfloat16, float16 and float64: what cannot be done is to be denied."
+    )
+
+    @shows("bfloat16")
+    @pytest.mark.parametrize("model", MODELS)
+    def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, chip: Outcome, model: str) -> None:
+        found = chip.only(f"autocasting {model}")
+
+        assert found["autocast"] == [True]
+        assert found["scores"] == ["torch.bfloat16"]
+
+    # Not the Transformer: the CPU's autocast and an accelerator's treat softmax and layer norm differently.
+    @shows("bfloat16")
+    @pytest.mark.parametrize("model", ["mlp", "convnet"])
+    def test_bf16_mixed_trains_the_weights_of_a_cpu_run(self, chip: Outcome, cpu: Outcome, model: str) -> None:
+        topic = f"autocasting {model}"
+
+        assert chip.only(topic)["weights"] == cpu.only(topic)["weights"]
+
+    def test_no_autocast_unless_asked(self, chip: Outcome) -> None:
+        found = chip.only("training mlp")
+
+        assert found["autocast"] == [False]
+        assert found["scores"] == ["torch.float32"]
+
+    @shows("float16")
+    def test_16_mixed_computes_in_float16_with_an_enabled_scaler(self, chip: Outcome) -> None:
+        found = chip.only("scaling")
+
+        assert found["enabled"]
+        assert found["scores"] == ["torch.float16"]
+
+    @shows("float16")
+    def test_an_overflow_skips_the_step_and_halves_the_scale(self, chip: Outcome) -> None:
+        scales, weights = chip.only("scaling")["scales"], chip.only("scaling")["weights"]
+
+        assert weights[OVERFLOW + 1] == weights[OVERFLOW]
+        assert scales[OVERFLOW + 1] == scales[OVERFLOW] / 2
+
+    @shows("float16", "checkpoint")
+    def test_the_scale_is_in_the_checkpoint_and_taken_up(self, chip: Outcome) -> None:
+        assert chip.only("scaling resumed")["scale"] == chip.only("scaling")["scales"][-1]
+
+    @shows("{scores}", "{weights}")
+    @pytest.mark.parametrize(
+        ("precision", "scores", "weights"), [(name, *dtypes) for name, dtypes in PRECISIONS.items()]
+    )
+    def test_each_precision_reaches_the_model(self, chip: Outcome, precision: str, scores: str, weights: str) -> None:
+        found = chip.only("rounding")[precision]
+
+        if "refused" in found:
+            raise UnsupportedError(found["said"], capability=found["refused"])
+        assert found == {"scores": [scores], "weights": [weights]}
+
+    @shows("float16")
+    def test_steps_without_an_overflow_are_taken(self, chip: Outcome) -> None:
+        scales, weights = chip.only("scaling")["scales"], chip.only("scaling")["weights"]
+
+        assert len(set(weights)) == BATCHES
+        assert scales[-1] == scales[OVERFLOW + 1]

@@ -1,0 +1,39 @@
+"""Lightning's profilers."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each, shows
+from northbridge.errors import UnsupportedError
+
+
+class Profilers(UsesSuite):
+    """They change nothing, and tell on each rank of the steps and operators that ran."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
+    advice = (
+        "torch's profiler asks the vendor's plugin for its activities: look at what it registers with torch, and"
+        " claim `profiler` only where times of the chip come of it."
+    )
+
+    @pytest.mark.parametrize(
+        ("profiler", "told"),
+        [("simple", "run_training_epoch"), ("advanced", "training_step"), ("pytorch", "aten::")],
+    )
+    def test_it_tells_of_what_ran_and_changes_nothing(self, chip: Outcome, profiler: str, told: str) -> None:
+        for found in chip.ranks("profiling"):
+            assert told in found[profiler]["said"]
+            assert found[profiler]["weights"] == found["none"]["weights"]
+
+    @shows("profiler")
+    def test_the_chips_own_time_is_in_the_table(self, chip: Outcome, backend: str) -> None:
+        column = f"{northbridge.get(backend).device.type.upper()} total"
+
+        told = [column in found["pytorch"]["said"] for found in chip.ranks("profiling")]
+
+        if not any(told):
+            raise UnsupportedError(f"the profiler's table has no column {column!r}", capability="profiler")
+        assert all(told)

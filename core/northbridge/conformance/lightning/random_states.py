@@ -1,0 +1,33 @@
+"""Random numbers of the chip in runs that are interrupted."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
+
+
+class RandomStates(FaceSuite):
+    """A run with dropout on the chip, which shuffles on the host, ends with the weights of one that went through."""
+
+    runs = in_each(*TRAINERS, devices=(1, 2))
+    claims = ("resume",)
+    advice = "Look at the random state of each device: read and put back, it has to give the same numbers again."
+
+    @pytest.mark.parametrize(
+        ("interrupted", "through"),
+        [
+            ("after a sanity check", "through"),
+            ("taken up at an epoch's end", "through"),
+            ("taken up within an epoch", "through, resumable"),
+        ],
+    )
+    def test_the_weights_are_those_of_a_run_that_went_through(
+        self, chip: Outcome, interrupted: str, through: str
+    ) -> None:
+        assert chip.each("drawing", interrupted) == chip.each("drawing", through)
+
+    def test_without_the_states_a_run_draws_other_numbers(self, chip: Outcome) -> None:
+        for found in chip.ranks("drawing"):
+            assert found["taken up without the states"] != found["through"]

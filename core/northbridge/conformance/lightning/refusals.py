@@ -1,0 +1,45 @@
+"""What is an error, and never a silent run on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
+
+
+class Refusals(FaceSuite):
+    """A run that would leave the chip is refused."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
+    advice = (
+        "A tensor that is not on the chip must be an error of the vendor's kernels, and never be computed on the CPU."
+    )
+
+    def test_a_strategy_on_the_cpu(self, backend: str, chip: Outcome) -> None:
+        found = chip.only("refusals single device on the CPU")
+
+        assert found["type"] == "WrongDeviceError"
+        assert f"accelerator={backend!r} was asked for, but the strategy's root device is 'cpu'" in found["message"]
+
+    def test_a_ddp_strategy_on_the_cpu(self, backend: str, chip: Outcome) -> None:
+        found = chip.only("refusals DDP on the CPU")
+
+        assert found["type"] in ("MisconfigurationException", "ValueError")  # Lightning's own words
+        assert f"accelerator set to {backend}" in found["message"]
+
+    def test_a_tensor_that_was_left_on_the_cpu(self, chip: Outcome) -> None:
+        found = chip.only("refusals tensor left on the CPU")
+
+        assert found["type"] == "RuntimeError"
+        assert "same device" in found["message"]
+
+    @pytest.mark.parametrize("group", ["gloo", "fake"])
+    def test_a_process_group_that_is_not_the_chips_collective(self, backend: str, chip: Outcome, group: str) -> None:
+        found = chip.only(f"refusals group of {group}")
+
+        chips = northbridge.get(backend)
+        assert found["type"] == "CollectiveError"
+        assert f"tensors on {chips.device.type!r} travel over {chips.collective.name!r}" in found["message"]
+        assert group in found["message"]

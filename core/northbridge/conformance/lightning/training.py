@@ -1,0 +1,76 @@
+"""One device, through the Trainer."""
+
+from __future__ import annotations
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.models import TiedWeights
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import MODELS, TRAINERS, EqualWeights, in_each
+
+
+class Training(EqualWeights):
+    """A Trainer with one device trains as Lightning's own does on the CPU."""
+
+    runs = in_each(*TRAINERS)
+    claims = ("fit",)
+    advice = (
+        "The model that differs names what to look at: compare its operations with the CPU's one by one, forwards and"
+        " backwards. C1 tries most of them."
+    )
+
+    @pytest.mark.parametrize("model", MODELS)
+    def test_the_model_keeps_its_weights_when_it_leaves_the_chip(self, chip: Outcome, model: str) -> None:
+        assert chip.only(f"after training {model}")["weights"] == chip.only(f"training {model}")["weights"]
+
+    def test_the_model_trains_on_a_device_with_an_index(self, backend: str, chip: Outcome) -> None:
+        found = chip.only("training mlp")
+
+        device = str(northbridge.load(backend).device.root(0))
+        assert device.endswith(":0")
+        assert found["root device"] == found["module device"] == device
+        assert found["parameter devices"] == [device]
+
+    def test_tied_weights_stay_tied_through_fit_and_teardown(self, chip: Outcome) -> None:
+        tied = len(list(TiedWeights().parameters()))
+
+        assert chip.only("training tied")["parameters"] == tied
+        assert chip.only("after training tied")["parameters"] == tied
+
+    def test_fit_validate_and_test_log_what_they_log_on_the_cpu(self, chip: Outcome, cpu: Outcome) -> None:
+        on_chip, on_cpu = chip.only("stages"), cpu.only("stages")
+
+        for stage in ("fit", "validate", "test"):
+            assert on_chip[stage] == on_cpu[stage]
+        assert set(on_chip["fit"]) == {"loss", "validation loss"}
+
+    def test_predictions_are_those_of_a_cpu_run_and_lie_on_the_cpu(self, chip: Outcome, cpu: Outcome) -> None:
+        found = chip.only("stages")
+
+        assert found["prediction devices"] == ["cpu"]
+        assert found["predictions"] == cpu.only("stages")["predictions"]
+
+    def test_two_optimizers_by_manual_optimization(self, chip: Outcome, cpu: Outcome) -> None:
+        assert chip.only("alternating") == cpu.only("alternating")
+
+    def test_the_device_stats_monitor_logs_the_chips_memory(self, chip: Outcome) -> None:
+        columns = chip.only("monitoring")["columns"]
+
+        assert chip.only("monitoring")["statistics"]
+        for statistic in chip.only("monitoring")["statistics"]:
+            assert f"DeviceStatsMonitor.on_train_batch_end/{statistic}" in columns
+        assert any(name.startswith("DeviceStatsMonitor.") and number > 0 for name, number in columns.items())
+
+    @pytest.mark.parametrize("search", ["power", "binsearch"])
+    def test_the_search_for_a_batch_size_ends_where_the_chip_is_full(
+        self, chip: Outcome, cpu: Outcome, search: str
+    ) -> None:
+        assert chip.only("tuning")[search] == cpu.only("tuning")[search]
+        assert 15 <= chip.only("tuning")[search] <= 16  # newer releases leave a margin
+
+    def test_the_search_for_a_learning_rate_finds_what_it_finds_on_the_cpu(self, chip: Outcome, cpu: Outcome) -> None:
+        found, expected = chip.only("tuning"), cpu.only("tuning")
+
+        assert found["losses"] == expected["losses"]
+        assert found["rate"] == found["suggestion"] == expected["suggestion"]

@@ -1,0 +1,1 @@
+"""Faults that are made on purpose, to see whether the suite finds them: ``northbridge conformance --mutate``."""

@@ -1,0 +1,79 @@
+"""Hunt for faults that were made on purpose: which of ten the suite finds, and which test finds each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from northbridge.conformance.mutation.mutations import Mutation, as_variable, draw
+from northbridge.conformance.proof.facts import find_facts
+from northbridge.conformance.proof.granting import judge_test
+from northbridge.conformance.proof.verdict import Verdict
+from northbridge.conformance.proof.watching import watch
+
+LEAST = 8
+"""How many of the ten have to be found."""
+
+_SIDE_BY_SIDE = 2
+_HARMLESS = (Verdict.PASS, Verdict.UNKNOWN, Verdict.NOT_RUN)
+
+
+@dataclass(frozen=True)
+class Catch:
+    """What came of one fault."""
+
+    mutation: Mutation
+    caught_by: tuple[str, ...]
+    """The tests that pass without the fault and do not with it."""
+
+    def describe(self) -> str:
+        """Return it in a line."""
+        first = next(iter(self.caught_by), None)
+        if first is None:
+            return f"missed: {self.mutation.describe()}; what ought to have found it: {self.mutation.ought}"
+        more = f" and {len(self.caught_by) - 1} more" if len(self.caught_by) > 1 else ""
+        return f"caught: {self.mutation.describe()}; by {first}{more}"
+
+
+def hunt(
+    backend: str,
+    seed: int,
+    *,
+    environ: Mapping[str, str] = os.environ,
+    tell: Callable[[Catch], None] = lambda _catch: None,
+) -> list[Catch]:
+    """Return what came of each of the ten faults of ``seed``; ``tell`` is called with each as it is known.
+
+    Raises what :func:`northbridge.discovery.find` raises, and
+    :class:`~northbridge.conformance.proof.watching.SuiteError`.
+    """
+    facts = find_facts(backend, environ)
+    environ = facts.environ_of_suite(environ)
+    claims = facts.capabilities.claims()
+
+    def find_failing(only: str, variables: Mapping[str, str]) -> set[str]:
+        course = watch(backend, (only.partition("/")[0],), only=(only,), environ={**environ, **variables})
+        results = (judge_test(test, course.ended.get(test.id), claims) for test in course.planned.values())
+        return {result.id for result in results if result.verdict not in _HARMLESS}
+
+    mutations = draw(seed)
+    with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
+        parts = sorted({mutation.only for mutation in mutations})
+        sound = dict(zip(parts, pool.map(lambda only: find_failing(only, {}), parts), strict=True))
+
+        def try_one(mutation: Mutation) -> Catch:
+            failing = find_failing(mutation.only, as_variable(backend, mutation))
+            return Catch(mutation, tuple(sorted(failing - sound[mutation.only])))
+
+        catches = []
+        for catch in pool.map(try_one, mutations):
+            tell(catch)
+            catches.append(catch)
+    return catches
+
+
+def is_enough(catches: Iterable[Catch]) -> bool:
+    """Whether so many were found that the suite may be trusted."""
+    return sum(bool(catch.caught_by) for catch in catches) >= LEAST

@@ -1,0 +1,115 @@
+"""Train by torch's DistributedDataParallel over the chip's library, on a part of each batch."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.join import Join
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.meeting import Rank, attempt, meet
+from northbridge.conformance.runs.models import Mlp, pictures
+from northbridge.conformance.runs.scenario import Scenario
+
+GRADIENTS = (0.1, 0.2, 0.0, 0.0)
+"""What each rank gives to a communication hook."""
+
+STEPS = 4
+_ROWS = 3
+"""Of a batch, for each rank."""
+
+_RATE = 0.2
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Report the weights, and those gradients that torch's hooks and its Join lead to."""
+    rank = meet(scenario)
+    found = {
+        "weights": attempt(partial(_train, rank)),
+        "compressed gradient": attempt(partial(_compressed_gradient, rank)),
+        "joined weight": attempt(partial(_joined_weight, rank)),
+    }
+    write(folder, "averaging", rank.number, found)
+
+
+def batch(step: int, ranks: int, among: range) -> tuple[Tensor, Tensor]:
+    """Return the rows of a batch for ``ranks`` that are those of the ranks ``among`` them."""
+    images, labels = pictures(STEPS * ranks * _ROWS).tensors
+    begin = step * ranks * _ROWS
+    rows = slice(begin + among.start * _ROWS, begin + among.stop * _ROWS)
+    return images[rows], labels[rows]
+
+
+def weights_alone(ranks: int, among: range, factor: float = 1.0) -> list[float]:
+    """Return the weights of one process on the CPU that has the rows of the ranks ``among`` all of them.
+
+    ``factor`` is what its gradients are multiplied by.
+    """
+    net = _build()
+    optimizer = torch.optim.SGD(net.parameters(), lr=_RATE * factor)
+    for step in range(STEPS):
+        _step(net, optimizer, *batch(step, ranks, among))
+    return _numbers(net)
+
+
+def _build() -> Mlp:
+    torch.manual_seed(3)
+    return Mlp()
+
+
+def _train(rank: Rank) -> list[float]:
+    net: Any = DistributedDataParallel(_build().to(rank.device))
+    optimizer = torch.optim.SGD(net.parameters(), lr=_RATE)
+    for step in range(STEPS):
+        images, labels = batch(step, rank.ranks, range(rank.number, rank.number + 1))
+        _step(net, optimizer, images.to(rank.device), labels.to(rank.device))
+    return _numbers(net)
+
+
+def _step(net: nn.Module, optimizer: Any, images: Tensor, labels: Tensor) -> None:
+    optimizer.zero_grad()
+    torch.autograd.backward(cross_entropy(net(images), labels))
+    optimizer.step()
+
+
+def _numbers(net: nn.Module) -> list[float]:
+    numbers: list[float] = torch.cat([each.detach().cpu().flatten() for each in net.parameters()])[::7].tolist()
+    return numbers
+
+
+def _compressed_gradient(rank: Rank) -> float:
+    """Return the gradient that the ranks agree on, sent as float16."""
+    model = _one_weight(rank)
+    model.register_comm_hook(None, fp16_compress_hook)
+    model(rank.tensor([[GRADIENTS[rank.number]]])).sum().backward()
+    (weight,) = model.parameters()
+    assert weight.grad is not None
+    return weight.grad.item()
+
+
+def _joined_weight(rank: Rank) -> float:
+    """Train on two batches in rank 0 and on two more in each rank after it; return the weight."""
+    model = _one_weight(rank)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    with Join([model]):
+        for number in range(2 + 2 * rank.number):
+            optimizer.zero_grad()
+            model(rank.tensor([[float(number + 1)]])).sum().backward()
+            optimizer.step()
+    (weight,) = model.parameters()
+    dist.barrier()
+    return weight.item()
+
+
+def _one_weight(rank: Rank) -> DistributedDataParallel:
+    layer = torch.nn.Linear(1, 1, bias=False)
+    torch.nn.init.zeros_(layer.weight)
+    return DistributedDataParallel(layer.to(rank.device))

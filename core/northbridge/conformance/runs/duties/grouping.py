@@ -1,0 +1,50 @@
+"""Speak within groups of some of the ranks."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.meeting import Rank, attempt, meet
+from northbridge.conformance.runs.scenario import Scenario
+
+DIVISIONS: dict[int, dict[str, list[list[int]]]] = {
+    2: {"one each": [[0], [1]], "backwards": [[1, 0]]},
+    4: {"halves": [[0, 1], [2, 3]], "every other": [[0, 2], [1, 3]], "all but one": [[0, 1, 3]], "backwards": [[3, 0]]},
+}
+"""The groups into which so many ranks are divided; one may be in none. torch counts a group's ranks in their order."""
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Sum, average, broadcast and gather within each group, and wait for its ranks; each rank reports."""
+    rank = meet(scenario)
+    found: dict[str, Any] = {}
+    for name, groups in DIVISIONS[rank.ranks].items():
+        for ranks in groups:
+            group: Any = dist.new_group(ranks)  # called by all ranks, also by those that are not in it
+            if rank.number in ranks:
+                found[name] = attempt(partial(_speak, rank, ranks, group))
+        dist.barrier()
+    write(folder, "grouping", rank.number, found)
+
+
+def _speak(rank: Rank, ranks: list[int], group: Any) -> dict[str, Any]:
+    weight = float(4**rank.number)  # of a sum, its digits to the base of 4 tell whose it is
+    total = rank.collective.all_reduce(rank.tensor([weight]), "sum", group)
+    average = rank.collective.all_reduce(rank.tensor([weight]), "mean", group)
+    sent = rank.tensor([weight])
+    dist.broadcast(sent, max(ranks), group=group)
+    everybodys = rank.collective.all_gather(rank.tensor([weight]), group)
+    rank.collective.barrier(group)
+    return {
+        "sum": total.item(),
+        "mean": average.item(),
+        "sent": sent.item(),
+        "gathered": torch.cat(everybodys).tolist(),
+        "number": dist.get_rank(group),
+    }

@@ -1,0 +1,93 @@
+"""Train for one step of two batches, and note in which order the bridge is called and what happens in between."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+import northbridge
+from northbridge.conformance.runs.duties.preparing import changed_since
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.scenario import Scenario
+
+BEGIN = ("prepare", "load", "prepare_rank", "select")
+"""What is called of a bridge and of its device before a training, in this order."""
+
+STEP = ("after_backward", "after_step", "after_evaluation")
+"""What is called of a bridge in a training."""
+
+_calls: list[str] = []
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Report the calls in their order, and which variables of the environment are not what they were."""
+    backend = northbridge.get(scenario.accelerator)
+    for name in (*BEGIN[:-1], *STEP):
+        _note(backend.bridge, name)
+    _note(backend.device, "select")
+    before = dict(os.environ)
+    if is_trainer(scenario.face):
+        limits = {"limit_train_batches": 2, "accumulate_grad_batches": 2, "limit_val_batches": 1}
+        host = trainer(scenario, folder, max_epochs=1, num_sanity_val_steps=0, **limits)
+        host.fit(_class(scenario.face)(build("mlp"), folder, "hooking fit"), loader(), loader(shuffle=False))
+    else:
+        _loop(fabric(scenario))
+    write(folder, "hooking", 0, {"calls": _calls, "changed": changed_since(before)})
+
+
+def _note(part: Any, name: str) -> None:
+    original = getattr(part, name)
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        _calls.append(name)
+        return result
+
+    setattr(part, name, noting)
+
+
+def _watch(net: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    first: Any = next(net.parameters())
+    first.register_post_accumulate_grad_hook(lambda _: _calls.append("backward"))
+    optimizer.register_step_post_hook(lambda *_: _calls.append("step"))
+
+
+def _loop(host: Any) -> None:
+    host.launch()
+    plain: Any = build("mlp")
+    made = torch.optim.SGD(plain.parameters(), lr=0.1)
+    net, optimizer = host.setup(plain, made)
+    _watch(plain, made)
+    for number, (images, labels) in zip(range(2), host.setup_dataloaders(loader()), strict=False):
+        _calls.append("forward")
+        host.backward(cross_entropy(net(images), labels))
+        if number:
+            optimizer.step()
+
+
+@cache
+def _class(face: str) -> Any:
+    class Hooked(classifier_class(face)):  # type: ignore[misc]  # made at run time
+        def training_step(self, batch: Any, batch_index: int) -> Tensor:
+            _calls.append("forward")
+            loss: Tensor = super().training_step(batch, batch_index)
+            return loss
+
+        def validation_step(self, batch: Any, batch_index: int) -> None:
+            _calls.append("evaluation")
+            self.net(batch[0])
+
+        def configure_optimizers(self) -> Any:
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+            _watch(self, optimizer)
+            return optimizer
+
+    return Hooked

@@ -1,0 +1,141 @@
+"""Trainers and Fabrics as a user builds them, and the module that they train."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.models import MODELS, seen
+from northbridge.conformance.runs.scenario import Scenario
+from northbridge.lightning.faces import FACES
+
+
+@atexit.register
+def _end_reference_group() -> None:
+    # Lightning leaves a group of Gloo's open. A thread of Gloo that drops the last reference to a tensor needs the
+    # interpreter; where it still waits for that when the interpreter ends, the process aborts. Every rank imports this
+    # module, spawned ones too. The chip's own group is the strategy's to end.
+    if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
+        torch.distributed.destroy_process_group()
+
+
+def is_trainer(face: str) -> bool:
+    """Whether a face of Lightning has a Trainer; else it has a Fabric."""
+    return FACES[face].is_trainer
+
+
+def trainer(scenario: Scenario, folder: Path, **arguments: Any) -> Any:
+    """Return a seeded Trainer of the scenario's face for two epochs; ``arguments`` win over the scenario's."""
+    face: Any = import_module(scenario.face)
+    face.seed_everything(1)
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    asked = {**_placement(scenario), **quiet, "max_epochs": 2, "default_root_dir": folder}
+    return face.Trainer(**{**asked, **arguments})
+
+
+def fabric(scenario: Scenario, **arguments: Any) -> Any:
+    """Return a seeded Fabric of the scenario's face; ``arguments`` win over the scenario's."""
+    face: Any = import_module(scenario.face)
+    result = face.Fabric(**{**_placement(scenario), **arguments})
+    result.seed_everything(1)
+    return result
+
+
+def _placement(scenario: Scenario) -> dict[str, Any]:
+    devices = list(scenario.devices) if isinstance(scenario.devices, tuple) else scenario.devices
+    if scenario.launch == "two nodes" and scenario.accelerator != "cpu":
+        devices = [int(os.environ["NODE_RANK"])]  # both nodes are this machine, and a card may be one process's alone
+    return {
+        "accelerator": scenario.accelerator,
+        "devices": devices,
+        "num_nodes": scenario.num_nodes,
+        "strategy": scenario.strategy,
+    }
+
+
+def build(model: str) -> torch.nn.Module:
+    """Return one of :data:`MODELS` with the same weights in every process."""
+    torch.manual_seed(3)
+    return MODELS[model]()
+
+
+def classifier(face: str, model: str, folder: Path, topic: str) -> Any:
+    """Return a LightningModule of ``face`` that trains one of :data:`MODELS` and reports on each rank, as ``topic``."""
+    return classifier_class(face)(build(model), folder, topic)
+
+
+@cache
+def classifier_class(face: str) -> Any:
+    """Return the class of :func:`classifier`."""
+    stock: Any = import_module(face).LightningModule
+
+    class Classifier(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+            super().__init__()
+            self.net = net
+            self.folder, self.topic = folder, topic
+
+        def __reduce__(self) -> tuple[object, ...]:
+            # A spawned rank gets the module by pickle, and a class that a function made has no importable name.
+            return _empty, (face,), self.__dict__
+
+        def training_step(self, batch: Any, batch_index: int) -> Tensor:
+            pictures, labels = batch
+            # In float32 also under autocast, as Fabric hands the scores over: the CPU's autocast and an accelerator's
+            # treat a loss differently.
+            loss = cross_entropy(self.net(pictures).float(), labels)
+            self.log("loss", loss)
+            return loss
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.Adam(self.parameters(), lr=0.01)
+
+        def on_train_end(self) -> None:
+            write(self.folder, self.topic, self.global_rank, facts(self, self.trainer.strategy))
+
+    return Classifier
+
+
+def _empty(face: str) -> Any:
+    cls = classifier_class(face)
+    return cls.__new__(cls)
+
+
+def facts(module: Any, strategy: Any) -> dict[str, Any]:
+    """Return what a rank can tell about a trained module and the strategy that trained it."""
+    root: torch.device = strategy.root_device
+    return {
+        **seen(module),
+        "weights": digest(module.state_dict()),
+        "learnt": digest(dict(module.named_parameters())),
+        "parameters": len(list(module.parameters())),
+        "parameter devices": sorted({str(parameter.device) for parameter in module.parameters()}),
+        "module device": str(module.device),
+        "root device": str(root),
+        "strategy": type(strategy).__name__,
+        "world size": strategy.world_size if hasattr(strategy, "world_size") else 1,
+        "in use": [] if root.type == "cpu" else _devices_in_use(strategy.backend.device),
+        "card": "" if root.type == "cpu" else _card(root),
+    }
+
+
+def _devices_in_use(device: Any) -> list[str]:
+    """Return the devices that hold tensors of this process, as the chip's own statistics have it."""
+    roots = {device.root(index) for index in range(device.count())}
+    return sorted(str(root) for root in roots if device.module.memory_allocated(root) > 0)
+
+
+def _card(device: torch.device) -> str:
+    """Return what the chip tells about a device, for a vendor's own tests to read."""
+    module: Any = torch.get_device_module(device.type)
+    return str(module.get_device_properties(device)) if hasattr(module, "get_device_properties") else ""

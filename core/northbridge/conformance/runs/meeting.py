@@ -1,0 +1,77 @@
+"""How the ranks meet that the suite starts side by side, with no Lightning, and what they keep of what they try."""
+
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import northbridge
+from northbridge.conformance.runs.scenario import Scenario
+
+LIMIT = timedelta(seconds=120)
+"""How long a rank waits for the others, unless it is told otherwise."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """This process among the ranks."""
+
+    number: int
+    ranks: int
+    device: torch.device
+    chip: northbridge.Device
+    collective: northbridge.Collective
+
+    @property
+    def is_last(self) -> bool:
+        """Whether this is the rank of the highest number."""
+        return self.number == self.ranks - 1
+
+    def tensor(self, values: Any, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        """Return ``values`` on the rank's device."""
+        return torch.tensor(values, dtype=dtype, device=self.device)
+
+
+def meet(scenario: Scenario, timeout: timedelta = LIMIT, until: Callable[[], None] = lambda: None) -> Rank:
+    """Return this process's rank; the first call loads the chip, waits ``until`` and starts the process group.
+
+    Later calls return the same rank in the same group, which ends with the process.
+    """
+    rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    backend = northbridge.load(scenario.accelerator)
+    device = backend.device.root(rank)
+    found = Rank(rank, ranks, device, backend.device, backend.collective)
+    if not dist.is_initialized():
+        backend.bridge.prepare_rank(index=rank, local_rank=rank, world_size=ranks)
+        backend.device.select(rank)
+        until()
+        backend.collective.initialize(rank=rank, world_size=ranks, timeout=timeout, device=device)
+        backend.collective.assert_carries(device)
+        atexit.register(_leave)
+    return found
+
+
+def attempt(operation: Callable[[], Any]) -> Any:
+    """Return what ``operation`` returns, which has to fit into JSON, or ``{"error": …}`` where it raises."""
+    try:
+        return operation()
+    except (RuntimeError, NotImplementedError, TypeError, ValueError, northbridge.NorthbridgeError) as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def error_of(found: Any) -> str:
+    """Return the error that :func:`attempt` kept, or nothing."""
+    return str(found["error"]) if isinstance(found, dict) and "error" in found else ""
+
+
+def _leave() -> None:
+    # A library may hold threads and sockets that outlive the interpreter's teardown badly.
+    if dist.is_initialized():
+        dist.destroy_process_group()

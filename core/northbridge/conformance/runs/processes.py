@@ -1,0 +1,177 @@
+"""Start a process of a run: afresh, or as the fork of one that has imported torch."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from multiprocessing import Pipe
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, Protocol
+
+from northbridge.conformance.runs.fork_server import AUTOLOAD, Program
+
+MOST_SERVERS = 4
+"""How many processes wait to be forked, each with some 300 MB: with each package of Lightning, and one without."""
+
+
+class Process(Protocol):
+    """The part of :class:`subprocess.Popen` that a run needs."""
+
+    @property
+    def pid(self) -> int:
+        """The process's number, and that of its group."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises :class:`subprocess.TimeoutExpired`."""
+        ...
+
+
+def start(
+    command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes], stdin: IO[bytes] | None = None
+) -> Process:
+    """Start Python with the arguments ``command`` in a session of its own in ``folder``; it reads ``stdin``, if any."""
+    return subprocess.Popen(
+        [sys.executable, *command],
+        env=environ,
+        stdin=stdin or subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        cwd=folder,
+        start_new_session=True,
+    )
+
+
+def fork(
+    command: list[str],
+    environ: Mapping[str, str],
+    folder: Path,
+    output: IO[bytes],
+    late: Mapping[str, str] = MappingProxyType({}),
+    imported: tuple[str, ...] = (),
+    starts_ranks: bool = False,
+    stdin: IO[bytes] | None = None,
+) -> Process:
+    """Do what :func:`start` does, with ``["-m", module, …]`` or ``[script, …]``, but fork a process that has torch.
+
+    Such a process is started for every set of variables that it could read, and of modules that it is to have
+    ``imported`` beside torch; of :data:`MOST_SERVERS` the oldest gives way. ``late`` variables are those of which
+    nobody reads anything before the fork, and win over ``environ``. Of a program that ``starts_ranks`` as scripts, by
+    Lightning, the ranks are forks too (:mod:`northbridge.conformance.runs.forked_ranks`). It reads ``stdin``, or
+    nothing. Where that process cannot import torch, or has threads, which a fork would lack, the run starts as by
+    :func:`start`, with a :class:`RuntimeWarning`.
+    """
+    read = {name: value for name, value in environ.items() if _is_read_before_the_fork(name)}
+    key = (imported, frozenset(read.items()))
+    if key not in _servers:
+        if len(_servers) == MOST_SERVERS:
+            _servers.pop(next(iter(_servers))).end()
+        _servers[key] = _Server(read, imported)
+    program = Program(tuple(command), {**environ, **late}, folder, starts_ranks)
+    try:
+        with open(os.devnull, "rb") as nothing:
+            return _servers[key].fork(program, stdin or nothing, output)
+    except _ServerError as error:
+        warnings.warn(
+            f"{program.name} was to run in the fork of a process that has imported torch, which saves seconds, and is"
+            f" started afresh: {error}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return start(command, program.environ, folder, output, stdin)
+
+
+def _is_read_before_the_fork(variable: str) -> bool:
+    # The server imports nobody who reads the first, has its own idea of the second, and pytest writes the third for
+    # people, another for each test.
+    return not (variable.startswith("NORTHBRIDGE_") or variable in (AUTOLOAD, "PYTEST_CURRENT_TEST"))
+
+
+class _ServerError(Exception):
+    """There is no server, for the reason that is the message."""
+
+
+class _Server:
+    """A process of :mod:`northbridge.conformance.runs.fork_server`, which ends with this one."""
+
+    def __init__(self, environ: Mapping[str, str], imported: tuple[str, ...]) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="northbridge-fork-server-"))
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        # It reads the end of the file where this process ends, however it does.
+        self._requests, theirs = socket.socketpair()
+        with theirs, self._said.open("wb") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "northbridge.conformance.runs.fork_server", str(theirs.fileno()), *imported],
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+                cwd=self._folder,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        atexit.register(self.end)
+
+    @property
+    def _said(self) -> Path:
+        return self._folder / "said.txt"
+
+    def fork(self, program: Program, stdin: IO[bytes], output: IO[bytes]) -> _Fork:
+        """Return the process that runs ``program``; raises :class:`_ServerError`."""
+        mine, theirs = Pipe()
+        try:
+            with theirs:
+                socket.send_fds(self._requests, [b"."], [theirs.fileno(), stdin.fileno(), output.fileno()])
+            mine.send(program)
+            pid: int = mine.recv()
+        except (EOFError, OSError):
+            mine.close()
+            self._requests.close()  # whatever went wrong, it ends now
+            code = self._process.wait()
+            said = self._said.read_text(errors="replace")[-12000:]
+            raise _ServerError(f"that process ended with exit code {code}: {said}") from None
+        return _Fork(program, pid, mine)
+
+    def end(self) -> None:
+        """End it; its forks go on."""
+        self._requests.close()
+        self._process.kill()
+        self._process.wait()
+
+
+class _Fork:
+    """A process whose parent is not this one."""
+
+    def __init__(self, program: Program, pid: int, reply: Any) -> None:
+        self.pid = pid
+        self._program = program
+        self._reply = reply
+        self._code: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises :class:`subprocess.TimeoutExpired`."""
+        if self._code is None:
+            if not self._reply.poll(timeout):
+                assert timeout is not None
+                raise subprocess.TimeoutExpired(self._program.command, timeout)
+            try:
+                code: int = self._reply.recv()
+            except EOFError:
+                raise RuntimeError(
+                    f"nobody knows how process {self.pid}, {self._program.name}, has ended: its parent was killed"
+                ) from None
+            finally:
+                self._reply.close()
+            self._code = code
+        return self._code
+
+
+_servers: dict[tuple[tuple[str, ...], frozenset[tuple[str, str]]], _Server] = {}

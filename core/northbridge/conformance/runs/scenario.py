@@ -1,0 +1,273 @@
+"""A run that the suite starts in processes of its own: what is done in it, on what, and how the ranks are started."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import itertools
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import northbridge
+from northbridge import discovery
+from northbridge.conformance.mutation.mutations import VARIABLE as MUTATION
+from northbridge.conformance.proof.hanging import collect_stacks
+from northbridge.conformance.runs.findings import Findings, read
+from northbridge.conformance.runs.processes import Process, fork, start
+from northbridge.conformance.runs.run_environment import environ_of_runs
+from northbridge.conformance.runs.run_errors import HungError, RunError
+from northbridge.conformance.runs.shared_runs import folder_of_runs, run_once
+from northbridge.errors import UnsupportedError
+
+Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
+"""Who starts the ranks: Lightning from one script, torchrun (which may start them again, once, where they fail),
+Lightning on each of two nodes, or the suite.
+"""
+
+FAILED = "failed "
+"""How the topic of a duty that failed begins."""
+
+REFUSED = "refused "
+"""How the topic of a duty begins that the chip is said not to do, or Northbridge for it."""
+
+LIMIT_S = 240.0
+"""How long a run may take before it counts as hung."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """What is done, with which arguments of the Trainer or Fabric."""
+
+    accelerator: str
+    face: str
+    duties: tuple[str, ...]
+    """Modules of :mod:`northbridge.conformance.runs.duties`, done one after another in the same processes."""
+
+    devices: int | str | tuple[int, ...] = 1
+    strategy: str = "auto"
+    launch: Launch = "script"
+    models: tuple[str, ...] = ("mlp", "convnet", "transformer", "tied", "ensemble")
+    resume: str = ""
+    """The folder of the run whose checkpoints are taken up; none: those of this run."""
+
+    @property
+    def alone(self) -> bool:
+        """Whether the run is one process."""
+        return self.launch == "script" and (
+            self.devices == 1 or (isinstance(self.devices, tuple) and len(self.devices) == 1)
+        )
+
+    @property
+    def num_nodes(self) -> int:
+        """Two for the launch that plays two nodes on one machine."""
+        return 2 if self.launch == "two nodes" else 1
+
+    @classmethod
+    def from_json(cls, text: str) -> Scenario:
+        """Return the scenario that :meth:`to_json` wrote."""
+        fields: dict[str, Any] = json.loads(text)
+        for name, value in fields.items():
+            if isinstance(value, list):
+                fields[name] = tuple(value)
+        return cls(**fields)
+
+    def to_json(self) -> str:
+        """Return the scenario as one line of text."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a run."""
+
+    folder: Path
+    """The run's folder, with its checkpoints; it is there until this process ends, or longer where suites share it."""
+
+    findings: Findings
+    said: str
+    """What the processes printed."""
+
+    def ranks(self, topic: str) -> list[dict[str, Any]]:
+        """Return what every rank found out about ``topic``, which has the name of its duty as one of its words.
+
+        Raises :class:`UnsupportedError` where the duty was refused, and :class:`AssertionError` where nobody found
+        anything, with the reason if the duty failed.
+        """
+        if topic not in self.findings:
+            for duty in topic.split():
+                for refusal in self.findings.get(REFUSED + duty, ()):
+                    raise UnsupportedError(refusal["message"], capability=refusal["capability"])
+            failed = [
+                fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
+            ]
+            raise AssertionError(f"nothing was found out about {topic!r}\n" + "\n".join(failed) + self.said[-4000:])
+        return self.findings[topic]
+
+    def each(self, topic: str, fact: str) -> list[Any]:
+        """Return one ``fact`` of what every rank found out about ``topic``; raises as :meth:`ranks` does."""
+        return [rank[fact] for rank in self.ranks(topic)]
+
+    def only(self, topic: str) -> dict[str, Any]:
+        """Return what the one process found out about ``topic``; raises as :meth:`ranks` does."""
+        (fact,) = self.ranks(topic)
+        return fact
+
+
+_outcomes: dict[tuple[Scenario, tuple[tuple[str, str], ...]], Outcome | RunError] = {}
+
+
+def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> Outcome:
+    """Return what came of ``scenario``, which is run once in this process; ``environ`` is added to the environment.
+
+    Raises :class:`RunError` with the end of what the processes said if one of them failed, and :class:`HungError` with
+    their stacks if they outlasted the limit.
+    """
+    key = (scenario, tuple(sorted((environ or {}).items())))
+    if key not in _outcomes:
+        try:
+            _outcomes[key] = _run(scenario, dict(environ or {}))
+        except RunError as error:
+            _outcomes[key] = error
+    outcome = _outcomes[key]
+    if isinstance(outcome, RunError):
+        raise outcome
+    return outcome
+
+
+def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
+    shared = folder_of_runs()
+    if shared is not None:
+        name = f"{scenario.to_json()} {sorted(_read_by_a_run(scenario).items())} {sorted(environ.items())}"
+        folder = run_once(shared, name, lambda: _run_in(new_folder(shared), scenario, environ))
+    else:
+        folder = new_folder()
+        _run_in(folder, scenario, environ)
+    return Outcome(folder, read(folder), read_said(folder))
+
+
+def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
+    """Return the variables of this process that a run of ``scenario`` may depend on; Lightning's own on few."""
+    name = scenario.accelerator
+    beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_", MUTATION)
+    return {
+        variable: value
+        for variable, value in os.environ.items()
+        if variable.startswith(beginnings) or (name != "cpu" and name in variable.lower())
+    }
+
+
+def new_folder(parent: Path | None = None) -> Path:
+    """Return an empty folder for a run; one that nobody shares is deleted when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="northbridge-conformance-", dir=parent))
+    if parent is None:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
+    (codes,) = play([(scenario, folder)], environ)
+    if any(codes):
+        raise RunError(f"{scenario} failed with {codes}:\n{read_said(folder)[-12000:]}")
+    return folder
+
+
+def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> list[list[int]]:
+    """Start each scenario in its folder, all of them at once, and return the exit codes of the processes of each.
+
+    Raises :class:`HungError` with what they said and their stacks where one outlasts the limit. None is left when this
+    returns.
+    """
+    until = time.monotonic() + LIMIT_S
+    processes: list[list[Process]] = [[] for _ in plays]
+    try:
+        for (scenario, folder), begun in zip(plays, processes, strict=True):
+            _begin(scenario, folder, environ, begun)
+        return [[process.wait(max(0.0, until - time.monotonic())) for process in begun] for begun in processes]
+    except subprocess.TimeoutExpired:
+        said = "".join(read_said(folder)[-4000:] for _, folder in plays)
+        stacks = "\n".join(
+            collect_stacks(process.pid, folder)
+            for (_, folder), begun in zip(plays, processes, strict=True)
+            for process in begun
+        )
+        asked = " beside ".join(str(scenario) for scenario, _ in plays)
+        raise HungError(
+            f"{asked} did not end within {LIMIT_S:g} s; the processes had said:\n{said}\n{stacks}"
+        ) from None
+    finally:
+        for process in itertools.chain(*processes):
+            # The whole group: ranks that a launcher started outlive it where it is killed.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: list[Process]) -> None:
+    inherited = environ_of_runs()
+    if scenario.accelerator == "cpu":
+        inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
+    begin = start
+    if may_be_forked(scenario):
+        begin = partial(fork, imported=(_package(scenario.face),), starts_ranks=not scenario.alone)
+    for number, (command, variables) in enumerate(_commands(scenario, folder)):
+        with (folder / f"said-{number}.txt").open("wb") as said:
+            begun.append(begin(command, {**inherited, **environ, **variables}, folder, said))
+
+
+def may_be_forked(scenario: Scenario) -> bool:
+    """Whether the processes of ``scenario`` are forked from one that has torch and Lightning, and save the time.
+
+    On the CPU and on a simulated chip. On a real one processes begin as a user's do: its software may do at the end of
+    ``import torch`` what it would not do later. Those that the suite or torchrun starts side by side are no forks:
+    forks of one have the same order of sets, and what goes wrong where ranks differ in it is to be seen somewhere. Nor
+    is a run that leaves the choice of the accelerator to Lightning.
+    """
+    if scenario.launch != "script":
+        return False
+    name = scenario.accelerator
+    return name == "cpu" or (name in discovery.names() and northbridge.get(name).capabilities.simulated)
+
+
+def _package(face: str) -> str:
+    """Return what a script imports that takes Trainer or Fabric from where most do: ``lightning`` brings both."""
+    return "lightning" if face.startswith("lightning.") else face
+
+
+def read_said(folder: Path) -> str:
+    """Return what the processes of the run in ``folder`` printed."""
+    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("said-*.txt")))
+
+
+def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[str, str]]]:
+    work = ["-m", "northbridge.conformance.runs.work", scenario.to_json(), str(folder)]
+    if scenario.launch == "script":
+        return [(work, {})]
+    if scenario.launch in ("torchrun", "restarts"):
+        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={scenario.devices}"]
+        launcher.append(f"--max-restarts={int(scenario.launch == 'restarts')}")
+        return [([*launcher, *work], {})]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    if scenario.launch == "two nodes":
+        return [(work, {**meeting, "NODE_RANK": str(node)}) for node in range(2)]
+    assert isinstance(scenario.devices, int)
+    world = {**meeting, "WORLD_SIZE": str(scenario.devices)}
+    return [(work, {**world, "RANK": str(rank)}) for rank in range(scenario.devices)]
+
+
+def _free_port() -> int:
+    """Return a port of the loopback interface that nobody listened on a moment ago."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: Any = listener.getsockname()[1]
+        return int(port)

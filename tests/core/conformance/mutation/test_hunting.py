@@ -1,0 +1,68 @@
+"""Which faults count as found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from northbridge.conformance.mutation import hunting
+from northbridge.conformance.mutation.hunting import Catch, hunt, is_enough
+from northbridge.conformance.mutation.mutations import VARIABLE, draw
+from northbridge.conformance.proof.facts import Facts
+from northbridge.conformance.proof.journal import Ended, Planned
+from northbridge.conformance.proof.report import BackendFacts
+from northbridge.conformance.proof.verdict import Ending
+from northbridge.conformance.proof.watching import Course
+
+SEED = 3
+ACME = BackendFacts(name="acme", distribution="northbridge-acme", version="1.0")
+
+
+def planned(name: str) -> Planned:
+    return Planned(id=name, chosen=True, level=name[:2], topic="", title="", claims=(), advice="")
+
+
+@pytest.fixture
+def suite(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A suite of two tests: one finds every fault but those of one operation, one fails in any case."""
+
+    def watch(backend: str, levels: tuple[str, ...], *, only: tuple[str, ...], environ: Mapping[str, str]) -> Course:
+        missed = draw(SEED)[0].subject
+        asked = environ.get(VARIABLE, "")
+        found = Ending.FAILED if asked and missed not in asked else Ending.WORKED
+        ended = {"finds": found, "fails": Ending.FAILED}
+        tests = {name: planned(f"{only[0]}{name}") for name in ended}
+        return Course(
+            {test.id: test for test in tests.values()},
+            {test.id: Ended(id=test.id, ending=ended[name], seconds=0.0) for name, test in tests.items()},
+        )
+
+    monkeypatch.setattr(hunting, "watch", watch)
+    monkeypatch.setattr(hunting, "find_facts", lambda *_: Facts(ACME))
+
+
+def test_a_fault_is_caught_by_a_test_that_passes_without_it(suite: None) -> None:
+    told: list[Catch] = []
+
+    catches = hunt("acme", SEED, environ={}, tell=told.append)
+
+    assert told == catches
+    assert [bool(catch.caught_by) for catch in catches] == [False] + [True] * 9
+    assert catches[1].caught_by == (f"{draw(SEED)[1].only}finds",)
+    assert catches[1].describe().startswith(f"caught: {draw(SEED)[1].describe()}; by ")
+
+
+def test_one_that_is_missed_names_the_test_that_ought_to_have_found_it(suite: None) -> None:
+    first = hunt("acme", SEED, environ={})[0]
+
+    assert first.describe() == f"missed: {draw(SEED)[0].describe()}; what ought to have found it: {draw(SEED)[0].ought}"
+
+
+@pytest.mark.parametrize(("caught", "enough"), [(7, False), (8, True)])
+def test_eight_of_ten_are_enough(caught: int, enough: bool) -> None:
+    mutations: Any = draw(SEED)
+    catches = [Catch(mutation, ("C1/a",) * (number < caught)) for number, mutation in enumerate(mutations)]
+
+    assert is_enough(catches) is enough

@@ -1,0 +1,213 @@
+"""A process of a run that is forked is what it is where it is started afresh."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.core.conformance.conftest import Begin
+
+from northbridge.conformance.runs import processes
+from northbridge.conformance.runs.processes import MOST_SERVERS
+
+BOTH = pytest.mark.parametrize("how", ["start", "fork"])
+
+TELL = r"""
+import gc, json, os, signal, subprocess, sys, threading, warnings
+
+descriptors = len(os.listdir("/proc/self/fd"))
+main = sys.modules["__main__"]
+files = {number: os.path.realpath(f"/proc/self/fd/{number}") for number in (0, 1, 2)}
+print(json.dumps({
+    "main": [__name__, str(main.__spec__ and main.__spec__.name), main.__dict__ is globals(), __file__, sys.argv[0]],
+    "arguments": [sys.argv, sys.orig_argv, sys.executable, str(sys.flags)],
+    "path": sys.path,
+    "folder": os.getcwd(),
+    "environment": dict(sorted(os.environ.items())),
+    "C's environment": sorted(subprocess.run(["env", "-0"], capture_output=True, text=True).stdout.split("\0")),
+    "session": [os.getsid(0) == os.getpid(), os.getpgid(0) == os.getpid()],
+    "signals": [str(signal.getsignal(each)) for each in sorted(signal.valid_signals())],
+    "stdin": files[0],
+    "stderr is stdout": files[1] == files[2],
+    "buffers": [sys.stdout.line_buffering, sys.stderr.line_buffering, sys.stdout.encoding],
+    "descriptors": descriptors,
+    "threads": [threading.active_count(), threading.current_thread().name, len(os.listdir("/proc/self/task"))],
+    "collections": [gc.isenabled(), gc.get_threshold()],
+    "warnings": str(warnings.filters),
+}))
+"""
+
+
+@pytest.mark.parametrize("script", [False, True], ids=["as a module", "as a script"])
+def test_a_fork_finds_what_a_process_finds_that_was_started(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path, script: bool
+) -> None:
+    environ = {**quick_torch, "NORTHBRIDGE_OF_THE_RUN": "1", "TORCH_DEVICE_BACKEND_AUTOLOAD": "1"}
+
+    for how in ("start", "fork"):
+        assert begin(how, TELL, environ, "one", "{two}", script=script).wait() == 0, (
+            tmp_path / f"{how}.txt"
+        ).read_text()
+
+    started, forked = (json.loads((tmp_path / f"{how}.txt").read_text()) for how in ("start", "fork"))
+    assert forked == started
+    assert forked["environment"]["NORTHBRIDGE_OF_THE_RUN"] == "1"
+
+
+@BOTH
+@pytest.mark.parametrize(
+    ("end", "code", "last"),
+    [
+        ("sys.exit(3)", 3, "atexit"),
+        ("raise ValueError('no')", 1, "ValueError: no\natexit"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", -9, ""),
+    ],
+    ids=["its own", "an error", "a signal"],
+)
+def test_its_exit_code(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path, how: str, end: str, code: int, last: str
+) -> None:
+    program = f"import atexit, os, signal, sys\natexit.register(print, 'atexit')\n{end}\n"
+
+    assert begin(how, program, quick_torch).wait() == code
+    assert (tmp_path / f"{how}.txt").read_text().rstrip().endswith(last)
+
+
+@BOTH
+def test_one_that_outlasts_the_limit_ends_with_its_group(begin: Begin, quick_torch: dict[str, str], how: str) -> None:
+    process = begin(how, "import time\ntime.sleep(100)\n", quick_torch)
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.0)
+    os.killpg(process.pid, signal.SIGKILL)
+
+    assert process.wait() == -9
+    assert process.wait(0.0) == -9
+
+
+def test_two_forks_run_side_by_side(begin: Begin, quick_torch: dict[str, str], tmp_path: Path) -> None:
+    meet = """
+import os, sys, time
+from pathlib import Path
+mine, other = sys.argv[1:]
+Path(mine).touch()
+while not os.path.exists(other):
+    time.sleep(0.01)
+"""
+
+    one, two = (begin("fork", meet, quick_torch, mine, other) for mine, other in ("ab", "ba"))
+
+    assert (one.wait(), two.wait()) == (0, 0)
+
+
+def test_a_variable_that_torch_reads_at_its_import_is_that_of_the_run(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+) -> None:
+    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
+    (folder / "torch/__init__.py").write_text("import os\nread = os.environ.get('TORCH_OPTION')\n")
+
+    for option in ("1", "2"):
+        assert begin("fork", "import torch\nprint(torch.read)", {**quick_torch, "TORCH_OPTION": option}).wait() == 0
+        assert (tmp_path / "fork.txt").read_text().strip() == option
+
+
+def test_what_only_northbridge_reads_needs_no_other_import(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+) -> None:
+    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
+    (folder / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
+    imported: set[str] = set()
+    for option in ("1", "2"):
+        environ = {**quick_torch, "NORTHBRIDGE_OPTION": option, "PYTEST_CURRENT_TEST": f"test {option}"}
+        assert begin("fork", "import torch\nprint(torch.where)", environ).wait() == 0
+        imported.add((tmp_path / "fork.txt").read_text())
+
+    assert len(imported) == 1
+
+
+def test_variables_of_which_nobody_reads_before_the_fork_need_no_other_import_either(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+) -> None:
+    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
+    (folder / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
+    tell = "import os, torch\nprint(torch.where, os.environ['RANK'])"
+    said = []
+    for rank in ("0", "1"):
+        assert begin("fork", tell, {**quick_torch, "RANK": "?"}, late={"RANK": rank}).wait() == 0
+        said.append((tmp_path / "fork.txt").read_text().split())
+
+    assert said[0][0] == said[1][0]
+    assert [rank for _, rank in said] == ["0", "1"]
+
+
+def test_no_more_than_so_many_processes_wait_to_be_forked(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+) -> None:
+    go = tmp_path / "go"
+    wait = "import os, sys, time\nwhile not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\n"
+    meanwhile = begin("fork", wait, {**quick_torch, "OPTION": "0"}, str(go))
+    for option in range(1, MOST_SERVERS + 2):
+        assert begin("fork", "", {**quick_torch, "OPTION": str(option)}).wait() == 0
+
+    assert len(processes._servers) == MOST_SERVERS
+    go.touch()
+    assert meanwhile.wait() == 0  # though what it was forked from has ended
+
+
+def test_where_torch_cannot_be_imported_the_process_is_started_afresh_and_says_so(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+) -> None:
+    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
+    (folder / "torch/__init__.py").write_text("raise ImportError('libtorch.so: no such file')\n")
+
+    for _ in range(2):  # the second finds that the first has failed
+        with pytest.warns(RuntimeWarning, match=r"(?s)program was to run in the fork .* exit code 1: .*no such file"):
+            process = begin("fork", "import torch", quick_torch)
+        assert process.wait() == 1
+        assert "ImportError: libtorch.so: no such file" in (tmp_path / "fork.txt").read_text()
+
+
+def test_a_fork_whose_parent_was_killed_is_an_error(begin: Begin, quick_torch: dict[str, str]) -> None:
+    kill_parent = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n"
+    process = begin("fork", kill_parent, quick_torch)
+
+    with pytest.raises(RuntimeError, match=f"nobody knows how process {process.pid}, program, has ended"):
+        process.wait()
+
+
+def test_what_forks_ends_where_pytest_is_killed(quick_torch: dict[str, str], tmp_path: Path) -> None:
+    program = """
+import os, signal, sys
+from pathlib import Path
+from northbridge.conformance.runs import processes
+folder = Path(sys.argv[1])
+(folder / "program.py").touch()
+with open(os.devnull, "wb") as output:
+    processes.fork(["-m", "program"], os.environ, folder, output).wait()
+(server,) = processes._servers.values()
+print(server._process.pid, server._folder, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    killed = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], env=quick_torch, stdout=subprocess.PIPE, text=True
+    )
+    pid, folder = killed.stdout.split()
+
+    assert killed.returncode == -9
+    while _is_alive(int(pid)):  # pytest has a limit
+        time.sleep(0.01)
+    shutil.rmtree(folder)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

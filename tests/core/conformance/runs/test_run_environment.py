@@ -1,0 +1,34 @@
+"""What of the environment reaches the processes that the suite starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.runs import run_environment as room
+
+
+@pytest.mark.parametrize(
+    "variable", ["RANK", "GROUP_RANK", "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "_NORTHBRIDGE_LAUNCHER"]
+)
+def test_what_a_launcher_around_pytest_has_set_does_not_reach_the_ranks(variable: str) -> None:
+    assert room.tells_of_a_launcher(variable)
+
+
+@pytest.mark.parametrize("variable", ["PATH", "PYTHONPATH", "NORTHBRIDGE_SIMULATE", "OMP_NUM_THREADS"])
+def test_other_variables_do(variable: str) -> None:
+    assert not room.tells_of_a_launcher(variable)
+
+
+def test_a_rank_of_the_suites_has_one_thread_whatever_this_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("PATH", "/bin")
+
+    found = room.environ_of_runs()
+
+    assert (found["OMP_NUM_THREADS"], found["OPENBLAS_NUM_THREADS"], found.get("RANK"), found["PATH"]) == (
+        "1",
+        "1",
+        None,
+        "/bin",
+    )

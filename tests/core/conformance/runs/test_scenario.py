@@ -1,0 +1,102 @@
+"""How the suite runs a scenario."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from northbridge import discovery
+from northbridge.conformance.runs import scenario as room
+from northbridge.conformance.runs.run_errors import RunError
+from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario
+from northbridge.errors import UnsupportedError
+
+SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
+
+
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
+    """The environments of the runs, which fail where ``FAIL`` is set."""
+    environments: list[dict[str, str]] = []
+
+    def run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
+        environments.append(environ)
+        if "FAIL" in environ:
+            raise RunError("rank 1 ended")
+        return Outcome(Path(), {}, "")
+
+    monkeypatch.setattr(room, "_run", run)
+    monkeypatch.setattr(room, "_outcomes", {})
+    return environments
+
+
+def test_tests_that_ask_for_one_scenario_share_its_run(ran: list[dict[str, str]]) -> None:
+    assert room.run(SCENARIO) is room.run(SCENARIO)
+    assert ran == [{}]
+
+
+def test_in_another_environment_it_is_another_run(ran: list[dict[str, str]]) -> None:
+    assert room.run(SCENARIO) is not room.run(SCENARIO, {"VARIABLE": "1"})
+    assert ran == [{}, {"VARIABLE": "1"}]
+
+
+def test_a_failed_run_fails_every_test_that_asks_for_it(ran: list[dict[str, str]]) -> None:
+    for _ in range(2):
+        with pytest.raises(RunError, match="rank 1 ended"):
+            room.run(SCENARIO, {"FAIL": "1"})
+
+    assert ran == [{"FAIL": "1"}]
+
+
+def test_a_fact_of_each_rank() -> None:
+    outcome = Outcome(Path(), {"training": [{"weights": "a"}, {"weights": "b"}]}, "")
+
+    assert outcome.each("training", "weights") == ["a", "b"]
+
+
+def test_a_topic_that_nobody_reported_on_is_a_failure_that_says_why() -> None:
+    outcome = Outcome(Path(), {"failed training": [{"traceback": "ValueError: no"}]}, "the end of the log")
+
+    with pytest.raises(AssertionError, match=r"(?s)about 'training'.*ValueError: no.*the end of the log"):
+        outcome.ranks("training")
+
+
+@pytest.mark.parametrize("accelerator", ["cpu", "cpu_sim"])
+def test_the_cpu_and_a_simulated_chip_may_be_forked(accelerator: str) -> None:
+    assert room.may_be_forked(replace(SCENARIO, accelerator=accelerator))
+
+
+def test_a_real_chip_begins_as_a_users_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = discovery.load("cpu_sim")
+    real = replace(backend, capabilities=replace(backend.capabilities, simulated=False))
+    monkeypatch.setitem(discovery._declared, "cpu_sim", real)
+
+    assert not room.may_be_forked(replace(SCENARIO, accelerator="cpu_sim"))
+
+
+@pytest.mark.parametrize("launch", ["torchrun", "two nodes", "ranks"])
+def test_ranks_that_the_suite_starts_side_by_side_are_no_forks_of_one(launch: Launch) -> None:
+    assert not room.may_be_forked(replace(SCENARIO, launch=launch, devices=2))
+
+
+def test_a_run_whose_accelerator_lightning_chooses_begins_as_a_users_process_does() -> None:
+    assert not room.may_be_forked(replace(SCENARIO, accelerator="auto"))
+
+
+def test_a_topic_whose_duty_was_refused_is_refused_with_the_same_words() -> None:
+    refused = [{"message": "acme has no float16", "capability": "float16"}] * 2
+    outcome = Outcome(Path(), {"refused scaling": refused, "failed tuning": [{"traceback": "ValueError: no"}]}, "")
+
+    with pytest.raises(UnsupportedError, match="acme has no float16") as caught:
+        outcome.ranks("scaling resumed")
+
+    assert caught.value.capability == "float16"
+
+
+def test_a_refusal_does_not_excuse_a_duty_beside_it() -> None:
+    outcome = Outcome(Path(), {"refused scaling": [{"message": "acme has no float16", "capability": "float16"}]}, "")
+
+    with pytest.raises(AssertionError, match="nothing was found out about 'training mlp'"):
+        outcome.ranks("training mlp")
