@@ -40,7 +40,7 @@ def run_script(script: Path, *arguments: str, folder: Path, environ: Mapping[str
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    return _wait(process, script, printed)
+    return wait(process, script, printed)
 
 
 def run_forked(script: Path, *arguments: str, folder: Path, environ: Mapping[str, str] | None = None) -> Ran:
@@ -53,7 +53,7 @@ def run_forked(script: Path, *arguments: str, folder: Path, environ: Mapping[str
     printed = folder / "printed.txt"
     with printed.open("wb") as out:
         process = fork_script(script, *arguments, folder=folder, output=out, environ=environ)
-    return _wait(process, script, printed)
+    return wait(process, script, printed)
 
 
 def fork_script(
@@ -64,20 +64,23 @@ def fork_script(
     stdin: IO[bytes] | None = None,
     environ: Mapping[str, str] | None = None,
     late: Collection[str] = (),
+    imported: tuple[str, ...] = ("lightning",),
 ) -> Process:
     """Begin what :func:`run_forked` runs, in a session of its own; it reads ``stdin`` and prints to ``output``.
 
-    ``late`` are variables of ``environ`` that nobody reads before the script imports something of a vendor's.
+    ``late`` are variables of ``environ`` that nobody reads before the script imports something of a vendor's, and
+    ``imported`` what it may find imported beside torch.
     """
     # Where the imports leave threads, nothing can be forked.
     given = {**(os.environ if environ is None else environ), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     after = {name: value for name, value in given.items() if name in late or tells_of_a_launcher(name)}
     before = {name: value for name, value in given.items() if name not in after}
-    command, imported = [str(script), *arguments], ("lightning",)
-    return fork(command, before, folder, output, after, imported, starts_ranks=True, stdin=stdin)
+    command = [str(script), *arguments]
+    return fork(command, before, folder, output, after, imported, starts_ranks=bool(imported), stdin=stdin)
 
 
-def _wait(process: Process, script: Path, printed: Path) -> Ran:
+def wait(process: Process, script: Path, printed: Path) -> Ran:
+    """Wait for the end of ``script``, and end whatever it started with it."""
     try:
         status = process.wait(LIMIT)
     except subprocess.TimeoutExpired:

@@ -79,7 +79,8 @@ class TestWhatTheImportLeavesBehind:
     def test_what_the_user_set_wins_where_the_script_was_first(self, run: Run) -> None:
         script_first = "import torch\nimport habana_frameworks.torch.core\n" + LOAD
 
-        said = run(TELL, first=script_first, MASTER_ADDR="localhost", MASTER_PORT="12345")
+        users = {"MASTER_ADDR": "localhost", "MASTER_PORT": "12345"}  # told by what a process was started with
+        said = run(TELL, first=script_first, afresh=True, **users)
 
         assert json.loads(last(said)) == {
             **dict.fromkeys(NEVER_SET),

@@ -17,12 +17,17 @@ from types import ModuleType
 import pytest
 from tests.backends.posed.chip import PosedChip
 from tests.ports import free_port
+from tests.scripts import Ran, fork_script, wait
 
 import northbridge
+from northbridge.conformance.runs.processes import start as run_afresh
 from northbridge_cpu_sim import Server
 
 LIMIT_S = 120.0
 
+ROOT = Path(__file__).parents[3]
+
+Begin = Callable[..., "Callable[[], Ran]"]
 Start = Callable[..., "subprocess.Popen[str]"]
 Run = Callable[..., str]
 OnRanks = Callable[..., "list[str]"]
@@ -93,20 +98,47 @@ def start(posed: PosedChip, environment: dict[str, str]) -> Iterator[Start]:
 
 
 @pytest.fixture
-def run(start: Start) -> Run:
-    """Run a program in a Python of its own and return what it printed; its failure is the test's."""
+def begin(posed: PosedChip, environment: dict[str, str], tmp_path: Path) -> Begin:
+    """Begin a program after the lines ``first``, and return what waits for its end.
 
-    def run(program: str, **options: str) -> str:
-        process = start(program, **options)
-        said = process.communicate(timeout=LIMIT_S)[0]
-        assert process.returncode == 0, said
-        return said
+    It is the fork of a process that has imported torch and nothing of the chip's, unless it is to be started
+    ``afresh``: where it is about what is imported first.
+    """
+    vendors = variables(posed)
+    # Where a program finds this repository's tests, as one does that is started here.
+    whole = {**environment, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+
+    def begin(program: str, first: str, afresh: bool, **environ: str) -> Callable[[], Ran]:
+        number = len(list(tmp_path.glob("program-*.py")))
+        script, printed = (tmp_path / f"program-{number}.{end}" for end in ("py", "txt"))
+        script.write_text(first + textwrap.dedent(program))
+        given = {**whole, **environ}
+        with printed.open("wb") as output:
+            if afresh:
+                process = run_afresh([str(script)], given, Path.cwd(), output)
+            else:
+                process = fork_script(
+                    script, folder=Path.cwd(), output=output, environ=given, late=vendors, imported=()
+                )
+        return lambda: wait(process, script, printed)
+
+    return begin
+
+
+@pytest.fixture
+def run(posed: PosedChip, begin: Begin) -> Run:
+    """Run a program and return what it printed; its failure is the test's. Where nothing comes first, it is afresh."""
+
+    def run(program: str, *, first: str = posed.imports, afresh: bool = False, **environ: str) -> str:
+        ran = begin(program, first, afresh or not first, **environ)()
+        assert ran.status == 0, ran.said
+        return ran.said
 
     return run
 
 
 @pytest.fixture
-def on_ranks(posed: PosedChip, start: Start) -> OnRanks:
+def on_ranks(posed: PosedChip, begin: Begin) -> OnRanks:
     """Run a program on so many ranks, which share a server, and return what each printed, without warnings."""
     group = f"import torch.distributed as dist\ndist.init_process_group({posed.collective!r})\n"
 
@@ -114,9 +146,9 @@ def on_ranks(posed: PosedChip, start: Start) -> OnRanks:
         cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
         cluster |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **environ}
         places = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
-        ranks = [start(program, first=first, **{**cluster, **place}) for place in places]
-        said = [rank.communicate(timeout=LIMIT_S)[0] for rank in ranks]
-        assert [rank.returncode for rank in ranks] == [0] * size, "\n".join(said)
-        return said
+        ranks = [begin(program, first, False, **{**cluster, **place}) for place in places]
+        ended = [rank() for rank in ranks]
+        assert [each.status for each in ended] == [0] * size, "\n".join(each.said for each in ended)
+        return [each.said for each in ended]
 
     return on_ranks

@@ -14,6 +14,7 @@ from tests.backends.posed.hooks import (
     pytest_unconfigure as pytest_unconfigure,
 )
 from tests.backends.posed.processes import (
+    begin as begin,
     environment as environment,
     loaded as loaded,
     on_ranks as on_ranks,
