@@ -104,6 +104,20 @@ class CollectiveReductions(Ranks):
 
         assert refusals(ranks, form) or everybodys(ranks, form) == [exact] * devices
 
+    @shows("sum_all_reduce")
+    def test_a_sum_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "behind others") == [[1, 1, 1, devices, devices, devices]] * devices
+
+    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    @pytest.mark.parametrize("word", ["sum", "mean"])
+    def test_what_is_not_a_number_on_one_rank_is_none_on_any(
+        self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
+    ) -> None:
+        name = f"{word} of no numbers, {dtype}"
+        missing = northbridge.load(backend).collective.missing_reductions
+        if not ((word in missing or may_refuse(claimed, dtype)) and refusals(ranks, name)):
+            assert everybodys(ranks, name) == [[True, True]] * devices
+
     def test_no_numbers_and_one_without_a_dimension(self, ranks: Facts, devices: int) -> None:
         assert everybodys(ranks, "nothing") == [[]] * devices
         assert everybodys(ranks, "a number") == [sum(range(1, devices + 1))] * devices

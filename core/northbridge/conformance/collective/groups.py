@@ -43,6 +43,13 @@ class Groups(Ranks):
     def test_a_gather_has_the_ranks_of_the_group_in_their_order(self, ranks: Facts, devices: int) -> None:
         self.check(ranks, devices, "gathered", list)
 
+    @shows("barrier")
+    def test_nobody_passes_the_groups_barrier_before_its_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
+        for name, groups in grouping.DIVISIONS[devices].items():
+            for members in groups:
+                found = everybodys([ranks[rank] for rank in sorted(members)], name)
+                assert min(each["went"] for each in found) >= found[-1]["came"], (name, members)
+
     def test_each_rank_has_its_number_in_the_group(self, ranks: Facts, devices: int) -> None:
         for name, groups in grouping.DIVISIONS[devices].items():
             for members in groups:

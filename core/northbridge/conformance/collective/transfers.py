@@ -8,6 +8,7 @@ import pytest
 
 from northbridge.conformance.collective.ranks import Claims, Facts, Ranks, everybodys, may_refuse, refusals
 from northbridge.conformance.runs.duties import moving
+from northbridge.conformance.runs.duties.reducing import FLOATS, digits
 from northbridge.conformance.suite import shows
 
 
@@ -43,6 +44,46 @@ class Transfers(Ranks):
             assert everybodys(ranks, f"gathered {dtype}") == [given] * devices
 
     @shows("all_gather")
+    @pytest.mark.parametrize("dtype", moving.LOSSLESS)
+    def test_all_gather_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        right: Any = [moving.last_digit(dtype, rank, ranks[0]["large"]) for rank in range(devices)]
+
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits gathered {dtype}")):
+            assert everybodys(ranks, f"digits gathered {dtype}") == [as_held(right, dtype, claimed)] * devices
+
+    @shows("broadcast")
+    @pytest.mark.parametrize("dtype", moving.LOSSLESS)
+    def test_broadcast_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        right: Any = moving.last_digit(dtype, 0, ranks[0]["large"])
+
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits broadcast {dtype}")):
+            assert everybodys(ranks, f"digits broadcast {dtype}") == [as_held(right, dtype, claimed)] * devices
+
+    @shows("broadcast")
+    def test_many_numbers_are_broadcast(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "many broadcast") == [[0, 0]] * devices
+
+    @shows("all_gather")
+    def test_many_numbers_are_gathered(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "many gathered") == [[0, 0]] * devices
+
+    @shows("broadcast")
+    def test_a_broadcast_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "broadcast behind others") == [[-1, -1, -1, *moving.given(0)]] * devices
+
+    @shows("all_gather")
+    def test_what_stands_behind_others_is_gathered_behind_others(self, ranks: Facts, devices: int) -> None:
+        given = [number for rank in range(devices) for number in moving.given(rank)]
+
+        assert everybodys(ranks, "gathered behind others") == [[-1, -1, -1, *given]] * devices
+
+    @shows("all_gather")
+    def test_what_was_gathered_stays_when_more_is_gathered(self, ranks: Facts, devices: int) -> None:
+        given = [moving.given(rank) for rank in range(devices)]
+
+        assert everybodys(ranks, "gathered before") == [given] * devices
+
+    @shows("all_gather")
     @pytest.mark.parametrize("way", ["gathered", "gathered by the backend"])
     def test_all_gather(self, ranks: Facts, devices: int, way: str) -> None:
         given = [moving.given(rank) for rank in range(devices)]
@@ -60,6 +101,19 @@ class Transfers(Ranks):
 
         shares = [[2 * rank * weight, (2 * rank + 1) * weight] for rank in range(devices)]
         assert everybodys(ranks, "scattered sums") == shares
+
+    def test_reduce_scatter_of_many_numbers(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "many scattered") == [[0, 0]] * devices
+
+    @pytest.mark.parametrize("dtype", FLOATS)
+    def test_reduce_scatter_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        given = [digits(dtype, rank) for rank in range(devices)]
+        sums: Any = [sum(column) for column in zip(*given, strict=True)]
+        size = len(sums) // devices
+        right = [as_held(sums[size * rank : size * (rank + 1)], dtype, claimed) for rank in range(devices)]
+
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"scattered sums of {dtype}")):
+            assert everybodys(ranks, f"scattered sums of {dtype}") == right
 
     @shows("all_gather")
     def test_objects_are_gathered(self, ranks: Facts, devices: int) -> None:
@@ -84,3 +138,8 @@ class Transfers(Ranks):
         }
 
         assert refusals(ranks, way) or everybodys(ranks, way) == right[way]
+
+
+def as_held(exact: Any, dtype: str, claimed: Claims) -> Any:
+    """Return ``exact`` as a chip holds it: one that denies float64 may compute with float32 in its place."""
+    return pytest.approx(exact, rel=1e-6) if dtype == "float64" and claimed[dtype].denied else exact

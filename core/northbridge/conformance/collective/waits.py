@@ -50,6 +50,14 @@ class Waits(Ranks):
         assert everybodys(ranks, f"{collective}, read at once") == [right[claim]] * devices
 
     @shows("sum_all_reduce")
+    def test_nothing_is_called_done_before_the_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
+        found = everybodys(ranks, "asked before it is there")
+
+        # Of a rank that is held up itself, and asks when the last one has come, nothing can be said.
+        assert not any(each["early"] for each in found if each["asked"] < found[-1]["came"])
+        assert [(each["sum"], each["afterwards"]) for each in found] == [(devices, True)] * devices
+
+    @shows("sum_all_reduce")
     def test_asynchronous_collectives_own_temporaries_that_are_dropped(self, ranks: Facts, devices: int) -> None:
         sums = [[sum(number + rank for rank in range(devices))] * 3 for number in range(waiting.PENDING)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import torch.distributed as dist
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.meeting import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
+
+LATE_S = 0.3
+"""How much later the last rank of a group comes to its barrier."""
 
 DIVISIONS: dict[int, dict[str, list[list[int]]]] = {
     2: {"one each": [[0], [1]], "backwards": [[1, 0]]},
@@ -41,7 +45,13 @@ def _speak(rank: Rank, ranks: list[int], group: Any) -> dict[str, Any]:
     dist.broadcast(sent, max(ranks), group=group)
     everybodys = rank.collective.all_gather(rank.tensor([weight]), group)
     rank.collective.barrier(group)
+    if rank.number == max(ranks):
+        time.sleep(LATE_S)
+    came = time.monotonic()  # one clock for all processes of a machine
+    rank.collective.barrier(group)
     return {
+        "came": came,
+        "went": time.monotonic(),
         "sum": total.item(),
         "mean": average.item(),
         "sent": sent.item(),

@@ -9,12 +9,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from northbridge.conformance.runs.duties.reducing import BITS, FLOATS, MANY, digits, large_number
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.meeting import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 DTYPES = ("float32", "float16", "bfloat16", "int64", "uint8", "bool")
 """In which one rank's tensor is sent to all, and each rank's is gathered."""
+
+LOSSLESS = (*FLOATS, "int64", "int32", "int16", "uint8")
+"""In which numbers are sent that use every digit of their dtype."""
 
 OPTIONAL = ("gathered by rank 1", "scattered by rank 1", "all to all", "sent around")
 """What a library may lack, so that it raises."""
@@ -29,10 +33,23 @@ def perform(scenario: Scenario, folder: Path) -> None:
     for dtype in DTYPES:
         found[f"broadcast of {dtype}"] = attempt(partial(_broadcast_dtype, rank, getattr(torch, dtype)))
         found[f"gathered {dtype}"] = attempt(partial(_gather_dtype, rank, getattr(torch, dtype)))
+    large = found["large"] = large_number(scenario.accelerator)
+    for dtype in LOSSLESS:
+        number = last_digit(dtype, rank.number, large)
+        found[f"digits gathered {dtype}"] = attempt(partial(_gather_digits, rank, dtype, number))
+        found[f"digits broadcast {dtype}"] = attempt(partial(_broadcast_digits, rank, dtype, number))
+    for dtype in FLOATS:
+        found[f"scattered sums of {dtype}"] = attempt(partial(_reduce_scatter_digits, rank, dtype))
     ways = {
         "gathered": _gather,
         "gathered flat": _gather_flat,
         "gathered by the backend": _gather_by_the_backend,
+        "gathered before": _gather_twice,
+        "gathered behind others": _gather_behind_others,
+        "broadcast behind others": _broadcast_behind_others,
+        "many gathered": _gather_many,
+        "many broadcast": _broadcast_many,
+        "many scattered": _reduce_scatter_many,
         "scattered sums": _reduce_scatter,
         "objects": _gather_objects,
         "message": _broadcast_objects,
@@ -53,6 +70,13 @@ def given(rank: int) -> list[float]:
 def in_dtype(rank: int) -> list[int]:
     """Return what a rank gives in a dtype of :data:`DTYPES`: no two give the same, also as bool."""
     return [int(rank == number) for number in range(4)]
+
+
+def last_digit(dtype: str, rank: int, large: int) -> float:
+    """Return what a rank sends in ``dtype``: no narrower dtype holds it; ``large`` is the number for int64."""
+    if dtype in BITS:
+        return 1 + (rank + 1) * 2.0 ** (1 - BITS[dtype])
+    return {"int64": large, "int32": 2**31 - 1, "int16": 2**15 - 1, "uint8": 2**8 - 1}[dtype] - rank
 
 
 def _kept(rank: Rank, *tensors: torch.Tensor) -> list[Any]:
@@ -77,6 +101,75 @@ def _broadcast_dtype(rank: Rank, dtype: torch.dtype) -> Any:
 def _gather_dtype(rank: Rank, dtype: torch.dtype) -> Any:
     everybodys = rank.collective.all_gather(rank.tensor(in_dtype(rank.number), dtype))
     return [each.int().tolist() for each in everybodys if each.dtype == dtype]
+
+
+def _gather_digits(rank: Rank, dtype: str, number: float) -> Any:
+    everybodys = rank.collective.all_gather(rank.tensor([number], getattr(torch, dtype)))
+    return [each.item() for each in everybodys]
+
+
+def _broadcast_digits(rank: Rank, dtype: str, number: float) -> Any:
+    own = rank.tensor([number], getattr(torch, dtype))
+    sent = rank.collective.as_carried(own).clone()
+    dist.broadcast(sent, 0)
+    return rank.collective.as_sent(sent, own).item()
+
+
+def _reduce_scatter_digits(rank: Rank, dtype: str) -> Any:
+    whole = rank.tensor(digits(dtype, rank.number), getattr(torch, dtype))
+    share = torch.empty(whole.numel() // rank.ranks, device=rank.device, dtype=whole.dtype)
+    dist.reduce_scatter_tensor(share, whole)
+    return _kept(rank, share)[0]
+
+
+def _gather_twice(rank: Rank) -> Any:
+    """Gather, gather something else, and return what was gathered first."""
+    first = rank.collective.all_gather(rank.tensor(given(rank.number)))
+    rank.collective.all_gather(rank.tensor([-1.0, -1.0]))
+    return _kept(rank, *first)
+
+
+def _gather_behind_others(rank: Rank) -> Any:
+    """Gather what stands behind other numbers of its tensor into a place behind others; return all that is there."""
+    flat = torch.full((2 * rank.ranks + 3,), -1.0, device=rank.device)
+    dist.all_gather_into_tensor(flat[3:], rank.tensor([-2.0, *given(rank.number)])[1:])
+    return _kept(rank, flat)[0]
+
+
+def _broadcast_behind_others(rank: Rank) -> Any:
+    sent = rank.tensor([-1.0, -1.0, -1.0, *given(rank.number)])
+    dist.broadcast(sent[3:], 0)
+    return _kept(rank, sent)[0]
+
+
+def _gather_many(rank: Rank) -> list[float]:
+    """Return the smallest and the largest distance from what is to be gathered."""
+    numbers = _many(rank)
+    flat = torch.empty(MANY * rank.ranks, device=rank.device)
+    dist.all_gather_into_tensor(flat, numbers + rank.number)
+    return _extremes(flat - torch.cat([numbers + each for each in range(rank.ranks)]))
+
+
+def _broadcast_many(rank: Rank) -> list[float]:
+    numbers = _many(rank)
+    sent = numbers + rank.number
+    dist.broadcast(sent, rank.ranks - 1)
+    return _extremes(sent - numbers - (rank.ranks - 1))
+
+
+def _reduce_scatter_many(rank: Rank) -> list[float]:
+    numbers = _many(rank)
+    share = torch.empty(MANY, device=rank.device)
+    dist.reduce_scatter_tensor(share, torch.cat([numbers + each for each in range(rank.ranks)]) * (rank.number + 1))
+    return _extremes(share - (numbers + rank.number) * sum(range(1, rank.ranks + 1)))
+
+
+def _many(rank: Rank) -> torch.Tensor:
+    return torch.arange(MANY, device=rank.device).remainder(1024).float()
+
+
+def _extremes(distance: torch.Tensor) -> list[float]:
+    return [distance.min().item(), distance.max().item()]
 
 
 def _gather(rank: Rank) -> Any:

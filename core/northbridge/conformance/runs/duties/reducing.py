@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from functools import partial
+from math import isinf, isnan
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,10 @@ def perform(scenario: Scenario, folder: Path) -> None:
     found["each counted"] = attempt(partial(_reduce, rank, [4**rank.number] * 5, "float32", "sum"))
     found["transposed"] = attempt(partial(_reduce_transposed, rank))
     found["a part"] = attempt(partial(_reduce_part, rank))
+    found["behind others"] = attempt(partial(_reduce_behind_others, rank))
+    for dtype in FLOATS:
+        for word in ("sum", "mean"):
+            found[f"{word} of no numbers, {dtype}"] = attempt(partial(_reduce_no_numbers, rank, dtype, word))
     found["nothing"] = attempt(partial(_reduce, rank, [], "float32", "sum"))
     found["a number"] = attempt(partial(_reduce, rank, rank.number + 1, "float32", "sum"))
     found["many"] = attempt(partial(_reduce_many, rank))
@@ -100,6 +105,21 @@ def _reduce_part(rank: Rank) -> list[float]:
     rank.collective.all_reduce(whole[::2])
     values: list[float] = whole.tolist()
     return values
+
+
+def _reduce_behind_others(rank: Rank) -> list[float]:
+    """Reduce the second half of a tensor; return the whole."""
+    whole = torch.ones(6, device=rank.device)
+    rank.collective.all_reduce(whole[3:])
+    values: list[float] = whole.tolist()
+    return values
+
+
+def _reduce_no_numbers(rank: Rank, dtype: str, word: str) -> list[bool]:
+    """Return whether not-a-number is left where the first rank has it, and infinity where the last has."""
+    own = [float("nan") if rank.number == 0 else 1.0, float("inf") if rank.is_last else 1.0]
+    nan, infinite = _reduce(rank, own, dtype, word)
+    return [isnan(nan), isinf(infinite)]
 
 
 def _reduce_many(rank: Rank) -> list[float]:

@@ -41,6 +41,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         ("torch's all_gather", _torchs_all_gather),
     ):
         found[f"{name}, read at once"] = attempt(partial(_read_at_once, rank, begin))
+    found["asked before it is there"] = attempt(partial(_ask_early, rank))
     found["temporaries"] = attempt(partial(_drop_temporaries, rank))
     found["waited for in turn"] = attempt(partial(_wait_backwards, rank))
     found["one after another"] = attempt(partial(_chain, rank))
@@ -82,6 +83,23 @@ def _torchs_all_gather(rank: Rank) -> torch.Tensor:
     everybodys = torch.zeros(rank.ranks, device=rank.device)
     dist.all_gather_into_tensor(everybodys, rank.tensor([rank.number + 1.0]))
     return everybodys
+
+
+def _ask_early(rank: Rank) -> dict[str, Any]:
+    """Begin a collective to which the last rank comes late, and ask whether it is done before and after the wait."""
+    tensor = rank.tensor([1.0])
+    rank.collective.barrier()
+    if rank.is_last:
+        time.sleep(LATE_S)
+    came = time.monotonic()
+    work = dist.all_reduce(tensor, async_op=True)
+    assert work is not None
+    early = work.is_completed()
+    asked = time.monotonic()
+    work.wait()
+    total = tensor.item()
+    rank.chip.synchronize()
+    return {"came": came, "asked": asked, "early": early, "afterwards": work.is_completed(), "sum": total}
 
 
 def _drop_temporaries(rank: Rank) -> list[Any]:
