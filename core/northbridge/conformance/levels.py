@@ -28,6 +28,7 @@ from northbridge.conformance.device.autocast import Autocast
 from northbridge.conformance.device.device import Device
 from northbridge.conformance.device.dtypes import Dtypes
 from northbridge.conformance.device.gradients import Gradients
+from northbridge.conformance.device.large_operations import LargeOperations
 from northbridge.conformance.device.layers import Layers
 from northbridge.conformance.device.memory import Memory
 from northbridge.conformance.device.operations import Operations
@@ -46,7 +47,7 @@ from northbridge.conformance.lightning.agreement import FabricWeightsAgreement, 
 from northbridge.conformance.lightning.callbacks import Callbacks
 from northbridge.conformance.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
 from northbridge.conformance.lightning.compilation import Compilation, FabricCompilation
-from northbridge.conformance.lightning.devices import DeviceChoice, SecondDevice
+from northbridge.conformance.lightning.devices import DeviceChoice, LastDevices, SecondDevice
 from northbridge.conformance.lightning.distributed_training import DistributedTraining
 from northbridge.conformance.lightning.fabric import FabricLoops, FabricTraining
 from northbridge.conformance.lightning.hooks import BridgeHooks, UsersEnvironment
@@ -116,6 +117,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     Autocast,
                     Views,
                     Operations,
+                    LargeOperations,
                     Layers,
                     Gradients,
                     RandomNumbers,
@@ -161,6 +163,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     UnevenSyncBatchNorm,
                     FabricSyncBatchNorm,
                     SecondDevice,
+                    LastDevices,
                     Sharding,
                     Resharding,
                     *_ONE_OR_SEVERAL,

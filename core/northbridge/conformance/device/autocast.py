@@ -78,6 +78,21 @@ class Autocast(OneDevice):
             assert (numbers @ numbers).dtype == kind
         assert (numbers @ numbers).dtype == torch.float32
 
+    @shows("bfloat16", "float16")
+    def test_one_within_another_has_its_own_dtype(
+        self, backend: str, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        numbers = torch.ones(2, 2, device=device)
+        found: list[torch.dtype] = []
+
+        with refused_where_denied(backend, "bfloat16"), refused_where_denied(backend, "float16"):
+            for outer, inner in ((torch.bfloat16, torch.float16), (torch.float16, torch.bfloat16)):
+                with torch.autocast(chip.type, dtype=outer):
+                    with torch.autocast(chip.type, dtype=inner):
+                        found.append((numbers @ numbers).dtype)
+                    found.append((numbers @ numbers).dtype)
+            assert found == [torch.float16, torch.bfloat16, torch.bfloat16, torch.float16]
+
     @pytest.mark.parametrize("dtype", DTYPES)
     @shows("{dtype}", "autograd")
     def test_layers_train_in(self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str) -> None:

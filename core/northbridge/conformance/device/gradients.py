@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from northbridge.conformance.device.one_device import OneDevice
@@ -149,3 +149,27 @@ class Gradients(OneDevice):
 
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             torch.autograd.backward(loss)
+
+    def test_a_gradient_that_is_dropped_is_none(self, device: torch.device) -> None:
+        layer = nn.Linear(2, 2, device=device)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+        layer(torch.ones(1, 2, device=device)).sum().backward()
+        assert layer.weight.grad is not None
+
+        optimizer.zero_grad()
+
+        assert [each.grad for each in layer.parameters()] == [None, None]
+
+    def test_an_optimizer_leaves_alone_what_got_no_gradient(self, device: torch.device) -> None:
+        used, unused = nn.Linear(2, 2, device=device), nn.Linear(2, 2, device=device)
+        optimizer = torch.optim.AdamW([*used.parameters(), *unused.parameters()], lr=0.1)
+        unused(used(torch.ones(1, 2, device=device))).sum().backward()
+        optimizer.step()
+        before = [each.detach().clone() for each in unused.parameters()]
+
+        for _ in range(2):
+            optimizer.zero_grad()
+            used(torch.ones(1, 2, device=device)).sum().backward()
+            optimizer.step()
+
+        assert all(map(torch.equal, unused.parameters(), before))

@@ -51,6 +51,14 @@ FUSED = ("MultiheadAttention", "TransformerEncoderLayer")
 """Those for which torch has one kernel on the CPU where nothing is learnt, and adds up in another order there."""
 
 
+FORMS: dict[str, Callable[[Tensor], Tensor]] = {
+    "turned": lambda given: given.transpose(0, -1).contiguous().transpose(0, -1),
+    "every other": lambda given: torch.stack([given, given], -1)[..., 0],
+    "behind others": lambda given: torch.cat([given[:1], given])[1:],
+}
+"""How numbers may lie in memory, other than one after another from its start."""
+
+
 class Layers(OneDevice):
     """Each layer computes, learns and is kept on the chip as on the CPU."""
 
@@ -85,6 +93,18 @@ class Layers(OneDevice):
         assert_near(found, expected, device, within)
         # What a layer has seen in training, it keeps.
         assert_near(list(twin.buffers()), list(layer.buffers()), device, within)
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_what_lies_otherwise_in_memory_is_read_alike(
+        self, device: torch.device, made: Made, within: Tolerance, form: str
+    ) -> None:
+        layer, given = made
+        twin = copy.deepcopy(layer).to(device)
+
+        expected = learn(layer, given, torch.device("cpu"), FORMS[form])
+        found = learn(twin, given, device, FORMS[form])
+
+        assert_near(found, expected, device, within)
 
     def test_evaluation_is_near_the_cpus(self, device: torch.device, name: str, made: Made, within: Tolerance) -> None:
         layer, given = made
@@ -161,10 +181,18 @@ class Layers(OneDevice):
         assert_near([*twin.parameters()], [*layer.parameters()], device, within)
 
 
-def learn(layer: nn.Module, given: tuple[Tensor, ...], device: torch.device) -> list[Any]:
-    """Return what ``layer`` makes of ``given`` in training, and the gradients of its parameters and of what it got."""
+def learn(
+    layer: nn.Module,
+    given: tuple[Tensor, ...],
+    device: torch.device,
+    form: Callable[[Tensor], Tensor] = lambda given: given,
+) -> list[Any]:
+    """Return what ``layer`` makes of ``given`` in training, and the gradients of its parameters and of what it got.
+
+    ``form`` lays out on the device what it is given.
+    """
     layer.train()
-    inputs = [each.detach().to(device).requires_grad_(each.is_floating_point()) for each in given]
+    inputs = [form(each.detach().to(device)).detach().requires_grad_(each.is_floating_point()) for each in given]
     results = [each for each in leaves_of(layer(*inputs)) if isinstance(each, Tensor)]
     generator = torch.Generator().manual_seed(1)
     slopes = [torch.randn(each.shape, generator=generator).to(device) for each in results]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -28,6 +29,7 @@ class Memory(OneDevice):
     @pytest.fixture
     def before(self, chip: northbridge.Device, device: torch.device) -> dict[str, float]:
         """The statistics at the start, once the device is in use."""
+        gc.collect()  # what a test that failed has left
         torch.ones(1, device=device).item()
         return read(chip, device)
 
@@ -66,6 +68,22 @@ class Memory(OneDevice):
         remembered = [name for name, value in after.items() if value >= during[name] >= 3 * BLOCK]
         assert remembered, f"no number still tells of {3 * BLOCK} bytes that were allocated: {after}"
 
+    def test_the_most_that_was_allocated_is_forgotten_where_that_can_be_asked(
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
+    ) -> None:
+        module: Any = chip.module
+        resets = hasattr(module, "reset_peak_memory_stats") and hasattr(module, "max_memory_allocated")
+        blocks = [torch.zeros(BLOCK, dtype=torch.uint8, device=device) for _ in range(3)]
+        del blocks
+        chip.synchronize()
+        if not resets:  # Northbridge asks for neither
+            return
+
+        module.reset_peak_memory_stats(device)
+
+        held = module.memory_allocated(device)
+        assert held <= module.max_memory_allocated(device) < held + BLOCK
+
     def test_a_view_takes_no_memory(
         self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
@@ -76,7 +94,7 @@ class Memory(OneDevice):
         grown = in_bytes(before, one, 1)
         viewed = read(chip, device)
 
-        assert grown
+        assert grown, f"no number grew by {BLOCK} bytes with a tensor: {before}, {one}"
         assert {name: viewed[name] for name in grown} == {name: one[name] for name in grown}
 
     def test_what_training_takes_comes_back(
@@ -94,7 +112,7 @@ class Memory(OneDevice):
             del layer
             held.append({name: read(chip, device)[name] for name in current})
 
-        assert current
+        assert current, f"no number grew by {BLOCK} bytes with a tensor and came back: {before}, {one}, {again}"
         # Whatever the first steps set up for good, such as a library's workspace, later ones do not take again.
         assert held[3] == held[2]
 

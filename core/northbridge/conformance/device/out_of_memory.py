@@ -36,6 +36,12 @@ class OutOfMemory(Suite):
         assert told["error"], told["said"]
         assert told["known"], f"neither torch.OutOfMemoryError nor the words of Device.out_of_memory: {told}"
 
+    def test_another_error_is_not_taken_for_full_memory(self, found: dict[str, Any]) -> None:
+        told = found["wrong shape"]
+
+        assert told["error"], told["said"]
+        assert not told["known"], f"the words of Device.out_of_memory stand in an error that is about shapes: {told}"
+
     def test_what_was_held_is_intact(self, found: dict[str, Any]) -> None:
         assert found["intact"]
 

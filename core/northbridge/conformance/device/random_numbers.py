@@ -75,6 +75,15 @@ class RandomNumbers(OneDevice):
 
         assert torch.equal(torch.get_rng_state(), before)
 
+    def test_to_seed_the_chip_leaves_the_cpus_generator_alone(
+        self, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        before = torch.get_rng_state()
+
+        chip.seed(5)
+
+        assert torch.equal(torch.get_rng_state(), before)
+
     def test_what_the_cpu_draws_leaves_the_chips_generator_alone(
         self, chip: northbridge.Device, device: torch.device
     ) -> None:
@@ -153,6 +162,38 @@ class RandomNumbers(OneDevice):
         assert torch.equal(chip.random_state(), here)
         chip.set_random_state(start)
         assert torch.rand(9, device=device)[:4].tolist() != torch.rand(4, device=other).tolist()
+
+    def test_fork_rng_puts_back_each_device_that_it_is_given(
+        self, chip: northbridge.Device, device: torch.device, index: int, other: torch.device, alone: bool
+    ) -> None:
+        chip.seed(9)
+        devices = [device] if alone else [other, device]
+        for number, each in enumerate(devices):
+            torch.rand(3 + number, device=each)  # no two generators stand alike
+
+        with torch.random.fork_rng([each.index for each in devices], device_type=chip.type):
+            inside = [torch.rand(4, device=each).tolist() for each in devices]
+
+        assert [torch.rand(4, device=each).tolist() for each in devices] == inside
+
+    def test_a_state_is_that_of_the_device_that_torch_is_asked_for(
+        self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
+    ) -> None:
+        module: Any = chip.module
+        chip.seed(9)
+        start = module.get_rng_state(device)
+        torch.rand(4, device=device)
+        here = module.get_rng_state(device)
+        assert not torch.equal(here, start)
+        if alone:
+            return
+
+        assert torch.equal(module.get_rng_state(other), start)
+        module.set_rng_state(here, other)
+
+        assert torch.equal(module.get_rng_state(other), here)
+        module.set_rng_state(start, other)
+        assert torch.equal(module.get_rng_state(device), here)
 
     def test_a_generator_of_ones_own_is_apart(self, chip: northbridge.Device, device: torch.device) -> None:
         mine, twin = (torch.Generator(device).manual_seed(3) for _ in range(2))

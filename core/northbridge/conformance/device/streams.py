@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -13,6 +14,9 @@ import northbridge
 from northbridge.conformance.device.one_device import OneDevice
 
 SIZE = 2**20
+
+PAUSE_S = 0.1
+"""How long the host lets the chip do nothing between two events."""
 
 
 class Streams(OneDevice):
@@ -129,6 +133,25 @@ class Streams(OneDevice):
         assert end.query()
         assert start.elapsed_time(end) >= 0
         assert numbers[0].item() == 2
+
+    def test_the_time_between_two_events_is_in_milliseconds(
+        self, chip: northbridge.Device, device: torch.device, queues: Queues
+    ) -> None:
+        module: Any = chip.module
+        if not queues.are_several:
+            return
+        start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
+        chip.synchronize()
+        began = time.monotonic()
+        start.record()
+        start.synchronize()  # the chip has come to it
+
+        time.sleep(PAUSE_S)
+        end.record()
+        end.synchronize()
+
+        elapsed_ms, most_ms = start.elapsed_time(end), 1000 * (time.monotonic() - began)
+        assert 900 * PAUSE_S <= elapsed_ms <= most_ms + 10
 
     def test_the_current_stream_is_the_one_that_was_made_current(
         self, chip: northbridge.Device, device: torch.device, queues: Queues

@@ -7,7 +7,7 @@ import pytest
 import northbridge
 from northbridge.conformance.runs.duties.choosing import FORMS, SECOND, is_held_by_one_fabric
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, require
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, require, require_devices
 
 
 class DeviceChoice(FaceSuite):
@@ -57,3 +57,32 @@ class SecondDevice(FaceSuite):
 
         assert found["root device"] == root
         assert found["in use"] == [root]
+
+    def test_it_is_the_current_one(self, device: northbridge.Device, chip: Outcome) -> None:
+        assert chip.only("training mlp")["current device"] == str(device.root(1))
+
+
+class LastDevices(FaceSuite):
+    """``devices=[2, 3]`` really are those, of which none has the number of its rank."""
+
+    runs = in_each(TRAINERS[0], FABRICS[0], devices=(2,))
+    advice = (
+        "Look at the Device's select() and root(), and at the bridge's prepare_rank(): they are given the device's"
+        " number, which is not the rank's, LOCAL_RANK, in every run."
+    )
+
+    @pytest.fixture
+    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
+        require(face)
+        require_devices(backend, 4)
+        duty = "training" if face in TRAINERS else "looping"
+        return run(Scenario(backend, face, (duty,), (2, 3), models=("mlp",)), environ)
+
+    def test_each_rank_trains_on_its_own(self, device: northbridge.Device, chip: Outcome) -> None:
+        roots = [str(device.root(index)) for index in (2, 3)]
+
+        assert chip.each("training mlp", "root device") == roots
+        assert chip.each("training mlp", "in use") == [[root] for root in roots]
+
+    def test_it_is_the_current_one(self, chip: Outcome) -> None:
+        assert chip.each("training mlp", "current device") == chip.each("training mlp", "root device")

@@ -15,8 +15,8 @@ class Optimization(UsesSuite):
     runs = in_each(*TRAINERS, devices=(1, 2))
     claims = ("fit",)
     advice = (
-        "The way that differs names what to look at: an optimizer its foreach kernels, clipping its norms, a schedule"
-        " nothing of the chip's."
+        "The way that differs names what to look at: an optimizer its foreach kernels, clipping its norms, accumulating"
+        " on several devices DDP's no_sync(), a schedule nothing of the chip's."
     )
 
     @pytest.mark.parametrize("way", WAYS)

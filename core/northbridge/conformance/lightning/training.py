@@ -17,7 +17,8 @@ class Training(EqualWeights):
     claims = ("fit",)
     advice = (
         "The model that differs names what to look at: compare its operations with the CPU's one by one, forwards and"
-        " backwards. C1 tries most of them."
+        " backwards. C1 tries most of them. Where they are alike, look at what else the first batches depend on:"
+        " Device.seed(), which leaves the CPU's generator alone."
     )
 
     @pytest.mark.parametrize("model", MODELS)

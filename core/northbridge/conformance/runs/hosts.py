@@ -122,11 +122,17 @@ def facts(module: Any, strategy: Any) -> dict[str, Any]:
         "parameter devices": sorted({str(parameter.device) for parameter in module.parameters()}),
         "module device": str(module.device),
         "root device": str(root),
+        "current device": "cpu" if root.type == "cpu" else _current_device(strategy.backend.device),
         "strategy": type(strategy).__name__,
         "world size": strategy.world_size if hasattr(strategy, "world_size") else 1,
         "in use": [] if root.type == "cpu" else _devices_in_use(strategy.backend.device),
         "card": "" if root.type == "cpu" else _card(root),
     }
+
+
+def _current_device(device: Any) -> str:
+    """Return the device on which what names no number is made."""
+    return str(torch.empty(0, device=device.type).device)
 
 
 def _devices_in_use(device: Any) -> list[str]:

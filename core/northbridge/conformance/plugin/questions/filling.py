@@ -35,12 +35,14 @@ def answer(name: str) -> dict[str, Any]:
         "the same once more": lambda: torch.empty(TOO_MUCH, dtype=torch.uint8, device=device),
     }
     told = {way: tell(chip, ask) for way, ask in ways.items()}
+    wrong_shape = tell(chip, lambda: torch.ones(2, 3, device=device) @ torch.ones(2, 3, device=device))
     chip.synchronize()
     after = dict(chip.memory_stats(device.index))
     chip.empty_cache()
     layer(torch.ones(2, 4, device=device)).sum().backward()
     return {
         "told": told,
+        "wrong shape": wrong_shape,
         "intact": weights.cpu().tolist() == list(range(1000)),
         "small": (torch.ones(3, device=device) * 2).tolist(),
         "gradient": None if layer.weight.grad is None else layer.weight.grad.tolist(),
