@@ -1,0 +1,27 @@
+"""The time between two events is in seconds."""
+
+import northbridge
+from northbridge_wrong import right
+
+
+class Bridge(right.Bridge):
+    def load(self) -> None:
+        super().load()
+        import torch
+
+        class Event:
+            def __init__(self, **named):
+                self.inner = torch.Event(right.Device.type, **named)
+
+            def __getattr__(self, name):
+                return getattr(self.inner, name)
+
+            def elapsed_time(self, other):
+                return self.inner.elapsed_time(other.inner) / 1000
+
+        torch.get_device_module(right.Device.type).Event = Event
+
+
+@northbridge.hookimpl
+def northbridge_backend() -> northbridge.Backend:
+    return right.backend("wrong_elapsed_in_seconds", bridge=Bridge)
