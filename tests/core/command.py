@@ -40,7 +40,8 @@ def assert_ends_with_its_children(
             assert ended  # every process that could have written is gone
             assert end.read() == b""
         assert run.stderr is not None
-        assert b"Traceback" not in run.stderr.read()
+        said = run.stderr.read().decode()
+        assert "Traceback" not in said, said
 
 
 def beside(site: Site, *folders: Path) -> Site:

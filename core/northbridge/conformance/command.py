@@ -52,7 +52,7 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
             f"tests up to {level} with {words} in their ids were asked for, and there is none; a report lists the ids"
         )
     written = write_all(report, folder)
-    show(console, report, one_by_one=bool(only))
+    show(console, report, part=bool(only))
     console.print(Text(f"\n{next(path for path in written if path.suffix == '.html')}"), soft_wrap=True)
     if only:
         return int(any(test.verdict not in (Verdict.PASS, Verdict.UNKNOWN) for test in asked_for))
@@ -83,14 +83,27 @@ def mutate(name: str, seed: int) -> int:
     return 0 if is_enough(catches) else 1
 
 
-def show(console: Console, report: Report, *, one_by_one: bool = False) -> None:
-    """Print what the report says, as far as it fits on a screen; ``one_by_one`` names also the tests that passed."""
+def show(console: Console, report: Report, *, part: bool = False) -> None:
+    """Print what the report says, as far as it fits on a screen; of a ``part`` of the suite, each test and no level."""
     who = f"{report.backend.name} ({report.backend.distribution} {report.backend.version})"
-    console.print(Text(f"{who}: {name_level(report)}", style="bold"))
+    what = "a part of the suite, which grants no level" if part else name_level(report)
+    console.print(Text(f"{who}: {what}", style="bold"))
     for doubt in list_doubts(report):
         console.print(Text(f"  {doubt}", style="yellow"))
     if report.backend.problem:
         console.print(Text(f"  It could not be loaded: {clean(report.backend.problem)}"), soft_wrap=True)
+    (_show_tests if part else _show_levels)(console, report)
+    failures = of_verdict(report, *FAILURES)
+    for test in failures[:_SHOWN]:
+        console.print(Text(f"\n{test.verdict.value}  {test.id}", style="bold"), soft_wrap=True)
+        for line in clean(test.evidence).strip().splitlines()[-_LINES:]:
+            console.print(Text(f"    {line}"), soft_wrap=True)
+        console.print(Text(f"    → {test.advice}"), soft_wrap=True)
+    if len(failures) > _SHOWN:
+        console.print(f"\nand {len(failures) - _SHOWN} further tests")
+
+
+def _show_levels(console: Console, report: Report) -> None:
     for level in report.levels:
         mark = "granted" if level.granted else "withheld"
         console.print(Text(f"  {level.name}  {level.title}: {mark}, {level.cases} tests ran"))
@@ -100,17 +113,13 @@ def show(console: Console, report: Report, *, one_by_one: bool = False) -> None:
             console.print(f"      and {len(level.withheld) - _SHOWN} further reasons")
     counts = (f"{len(names)} {finding}" for finding, names in group_claims(report).items())
     console.print(Text(f"  claims: {', '.join(counts)}"))
-    if one_by_one:
-        for test in of_verdict(report, Verdict.UNKNOWN, Verdict.PASS):
-            console.print(Text(f"{test.verdict.value}  {test.id}"), soft_wrap=True)
-    failures = of_verdict(report, *FAILURES)
-    for test in failures[:_SHOWN]:
-        console.print(Text(f"\n{test.verdict.value}  {test.id}", style="bold"), soft_wrap=True)
-        for line in clean(test.evidence).strip().splitlines()[-_LINES:]:
-            console.print(Text(f"    {line}"), soft_wrap=True)
-        console.print(Text(f"    → {test.advice}"), soft_wrap=True)
-    if len(failures) > _SHOWN:
-        console.print(f"\nand {len(failures) - _SHOWN} further tests")
+
+
+def _show_tests(console: Console, report: Report) -> None:
+    for test in of_verdict(report, Verdict.NOT_RUN, Verdict.UNKNOWN, Verdict.PASS):
+        if test.evidence != NOT_ASKED:
+            why = f": {clean(test.evidence)}" if test.verdict is Verdict.NOT_RUN else ""
+            console.print(Text(f"{test.verdict.value}  {test.id}{why}"), soft_wrap=True)
 
 
 @contextmanager

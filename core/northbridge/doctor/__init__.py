@@ -22,7 +22,7 @@ from northbridge.doctor.training import Training, train
 from northbridge.journal import Entry
 from northbridge.listing import LOAD_SECONDS, faces, torch_version
 from northbridge.listing.backends import claimed
-from northbridge.listing.child import Queue
+from northbridge.listing.child import Queue, end_all
 from northbridge.listing.faces import FaceRow
 from northbridge.personality import refuse_unknown_simulation
 from northbridge.settings import CoreSettings
@@ -110,12 +110,12 @@ async def _examine(
         question = examination.question(each.name, acquire=acquire)
         return backend_report(each, await queue.ask(each.name, question, stages))
 
-    (rows, recorded), chose, reports = await asyncio.gather(
-        faces.ask(queue),
-        selection.ask(queue, faces.face_rows(), load_seconds),
-        asyncio.gather(*map(ask, chosen)),
-    )
-    reports = [replace(report, selected=report.states.name == chose.chosen) for report in reports]
+    lightning = asyncio.ensure_future(faces.ask(queue))
+    auto = asyncio.ensure_future(selection.ask(queue, faces.face_rows(), load_seconds))
+    asked = [asyncio.ensure_future(ask(each)) for each in chosen]
+    await end_all(lightning, auto, *asked)
+    (rows, recorded), chose = lightning.result(), auto.result()
+    reports = [replace(each.result(), selected=each.result().states.name == chose.chosen) for each in asked]
     trainings = await train(queue, reports, choose_face(rows), load_seconds) if training else {}
     entries = dict.fromkeys([*recorded, *chose.record, *(entry for report in reports for entry in report.record)])
     return Diagnosis(

@@ -63,7 +63,7 @@ async def _probe(load_seconds: float, tell: Tell) -> Listing:
     import asyncio
 
     from northbridge.listing import backends, faces
-    from northbridge.listing.child import Queue
+    from northbridge.listing.child import Queue, end_all
     from northbridge.settings import CoreSettings
 
     everything, queue = claimed(), Queue(tell)
@@ -74,8 +74,9 @@ async def _probe(load_seconds: float, tell: Tell) -> Listing:
             return backend_row(each)
         return backend_row(each, await queue.ask(each.name, backends.question(each.name), stages))
 
-    (found, record), rows = await asyncio.gather(faces.ask(queue), asyncio.gather(*map(ask, everything)))
-    return _listing(rows, found, record)
+    lightning, rows = asyncio.ensure_future(faces.ask(queue)), [asyncio.ensure_future(ask(each)) for each in everything]
+    await end_all(lightning, *rows)
+    return _listing([row.result() for row in rows], *lightning.result())
 
 
 def _listing(backends: list[BackendRow], faces: list[FaceRow], record: tuple[Entry, ...]) -> Listing:

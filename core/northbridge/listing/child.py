@@ -84,6 +84,27 @@ async def ask(question: str, stages: Mapping[str, Stage], tell: Callable[[str], 
         return Reply(facts, f"{describe_exit(exit_code)} {where}; does it fit this torch and this driver?")
 
 
+async def end_all(*asking: asyncio.Future[Any]) -> None:
+    """Wait until each of ``asking`` has ended; where one raises, or this is cancelled, cancel the others first.
+
+    Raises what the first of them raised.
+
+    :func:`asyncio.gather` does not wait for the others then. The end of the loop would cancel them once more, while
+    they wait for the ends of their children, and Ctrl-C would end in tracebacks of asyncio's.
+    """
+    try:
+        await asyncio.wait(asking, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        others = [each for each in asking if not each.done()]
+        for each in others:
+            each.cancel()
+        if others:
+            await asyncio.wait(others)
+    for each in asking:
+        if not each.cancelled() and (error := each.exception()):
+            raise error
+
+
 async def _next_report(child: asyncio.subprocess.Process) -> tuple[str, dict[str, Any]] | None:
     assert child.stdout is not None
     while line := await child.stdout.readline():

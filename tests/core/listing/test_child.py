@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable
@@ -18,6 +19,8 @@ from tests.core.command import (
     northbridge,
     row,
 )
+
+from northbridge.listing.child import end_all
 
 if TYPE_CHECKING:
     from tests.core.conftest import Install, Site
@@ -151,3 +154,43 @@ def test_the_end_of_the_command_is_the_end_of_what_it_asked(
     environ = {**os.environ, **NO_CHIP, "PYTHONPATH": os.pathsep.join(map(str, site.folders))}
 
     assert_ends_with_its_children(["list"], environ, alive, number, code)
+
+
+class TestAskingSeveral:
+    """Whoever is asked beside others ends before the loop does."""
+
+    @staticmethod
+    async def _ends_slowly(ended: list[str]) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            ended.append("slowly")
+
+    def test_when_they_are_interrupted_all_have_ended(self) -> None:
+        ended: list[str] = []
+
+        async def interrupted() -> None:
+            asking = [asyncio.ensure_future(each) for each in (asyncio.sleep(60), self._ends_slowly(ended))]
+            waiting = asyncio.ensure_future(end_all(*asking))
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert ended == ["slowly"]
+
+        asyncio.run(interrupted())
+
+    def test_when_one_raises_that_is_raised_and_all_have_ended(self) -> None:
+        ended: list[str] = []
+
+        async def fail() -> None:
+            await asyncio.sleep(0.01)
+            raise LookupError("no such chip")
+
+        async def asking() -> None:
+            await end_all(asyncio.ensure_future(self._ends_slowly(ended)), asyncio.ensure_future(fail()))
+
+        with pytest.raises(LookupError, match="no such chip"):
+            asyncio.run(asking())
+        assert ended == ["slowly"]
