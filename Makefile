@@ -13,13 +13,13 @@ demo: setup ## train a small ConvNet on real digits, on two simulated chips
 	@$(RUN)/python examples/digits.py
 
 test: setup ## run the tests
-	@echo "make test: running the tests (about an hour on 2 cores, all suites at once); the chips are compiled first"
+	@echo "make test: running the tests (about 45 minutes on 2 cores, as many suites at once as there are cores); the chips are compiled first"
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
 	@$(RUN)/python -m tests
 
 conformance: setup ## prove the three simulated chips up to C3; writes conformance/*/index.html
-	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side, and the wrong backends; about 15 minutes on 2 cores"
+	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side, and the wrong backends; about 20 minutes on 2 cores"
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
 	@$(RUN)/python -m tests.conformance
