@@ -29,13 +29,13 @@ _SIDE_BY_SIDE = 2
 
 
 class Drawn:
-    """What came of the faults of all seeds, each of which is made once."""
+    """What came of the faults of ``seeds``, each of which is made once."""
 
-    def __init__(self, runs: Path) -> None:
+    def __init__(self, runs: Path, seeds: Iterable[int] = SEEDS) -> None:
         facts = find_facts(BACKEND, os.environ)
         self._claims = facts.capabilities.claims()
         self._environ = {**facts.environ_of_suite(os.environ), FOLDER: str(runs)}
-        faults = tuple(dict.fromkeys(fault for seed in SEEDS for fault in draw(seed)))
+        faults = tuple(dict.fromkeys(fault for seed in seeds for fault in draw(seed)))
         with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
             sound = [pool.submit(self._run, level, self._of(level, faults), {}) for level in ("C1", "C3")]
             wrong = {fault: pool.submit(self._run, fault.ought[:2], (fault.ought,), _made(fault)) for fault in faults}
@@ -80,8 +80,8 @@ def main() -> int:
         "# Faults that a seed draws\n\n"
         f"Ten for each of the seeds {SEEDS[0]} to {SEEDS[-1]}, made in the simulated chip while the suite runs, and for"
         " each the test that found it. Only the test that ought to find it was run; `northbridge conformance cpu_sim"
-        " --mutate SEED` runs all that could. `make conformance` makes these faults; this page is written by `python -m"
-        " tests.conformance.drawn_faults`.\n\n"
+        " --mutate SEED` runs all that could. `make conformance` makes those of the first seed; this page is a record of"
+        " all, written by `python -m tests.conformance.drawn_faults`.\n\n"
         "| seed | what is wrong | the test that found it |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )
     return 0 if enough else 1

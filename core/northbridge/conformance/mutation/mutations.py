@@ -85,11 +85,21 @@ _OPERATIONS = {
 
 _OF_AN_OPERATION = ("one ulp off", "rounded", "wrong dtype", "last lost")
 _OF_COLLECTIVES = (
-    ("dropped", "c10d.allreduce_.default", "C3/CollectiveReductions/", "test_a_sum"),
-    ("counted twice", "c10d.allreduce_.default", "C3/CollectiveReductions/", "test_a_sum"),
-    ("coarse", "c10d.allreduce_.default", "C3/CollectiveReductions/", "test_a_sum"),
-    ("wrong root", "c10d.broadcast_.default", "C3/Transfers/", "test_broadcast_from_each_rank"),
-    ("reversed", "c10d.allgather_.default", "C3/Transfers/", "test_all_gather"),
+    ("dropped", "c10d.allreduce_.default", "C3/CollectiveReductions/", "test_each_rank_is_counted_once[two devices]"),
+    (
+        "counted twice",
+        "c10d.allreduce_.default",
+        "C3/CollectiveReductions/",
+        "test_each_rank_is_counted_once[two devices]",
+    ),
+    (
+        "coarse",
+        "c10d.allreduce_.default",
+        "C3/CollectiveReductions/",
+        "test_a_sum_that_uses_every_digit_of_its_dtype_loses_none[float32-two devices]",
+    ),
+    ("wrong root", "c10d.broadcast_.default", "C3/Transfers/", "test_broadcast_from_each_rank[two devices]"),
+    ("reversed", "c10d.allgather_.default", "C3/Transfers/", "test_all_gather[gathered-two devices]"),
 )
 _OF_THE_DEVICE = (
     ("does nothing", "set_random_state", "C1/RandomNumbers/test_a_state_that_is_put_back_gives_the_same_numbers"),
