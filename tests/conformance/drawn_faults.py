@@ -8,74 +8,28 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections.abc import Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from operator import attrgetter
 from pathlib import Path
 
-from northbridge.conformance.mutation.hunting import LEAST
-from northbridge.conformance.mutation.mutations import Mutation, as_variable, draw
-from northbridge.conformance.proof.facts import find_facts
-from northbridge.conformance.proof.granting import judge_test
-from northbridge.conformance.proof.report import TestResult
-from northbridge.conformance.proof.verdict import Verdict
-from northbridge.conformance.proof.watching import watch
-from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge.conformance.mutation.hunting import Catch, hunt, is_enough
 
-BACKEND = "cpu_sim"
 SEEDS = (1, 2, 3, 4, 5)
 PAGE = Path(__file__).parents[2] / "docs" / "reports" / "drawn-faults.md"
-_SIDE_BY_SIDE = 2
 
 
-class Drawn:
-    """What came of the faults of ``seeds``, each of which is made once."""
-
-    def __init__(self, runs: Path, seeds: Iterable[int] = SEEDS) -> None:
-        facts = find_facts(BACKEND, os.environ)
-        self._claims = facts.capabilities.claims()
-        self._environ = {**facts.environ_of_suite(os.environ), FOLDER: str(runs)}
-        faults = tuple(dict.fromkeys(fault for seed in seeds for fault in draw(seed)))
-        with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-            sound = [pool.submit(self._run, level, self._of(level, faults), {}) for level in ("C1", "C3")]
-            wrong = {fault: pool.submit(self._run, fault.ought[:2], (fault.ought,), _made(fault)) for fault in faults}
-            self._sound = [result for each in sound for result in each.result()]
-            self._wrong = {fault: each.result() for fault, each in wrong.items()}
-
-    def tests_that_fail_without_a_fault(self) -> list[str]:
-        """Return them; there must be none, and every test must have run."""
-        return [result.id for result in self._sound if result.verdict is not Verdict.PASS]
-
-    def found(self, fault: Mutation) -> list[TestResult]:
-        """Return the tests that found ``fault``."""
-        assert any(fault.ought in result.id for result in self._sound), f"no test is called {fault.ought}"
-        return [each for each in self._wrong[fault] if each.verdict in (Verdict.FAIL, Verdict.TIMEOUT)]
-
-    def _run(self, level: str, only: tuple[str, ...], environ: Mapping[str, str]) -> list[TestResult]:
-        course = watch(BACKEND, (level,), only=only, environ={**self._environ, **environ})
-        chosen = (test for test in course.planned.values() if test.chosen)
-        return [judge_test(test, course.ended.get(test.id), self._claims) for test in chosen]
-
-    @staticmethod
-    def _of(level: str, faults: Iterable[Mutation]) -> tuple[str, ...]:
-        return tuple(sorted({fault.ought for fault in faults if fault.ought.startswith(level)}))
-
-
-def _made(fault: Mutation) -> dict[str, str]:
-    return as_variable(BACKEND, fault)
+def try_seed(seed: int) -> list[Catch]:
+    """Return what came of the ten faults of ``seed``."""
+    return hunt("cpu_sim", seed, by=attrgetter("ought"))
 
 
 def main() -> int:
     """Try them all, and write the page; return 0 where enough of each seed were found."""
-    with tempfile.TemporaryDirectory(prefix="northbridge-drawn-", ignore_cleanup_errors=True) as folder:
-        drawn = Drawn(Path(folder))
-    rows, enough = [], not drawn.tests_that_fail_without_a_fault()
-    for seed in SEEDS:
-        found = {fault: drawn.found(fault) for fault in draw(seed)}
-        enough &= sum(map(bool, found.values())) >= LEAST
-        for fault, tests in found.items():
-            by = f"`{tests[0].id}`" if tests else f"missed by `{fault.ought}`"
-            rows.append(f"| {seed} | {fault.describe()} | {by} |")
+    catches = {seed: try_seed(seed) for seed in SEEDS}
+    rows = [
+        f"| {seed} | {catch.mutation.describe()} | {_name_the_finder(catch)} |"
+        for seed, ten in catches.items()
+        for catch in ten
+    ]
     PAGE.write_text(
         "# Faults that a seed draws\n\n"
         f"Ten for each of the seeds {SEEDS[0]} to {SEEDS[-1]}, made in the simulated chip while the suite runs, and for"
@@ -84,7 +38,11 @@ def main() -> int:
         " of all, written by `python -m tests.conformance.drawn_faults`.\n\n"
         "| seed | what is wrong | the test that found it |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )
-    return 0 if enough else 1
+    return 0 if all(map(is_enough, catches.values())) else 1
+
+
+def _name_the_finder(catch: Catch) -> str:
+    return f"`{catch.caught_by[0]}`" if catch.caught_by else f"missed by `{catch.mutation.ought}`"
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from tests.core.conftest import Site, install_in
 
 from northbridge.capabilities import Claim
 from northbridge.conformance.plugin.asking import ask
-from northbridge.conformance.proof.granting import judge_test
+from northbridge.conformance.proof.granting import judge_tests
 from northbridge.conformance.proof.report import TestResult
 from northbridge.conformance.proof.verdict import Verdict
 from northbridge.conformance.proof.watching import watch
@@ -100,8 +100,7 @@ def try_backend(backend: str, level: str, only: tuple[str, ...], environ: Mappin
     declared = ask("declaring", backend, environ=environ).facts["capabilities"]
     claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
     course = watch(backend, (level,), only=only, environ=environ)
-    chosen = (test for test in course.planned.values() if test.chosen)
-    return [judge_test(test, course.ended.get(test.id), claims) for test in chosen]
+    return [result for result in judge_tests(course, claims) if result.id in course.chosen]
 
 
 def catching(results: Iterable[TestResult]) -> list[TestResult]:

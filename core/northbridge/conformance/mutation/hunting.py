@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
 
 from northbridge.conformance.mutation.mutations import Mutation, as_variable, draw
 from northbridge.conformance.proof.facts import find_facts
-from northbridge.conformance.proof.granting import judge_test
+from northbridge.conformance.proof.granting import judge_tests
 from northbridge.conformance.proof.verdict import Verdict
-from northbridge.conformance.proof.watching import watch
+from northbridge.conformance.proof.watching import SuiteError, watch
 
 LEAST = 8
 """How many of the ten have to be found."""
@@ -41,37 +43,44 @@ def hunt(
     backend: str,
     seed: int,
     *,
+    by: Callable[[Mutation], str] = attrgetter("only"),
     environ: Mapping[str, str] = os.environ,
     tell: Callable[[Catch], None] = lambda _catch: None,
 ) -> list[Catch]:
     """Return what came of each of the ten faults of ``seed``; ``tell`` is called with each as it is known.
 
-    Raises what :func:`northbridge.discovery.find` raises, and
-    :class:`~northbridge.conformance.proof.watching.SuiteError`.
+    To find one, the tests are run whose ids hold what ``by`` says of it. Raises what
+    :func:`northbridge.discovery.find` raises, and :class:`~northbridge.conformance.proof.watching.SuiteError`.
     """
     facts = find_facts(backend, environ)
     environ = facts.environ_of_suite(environ)
     claims = facts.capabilities.claims()
 
-    def find_failing(only: str, variables: Mapping[str, str]) -> set[str]:
-        course = watch(backend, (only.partition("/")[0],), only=(only,), environ={**environ, **variables})
-        results = (judge_test(test, course.ended.get(test.id), claims) for test in course.planned.values())
-        return {result.id for result in results if result.verdict not in _HARMLESS}
+    def find_failing(only: tuple[str, ...], variables: Mapping[str, str]) -> set[str]:
+        course = watch(backend, (_level(only[0]),), only=only, environ={**environ, **variables})
+        for part in only:
+            if not any(part in test for test in course.planned):
+                raise SuiteError(f"a fault was to be found by {part}, and no test has that in its id")
+        return {result.id for result in judge_tests(course, claims) if result.verdict not in _HARMLESS}
 
     mutations = draw(seed)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
-        parts = sorted({mutation.only for mutation in mutations})
-        sound = dict(zip(parts, pool.map(lambda only: find_failing(only, {}), parts), strict=True))
+        levels = [tuple(only) for _, only in groupby(sorted(set(map(by, mutations))), _level)]
+        sound = set().union(*pool.map(lambda only: find_failing(only, {}), levels))
 
         def try_one(mutation: Mutation) -> Catch:
-            failing = find_failing(mutation.only, as_variable(backend, mutation))
-            return Catch(mutation, tuple(sorted(failing - sound[mutation.only])))
+            failing = find_failing((by(mutation),), as_variable(backend, mutation))
+            return Catch(mutation, tuple(sorted(failing - sound)))
 
         catches = []
         for catch in pool.map(try_one, mutations):
             tell(catch)
             catches.append(catch)
     return catches
+
+
+def _level(part: str) -> str:
+    return part.partition("/")[0]
 
 
 def is_enough(catches: Iterable[Catch]) -> bool:

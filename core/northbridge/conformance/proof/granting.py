@@ -11,6 +11,7 @@ from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.proof.journal import Ended, Planned
 from northbridge.conformance.proof.report import ClaimResult, LevelResult, TestResult
 from northbridge.conformance.proof.verdict import Ending, Verdict, judge
+from northbridge.conformance.proof.watching import Course
 
 NOT_ASKED = "it was not asked for"
 """The evidence of a test that was left out, where a part of the suite was asked for."""
@@ -38,6 +39,11 @@ def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) 
         evidence=ended.evidence,
         advice="" if good else _advise(verdict, test, ended),
     )
+
+
+def judge_tests(course: Course, claims: Mapping[str, Claim]) -> list[TestResult]:
+    """Return the result of each test that was planned."""
+    return [judge_test(test, course.ended.get(test.id), claims) for test in course.planned.values()]
 
 
 def judge_claims(claims: Mapping[str, Claim], tests: Iterable[TestResult]) -> dict[str, ClaimResult]:

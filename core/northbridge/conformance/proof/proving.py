@@ -10,7 +10,7 @@ from importlib.metadata import version
 from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.mutation.mutations import read_mutation
 from northbridge.conformance.proof.facts import Facts, find_facts, now
-from northbridge.conformance.proof.granting import grant, judge_claims, judge_test
+from northbridge.conformance.proof.granting import grant, judge_claims, judge_tests
 from northbridge.conformance.proof.report import Report, SuiteFacts
 from northbridge.conformance.proof.sources import digest_sources
 from northbridge.conformance.proof.watching import Course, watch
@@ -43,7 +43,7 @@ def make_report(
     """Return the report of a course of the suite."""
     claims = facts.capabilities.claims()
     mutation = read_mutation(environ)
-    tests = tuple(judge_test(test, course.ended.get(test.id), claims) for test in course.planned.values())
+    tests = tuple(judge_tests(course, claims))
     results = judge_claims(claims, tests)
     return Report(
         suite=SuiteFacts(

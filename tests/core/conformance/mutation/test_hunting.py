@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from northbridge.conformance.proof.facts import Facts
 from northbridge.conformance.proof.journal import Ended, Planned
 from northbridge.conformance.proof.report import BackendFacts
 from northbridge.conformance.proof.verdict import Ending
-from northbridge.conformance.proof.watching import Course
+from northbridge.conformance.proof.watching import Course, SuiteError
 
 SEED = 3
+ABSENT = "C1/no_such_test"
 ACME = BackendFacts(name="acme", distribution="northbridge-acme", version="1.0")
 
 
@@ -33,10 +35,10 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> None:
         asked = environ.get(VARIABLE, "")
         found = Ending.FAILED if asked and missed not in asked else Ending.WORKED
         ended = {"finds": found, "fails": Ending.FAILED}
-        tests = {name: planned(f"{only[0]}{name}") for name in ended}
+        endings = {f"{part}{name}": ending for part in only for name, ending in ended.items() if part != ABSENT}
         return Course(
-            {test.id: test for test in tests.values()},
-            {test.id: Ended(id=test.id, ending=ended[name], seconds=0.0) for name, test in tests.items()},
+            {name: planned(name) for name in endings},
+            {name: Ended(id=name, ending=ending, seconds=0.0) for name, ending in endings.items()},
         )
 
     monkeypatch.setattr(hunting, "watch", watch)
@@ -58,6 +60,17 @@ def test_one_that_is_missed_names_the_test_that_ought_to_have_found_it(suite: No
     first = hunt("acme", SEED, environ={})[0]
 
     assert first.describe() == f"missed: {draw(SEED)[0].describe()}; what ought to have found it: {draw(SEED)[0].ought}"
+
+
+def test_whoever_hunts_says_by_which_tests(suite: None) -> None:
+    catches = hunt("acme", SEED, by=attrgetter("ought"), environ={})
+
+    assert catches[1].caught_by == (f"{draw(SEED)[1].ought}finds",)
+
+
+def test_a_test_that_is_not_there_finds_nothing_and_is_told(suite: None) -> None:
+    with pytest.raises(SuiteError, match="a fault was to be found by C1/no_such_test, and no test has that in its id"):
+        hunt("acme", SEED, by=lambda _mutation: ABSENT, environ={})
 
 
 @pytest.mark.parametrize(("caught", "enough"), [(7, False), (8, True)])
