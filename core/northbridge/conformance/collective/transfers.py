@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from northbridge.conformance.collective.ranks import Claims, Facts, Ranks, everybodys, may_refuse, refusals
+from northbridge.conformance.collective.ranks import Claims, Facts, Ranks, as_held, everybodys, may_refuse, refusals
 from northbridge.conformance.runs.duties import moving
 from northbridge.conformance.runs.duties.reducing import FLOATS, digits
 from northbridge.conformance.suite import shows
@@ -138,8 +138,3 @@ class Transfers(Ranks):
         }
 
         assert refusals(ranks, way) or everybodys(ranks, way) == right[way]
-
-
-def as_held(exact: Any, dtype: str, claimed: Claims) -> Any:
-    """Return ``exact`` as a chip holds it: one that denies float64 may compute with float32 in its place."""
-    return pytest.approx(exact, rel=1e-6) if dtype == "float64" and claimed[dtype].denied else exact

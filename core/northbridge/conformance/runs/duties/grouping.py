@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from northbridge.conformance.runs.duties.waiting import pass_barrier
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.meeting import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
-
-LATE_S = 0.3
-"""How much later the last rank of a group comes to its barrier."""
 
 DIVISIONS: dict[int, dict[str, list[list[int]]]] = {
     2: {"one each": [[0], [1]], "backwards": [[1, 0]]},
@@ -44,14 +41,8 @@ def _speak(rank: Rank, ranks: list[int], group: Any) -> dict[str, Any]:
     sent = rank.tensor([weight])
     dist.broadcast(sent, max(ranks), group=group)
     everybodys = rank.collective.all_gather(rank.tensor([weight]), group)
-    rank.collective.barrier(group)
-    if rank.number == max(ranks):
-        time.sleep(LATE_S)
-    came = time.monotonic()  # one clock for all processes of a machine
-    rank.collective.barrier(group)
     return {
-        "came": came,
-        "went": time.monotonic(),
+        **pass_barrier(rank, max(ranks), group),
         "sum": total.item(),
         "mean": average.item(),
         "sent": sent.item(),

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from northbridge.conformance.runs.duties.reducing import BITS, FLOATS, MANY, digits, large_number
+from northbridge.conformance.runs.duties.reducing import BITS, FLOATS, MANY, digits, extremes, large_number, many
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.meeting import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
@@ -144,32 +144,24 @@ def _broadcast_behind_others(rank: Rank) -> Any:
 
 def _gather_many(rank: Rank) -> list[float]:
     """Return the smallest and the largest distance from what is to be gathered."""
-    numbers = _many(rank)
+    numbers = many(rank)
     flat = torch.empty(MANY * rank.ranks, device=rank.device)
     dist.all_gather_into_tensor(flat, numbers + rank.number)
-    return _extremes(flat - torch.cat([numbers + each for each in range(rank.ranks)]))
+    return extremes(flat - torch.cat([numbers + each for each in range(rank.ranks)]))
 
 
 def _broadcast_many(rank: Rank) -> list[float]:
-    numbers = _many(rank)
+    numbers = many(rank)
     sent = numbers + rank.number
     dist.broadcast(sent, rank.ranks - 1)
-    return _extremes(sent - numbers - (rank.ranks - 1))
+    return extremes(sent - numbers - (rank.ranks - 1))
 
 
 def _reduce_scatter_many(rank: Rank) -> list[float]:
-    numbers = _many(rank)
+    numbers = many(rank)
     share = torch.empty(MANY, device=rank.device)
     dist.reduce_scatter_tensor(share, torch.cat([numbers + each for each in range(rank.ranks)]) * (rank.number + 1))
-    return _extremes(share - (numbers + rank.number) * sum(range(1, rank.ranks + 1)))
-
-
-def _many(rank: Rank) -> torch.Tensor:
-    return torch.arange(MANY, device=rank.device).remainder(1024).float()
-
-
-def _extremes(distance: torch.Tensor) -> list[float]:
-    return [distance.min().item(), distance.max().item()]
+    return extremes(share - (numbers + rank.number) * sum(range(1, rank.ranks + 1)))
 
 
 def _gather(rank: Rank) -> Any:

@@ -84,6 +84,16 @@ def digits(dtype: str, rank: int) -> list[int]:
     return [*shared, *owned]
 
 
+def many(rank: Rank) -> torch.Tensor:
+    """Return a large tensor of small whole numbers, on the rank's device."""
+    return torch.arange(MANY, device=rank.device).remainder(1024).float()
+
+
+def extremes(distance: torch.Tensor) -> list[float]:
+    """Return the smallest and the largest number."""
+    return [distance.min().item(), distance.max().item()]
+
+
 def _reduce(rank: Rank, given: Any, dtype: str, word: str) -> Any:
     tensor = rank.tensor(given, getattr(torch, dtype))
     returned = rank.collective.all_reduce(tensor, word)
@@ -124,11 +134,10 @@ def _reduce_no_numbers(rank: Rank, dtype: str, word: str) -> list[bool]:
 
 def _reduce_many(rank: Rank) -> list[float]:
     """Return the smallest and the largest distance from what a sum of many numbers is to be."""
-    numbers = torch.arange(MANY, device=rank.device).remainder(1024).float()
-    ramp = numbers.clone() * (rank.number + 1)
+    numbers = many(rank)
+    ramp = numbers * (rank.number + 1)
     rank.collective.all_reduce(ramp)
-    distance = ramp - numbers * sum(range(1, rank.ranks + 1))
-    return [distance.min().item(), distance.max().item()]
+    return extremes(ramp - numbers * sum(range(1, rank.ranks + 1)))
 
 
 def _reduce_to(rank: Rank, root: int) -> list[list[float]]:

@@ -33,7 +33,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     rank = meet(scenario)
     found: dict[str, Any] = {}
     for late in (0, rank.ranks - 1):
-        found[f"barrier, rank {late} late"] = attempt(partial(_pass_barrier, rank, late))
+        found[f"barrier, rank {late} late"] = attempt(partial(pass_barrier, rank, late))
     for name, begin in (
         ("all_reduce", _all_reduce),
         ("all_gather", _all_gather),
@@ -48,12 +48,13 @@ def perform(scenario: Scenario, folder: Path) -> None:
     write(folder, "waiting", rank.number, found)
 
 
-def _pass_barrier(rank: Rank, late: int) -> dict[str, float]:
-    rank.collective.barrier()
+def pass_barrier(rank: Rank, late: int, group: Any = None) -> dict[str, float]:
+    """Return when this rank came to a barrier of ``group``, to which the rank ``late`` comes late, and when it went."""
+    rank.collective.barrier(group)
     if rank.number == late:
         time.sleep(LATE_S)
     came = time.monotonic()  # one clock for all processes of a machine
-    rank.collective.barrier()
+    rank.collective.barrier(group)
     return {"came": came, "went": time.monotonic()}
 
 
