@@ -26,6 +26,7 @@ from northbridge.conformance.collective.transfers import Transfers
 from northbridge.conformance.collective.waits import Waits
 from northbridge.conformance.device.autocast import Autocast
 from northbridge.conformance.device.device import Device
+from northbridge.conformance.device.distributions import Distributions
 from northbridge.conformance.device.dtypes import Dtypes
 from northbridge.conformance.device.gradients import Gradients
 from northbridge.conformance.device.large_operations import LargeOperations
@@ -121,6 +122,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     Layers,
                     Gradients,
                     RandomNumbers,
+                    Distributions,
                     Streams,
                     Memory,
                     OutOfMemory,

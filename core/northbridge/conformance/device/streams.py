@@ -139,6 +139,7 @@ class Streams(OneDevice):
     ) -> None:
         module: Any = chip.module
         if not queues.are_several:
+            assert_refused(lambda: torch.Event(device, enable_timing=True).record())
             return
         start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
         chip.synchronize()
