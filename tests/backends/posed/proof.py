@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from tests.backends.posed.chip import PosedChip
 
+from northbridge.conformance.pages.overview import FAILURES, of_verdict
 from northbridge.conformance.proof.report import Report
 from northbridge.conformance.runs.shared_runs import FOLDER
 
@@ -34,7 +35,10 @@ class Proof:
             check=False,
         )
 
-        assert proved.returncode == 0, proved.stdout + proved.stderr
-        level = Report.read(tmp_path / "report" / "report.json").level
-        assert level is not None
-        assert level.label == "C3 (simulated)"
+        assert proved.returncode in (0, 1), proved.stdout + proved.stderr
+        report = Report.read(tmp_path / "report" / "report.json")
+        # In full: the page is gone when somebody reads of it in CI.
+        failed = [f"{test.id}: {test.evidence}" for test in of_verdict(report, *FAILURES)[:3]]
+        assert proved.returncode == 0, proved.stdout + "\n".join(failed)
+        assert report.level is not None
+        assert report.level.label == "C3 (simulated)"
