@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from northbridge.conformance.runs.processes import Process, fork
-from northbridge.conformance.runs.run_environment import tells_of_a_launcher
+from northbridge.conformance.runs.run_environment import ONE_THREAD, tells_of_a_launcher
 
 LIMIT = 240.0
 """How many seconds a script may take: pytest's own limit, less what it takes to end the ranks."""
@@ -71,8 +71,7 @@ def fork_script(
     ``late`` are variables of ``environ`` that nobody reads before the script imports something of a vendor's, and
     ``imported`` what it may find imported beside torch.
     """
-    # Where the imports leave threads, nothing can be forked.
-    given = {**(os.environ if environ is None else environ), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    given = {**(os.environ if environ is None else environ), **ONE_THREAD}
     after = {name: value for name, value in given.items() if name in late or tells_of_a_launcher(name)}
     before = {name: value for name, value in given.items() if name not in after}
     command = [str(script), *arguments]

@@ -144,7 +144,7 @@ def on_ranks(posed: PosedChip, begin: Begin) -> OnRanks:
 
     def on_ranks(program: str, size: int = 2, first: str = posed.imports + group, **environ: str) -> list[str]:
         cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
-        cluster |= {"OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", **environ}
+        cluster |= {"PYTHONWARNINGS": "ignore", **environ}
         places = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
         ranks = [begin(program, first, False, **{**cluster, **place}) for place in places]
         ended = [rank() for rank in ranks]

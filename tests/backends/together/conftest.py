@@ -29,7 +29,7 @@ def train() -> Train:
             for name, value in os.environ.items()
             if not tells_of_a_launcher(name) and not name.startswith(("NORTHBRIDGE_", "_NORTHBRIDGE_"))
         }
-        environ |= {"OMP_NUM_THREADS": "1", "NORTHBRIDGE_HPU_SIM_SERVER": str(folder / "server")}
+        environ |= {"NORTHBRIDGE_HPU_SIM_SERVER": str(folder / "server")}
         if accelerator in ("hpu", "sdaa"):
             environ["NORTHBRIDGE_SIMULATE"] = accelerator
         done = run_forked(SCRIPT, accelerator, *arguments, folder=folder, environ=environ)

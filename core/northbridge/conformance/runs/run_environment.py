@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 
 _OF_LAUNCHERS = ("SLURM_", "TORCHELASTIC_", "JSM_", "LSB_", "OMPI_", "PMI_", "_NORTHBRIDGE_LAUNCHER")
 _OF_RANKS = frozenset(
@@ -19,6 +21,12 @@ _OF_RANKS = frozenset(
 )
 
 
+ONE_THREAD: Mapping[str, str] = MappingProxyType({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+"""Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads. And a process
+that its imports have left with threads cannot be forked.
+"""
+
+
 def tells_of_a_launcher(variable: str) -> bool:
     """Whether a launcher leaves ``variable`` in the environment of its processes; the suite starts ranks of its own."""
     return variable in _OF_RANKS or variable.startswith(_OF_LAUNCHERS)
@@ -27,6 +35,4 @@ def tells_of_a_launcher(variable: str) -> bool:
 def environ_of_runs() -> dict[str, str]:
     """Return this process's environment as the processes get it that the suite starts."""
     inherited = {key: value for key, value in os.environ.items() if not tells_of_a_launcher(key)}
-    # Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads.
-    # And a process that the imports leave with threads cannot be forked.
-    return {**inherited, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    return {**inherited, **ONE_THREAD}
