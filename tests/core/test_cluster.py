@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import torch.distributed
-from tests import ports
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from northbridge import cluster
 from northbridge.cluster import ClusterWarning, check_environment, check_numbers, explain_connection_failure
+from northbridge.conformance.runs.ports import reserve_port
 from northbridge.errors import ClusterError
 from northbridge.launch_environment import Launcher, Run
 
@@ -74,7 +74,7 @@ def taken_port() -> Iterator[int]:
 
 @pytest.fixture
 def free_port() -> int:
-    return ports.free_port()
+    return reserve_port()
 
 
 @pytest.fixture

@@ -14,8 +14,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.ports import free_port
 from tests.soak.job import TIMEOUT_S
+
+from northbridge.conformance.runs.ports import reserve_port
 
 JOB = Path(__file__).with_name("job.py")
 ROOT = JOB.parents[2]
@@ -90,7 +91,7 @@ def run(given: Round) -> list[Ended]:
     environ = {
         **{name: value for name, value in os.environ.items() if not name.startswith("NORTHBRIDGE_")},
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
+        "MASTER_PORT": str(reserve_port()),
         "WORLD_SIZE": str(given.size),
         "OMP_NUM_THREADS": "1",
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),

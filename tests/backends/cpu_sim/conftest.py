@@ -15,8 +15,8 @@ from types import ModuleType
 
 import pytest
 from tests.core.conftest import install as install
-from tests.ports import free_port
 
+from northbridge.conformance.runs.ports import reserve_port
 from northbridge.conformance.runs.processes import fork
 
 LIMIT_S = 120.0
@@ -181,5 +181,5 @@ def _environment() -> dict[str, str]:
 
 def _places(size: int) -> list[dict[str, str]]:
     """Return the variables that tell each rank its place."""
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "WORLD_SIZE": str(size)}
     return [{**meeting, "RANK": str(rank)} for rank in range(size)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.backends.cpu_sim.conftest import refused
-from tests.ports import free_port
+
+from northbridge.conformance.runs.ports import reserve_port
 
 Ranks = Callable[..., list[str]]
 
@@ -37,7 +38,7 @@ def test_what_simccl_lacks_is_refused_with_what_to_do(on_ranks: Ranks) -> None:
 
 
 def test_simccl_works_beside_gloo_and_takes_a_device_id(on_ranks: Ranks) -> None:
-    on_ranks("beside_gloo", environ={"SECOND_PORT": str(free_port())})
+    on_ranks("beside_gloo", environ={"SECOND_PORT": str(reserve_port())})
 
 
 def test_a_rank_that_never_comes_ends_the_others_within_the_timeout(on_ranks: Ranks) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.ports import free_port
+
+from northbridge.conformance.runs.ports import reserve_port
 
 VARIABLE = "NORTHBRIDGE_CPU_SIM_FAULTS"
 PROGRAMS = Path(__file__).with_name("fault_rank_programs.py")
@@ -22,7 +23,7 @@ LIMIT_S = 120.0
 def test_a_rank_is_killed_at_its_step_and_the_survivor_says_so() -> None:
     cluster = {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
+        "MASTER_PORT": str(reserve_port()),
         "WORLD_SIZE": "2",
         VARIABLE: "kill rank=1 step=3",
     }

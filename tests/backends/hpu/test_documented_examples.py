@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.ports import free_port
 from tests.scripts import run_script
+
+from northbridge.conformance.runs.ports import reserve_port
 
 SHORT = {
     "NORTHBRIDGE_SIMULATE": "hpu",
@@ -209,7 +210,7 @@ NODES = [
 def test_two_nodes(tmp_path: Path, example: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(STRATEGIES + TRAINS.format(example=example))
-    shared = {**SHORT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": "4"}
+    shared = {**SHORT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "WORLD_SIZE": "4"}
     nodes = [
         subprocess.Popen(
             [sys.executable, str(script)],

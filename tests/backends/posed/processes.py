@@ -16,10 +16,10 @@ from types import ModuleType
 
 import pytest
 from tests.backends.posed.chip import PosedChip
-from tests.ports import free_port
 from tests.scripts import Ran, fork_script, wait
 
 import northbridge
+from northbridge.conformance.runs.ports import reserve_port
 from northbridge.conformance.runs.processes import start as run_afresh
 from northbridge_cpu_sim import Server
 
@@ -143,7 +143,7 @@ def on_ranks(posed: PosedChip, begin: Begin) -> OnRanks:
     group = f"import torch.distributed as dist\ndist.init_process_group({posed.collective!r})\n"
 
     def on_ranks(program: str, size: int = 2, first: str = posed.imports + group, **environ: str) -> list[str]:
-        cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
+        cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "WORLD_SIZE": str(size)}
         cluster |= {"PYTHONWARNINGS": "ignore", **environ}
         places = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]
         ranks = [begin(program, first, False, **{**cluster, **place}) for place in places]

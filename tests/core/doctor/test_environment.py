@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 
 import pytest
-from tests import ports
 
+from northbridge.conformance.runs.ports import reserve_port
 from northbridge.doctor.environment import examine_environment
 from northbridge.errors import SettingsError
 
@@ -23,7 +23,7 @@ def reasons(**environ: str) -> dict[str, str]:
 
 @pytest.fixture
 def free_port() -> str:
-    return str(ports.free_port())
+    return str(reserve_port())
 
 
 def test_an_environment_that_says_nothing_has_nothing_wrong() -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.ports import free_port
 
+from northbridge.conformance.runs.ports import reserve_port
 from northbridge.flight_recorder.calls import Call, Run
 from northbridge.flight_recorder.judgement import judge
 from northbridge.flight_recorder.reading import read_folder
@@ -24,8 +24,8 @@ LIMIT_S = 120.0
 def start(function: str, folder: Path, size: int = 1, **environ: str) -> list[subprocess.Popen[str]]:
     cluster = {
         "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port()),
-        "SECOND_PORT": str(free_port()),
+        "MASTER_PORT": str(reserve_port()),
+        "SECOND_PORT": str(reserve_port()),
         "WORLD_SIZE": str(size),
         "OMP_NUM_THREADS": "1",
         "NORTHBRIDGE_FLIGHT_RECORDER": str(folder),

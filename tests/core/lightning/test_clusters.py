@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.ports import free_port
+
+from northbridge.conformance.runs.ports import reserve_port
 
 USER = """
 import hashlib, os
@@ -85,7 +86,7 @@ def test_the_ranks_of_a_cluster_meet_and_train_one_model(
     if environment == "MPIEnvironment":
         (tmp_path / "mpi4py").mkdir()
         (tmp_path / "mpi4py" / "__init__.py").write_text(MPI4PY)
-    port = str(free_port())
+    port = str(reserve_port())
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PORT_OF_TEST": port, "PYTHONPATH": str(tmp_path)}
 
     ranks = [

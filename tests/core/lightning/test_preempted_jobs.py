@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.core.lightning.test_clusters import slurm
-from tests.ports import free_port
 from tests.scripts import fork_script, run_forked
+
+from northbridge.conformance.runs.ports import reserve_port
 
 USER = """
 import hashlib, os, signal, sys
@@ -67,7 +68,7 @@ def run_job(folder: Path, *signals: str) -> list[str]:
     scontrol.parent.mkdir(exist_ok=True)
     scontrol.write_text(SCONTROL)
     scontrol.chmod(0o755)
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port())}
     path = {"PATH": f"{scontrol.parent}:{os.environ['PATH']}"}
     files = [folder / f"rank-{rank}.txt" for rank in range(2)]
     ranks = []

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,7 @@ from northbridge import discovery
 from northbridge.conformance.mutation.mutations import VARIABLE as MUTATION
 from northbridge.conformance.proof.hanging import collect_stacks
 from northbridge.conformance.runs.findings import Findings, read
+from northbridge.conformance.runs.ports import reserve_port
 from northbridge.conformance.runs.processes import Process, fork, start
 from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError, RunError
@@ -257,17 +257,9 @@ def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[st
         launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={scenario.devices}"]
         launcher.append(f"--max-restarts={int(scenario.launch == 'restarts')}")
         return [([*launcher, *work], {})]
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port())}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port())}
     if scenario.launch == "two nodes":
         return [(work, {**meeting, "NODE_RANK": str(node)}) for node in range(2)]
     assert isinstance(scenario.devices, int)
     world = {**meeting, "WORLD_SIZE": str(scenario.devices)}
     return [(work, {**world, "RANK": str(rank)}) for rank in range(scenario.devices)]
-
-
-def _free_port() -> int:
-    """Return a port of the loopback interface that nobody listened on a moment ago."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: Any = listener.getsockname()[1]
-        return int(port)
