@@ -3,8 +3,8 @@
 torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be tested
 in the process that tests ``cpu_sim``; and ``cpu_sim``'s suite is as long as the core's. As many run at once as there
 are cores, and two at least: more would only take turns, and ranks that wait for each other would wait longer. The first
-suite is shown while it runs, the others when they have ended. Each ends with the tests that took the longest. The CPU's
-runs, with which every chip is compared, they share.
+suite is shown while it runs, the others when they have ended. Each ends with the tests that took the longest; the last
+that is said are the tests that failed, of all suites. The CPU's runs, with which every chip is compared, they share.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
+from xml.etree import ElementTree
 
 import pytest
 
@@ -52,30 +54,54 @@ def main() -> int:
     signal.signal(signal.SIGINT, lambda *_: interrupted.set())  # Ctrl-C ends the suites, which say so
     with ExitStack() as stack:
         runs = stack.enter_context(tempfile.TemporaryDirectory(prefix="northbridge-runs-"))
+        results = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="northbridge-results-")))
         at_once = stack.enter_context(ThreadPoolExecutor(max(2, os.cpu_count() or 2)))
-        first, *others = SUITES
-        shown = at_once.submit(_run, first, None, runs, interrupted)
-        kept = [(suite, stack.enter_context(tempfile.TemporaryFile())) for suite in others]
-        codes = [at_once.submit(_run, suite, output, runs, interrupted) for suite, output in kept]
-        shown.result()
-        for (suite, output), code in zip(kept, codes, strict=True):
-            code.result()
-            print(f"\nmake test: {suite.name}, in a pytest of its own meanwhile", flush=True)
-            output.seek(0)
-            shutil.copyfileobj(output, sys.stdout.buffer)
-            sys.stdout.flush()
-        return next((code.result() for code in (shown, *codes) if code.result()), 0)
+        outputs = [None, *(stack.enter_context(tempfile.TemporaryFile()) for _ in SUITES[1:])]
+        ends = [
+            at_once.submit(_run, suite, output, runs, results, interrupted)
+            for suite, output in zip(SUITES, outputs, strict=True)
+        ]
+        codes = {}
+        for suite, output, end in zip(SUITES, outputs, ends, strict=True):
+            codes[suite.name] = end.result()
+            if output is not None:
+                print(f"\nmake test: {suite.name}, in a pytest of its own meanwhile", flush=True)
+                output.seek(0)
+                shutil.copyfileobj(output, sys.stdout.buffer)
+                sys.stdout.flush()
+        for name, code in codes.items():
+            for failure in _list_failures(results / f"{name}.xml"):
+                print(f"make test: {name}: {failure}", flush=True)
+            if code:
+                print(f"make test: {name}: pytest ended with {code}", flush=True)
+        return next(filter(None, codes.values()), 0)
 
 
-def _run(suite: Suite, output: IO[bytes] | None, runs: str, interrupted: threading.Event) -> int:
+def _run(suite: Suite, output: IO[bytes] | None, runs: str, results: Path, interrupted: threading.Event) -> int:
     if interrupted.is_set():
         return pytest.ExitCode.INTERRUPTED
     environ = {**os.environ, FOLDER: runs}
     if suite.simulates:
         environ["NORTHBRIDGE_SIMULATE"] = suite.simulates
     return subprocess.run(
-        [*PYTEST, *suite.arguments], env=environ, stdout=output, stderr=output, check=False
+        [*PYTEST, f"--junit-xml={results / suite.name}.xml", *suite.arguments],
+        env=environ,
+        stdout=output,
+        stderr=output,
+        check=False,
     ).returncode
+
+
+def _list_failures(results: Path) -> list[str]:
+    """Return a line for each test of which pytest's ``results`` say that it failed: which, and how its error begins."""
+    if not results.exists():  # pytest itself was ended
+        return []
+    return [
+        f"{test.get('classname')}::{test.get('name')}: {(ending.get('message') or '').strip()[:500]}"
+        for test in ElementTree.parse(results).iter("testcase")
+        for ending in test
+        if ending.tag in ("failure", "error")
+    ]
 
 
 if __name__ == "__main__":

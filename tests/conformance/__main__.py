@@ -1,7 +1,7 @@
 """Prove simulated chips up to C3 and try the wrong backends, side by side, and check the pages.
 
 ``make conformance`` runs it on three chips, and ``CHIPS=cpu_sim make conformance`` on one. What Lightning does on the
-CPU, with which each chip is compared, the chips share.
+CPU, with which each chip is compared, the chips share. The last that is said is why a chip has not the level.
 """
 
 from __future__ import annotations
@@ -60,7 +60,8 @@ def main() -> int:
             trial = subprocess.Popen(pytest, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT)
         codes = {chip: process.wait() for chip, process in running}
         tried = trial.wait()
-    for chip in CHIPS:
+    _show(OUT / "wrong.txt", "backends that are wrong on purpose")
+    for chip in sorted(CHIPS, key=codes.__getitem__):
         _show(OUT / f"{chip}.txt", f"conformance of {chip}, ended with {codes[chip]}")
     wrong = [chip for chip in CHIPS if codes[chip]]
     for chip in set(CHIPS) - set(wrong):
@@ -69,7 +70,8 @@ def main() -> int:
         for link in find_broken_links(OUT / chip / "index.html"):
             print(f"{chip}: its page has a link that leads nowhere: {link}")
             wrong.append(chip)
-    _show(OUT / "wrong.txt", "backends that are wrong on purpose")
+    if tried:
+        print(f"backends that are wrong on purpose: pytest ended with {tried}, see above")
     return 1 if wrong else tried
 
 
