@@ -121,6 +121,9 @@ class Capabilities:
     sync_batchnorm: Claim = field(default=unknown)
     """Batch norm over the batches of all ranks, by a layer of Northbridge's that takes sums and an all-gather."""
 
+    sharding: Claim = field(default=unknown)
+    """Models that torch's FSDP2 and tensor parallel spread over ranks."""
+
     fork: Claim = field(default=unknown)
     """Ranks forked from a process that has loaded the vendor's software and not touched a card."""
 
@@ -146,7 +149,7 @@ class Capabilities:
     """DeepSpeed's sharded training."""
 
     fsdp: Claim = field(default=not_driven)
-    """torch's fully sharded training."""
+    """torch's first FSDP; what is spread by its second is :attr:`sharding`."""
 
     @classmethod
     def of_level(cls, level: Literal["C1", "C2", "C3", "C4"], **others: Any) -> Capabilities:

@@ -72,6 +72,7 @@ def northbridge_backend() -> northbridge.Backend:
             float64=northbridge.yes,
             int64=northbridge.yes,
             sync_batchnorm=northbridge.yes,
+            sharding=northbridge.yes,
             fork=northbridge.yes,
             profiler=northbridge.yes,
         ),

@@ -28,6 +28,10 @@ DENIABLE: Mapping[str, tuple[str, str]] = MappingProxyType(
             "torch's SyncBatchNorm, over the batches of all ranks,",
             "leave convert_sync_batchnorm() out, and each rank normalizes by its own batch",
         ),
+        "sharding": (
+            "a model spread over several devices, by FSDP2 or tensor parallel,",
+            "write strategy='ddp', which has a whole model on each device, or devices=1",
+        ),
         "ddp_averaging": ("DDP over several ranks, which average gradients", _ONE),
     }
 )

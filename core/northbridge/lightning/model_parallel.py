@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CheckpointError
 from northbridge.lightning.checkpoint import refusal_of_system, to_cpu, unwritable
-from northbridge.lightning.denials import refuse_denied
+from northbridge.lightning.denials import OF_SEVERAL_RANKS, refuse_denied
 from northbridge.lightning.drafts import discard, name_draft, put_in_place
 from northbridge.lightning.parallel import make_parallel_strategy
 
@@ -31,6 +31,8 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
 
     class ModelParallelStrategy(parallel_strategy):  # type: ignore[misc]  # made at run time
         """Train a model that is spread over several devices of a chip, a process each."""
+
+        _needs = (*OF_SEVERAL_RANKS, "sharding")
 
         def setup(self, trainer: Any) -> None:
             self._add_up_gradients(self.model)

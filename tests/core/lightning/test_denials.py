@@ -59,7 +59,7 @@ def refusal(attempt: Callable[[], object], capability: str) -> str:
 
 
 def test_every_claim_of_training_and_of_several_ranks_can_be_denied() -> None:
-    assert set(DENIABLE) == {*LEVEL_CLAIMS["C2"], *LEVEL_CLAIMS["C3"], "sync_batchnorm"}
+    assert set(DENIABLE) == {*LEVEL_CLAIMS["C2"], *LEVEL_CLAIMS["C3"], "sync_batchnorm", "sharding"}
 
 
 def test_a_trainer_does_not_train_where_the_chip_denies_it_and_still_predicts(
@@ -171,6 +171,21 @@ def test_shards_need_the_collectives_and_no_averages(
         assert refusal(ask, claim).startswith("a run of several ranks, which add up tensors was asked for")
     else:
         assert ask().world_size == 2
+
+
+def test_a_model_is_not_spread_where_the_chip_denies_it(face: Face, build: Build, claims: Claims) -> None:
+    claims(sharding=DENIED)
+    more: dict[str, Any] = {} if face.is_trainer else {"parallelize_fn": lambda model, _mesh: model}
+    sharded: Any = importlib.import_module(f"{face.name}.strategies").ModelParallelStrategy
+
+    said = refusal(lambda: build(accelerator="cpu_sim", devices=2, strategy=sharded(**more)), "sharding")
+
+    assert said == (
+        f"a model spread over several devices, by FSDP2 or tensor parallel, was asked for, {REASON}write"
+        " strategy='ddp', which has a whole model on each device, or devices=1"
+    )
+    assert build(accelerator="cpu_sim", devices=1, strategy=sharded(**more)).strategy.world_size == 1
+    assert build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy.world_size == 2
 
 
 def test_torchs_layers_of_batch_norm_over_all_ranks_are_refused_where_the_chip_denies_them(

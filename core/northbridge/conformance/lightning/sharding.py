@@ -34,7 +34,7 @@ class Sharding(_Sharded):
     """A model that FSDP2 and tensor parallel spread over ranks learns what one process learns on the CPU."""
 
     runs = ((TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2))
-    claims = ("fsdp",)
+    claims = ("sharding",)
     advice = (
         "FSDP2 gathers parameters into one tensor and reduces gradients by scattering: look at all_gather_into_tensor"
         " and reduce_scatter_tensor, at the Collective's `averages`, and at views of flat memory."
@@ -80,7 +80,7 @@ class Resharding(_Sharded):
     """What four ranks wrote, two read."""
 
     runs = in_each(TRAINERS[0], FABRICS[0], devices=(4,))
-    claims = ("fsdp",)
+    claims = ("sharding",)
     advice = "Shards are read into views of tensors on the chip: look at copies into parts of a tensor."
 
     def test_two_ranks_go_on_with_the_shards_of_four(

@@ -53,7 +53,7 @@ def install(device: Any) -> None:
 
 def capabilities(**others: Any) -> northbridge.Capabilities:
     """Return what the chip claims, or ``others``."""
-    claims = ("bfloat16", "float16", "float64", "int64", "sync_batchnorm", "fork", "profiler")
+    claims = ("bfloat16", "float16", "float64", "int64", "sync_batchnorm", "sharding", "fork", "profiler")
     return northbridge.Capabilities.of_level(
         "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **others}
     )
