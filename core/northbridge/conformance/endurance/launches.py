@@ -7,6 +7,7 @@ from typing import ClassVar
 import pytest
 
 import northbridge
+from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Launch, Scenario, run
 from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, cpu_run, require, shows
 
@@ -75,7 +76,8 @@ class Launches(Suite):
         self.check(scenario, environ)
         for model in scenario.models:
             trained = cpu_run(scenario.face, 2).ranks(f"training {model}")[0]["weights"]
-            assert run(scenario, environ).ranks(f"after training {model}")[0]["weights"] == trained
+            found = run(scenario, environ).ranks(f"after training {model}")[0]["weights"]
+            assert differences_from_cpu(scenario.accelerator, found, trained) == []
 
     def check(self, scenario: Scenario, environ: dict[str, str]) -> None:
         """Compare the weights of each model on each rank."""
@@ -83,7 +85,8 @@ class Launches(Suite):
         for model in scenario.models:
             expected = cpu_run(scenario.face, 2).each(f"training {model}", "weights")
             found = run(scenario, environ)
-            assert found.each(f"training {model}", "weights") == expected
+            weights = found.each(f"training {model}", "weights")
+            assert differences_from_cpu(scenario.accelerator, weights, expected) == []
             assert found.each(f"training {model}", "world size") == [2, 2]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
+from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Outcome
 from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each, shows
 
@@ -21,11 +20,11 @@ class Callbacks(UsesSuite):
 
     @shows("fit")
     def test_progress_bars_monitors_and_loggers_change_nothing_and_write_what_is_logged(
-        self, chip: Outcome, cpu: Outcome
+        self, backend: str, chip: Outcome, cpu: Outcome
     ) -> None:
         found, expected = chip.each("calling", "logged"), cpu.each("calling", "logged")
 
-        assert found == expected
+        assert differences_from_cpu(backend, found, expected) == []
         assert found[0]["boards"] == [True]
         assert {"lr-Adam", "train/samples", "validation loss"} <= set(found[0]["columns"])
 
@@ -40,16 +39,17 @@ class Callbacks(UsesSuite):
         assert 0 < found[0]["epoch"] < 9
 
     @shows("checkpoint")
-    def test_the_best_checkpoints_are_kept_on_the_cpu(self, chip: Outcome, cpu: Outcome) -> None:
+    def test_the_best_checkpoints_are_kept_on_the_cpu(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
         found: list[Any] = chip.each("calling", "kept")
 
-        assert found == cpu.each("calling", "kept")
+        assert differences_from_cpu(backend, found, cpu.each("calling", "kept")) == []
         assert "last.ckpt" in found[0]["files"]
         assert len(found[0]["files"]) == 3
         assert found[0]["devices"] == ["cpu"]
 
     @shows("fit")
-    def test_moving_averages_of_the_weights(self, chip: Outcome, cpu: Outcome) -> None:
-        # Not to the bit: torch averages them one by one on the CPU, and all at once elsewhere.
-        for found, expected in zip(chip.each("calling", "averaged"), cpu.each("calling", "averaged"), strict=True):
-            assert found == pytest.approx(expected, abs=1e-6)
+    def test_moving_averages_of_the_weights(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+        found, expected = chip.each("calling", "averaged"), cpu.each("calling", "averaged")
+
+        # torch averages them one by one on the CPU, and all at once elsewhere.
+        assert differences_from_cpu(backend, found, expected, simulated_within=1e-6) == []

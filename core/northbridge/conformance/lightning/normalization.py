@@ -7,7 +7,7 @@ import pytest
 from northbridge.conformance.runs.scenario import Outcome
 from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
 
-_DISTANCE = 1e-6
+_DISTANCE = 1e-5
 """How far weights and statistics, of a size of 1, may be from one process's: sums of another order."""
 
 
@@ -26,7 +26,7 @@ class SyncBatchNorm(FaceSuite):
 
     def test_without_it_each_rank_normalizes_by_its_own_batch(self, chip: Outcome) -> None:
         for found in chip.each("normalizing", "nothing"):
-            assert min(found["weights"], found["statistics"]) > 1000 * _DISTANCE
+            assert min(found["weights"], found["statistics"]) > 100 * _DISTANCE
 
 
 class UnevenSyncBatchNorm(FaceSuite):
@@ -38,7 +38,7 @@ class UnevenSyncBatchNorm(FaceSuite):
 
     def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
         for found in chip.each("normalizing", "uneven"):
-            assert max(found.values()) < 10 * _DISTANCE  # the gradients of a weight are sums of hundreds
+            assert max(found.values()) < _DISTANCE
 
 
 class FabricSyncBatchNorm(FaceSuite):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.duties.rounding import PRECISIONS
 from northbridge.conformance.runs.duties.scaling import BATCHES, OVERFLOW
 from northbridge.conformance.runs.scenario import Outcome
@@ -33,10 +34,12 @@ class Precision(FaceSuite):
     # Not the Transformer: the CPU's autocast and an accelerator's treat softmax and layer norm differently.
     @shows("bfloat16")
     @pytest.mark.parametrize("model", ["mlp", "convnet"])
-    def test_bf16_mixed_trains_the_weights_of_a_cpu_run(self, chip: Outcome, cpu: Outcome, model: str) -> None:
-        topic = f"autocasting {model}"
+    def test_bf16_mixed_trains_the_weights_of_a_cpu_run(
+        self, backend: str, chip: Outcome, cpu: Outcome, model: str
+    ) -> None:
+        found, expected = (outcome.only(f"autocasting {model}")["weights"] for outcome in (chip, cpu))
 
-        assert chip.only(topic)["weights"] == cpu.only(topic)["weights"]
+        assert differences_from_cpu(backend, found, expected, "bfloat16") == []
 
     def test_no_autocast_unless_asked(self, chip: Outcome) -> None:
         found = chip.only("training mlp")

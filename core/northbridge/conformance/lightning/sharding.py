@@ -12,7 +12,7 @@ import torch
 
 import northbridge
 from northbridge.conformance.runs.duties.sharding import CHECKPOINT
-from northbridge.conformance.runs.findings import digest
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
 from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, require, require_devices
 from northbridge.lightning.faces import FACES
@@ -73,7 +73,7 @@ class Sharding(_Sharded):
 
         assert {each.device.type for each in weights.values()} == {"cpu"}
         named = {name.removeprefix("net."): each for name, each in weights.items()}
-        assert digest(named) == sharded.each("sharding", "weights")[0]
+        assert fingerprint(named) == sharded.each("sharding", "weights")[0]
 
 
 class Resharding(_Sharded):

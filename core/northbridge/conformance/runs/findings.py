@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any
-
-import torch
 
 Findings = dict[str, list[dict[str, Any]]]
 """For each topic what every rank wrote, rank 0 first."""
@@ -30,12 +27,3 @@ def read(folder: Path) -> Findings:
         topic = path.name.removesuffix(_END).rpartition(".")[0]
         findings.setdefault(topic, []).append(json.loads(path.read_text()))
     return findings
-
-
-def digest(tensors: dict[str, torch.Tensor]) -> str:
-    """Return a hash of every bit of ``tensors``, such as a module's ``state_dict()``, and of their names."""
-    total = hashlib.sha256()
-    for name, tensor in tensors.items():
-        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
-    return total.hexdigest()

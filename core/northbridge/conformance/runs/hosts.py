@@ -14,8 +14,9 @@ import torch.distributed
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from northbridge.conformance.runs.findings import digest, write
-from northbridge.conformance.runs.models import MODELS, seen
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
+from northbridge.conformance.runs.models import MODELS, adam, seen
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.faces import FACES
 
@@ -98,7 +99,7 @@ def classifier_class(face: str) -> Any:
             return loss
 
         def configure_optimizers(self) -> Any:
-            return torch.optim.Adam(self.parameters(), lr=0.01)
+            return adam(self.parameters())
 
         def on_train_end(self) -> None:
             write(self.folder, self.topic, self.global_rank, facts(self, self.trainer.strategy))
@@ -116,8 +117,8 @@ def facts(module: Any, strategy: Any) -> dict[str, Any]:
     root: torch.device = strategy.root_device
     return {
         **seen(module),
-        "weights": digest(module.state_dict()),
-        "learnt": digest(dict(module.named_parameters())),
+        "weights": fingerprint(module.state_dict()),
+        "learnt": fingerprint(dict(module.named_parameters())),
         "parameters": len(list(module.parameters())),
         "parameter devices": sorted({str(parameter.device) for parameter in module.parameters()}),
         "module device": str(module.device),

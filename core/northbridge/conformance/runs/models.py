@@ -1,7 +1,8 @@
-"""The models and the data that the suite trains on. But one, none draws a random number while it trains."""
+"""The models, data and optimizer that the suite trains with. But one, no model draws a random number meanwhile."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -153,3 +154,13 @@ def pictures(samples: int = SAMPLES) -> TensorDataset:
 def loader(samples: int = SAMPLES, *, shuffle: bool = True, workers: int = 0, batch: int = 8) -> DataLoader[Any]:
     """Return a loader of :func:`pictures` in batches of ``batch``."""
     return DataLoader(pictures(samples), batch_size=batch, shuffle=shuffle, num_workers=workers)
+
+
+def adam(parameters: Iterable[Any], *, rate: float = 0.01, **options: Any) -> torch.optim.Adam:
+    """Return the optimizer of ``parameters``.
+
+    Its ``eps`` is as large as gradients are here. By torch's default a step is as long for a gradient of 1e-9, which is
+    0 but for rounding, as for one of 1: chips that round otherwise would end far from each other, and gradients that
+    are twice what they should be would go unseen.
+    """
+    return torch.optim.Adam(parameters, lr=rate, eps=0.01, **options)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as distance
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import trainer
-from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
 
@@ -24,7 +25,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     torch.manual_seed(3)
     module = _class(scenario.face)()
     host.fit(module, loader())
-    facts = {"weights": digest(module.state_dict()), "steps": host.global_step}
+    facts = {"weights": fingerprint(module.state_dict()), "steps": host.global_step}
     write(folder, "alternating", host.global_rank, facts)
 
 
@@ -39,7 +40,7 @@ def _class(face: str) -> Any:
             self.judge = nn.Sequential(nn.Linear(64, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
 
         def configure_optimizers(self) -> Any:
-            return [torch.optim.Adam(part.parameters(), lr=0.01) for part in (self.forger, self.judge)]
+            return [adam(part.parameters()) for part in (self.forger, self.judge)]
 
         def training_step(self, batch: Any, batch_index: int) -> None:
             real = batch[0].flatten(1)

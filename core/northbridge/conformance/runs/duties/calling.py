@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
@@ -45,10 +46,15 @@ def _log(scenario: Scenario, folder: Path) -> dict[str, Any]:
     if host.is_global_zero:
         with (Path(tables.log_dir) / "metrics.csv").open() as file:
             rows = list(csv.DictReader(file))
-        losses = [row["validation loss"] for row in rows if row["validation loss"]]
+        losses = [float(row["validation loss"]) for row in rows if row["validation loss"]]
         boards = [path.stat().st_size > 0 for path in Path(boards.log_dir).glob("events.*")]
-        return {"weights": digest(module.state_dict()), "losses": losses, "columns": sorted(rows[0]), "boards": boards}
-    return {"weights": digest(module.state_dict())}
+        return {
+            "weights": fingerprint(module.state_dict()),
+            "losses": losses,
+            "columns": sorted(rows[0]),
+            "boards": boards,
+        }
+    return {"weights": fingerprint(module.state_dict())}
 
 
 def _stop(scenario: Scenario, folder: Path) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
@@ -58,7 +59,7 @@ def _fit(
     host = trainer(scenario, folder, **limits, callbacks=callbacks, enable_checkpointing=callbacks is not None)
     module = _class(scenario.face)(build("dropout"), folder, "drawing fit")
     host.fit(module, batches, loader(16, shuffle=False), ckpt_path=checkpoint)
-    return digest(module.state_dict())
+    return fingerprint(module.state_dict())
 
 
 def _keep(scenario: Scenario, folder: Path) -> list[Any]:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from northbridge.conformance.runs.duties.drawing import Resumable
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, trainer
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -62,7 +63,7 @@ def _fit(
     module = _class(scenario.face)(build("dropout"), folder, "interrupting fit")
     module.sent = sent
     host.fit(module, Resumable(), ckpt_path=checkpoint)
-    return {"weights": digest(module.state_dict()), "began": module.began}
+    return {"weights": fingerprint(module.state_dict()), "began": module.began}
 
 
 @cache

@@ -9,7 +9,8 @@ import torch
 from torch.distributed.algorithms.join import Join
 from torch.nn.functional import cross_entropy
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, fabric
 from northbridge.conformance.runs.models import pictures
 from northbridge.conformance.runs.scenario import Scenario
@@ -46,10 +47,10 @@ def _accumulate(host: Any) -> dict[str, str]:
     with host.no_backward_sync(net):
         host.backward(_loss(host, net, first))
     gradients = {str(number): each.grad for number, each in enumerate(net.parameters())}
-    between = digest(gradients)
+    between = fingerprint(gradients)
     host.backward(_loss(host, net, second))
     optimizer.step()
-    return {"gradients in between": between, "weights": digest(net.module.state_dict())}
+    return {"gradients in between": between, "weights": fingerprint(net.module.state_dict())}
 
 
 def _join(host: Any) -> dict[str, Any]:
@@ -60,4 +61,4 @@ def _join(host: Any) -> dict[str, Any]:
             optimizer.zero_grad()
             host.backward(_loss(host, net, number))
             optimizer.step()
-    return {"batches": len(numbers), "weights": digest(net.module.state_dict())}
+    return {"batches": len(numbers), "weights": fingerprint(net.module.state_dict())}

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
-from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
 MODEL = "tied"
@@ -38,12 +39,12 @@ def perform(scenario: Scenario, folder: Path) -> None:
         host = fabric(scenario)
         host.launch()
         found, net = _loop(host, kept)
-    write(folder, "keeping", 0, {**found, "weights": digest(net.state_dict())})
+    write(folder, "keeping", 0, {**found, "weights": fingerprint(net.state_dict())})
 
 
 def _loop(host: Any, kept: Path) -> tuple[dict[str, Any], Any]:
     net: Any = build(MODEL)
-    optimizer: Any = torch.optim.Adam(net.parameters(), lr=0.01)
+    optimizer: Any = adam(net.parameters())
     net, optimizer = host.setup(net, optimizer)
     found: dict[str, Any] = {}
     batches = host.setup_dataloaders(loader())

@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, trainer
 from northbridge.conformance.runs.models import pictures
 from northbridge.conformance.runs.scenario import Scenario
@@ -76,7 +77,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         with _prepared_lock:
             _prepared.clear()
         host.fit(module, data)
-        found[way] = {"weights": digest(module.state_dict()), **module.noted, "prepared": list(_prepared)}
+        found[way] = {"weights": fingerprint(module.state_dict()), **module.noted, "prepared": list(_prepared)}
     write(folder, "loading", rank, found)
 
 

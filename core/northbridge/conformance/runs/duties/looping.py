@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import build, fabric, facts
-from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
 TOPIC = "training"
@@ -27,7 +26,7 @@ def train_all(host: Any, models: tuple[str, ...], folder: Path, topic: str) -> N
     for model in models:
         host.seed_everything(1)
         net: Any = build(model)
-        optimizer: Any = torch.optim.Adam(net.parameters(), lr=0.01)
+        optimizer: Any = adam(net.parameters())
         net, optimizer = host.setup(net, optimizer)
         batches = host.setup_dataloaders(loader())
         for _ in range(2):

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, trainer
-from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
 
@@ -82,7 +83,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         module = _class(scenario.face, way.kind)(build("convnet"), folder, "optimizing fit")
         host.fit(module, loader(), loader(shuffle=False))
         rates = [group["lr"] for optimizer in host.optimizers for group in optimizer.param_groups]
-        found[name] = {"weights": digest(module.state_dict()), "steps": host.global_step, "rates": rates}
+        found[name] = {"weights": fingerprint(module.state_dict()), "steps": host.global_step, "rates": rates}
         rank = host.global_rank
     write(folder, "optimizing", rank, found)
 
@@ -97,7 +98,7 @@ def _class(face: str, kind: str) -> Any:
             trained = [each for each in self.parameters() if each.requires_grad]
             if kind == "lbfgs":
                 return torch.optim.LBFGS(trained, lr=0.1, max_iter=3)
-            optimizer = torch.optim.Adam(trained, lr=0.01)
+            optimizer = adam(trained)
             if kind != "scheduled":
                 return optimizer
             plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, threshold=1.0)

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
-from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import CheckpointError
 from northbridge.lightning.faces import FACES
@@ -32,11 +33,11 @@ def _fit(scenario: Scenario, folder: Path) -> None:
     host = trainer(scenario, folder, max_epochs=1)
     plain = classifier_class(scenario.face)(build("mlp"), folder, "outlasting fit")
     host.fit(plain, loader(shuffle=False))
-    found: dict[str, Any] = {"weights": [digest(plain.state_dict())]}
+    found: dict[str, Any] = {"weights": [fingerprint(plain.state_dict())]}
     failing = _class(scenario.face)(build("mlp"), folder, "outlasting fit")
     host = trainer(scenario, folder, max_epochs=1)
     host.fit(failing, loader(shuffle=False))
-    found["weights"].append(digest(failing.state_dict()))
+    found["weights"].append(fingerprint(failing.state_dict()))
     found |= {"said": failing.said, "devices": sorted(failing.devices)}
     write(folder, "outlasting", host.global_rank, {**found, **_through_others(scenario, folder)})
 
@@ -59,7 +60,7 @@ def _through_others(scenario: Scenario, folder: Path) -> dict[str, Any]:
         host.fit(module, loader(shuffle=False))
         host.strategy.barrier()
         saved = torch.load(module.path, weights_only=True)["state_dict"]
-        found[name] = {"as it was": digest(saved) == module.snapshot, "errors": module.said}
+        found[name] = {"as it was": fingerprint(saved) == module.snapshot, "errors": module.said}
     return {**found, "own wrote": written}
 
 
@@ -85,7 +86,7 @@ def _class(face: str) -> Any:
         def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
             if batch_index != 1:
                 return
-            self.snapshot = digest(self.state_dict())
+            self.snapshot = fingerprint(self.state_dict())
             if self.path != _NOWHERE:
                 self.trainer.save_checkpoint(self.path)
                 return
@@ -102,7 +103,7 @@ def _loop(host: Any, folder: Path) -> None:
     found: dict[str, Any] = {"weights": [], "said": []}
     for fails in (False, True):
         net: Any = build("mlp")
-        optimizer: Any = torch.optim.Adam(net.parameters(), lr=0.01)
+        optimizer: Any = adam(net.parameters())
         net, optimizer = host.setup(net, optimizer)
         for number, (images, labels) in enumerate(host.setup_dataloaders(loader(shuffle=False))):
             optimizer.zero_grad()
@@ -114,5 +115,5 @@ def _loop(host: Any, folder: Path) -> None:
                 found["said"].append(_try(host.save, _NOWHERE, {"net": net}))
                 found["said"].append(_try(host.load, garbage, {"net": net}))
         found["devices"] = sorted({each.device.type for each in net.parameters()})
-        found["weights"].append(digest(net.module.state_dict()))
+        found["weights"].append(fingerprint(net.module.state_dict()))
     write(folder, "outlasting", host.global_rank, found)

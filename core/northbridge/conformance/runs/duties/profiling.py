@@ -6,7 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import classifier, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
@@ -30,5 +31,5 @@ def perform(scenario: Scenario, folder: Path) -> None:
         rank = host.global_rank
         files = (f"*-{name}.txt", f"*-{name}-{rank}.txt")  # where there are several ranks, Lightning adds the number
         said = "".join(path.read_text() for file in files for path in folder.glob(file))
-        found[name] = {"weights": digest(module.state_dict()), "said": said}
+        found[name] = {"weights": fingerprint(module.state_dict()), "said": said}
     write(folder, "profiling", rank, found)

@@ -7,7 +7,8 @@ from typing import Any
 
 from northbridge.conformance.runs.duties.looping import train_epoch
 from northbridge.conformance.runs.duties.saving import MODEL, prepare
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
@@ -27,5 +28,9 @@ def _loop(host: Any, checkpoint: Path, folder: Path) -> None:
     net, optimizer, batches = prepare(host)
     rest = host.load(checkpoint, {"net": net, "optimizer": optimizer})
     train_epoch(host, net, optimizer, batches)
-    found = {"weights": digest(net.state_dict()), "parameters": len(list(net.parameters())), "epoch": rest["epoch"]}
+    found = {
+        "weights": fingerprint(net.state_dict()),
+        "parameters": len(list(net.parameters())),
+        "epoch": rest["epoch"],
+    }
     write(folder, "resuming", host.global_rank, found)

@@ -6,12 +6,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from northbridge.conformance.runs.duties.looping import train_epoch
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier, fabric, is_trainer, trainer
-from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
 MODEL = "tied and normed"
@@ -33,12 +32,12 @@ def _loop(host: Any, folder: Path) -> None:
     for epoch in range(2):
         train_epoch(host, net, optimizer, batches)
         host.save(folder / f"epoch={epoch}.ckpt", {"net": net, "optimizer": optimizer, "epoch": epoch})
-    write(folder, "saving", host.global_rank, {"weights": digest(net.state_dict())})
+    write(folder, "saving", host.global_rank, {"weights": fingerprint(net.state_dict())})
 
 
 def prepare(host: Any) -> tuple[Any, Any, Any]:
     """Return model, optimizer and batches in their order, set up by the Fabric ``host``."""
     net: Any = build(MODEL)
-    optimizer: Any = torch.optim.Adam(net.parameters(), lr=0.01)
+    optimizer: Any = adam(net.parameters())
     net, optimizer = host.setup(net, optimizer)
     return net, optimizer, host.setup_dataloaders(loader(shuffle=False))

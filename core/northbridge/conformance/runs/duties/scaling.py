@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
-from northbridge.conformance.runs.models import loader, seen
+from northbridge.conformance.runs.models import adam, loader, seen
 from northbridge.conformance.runs.scenario import Scenario
 
 BATCHES = 5
@@ -46,7 +47,7 @@ class _Course:
 
     def note(self, scaler: Any, net: torch.nn.Module) -> None:
         self.scales.append(scaler.get_scale())
-        self.weights.append(digest(net.state_dict()))
+        self.weights.append(fingerprint(net.state_dict()))
 
     def facts(self, scaler: Any, net: torch.nn.Module) -> dict[str, Any]:
         return {"enabled": scaler.is_enabled(), "scales": self.scales, "weights": self.weights, **seen(net)}
@@ -76,7 +77,7 @@ def _class(face: str) -> Any:
 
 def _loop(host: Any, folder: Path) -> None:
     net: Any = build("mlp")
-    optimizer: Any = torch.optim.Adam(net.parameters(), lr=0.01)
+    optimizer: Any = adam(net.parameters())
     net, optimizer = host.setup(net, optimizer)
     course, scaler = _Course(), host.strategy.precision.scaler
     for number, (pictures, labels) in zip(range(BATCHES), host.setup_dataloaders(loader(shuffle=False)), strict=False):

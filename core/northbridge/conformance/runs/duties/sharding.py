@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, fabric, is_trainer, trainer
-from northbridge.conformance.runs.models import pictures
+from northbridge.conformance.runs.models import adam, pictures
 from northbridge.conformance.runs.scenario import Scenario
 
 CHECKPOINT = "shards.ckpt"
@@ -95,7 +96,7 @@ def _strategy(scenario: Scenario, layout: tuple[int, int], checkpoint: Path) -> 
 
 def _adam(net: nn.Module) -> torch.optim.Optimizer:
     # One parameter after the other: torch puts no tensors that are spread together with others.
-    return torch.optim.Adam(net.parameters(), lr=0.01, foreach=False)
+    return adam(net.parameters(), foreach=False)
 
 
 def _fit(scenario: Scenario, folder: Path, strategy: Any, checkpoint: Path, epochs: range) -> dict[str, Any]:
@@ -140,7 +141,7 @@ def _facts(net: nn.Module) -> dict[str, Any]:
     parameters = {name.removeprefix("_forward_module."): each for name, each in net.named_parameters()}
     shards: Any = [each for each in parameters.values() if isinstance(each, DTensor)]
     return {
-        "weights": digest({name: _whole(each).cpu() for name, each in parameters.items()}),
+        "weights": fingerprint({name: _whole(each).cpu() for name, each in parameters.items()}),
         "held": sum(each.to_local().numel() for each in shards),
         "in all": sum(each.numel() for each in shards),
         "devices": sorted({str(each.device) for each in parameters.values()}),

@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
@@ -26,7 +27,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     predictions = host.predict(module, batches)
     found |= {"validate": _numbers(validated), "test": _numbers(tested)}
     outside = sorted({str(each.device) for each in predictions})
-    digests = digest({str(number): each for number, each in enumerate(predictions)})
+    digests = fingerprint({str(number): each for number, each in enumerate(predictions)})
     write(folder, "stages", host.global_rank, {**found, "predictions": digests, "prediction devices": outside})
 
 

@@ -11,9 +11,10 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.duties.loading import build_data
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, fabric
-from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
 STEERED = ("plainly", "accumulating", "clipping by norm", "clipping by value", "by LBFGS", "on a schedule")
@@ -35,7 +36,7 @@ def _train(host: Any, face: str, way: str) -> dict[str, Any]:
     host.seed_everything(1)
     plain: Any = build("mlp")
     is_lbfgs = way == "by LBFGS"
-    kind: Any = partial(torch.optim.LBFGS, lr=0.1, max_iter=3) if is_lbfgs else partial(torch.optim.Adam, lr=0.01)
+    kind: Any = partial(torch.optim.LBFGS, lr=0.1, max_iter=3) if is_lbfgs else adam
     made = kind(plain.parameters())
     schedule = torch.optim.lr_scheduler.ExponentialLR(made, gamma=0.5 if way == "on a schedule" else 1.0)
     net, optimizer = host.setup(plain, made)
@@ -56,7 +57,7 @@ def _train(host: Any, face: str, way: str) -> dict[str, Any]:
         if not is_between:
             optimizer.step()
             schedule.step()
-    return {"weights": digest(plain.state_dict()), "rates": [group["lr"] for group in made.param_groups]}
+    return {"weights": fingerprint(plain.state_dict()), "rates": [group["lr"] for group in made.param_groups]}
 
 
 def _closure(host: Any, net: Any, optimizer: Any, batch: Any, *, keeps_gradients: bool) -> Callable[[], torch.Tensor]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from northbridge.conformance.runs.findings import digest, write
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import classifier, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
@@ -22,5 +23,5 @@ def train(scenario: Scenario, folder: Path, model: str, topic: str, **arguments:
     host = trainer(scenario, folder, **arguments)
     module = classifier(scenario.face, model, folder, topic)
     host.fit(module, loader())
-    left = {"weights": digest(module.state_dict()), "parameters": len(list(module.parameters()))}
+    left = {"weights": fingerprint(module.state_dict()), "parameters": len(list(module.parameters()))}
     write(folder, f"after {topic}", host.global_rank, left)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import build, classifier_class, trainer
-from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
 _FITS = 16
@@ -50,6 +50,6 @@ def _class(face: str) -> Any:
             return loss
 
         def configure_optimizers(self) -> Any:
-            return torch.optim.Adam(self.parameters(), lr=self.lr)
+            return adam(self.parameters(), rate=self.lr)
 
     return Tuned

@@ -1,0 +1,84 @@
+"""In what two runs differ, and how much a chip's may differ from the CPU's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import northbridge
+from northbridge.conformance.runs.fingerprints import Fingerprint
+
+TOLERANCES: Mapping[str, float] = MappingProxyType({"float32": 1e-3, "bfloat16": 3e-2})
+"""How far a number of a real chip's run may be from that of the CPU's, by the dtype that was computed in.
+
+Trained in float64 instead, the suite's models end within 1e-6 of what they are in float32; with gradients that are off
+by 1e-3 of their size, as those of convolutions in TF32 are, within 3e-4; in bfloat16 within 3e-2. A batch that is left
+out moves some weight by 6e-3 at least, gradients that are twice or half of what they should be by 2e-2.
+"""
+
+
+def differences_from_cpu(
+    backend: str, found: Any, expected: Any, dtype: str = "float32", simulated_within: float = 0.0
+) -> list[str]:
+    """Return in what the run of ``backend`` ``found`` something else than is ``expected`` after the CPU's run.
+
+    Of a simulated chip ``simulated_within``: to the bit, for it is the CPU that computes. Of a real one within
+    :data:`TOLERANCES`.
+    """
+    is_simulated = northbridge.get(backend).capabilities.simulated
+    return find_differences(found, expected, simulated_within if is_simulated else TOLERANCES[dtype])
+
+
+def find_differences(found: Any, expected: Any, within: float = 0.0, where: str = "it") -> list[str]:
+    """Return a line for each place at which ``found``, of JSON's values, is not what is ``expected``.
+
+    Numbers, also those of tensors' fingerprints, may be ``within`` this distance of each other, as a part of the
+    larger where that is over 1; by 0.0 every bit counts. Whole numbers and texts have to be the same.
+    """
+    if isinstance(found, dict) and isinstance(expected, dict):
+        if found.keys() != expected.keys():
+            return [f"{where}: {sorted(found)}, and not {sorted(expected)}"]
+        pairs = [(found[name], expected[name], f"{where}, {name}") for name in expected]
+    elif isinstance(found, (list, tuple)) and isinstance(expected, (list, tuple)):
+        if len(found) != len(expected):
+            return [f"{where}: {len(found)} of them, and not {len(expected)}"]
+        both = zip(found, expected, strict=True)
+        pairs = [(mine, other, f"{where}, {number}") for number, (mine, other) in enumerate(both)]
+    elif isinstance(found, str) and isinstance(expected, str):
+        return _compare_texts(found, expected, within, where)
+    elif isinstance(found, float) and isinstance(expected, float):
+        return [] if _is_near(found, expected, within) else [f"{where}: {found!r}, and not {expected!r}"]
+    else:
+        return [] if found == expected else [f"{where}: {found!r}, and not {expected!r}"]
+    return [line for mine, other, place in pairs for line in find_differences(mine, other, within, place)]
+
+
+def _compare_texts(found: str, expected: str, within: float, where: str) -> list[str]:
+    mine, other = Fingerprint.parse(found), Fingerprint.parse(expected)
+    if found == expected:
+        return []
+    if mine is None or other is None:
+        return [f"{where}: {found!r}, and not {expected!r}"]
+    if mine.form != other.form:
+        return [f"{where}: tensors of other names, dtypes or shapes"]
+    if within and all(_is_near(*pair, within) for pair in zip(mine.numbers, other.numbers, strict=True)):
+        return []
+    return [f"{where}: {_tell_worst(mine.numbers, other.numbers)}"]
+
+
+def _tell_worst(found: Sequence[float], expected: Sequence[float]) -> str:
+    distances = [abs(mine - other) for mine, other in zip(found, expected, strict=True)]
+    if not any(distances):
+        return "tensors with other bits than expected"
+    worst = max(range(len(distances)), key=lambda number: distances[number] if distances[number] >= 0 else math.inf)
+    return (
+        f"tensors with other bits than expected; of {len(distances)} elements that were compared, {found[worst]!r} is"
+        f" the furthest from what was expected, {expected[worst]!r}"
+    )
+
+
+def _is_near(found: float, expected: float, within: float) -> bool:
+    is_same = math.isnan(found) and math.isnan(expected)
+    return is_same or math.isclose(found, expected, rel_tol=within, abs_tol=within)

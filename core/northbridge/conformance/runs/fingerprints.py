@@ -1,0 +1,53 @@
+"""What is kept of tensors, to be compared with those of another run: to the bit, or where that is too much, about."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+
+MOST_NUMBERS = 16
+"""How many elements of each tensor are kept as numbers, spread evenly over it."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Two of them are equal where the tensors are, to the bit."""
+
+    form: str
+    """A hash of names, dtypes and shapes."""
+
+    bits: str
+    """A hash of every bit."""
+
+    numbers: tuple[float, ...]
+    """Some of the elements of each tensor."""
+
+    def __str__(self) -> str:
+        """Return it in one line, as :meth:`parse` reads it."""
+        return f"{self.form} {self.bits} {json.dumps(self.numbers)}"
+
+    @classmethod
+    def parse(cls, text: str) -> Fingerprint | None:
+        """Return the fingerprint that ``text`` is, or None where it is something else."""
+        form, _, rest = text.partition(" ")
+        bits, _, numbers = rest.partition(" ")
+        if len(form) != len(bits) or len(form) != hashlib.sha256().digest_size * 2 or not numbers.startswith("["):
+            return None
+        return cls(form, bits, tuple(json.loads(numbers)))
+
+
+def fingerprint(tensors: Mapping[str, torch.Tensor]) -> str:
+    """Return the line of the :class:`Fingerprint` of ``tensors``, such as a module's ``state_dict()``."""
+    form, bits = hashlib.sha256(), hashlib.sha256()
+    numbers: list[float] = []
+    for name, tensor in tensors.items():
+        form.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        flat = tensor.detach().cpu().contiguous().view(-1)
+        bits.update(flat.view(torch.uint8).numpy().tobytes())
+        step = max(1, -(-len(flat) // MOST_NUMBERS))
+        numbers += flat[::step].double().tolist()
+    return str(Fingerprint(form.hexdigest(), bits.hexdigest(), tuple(numbers)))

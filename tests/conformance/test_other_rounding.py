@@ -1,0 +1,56 @@
+"""A real chip, whose sums are rounded otherwise than the CPU's, can earn C2; a simulated one has to have every bit."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from tests.conformance.wrong_backends import try_backend
+from tests.core.conftest import Site, install_in
+
+from northbridge.conformance.proof.report import TestResult
+from northbridge.conformance.proof.verdict import Verdict
+from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge.conformance.suite import MODELS
+
+pytestmark = pytest.mark.timeout(900)  # a run of the suite each
+
+WEIGHTS = "C2/Training/test_the_weights_are_those_of_a_cpu_run_on_each_rank[one device-lightning.pytorch-"
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return install_in(tmp_path_factory.mktemp("rounding"), "rounding")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the runs: the CPU's serves both."""
+    return tmp_path_factory.mktemp("runs")
+
+
+def try_weights(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> list[TestResult]:
+    """Return what came of training each model."""
+    monkeypatch.setattr(sys, "path", [*map(str, site.folders), *sys.path])
+    for name, value in more.items():
+        monkeypatch.setenv(name, value)
+    return try_backend("rounding", "C2", (WEIGHTS,), {**site.environ(), FOLDER: str(runs), **more})
+
+
+def test_a_real_one_trains_the_weights_of_the_cpu_within_the_tolerance(
+    site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = try_weights(site, runs, monkeypatch)
+
+    assert len(results) == len(MODELS)
+    assert [(each.id, each.evidence) for each in results if each.verdict is not Verdict.PASS] == []
+
+
+def test_a_simulated_one_does_not_for_its_bits_are_others(
+    site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = try_weights(site, runs, monkeypatch, ROUNDING_SIMULATED="1")
+
+    assert {each.verdict for each in results} == {Verdict.FAIL}
+    assert all("tensors with other bits than expected" in each.evidence for each in results)

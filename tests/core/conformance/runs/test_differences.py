@@ -1,0 +1,104 @@
+"""In what two runs differ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import northbridge
+from northbridge import Capabilities
+from northbridge.conformance.runs.differences import TOLERANCES, differences_from_cpu, find_differences
+from northbridge.conformance.runs.fingerprints import fingerprint
+
+
+def weights(*numbers: float) -> str:
+    return fingerprint({"weight": torch.tensor(numbers)})
+
+
+FOUND = {"weights": [weights(1.0, 2.0)], "loss": 0.5, "steps": 3, "device": "cpu", "kept": True, "rate": None}
+
+
+def test_what_is_the_same_differs_in_nothing() -> None:
+    assert find_differences(FOUND, FOUND) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"loss": 0.5000001}, "it, loss: 0.5, and not 0.5000001"),
+        ({"steps": 4}, "it, steps: 3, and not 4"),
+        ({"device": "cuda"}, "it, device: 'cpu', and not 'cuda'"),
+        ({"kept": False}, "it, kept: True, and not False"),
+        ({"rate": 0.1}, "it, rate: None, and not 0.1"),
+        ({"weights": []}, "it, weights: 1 of them, and not 0"),
+        ({"weights": ["none"]}, f"it, weights, 0: {FOUND['weights'][0]!r}, and not 'none'"),  # type: ignore[index]
+        (
+            {"weights": [weights(1.0, 2.5)]},
+            (
+                "it, weights, 0: tensors with other bits than expected; of 2 elements that were compared, 2.0 is the"
+                " furthest from what was expected, 2.5"
+            ),
+        ),
+        ({"weights": [weights(1.0)]}, "it, weights, 0: tensors of other names, dtypes or shapes"),
+    ],
+)
+def test_it_is_said_where_and_in_what(changed: dict[str, Any], said: str) -> None:
+    assert find_differences(FOUND, {**FOUND, **changed}) == [said]
+
+
+def test_other_names_are_said() -> None:
+    assert find_differences({"loss": 1.0}, {"rate": 1.0}) == ["it: ['loss'], and not ['rate']"]
+
+
+def test_each_place_has_a_line() -> None:
+    assert len(find_differences([1.0, [2.0], "a"], [1.5, [2.5], "b"])) == 3
+
+
+def test_numbers_may_be_within_a_distance_and_nothing_else_may() -> None:
+    near = {**FOUND, "loss": 0.5005, "weights": [weights(1.0005, 2.0)]}
+
+    assert find_differences(near, FOUND, within=1e-3) == []
+    assert len(find_differences(near, FOUND, within=1e-4)) == 2
+    assert len(find_differences(near, FOUND)) == 2
+    assert find_differences({**FOUND, "steps": 4}, FOUND, within=10.0) == ["it, steps: 4, and not 3"]
+
+
+def test_the_distance_of_a_large_number_is_a_part_of_it() -> None:
+    assert find_differences(1000.5, 1000.0, within=1e-3) == []
+    assert find_differences(1003.0, 1000.0, within=1e-3) == ["it: 1003.0, and not 1000.0"]
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_what_is_no_number_is_near_to_nothing_but_itself(wrong: float) -> None:
+    assert len(find_differences(wrong, 1.0, within=1e9)) == 1
+    assert len(find_differences(1.0, wrong, within=1e9)) == 1
+    assert len(find_differences(weights(wrong, 1.0), weights(1.0, 1.0), within=1e9)) == 1
+    assert find_differences(weights(wrong, 1.0), weights(wrong, 1.001), within=0.1) == []
+
+
+def test_tensors_of_which_no_compared_element_differs_are_told_to_differ_in_bits() -> None:
+    many = torch.zeros(1000)
+    other = many.clone()
+    other[1] = 1
+
+    said = find_differences(fingerprint({"weight": other}), fingerprint({"weight": many}))
+
+    assert said == ["it: tensors with other bits than expected"]
+
+
+@pytest.mark.parametrize(("simulated", "differ"), [(True, True), (False, False)])
+def test_a_simulated_chip_is_compared_to_the_bit_and_a_real_one_within_a_tolerance(
+    monkeypatch: pytest.MonkeyPatch, simulated: bool, differ: bool
+) -> None:
+    class Declared:
+        capabilities = Capabilities(simulated=simulated)
+
+    monkeypatch.setattr(northbridge, "get", lambda name: {"acme": Declared}[name])
+    near, far = 1 + TOLERANCES["float32"] / 2, 1 + TOLERANCES["float32"] * 2
+
+    assert bool(differences_from_cpu("acme", near, 1.0)) == differ
+    assert differences_from_cpu("acme", far, 1.0) != []
+    assert bool(differences_from_cpu("acme", far, 1.0, "bfloat16")) == differ
+    assert differences_from_cpu("acme", near, 1.0, simulated_within=0.1) == []
