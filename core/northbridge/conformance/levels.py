@@ -28,6 +28,7 @@ from northbridge.conformance.device.autocast import Autocast
 from northbridge.conformance.device.device import Device
 from northbridge.conformance.device.distributions import Distributions
 from northbridge.conformance.device.dtypes import Dtypes
+from northbridge.conformance.device.gradient_scaling import GradientScaling
 from northbridge.conformance.device.gradients import Gradients
 from northbridge.conformance.device.large_operations import LargeOperations
 from northbridge.conformance.device.layers import Layers
@@ -116,6 +117,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     Placement,
                     Dtypes,
                     Autocast,
+                    GradientScaling,
                     Views,
                     Operations,
                     LargeOperations,

@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 kind, place, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
 more = {"seconds": 0.5} if kind == "slow" else {}
+timeout = timedelta(seconds=20 if kind in ("hang", "lose") else 40)  # these two wait it out
 OPERATIONS = {"forward": "addmm", "collective": "all_reduce"}
 
 class Model(LightningModule):
@@ -57,7 +58,7 @@ if __name__ == "__main__":
     trainer = Trainer(
         accelerator="cpu_sim",
         devices=2,
-        strategy=DDPStrategy(timeout=timedelta(seconds=40)),
+        strategy=DDPStrategy(timeout=timeout),
         max_steps=6,
         logger=False,
         enable_progress_bar=False,

@@ -50,6 +50,12 @@ class GradientAveraging(Ranks):
 
         assert found == found[:1] * devices
 
+    @shows("ddp_averaging")
+    def test_the_ranks_begin_with_the_weights_of_the_first(self, ranks: Facts, devices: int) -> None:
+        found = everybodys(ranks, "first weights")
+
+        assert found == found[:1] * devices
+
     def test_a_communication_hook_sends_float16(self, ranks: Facts, devices: int, claimed: Claims) -> None:
         if may_refuse(claimed, "float16") and refusals(ranks, "compressed gradient"):
             return

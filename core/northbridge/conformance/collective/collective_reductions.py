@@ -62,15 +62,39 @@ class CollectiveReductions(Ranks):
         assert everybodys(ranks, f"mean of negative {dtype}") == [means] * devices
 
     @shows("sum_all_reduce")
-    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    @pytest.mark.parametrize("dtype", reducing.DIGITS)
     def test_a_sum_that_uses_every_digit_of_its_dtype_loses_none(
         self, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
-        given = [reducing.digits(dtype, rank) for rank in range(devices)]
-        exact = as_held([sum(column) for column in zip(*given, strict=True)], dtype, claimed)
+        self.check_digits(ranks, devices, claimed, "sum", dtype)
 
-        if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits of {dtype}")):
-            assert everybodys(ranks, f"digits of {dtype}") == [exact] * devices
+    @pytest.mark.parametrize("dtype", reducing.DIGITS)
+    @pytest.mark.parametrize("word", ["min", "max"])
+    def test_the_smallest_and_the_largest_have_every_digit_of_their_dtype(
+        self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
+    ) -> None:
+        if word not in northbridge.load(backend).collective.missing_reductions:
+            self.check_digits(ranks, devices, claimed, word, dtype)
+
+    def check_digits(self, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str) -> None:
+        """Compare with what the reduction ``word`` leads to without any rounding."""
+        name = f"{word} of digits of {dtype}"
+        reduce: Any = {"sum": sum, "min": min, "max": max}[word]
+        given = [reducing.digits(dtype, rank) for rank in range(devices)]
+        exact = as_held([reduce(column) for column in zip(*given, strict=True)], dtype, claimed)
+
+        if not (may_refuse(claimed, dtype) and refusals(ranks, name)):
+            assert everybodys(ranks, name) == [exact] * devices
+
+    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    def test_an_average_of_the_librarys_own_is_one_where_it_has_one(
+        self, backend: str, ranks: Facts, devices: int, claimed: Claims, dtype: str
+    ) -> None:
+        name, averages = f"average of {dtype}", northbridge.load(backend).collective.averages
+        exact = [sum(column) for column in zip(*reducing.GIVEN[:devices], strict=True)]
+
+        if not ((may_refuse(claimed, dtype) or not averages) and refusals(ranks, name)):
+            assert everybodys(ranks, name) == [exact] * devices
 
     @pytest.mark.parametrize(("word", "exact"), [("min", [False, True, False]), ("max", [True, True, False])])
     def test_bools_are_reduced_to_all_and_to_any(

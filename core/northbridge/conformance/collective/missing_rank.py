@@ -26,8 +26,9 @@ class MissingRank(Ranks):
         require_devices(backend, devices)
         return run(Scenario(backend, "", (self.duty,), devices, launch="ranks"), environ).ranks(self.duty)
 
-    def test_the_others_end_with_an_error_within_the_limit(self, ranks: Facts) -> None:
-        for found in ranks[:-1]:
+    @pytest.mark.parametrize("call", ["all_reduce", "barrier"])
+    def test_the_others_end_with_an_error_within_the_limit(self, ranks: Facts, call: str) -> None:
+        for found in (each[call] for each in ranks[:-1]):
             assert found["error"], f"it ended after {found['seconds']:.1f} s, and said nothing"
             assert found["seconds"] < BOUND_S
 

@@ -133,6 +133,12 @@ class Transfers(Ranks):
         right: dict[str, list[Any]] = {
             "gathered by rank 1": [given if rank == 1 else [] for rank in range(devices)],
             "scattered by rank 1": given,
+            "all to all, uneven": [
+                [number for sender in range(devices) for number in moving.uneven(sender, rank, devices)]
+                for rank in range(devices)
+            ],
+            "broadcast transposed": [[[10, 13], [11, 14], [12, 15]]] * devices,
+            "broadcast of a part": [[1, rank] * 3 for rank in range(devices)],
             "all to all": [[10 * other + rank for other in range(devices)] for rank in range(devices)],
             "sent around": [given[rank - 1] for rank in range(devices)],
         }

@@ -39,6 +39,28 @@ class Distributions(OneDevice):
         assert order.sort().values.tolist() == list(range(1000))
         assert order.tolist() != list(range(1000))
 
+    def test_numbers_are_spread_as_they_are_asked_to_be(self, chip: northbridge.Device, device: torch.device) -> None:
+        chip.seed(1)
+        weights = torch.tensor([0.0, 1.0, 3.0, 6.0], device=device)
+        chances = torch.tensor([0.0, 0.2, 0.9, 1.0], device=device).repeat(MANY)
+        drawn = torch.multinomial(weights, MANY, replacement=True).cpu()
+        tossed = torch.bernoulli(chances).cpu().view(MANY, 4)
+        flat = torch.empty(MANY, device=device).uniform_(-3, 5).cpu()
+        bell = torch.empty(MANY, device=device).normal_(3, 2).cpu()
+        waiting = torch.empty(MANY, device=device).exponential_(4).cpu()
+
+        assert drawn.bincount(minlength=4).tolist() == pytest.approx(
+            [0, MANY / 10, 3 * MANY / 10, 6 * MANY / 10], rel=0.1
+        )
+        assert torch.multinomial(weights, 3).sort().values.tolist() == [1, 2, 3]
+        assert tossed.mean(0).tolist() == pytest.approx([0, 0.2, 0.9, 1], abs=0.02)
+        assert -3 <= flat.min() < -2.9
+        assert 4.9 < flat.max() <= 5
+        assert flat.mean().item() == pytest.approx(1, abs=0.1)
+        assert [bell.mean().item(), bell.std().item()] == pytest.approx([3, 2], abs=0.1)
+        assert waiting.min() >= 0
+        assert [waiting.mean().item(), waiting.std().item()] == pytest.approx([0.25, 0.25], abs=0.02)
+
     @pytest.mark.parametrize("share", [0.1, 0.5])
     def test_dropout_drops_its_share_and_scales_the_rest(
         self, chip: northbridge.Device, device: torch.device, share: float

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import pytest
@@ -12,6 +14,20 @@ import northbridge
 from northbridge.conformance.device.one_device import OneDevice
 
 REFUSALS = (RuntimeError, northbridge.NorthbridgeError)
+
+ASKED: Mapping[str, Callable[[northbridge.Device, int], object]] = MappingProxyType(
+    {
+        "count": lambda chip, _: chip.count(),
+        "root": lambda chip, index: chip.root(index),
+        "label": lambda chip, index: chip.label(index),
+        "memory_stats": lambda chip, index: chip.memory_stats(index),
+        "empty_cache": lambda chip, _: chip.empty_cache(),
+        "synchronize": lambda chip, _: chip.synchronize(),
+        "seed": lambda chip, _: chip.seed(4),
+        "random_state": lambda chip, _: chip.set_random_state(chip.random_state()),
+    }
+)
+"""What the Device is asked, about the device of the index where it takes one."""
 
 
 class Placement(OneDevice):
@@ -69,6 +85,18 @@ class Placement(OneDevice):
         current = getattr(module, "current_device", lambda: torch.empty(0, device=chip.type).device.index)
 
         assert current() == device.index
+
+    @pytest.mark.parametrize("asked", ASKED)
+    def test_the_selected_device_is_the_current_one_whatever_is_asked(
+        self, chip: northbridge.Device, device: torch.device, index: int, alone: bool, asked: str
+    ) -> None:
+        for selected in [index] if alone else [0, index]:
+            chip.select(selected)
+            here = torch.ones(1, device=chip.type).device
+
+            ASKED[asked](chip, selected if alone else index - selected)
+
+            assert torch.ones(1, device=chip.type).device == here
 
     def test_what_is_computed_stays_where_it_is(
         self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool

@@ -28,6 +28,9 @@ DRAWS: Mapping[str, Callable[[torch.device], Tensor]] = MappingProxyType(
     }
 )
 
+MOST_BITS = 32
+"""Of a seed: Lightning's seed_everything() takes no larger one."""
+
 
 class RandomNumbers(OneDevice):
     """Each device has a generator of its own, which is seeded, read and put back."""
@@ -49,6 +52,14 @@ class RandomNumbers(OneDevice):
         assert again == first
         assert second != first
         assert DRAWS[draw](device).tolist() != first
+
+    def test_every_bit_of_a_seed_counts(self, chip: northbridge.Device, device: torch.device) -> None:
+        drawn = []
+        for seed in (5, *(5 ^ 1 << bit for bit in range(MOST_BITS)), 2**MOST_BITS - 1):
+            chip.seed(seed)
+            drawn.append(tuple(torch.rand(4, device=device).tolist()))
+
+        assert len(set(drawn)) == len(drawn)
 
     @pytest.mark.parametrize("draw", DRAWS)
     def test_a_state_that_is_put_back_gives_the_same_numbers(

@@ -18,6 +18,12 @@ SIZE = 2**20
 PAUSE_S = 0.1
 """How long the host lets the chip do nothing between two events."""
 
+PATIENCE_S = 30.0
+"""How long a copy may take on a busy machine."""
+
+WAITS = ("wait_stream", "wait_event", "the event's wait")
+"""The ways in which a stream waits for what another was given."""
+
 
 class Streams(OneDevice):
     """Work is done in its order, and whoever waits for it finds it done.
@@ -83,22 +89,50 @@ class Streams(OneDevice):
         assert torch.equal(numbers.cpu(), torch.arange(SIZE, dtype=torch.float32) + 20)
         assert numbers[5].item() == 25
 
-    def test_one_stream_waits_for_another(self, device: torch.device, queues: Queues) -> None:
-        numbers = host_memory(SIZE).copy_(torch.arange(SIZE))
+    @pytest.mark.parametrize("way", WAITS)
+    def test_one_stream_waits_for_another(self, device: torch.device, queues: Queues, way: str) -> None:
+        # Copies and nothing behind them: what is computed may be done at once, and then nobody has to wait.
+        numbers, more = (host_memory(SIZE).copy_(torch.arange(SIZE) + first) for first in (1, 2))
         target = host_memory(SIZE).fill_(-1)
         first, second = queues.current(), queues.new()
 
-        there = numbers.to(device, non_blocking=True) + 1
-        queues.wait(second, first)
+        there = numbers.to(device, non_blocking=True)
+        queues.wait(second, first, way)
         with queues.use(second):
             doubled = there * 2
             target.copy_(doubled, non_blocking=True)
-        queues.wait(first, second)
-        found = doubled + 1
+            back = more.to(device, non_blocking=True)
+        queues.wait(first, second, way)
+        found = back * 3
         queues.synchronize(second)
 
-        assert torch.equal(target, (torch.arange(SIZE, dtype=torch.float32) + 1) * 2)
-        assert torch.equal(found.cpu(), target + 1)
+        assert torch.equal(doubled.cpu(), numbers * 2)
+        assert torch.equal(target, numbers * 2)
+        assert torch.equal(found.cpu(), more * 3)
+
+    @pytest.mark.parametrize("teller", ["the event", "the stream"])
+    def test_what_is_told_to_be_done_is_there(
+        self, chip: northbridge.Device, device: torch.device, queues: Queues, teller: str
+    ) -> None:
+        module: Any = chip.module
+        numbers = torch.arange(SIZE, dtype=torch.float32, device=device) + 1
+        chip.synchronize()
+        if not queues.are_several:
+            assert_refused(lambda: torch.Event(device).record())
+            return
+
+        for _ in range(5):
+            target = host_memory(SIZE).fill_(-1)
+            target.copy_(numbers, non_blocking=True)
+            event = module.Event()
+            event.record()
+            asked = event if teller == "the event" else queues.current()
+            until = time.monotonic() + PATIENCE_S
+            while not asked.query():
+                assert time.monotonic() < until, f"{teller} says for {PATIENCE_S:g} s that a copy is not done"
+                chip.synchronize()
+
+            assert torch.equal(target, torch.arange(SIZE, dtype=torch.float32) + 1)
 
     def test_memory_that_another_stream_reads_is_not_given_away(self, device: torch.device, queues: Queues) -> None:
         side = queues.new()
@@ -203,10 +237,19 @@ class Queues:
         """Give work to ``stream`` inside the ``with``."""
         return self._module.stream(stream) if self.are_several else nullcontext()
 
-    def wait(self, stream: Any, other: Any) -> None:
+    def wait(self, stream: Any, other: Any, way: str = WAITS[0]) -> None:
         """Let what ``stream`` is given from now on wait for what ``other`` was given until now."""
-        if self.are_several:
+        if not self.are_several:
+            return
+        if way == "wait_stream":
             stream.wait_stream(other)
+            return
+        event = self._module.Event()
+        event.record(other)
+        if way == "wait_event":
+            stream.wait_event(event)
+        else:
+            event.wait(stream)
 
     def synchronize(self, stream: Any) -> None:
         """Wait for what ``stream`` was given."""

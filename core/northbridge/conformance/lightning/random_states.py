@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.scenario import Outcome, Scenario, run
 from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
 
 
@@ -31,3 +31,12 @@ class RandomStates(FaceSuite):
     def test_without_the_states_a_run_draws_other_numbers(self, chip: Outcome) -> None:
         for found in chip.ranks("drawing"):
             assert found["taken up without the states"] != found["through"]
+
+    def test_a_run_that_is_taken_up_by_another_process_draws_the_same(
+        self, backend: str, face: str, devices: int, environ: dict[str, str], chip: Outcome
+    ) -> None:
+        through = chip.each("drawing", "through")
+
+        again = run(Scenario(backend, face, ("redrawing",), devices, resume=str(chip.folder)), environ)
+
+        assert again.each("redrawing", "weights") == through

@@ -32,6 +32,14 @@ class SoftwareLoading(PluginSuite):
             assert again == first
             assert loaded["same objects"]
 
+    def test_what_a_process_has_once_stays_as_it_was(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+        if is_refused_for_lack(loaded, detected):
+            return
+        before, after = loaded["states"]
+
+        # A seed, say, that the user has set before the Trainer is built is not the vendor's to set.
+        assert {name: [before[name], after[name]] for name in before if after[name] != before[name]} == {}
+
     def test_it_tells_no_process_that_it_is_a_rank(self, loaded: dict[str, Any]) -> None:
         # MASTER_PORT, say, would be every job's on this machine, and that of the processes that a user starts.
         written = {name: values for name, values in loaded["variables"].items() if tells_of_a_launcher(name)}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import base64
+import multiprocessing
 import os
 import pickle
+import random
+import signal
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,13 +21,14 @@ def answer(name: str) -> dict[str, object]:
     from northbridge.discovery import detect
 
     backend = northbridge.get(name)
-    before = dict(os.environ)
+    before, state = dict(os.environ), _state(torch)
     found: dict[str, object] = {"pickles": {"declared": _pickle(backend)}}
     try:
         found["detected"] = detect(name)
         northbridge.load(name)
     except northbridge.NorthbridgeError as error:
         return {**found, "error": [type(error).__name__, str(error)], "variables": _changed(before)}
+    found["states"] = [state, _state(torch)]
     first = _look(torch, backend)
     again = northbridge.load(name)
     found["loaded again"] = _say(backend.bridge.load)
@@ -45,6 +50,24 @@ def _say(function: Callable[[], object]) -> str:
         return repr(function())
     except Exception as error:  # noqa: BLE001 - whatever a vendor's code raises
         return f"{type(error).__name__}: {error}"
+
+
+def _state(torch: Any) -> dict[str, str]:
+    """Return what a process has once, and others than the chip's software rely on."""
+    numpy: Any = sys.modules.get("numpy")
+    return {
+        "torch's generator": str(torch.default_generator.get_state().tolist()),
+        "Python's generator": str(random.getstate()),
+        "numpy's generator": str(numpy.random.get_state()) if numpy else "",
+        "default dtype": str(torch.get_default_dtype()),
+        "threads": str(torch.get_num_threads()),
+        "gradients": str(torch.is_grad_enabled()),
+        "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
+        "signal handlers": str({each.name: repr(signal.getsignal(each)) for each in signal.Signals}),
+        "working folder": os.getcwd(),
+        "start method": str(multiprocessing.get_start_method(allow_none=True)),
+        "excepthook": repr(sys.excepthook),
+    }
 
 
 def _look(torch: Any, backend: Any) -> dict[str, object]:

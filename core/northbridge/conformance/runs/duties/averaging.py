@@ -34,6 +34,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     rank = meet(scenario)
     found = {
         "weights": attempt(partial(_train, rank)),
+        "first weights": attempt(partial(_begin_apart, rank)),
         "compressed gradient": attempt(partial(_compressed_gradient, rank)),
         "joined weight": attempt(partial(_joined_weight, rank)),
     }
@@ -72,6 +73,16 @@ def _train(rank: Rank) -> list[float]:
         images, labels = batch(step, rank.ranks, range(rank.number, rank.number + 1))
         _step(net, optimizer, images.to(rank.device), labels.to(rank.device))
     return _numbers(net)
+
+
+def _begin_apart(rank: Rank) -> list[float]:
+    """Return weights and buffers, made anew by each rank from a seed of its own, that DDP begins with."""
+    torch.manual_seed(rank.number)
+    layer = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    torch.nn.init.normal_(layer.get_buffer("1.running_mean"))
+    net = DistributedDataParallel(layer.to(rank.device), **rank.collective.ddp_options())
+    numbers: list[float] = torch.cat([each.detach().cpu().flatten() for each in net.state_dict().values()]).tolist()
+    return numbers
 
 
 def _step(net: nn.Module, optimizer: Any, images: Tensor, labels: Tensor) -> None:

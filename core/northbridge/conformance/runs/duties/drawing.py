@@ -24,23 +24,30 @@ _BATCHES = 4
 _WITHIN = 6
 """The step after which the checkpoint within an epoch is written."""
 
+_AT_END = "epoch=0.ckpt"
+
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report the weights of trainings that went through, and of those that took up a checkpoint of one."""
-    at_end, within = "epoch=0.ckpt", f"step={_WITHIN}.ckpt"
+    within = f"step={_WITHIN}.ckpt"
     found = {
         "through": _fit(scenario, folder, _shuffled(), _keep(scenario, folder / "shuffled")),
         "after a sanity check": _fit(scenario, folder, _shuffled(), num_sanity_val_steps=2),
-        "taken up at an epoch's end": _take_up(scenario, folder, _shuffled(), folder / "shuffled" / at_end),
+        "taken up at an epoch's end": take_up(scenario, folder, folder),
         "through, resumable": _fit(scenario, folder, Resumable(), _keep(scenario, folder / "resumable")),
         "taken up within an epoch": _take_up(scenario, folder, Resumable(), folder / "resumable" / within),
     }
     rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-    bare = torch.load(folder / "shuffled" / at_end, weights_only=True)
+    bare = torch.load(folder / "shuffled" / _AT_END, weights_only=True)
     bare["loops"].pop(KEY)
     torch.save(bare, folder / f"bare-{rank}.ckpt")
     found["taken up without the states"] = _take_up(scenario, folder, _shuffled(), folder / f"bare-{rank}.ckpt")
     write(folder, "drawing", rank, found)
+
+
+def take_up(scenario: Scenario, folder: Path, kept: Path) -> str:
+    """Return the weights after the second epoch of the training whose run has the folder ``kept``."""
+    return _take_up(scenario, folder, _shuffled(), kept / "shuffled" / _AT_END)
 
 
 def _take_up(scenario: Scenario, folder: Path, batches: Any, checkpoint: Path) -> str:

@@ -9,6 +9,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import torch.distributed as dist
+
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.meeting import Rank, meet
 from northbridge.conformance.runs.scenario import Scenario
@@ -33,12 +35,25 @@ def perform(scenario: Scenario, folder: Path) -> None:
     os.environ[_FLIGHT] = str(folder / "flight")
     rank = meet(scenario, timedelta(seconds=SHORT_S), until=lambda: _gather_at_the_door(folder))
     rank.collective.all_reduce(rank.tensor([1.0]))
+    group: Any = dist.new_group(timeout=timedelta(seconds=SHORT_S))
+    rank.collective.barrier(group)
     if rank.is_last:
-        _wait_until(lambda: all((folder / f"told-{each}").exists() for each in range(rank.ranks - 1)), STAY_S)
+        _wait_for(folder, "told", rank.ranks - 1)
         write(folder, "missing", rank.number, {"found": _judge(folder / "flight")})
-    else:
-        write(folder, "missing", rank.number, _wait_in_vain(rank))
-        (folder / f"told-{rank.number}").touch()
+        (folder / f"judged-{rank.number}").touch()
+        _wait_for(folder, "told again", rank.ranks - 1)
+        return
+    found = {"all_reduce": _wait_in_vain(rank, lambda: rank.collective.all_reduce(rank.tensor([1.0])))}
+    (folder / f"told-{rank.number}").touch()
+    _wait_until((folder / f"judged-{rank.ranks - 1}").exists, STAY_S)
+    found["barrier"] = _wait_in_vain(rank, lambda: rank.collective.barrier(group))
+    write(folder, "missing", rank.number, found)
+    (folder / f"told again-{rank.number}").touch()
+
+
+def _wait_for(folder: Path, what: str, ranks: int) -> None:
+    """Wait until each of the first ``ranks`` has said ``what``, or has had the time to."""
+    _wait_until(lambda: all((folder / f"{what}-{each}").exists() for each in range(ranks)), STAY_S)
 
 
 def _gather_at_the_door(folder: Path) -> None:
@@ -54,10 +69,10 @@ def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
         time.sleep(0.05)
 
 
-def _wait_in_vain(rank: Rank) -> dict[str, Any]:
+def _wait_in_vain(rank: Rank, call: Callable[[], object]) -> dict[str, Any]:
     began = time.monotonic()
     try:
-        rank.collective.all_reduce(rank.tensor([1.0]))
+        call()
         rank.chip.synchronize()
     except RuntimeError as error:
         return {"error": str(error), "seconds": time.monotonic() - began}

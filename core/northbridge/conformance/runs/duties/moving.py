@@ -20,7 +20,15 @@ DTYPES = ("float32", "float16", "bfloat16", "int64", "uint8", "bool")
 LOSSLESS = (*FLOATS, "int64", "int32", "int16", "uint8")
 """In which numbers are sent that use every digit of their dtype."""
 
-OPTIONAL = ("gathered by rank 1", "scattered by rank 1", "all to all", "sent around")
+OPTIONAL = (
+    "gathered by rank 1",
+    "scattered by rank 1",
+    "all to all",
+    "all to all, uneven",
+    "sent around",
+    "broadcast transposed",
+    "broadcast of a part",
+)
 """What a library may lack, so that it raises."""
 
 
@@ -56,6 +64,9 @@ def perform(scenario: Scenario, folder: Path) -> None:
         "gathered by rank 1": _gather_to_one,
         "scattered by rank 1": _scatter,
         "all to all": _all_to_all,
+        "all to all, uneven": _all_to_all_uneven,
+        "broadcast transposed": _broadcast_transposed,
+        "broadcast of a part": _broadcast_part,
         "sent around": _send_around,
     }
     found |= {name: attempt(partial(way, rank)) for name, way in ways.items()}
@@ -218,6 +229,34 @@ def _all_to_all(rank: Rank) -> Any:
     arrived = torch.empty(rank.ranks, device=rank.device)
     dist.all_to_all_single(arrived, torch.arange(float(rank.ranks), device=rank.device) + 10 * rank.number)
     return _kept(rank, arrived)[0]
+
+
+def uneven(sender: int, receiver: int, ranks: int) -> list[float]:
+    """Return what one rank sends to another where each gets another number of numbers, and itself none."""
+    return [10.0 * sender + receiver] * ((receiver - sender) % ranks)
+
+
+def _all_to_all_uneven(rank: Rank) -> Any:
+    sent = [uneven(rank.number, other, rank.ranks) for other in range(rank.ranks)]
+    sizes = [len(uneven(other, rank.number, rank.ranks)) for other in range(rank.ranks)]
+    arrived = torch.empty(sum(sizes), device=rank.device)
+    given = rank.tensor([number for each in sent for number in each])
+    dist.all_to_all_single(arrived, given, sizes, [len(each) for each in sent])
+    return _kept(rank, arrived)[0]
+
+
+def _broadcast_transposed(rank: Rank) -> Any:
+    """Broadcast a matrix whose rows do not lie one after another."""
+    matrix = (torch.arange(6.0, device=rank.device).view(2, 3) + 10 * rank.number).t()
+    dist.broadcast(matrix, 1)
+    return _kept(rank, matrix)[0]
+
+
+def _broadcast_part(rank: Rank) -> Any:
+    """Broadcast every other number of a tensor; return all of them."""
+    whole = torch.full((6,), float(rank.number), device=rank.device)
+    dist.broadcast(whole[::2], 1)
+    return _kept(rank, whole)[0]
 
 
 def _send_around(rank: Rank) -> Any:

@@ -30,6 +30,9 @@ NEGATIVE = ([-3, 4, -1], [-4, 3, 2], [0, -1, -6], [2, -4, 0])
 BITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 """How many binary digits a number of a dtype has."""
 
+DIGITS = {**BITS, "int32": 31, "uint8": 8}
+"""How many digits are tried of each dtype; a sign is none."""
+
 EXACT = 200
 """How many numbers are added up that use all the digits of their dtype."""
 
@@ -49,8 +52,12 @@ def perform(scenario: Scenario, folder: Path) -> None:
         found[f"{word} of bool"] = attempt(partial(_reduce, rank, flags, "bool", word))
     for dtype in ("int64", "int32"):
         found[f"mean of negative {dtype}"] = attempt(partial(_reduce, rank, NEGATIVE[rank.number], dtype, "mean"))
+    for dtype in DIGITS:
+        for word in ("sum", "min", "max"):
+            name = f"{word} of digits of {dtype}"
+            found[name] = attempt(partial(_reduce, rank, digits(dtype, rank.number), dtype, word))
     for dtype in FLOATS:
-        found[f"digits of {dtype}"] = attempt(partial(_reduce, rank, digits(dtype, rank.number), dtype, "sum"))
+        found[f"average of {dtype}"] = attempt(partial(_average, rank, dtype))
     found["sum of large numbers"] = attempt(partial(_reduce, rank, [found["large"] + rank.number], "int64", "sum"))
     found["each counted"] = attempt(partial(_reduce, rank, [4**rank.number] * 5, "float32", "sum"))
     found["transposed"] = attempt(partial(_reduce_transposed, rank))
@@ -78,7 +85,7 @@ def digits(dtype: str, rank: int) -> list[int]:
     In its first half all ranks give something; in the second rank 0 or rank 1 gives what uses every digit by itself.
     """
     chance = random.Random(rank)
-    whole = 2 ** BITS[dtype]
+    whole = 2 ** DIGITS[dtype]
     shared = [chance.randrange(whole // 4) for _ in range(EXACT // 2)]
     owned = [chance.randrange(whole // 2, whole) if number % 2 == rank else 0 for number in range(EXACT // 2)]
     return [*shared, *owned]
@@ -98,6 +105,13 @@ def _reduce(rank: Rank, given: Any, dtype: str, word: str) -> Any:
     tensor = rank.tensor(given, getattr(torch, dtype))
     returned = rank.collective.all_reduce(tensor, word)
     assert returned is tensor, "all_reduce() returns what it was given"
+    return tensor.tolist()
+
+
+def _average(rank: Rank, dtype: str) -> Any:
+    """Have the library itself average, as FSDP2 does."""
+    tensor = rank.tensor([each * rank.ranks for each in GIVEN[rank.number]], getattr(torch, dtype))
+    dist.all_reduce(tensor, dist.ReduceOp.AVG)
     return tensor.tolist()
 
 

@@ -1,0 +1,59 @@
+"""The scale by which gradients in float16 are kept from vanishing, and what ends in infinity by it."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from northbridge.conformance.device.one_device import OneDevice, refused_where_denied
+
+SCALE = 1024.0
+
+
+class GradientScaling(OneDevice):
+    """A scaler divides gradients by its scale, and takes no step where one number of them is not finite."""
+
+    claims = ("float16",)
+    advice: ClassVar[str] = (
+        "torch's GradScaler calls _amp_foreach_non_finite_check_and_unscale_ and _amp_update_scale_ of your torch"
+        " plugin: the first has to look at every number of every gradient."
+    )
+
+    def test_gradients_are_divided_by_the_scale(self, backend: str, device: torch.device) -> None:
+        with refused_where_denied(backend, "float16"):
+            parameters = step(device, [torch.full((3,), SCALE * each) for each in (1.0, 2.0, 3.0)])
+
+            assert [each.tolist() for each in parameters] == [[-1.0] * 3, [-2.0] * 3, [-3.0] * 3]
+
+    @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
+    @pytest.mark.parametrize("gradient", [0, 1, 2], ids=["the first", "one between", "the last"])
+    def test_one_number_that_is_not_finite_is_enough(
+        self, backend: str, device: torch.device, gradient: int, number: float
+    ) -> None:
+        gradients = [torch.ones(1025) for _ in range(3)]
+        gradients[gradient][gradient * 512] = number
+
+        with refused_where_denied(backend, "float16"):
+            parameters = step(device, gradients, halved=True)
+
+            assert [each.abs().max().item() for each in parameters] == [0.0] * 3
+
+
+def step(device: torch.device, gradients: list[Tensor], *, halved: bool = False) -> list[Tensor]:
+    """Return what a step of SGD, scaled, makes of zeros by ``gradients``; the scale is ``halved`` after it, or kept."""
+    scaler = torch.amp.GradScaler(device.type, init_scale=SCALE, growth_interval=10)
+    parameters = [nn.Parameter(torch.zeros_like(each).to(device)) for each in gradients]
+    optimizer = torch.optim.SGD(parameters, lr=1.0)
+    scaler.scale(torch.ones(1, device=device))  # which makes the scale
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        parameter.grad = gradient.to(device)
+
+    scaler.step(optimizer)
+    scaler.update()
+
+    assert scaler.is_enabled()
+    assert scaler.get_scale() == SCALE / (2 if halved else 1)
+    return [each.detach().cpu() for each in parameters]
