@@ -1,0 +1,27 @@
+"""A stream does not wait for an event."""
+
+import northbridge
+from northbridge_wrong import right
+
+
+class Bridge(right.Bridge):
+    def load(self) -> None:
+        super().load()
+        import torch
+
+        class Event:
+            def __init__(self, **named):
+                self.inner = torch.Event(right.Device.type, **named)
+
+            def __getattr__(self, name):
+                return getattr(self.inner, name)
+
+            def wait(self, stream=None):
+                pass
+
+        torch.get_device_module(right.Device.type).Event = Event
+
+
+@northbridge.hookimpl
+def northbridge_backend() -> northbridge.Backend:
+    return right.backend("wrong_event_not_waited_for", bridge=Bridge)
