@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import time
 from collections.abc import Callable
@@ -23,6 +24,9 @@ BOUND_S = 4 * SHORT_S
 
 STAY_S = 5 * SHORT_S
 """How long that one stays where it is, at most: its end, of which the others are told too, comes after the bound."""
+
+GIVE_UP_S = 9 * SHORT_S
+"""After which a rank that still waits is ended, with its stack: its library waits for ever."""
 
 _FLIGHT = "NORTHBRIDGE_FLIGHT_RECORDER"
 
@@ -71,11 +75,14 @@ def _wait_until(condition: Callable[[], bool], seconds: float) -> None:
 
 def _wait_in_vain(rank: Rank, call: Callable[[], object]) -> dict[str, Any]:
     began = time.monotonic()
+    faulthandler.dump_traceback_later(GIVE_UP_S, exit=True)
     try:
         call()
         rank.chip.synchronize()
     except RuntimeError as error:
         return {"error": str(error), "seconds": time.monotonic() - began}
+    finally:
+        faulthandler.cancel_dump_traceback_later()
     return {"error": "", "seconds": time.monotonic() - began}
 
 

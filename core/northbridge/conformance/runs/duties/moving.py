@@ -233,7 +233,7 @@ def _all_to_all(rank: Rank) -> Any:
 
 def uneven(sender: int, receiver: int, ranks: int) -> list[float]:
     """Return what one rank sends to another where each gets another number of numbers, and itself none."""
-    return [10.0 * sender + receiver] * ((receiver - sender) % ranks)
+    return [10.0 * sender + receiver] * (2 * ((receiver - sender) % ranks))
 
 
 def _all_to_all_uneven(rank: Rank) -> Any:

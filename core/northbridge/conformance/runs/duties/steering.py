@@ -14,7 +14,7 @@ from northbridge.conformance.runs.duties.loading import build_data
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, fabric
-from northbridge.conformance.runs.models import adam, loader
+from northbridge.conformance.runs.models import SAMPLES, adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
 STEERED = ("plainly", "accumulating", "clipping by norm", "clipping by value", "by LBFGS", "on a schedule")
@@ -40,7 +40,7 @@ def _train(host: Any, face: str, way: str) -> dict[str, Any]:
     made = kind(plain.parameters())
     schedule = torch.optim.lr_scheduler.ExponentialLR(made, gamma=0.5 if way == "on a schedule" else 1.0)
     net, optimizer = host.setup(plain, made)
-    data = build_data(face, way, host) if way in LOADED else loader(shuffle=False)
+    data = build_data(face, way, host) if way in LOADED else loader(shuffle=False, batch=SAMPLES if is_lbfgs else 8)
     batches = host.setup_dataloaders(data, use_distributed_sampler=way != "in batches of a sampler")
     for number, batch in enumerate(batches):
         is_between = way == "accumulating" and number % 2 == 0
