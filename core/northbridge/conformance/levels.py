@@ -20,6 +20,7 @@ from types import MappingProxyType
 
 from northbridge.conformance.collective.averaging import GradientAveraging
 from northbridge.conformance.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.collective.exchanges import Exchanges
 from northbridge.conformance.collective.groups import Groups
 from northbridge.conformance.collective.missing_rank import MissingRank
 from northbridge.conformance.collective.transfers import Transfers
@@ -152,6 +153,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                 (
                     CollectiveReductions,
                     Transfers,
+                    Exchanges,
                     Groups,
                     Waits,
                     GradientAveraging,

@@ -10,6 +10,7 @@ from types import MappingProxyType
 import pytest
 
 from northbridge.conformance.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.collective.exchanges import Exchanges
 from northbridge.conformance.collective.groups import Groups
 from northbridge.conformance.collective.transfers import Transfers
 from northbridge.conformance.level import Adopted, Level
@@ -30,7 +31,7 @@ class TestOnePerProcess(Adopted):
     level = Level(
         "one per process",
         "Processes that hold one card",
-        (CollectiveReductions, Transfers, Groups, DistributedTraining, FabricTraining),
+        (CollectiveReductions, Transfers, Exchanges, Groups, DistributedTraining, FabricTraining),
         devices=(2,),
     )
     backend = "cpu_sim"

@@ -10,6 +10,7 @@ from types import MappingProxyType
 from tests.backends.posed.proof import Proof
 
 from northbridge.conformance.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.collective.exchanges import Exchanges
 from northbridge.conformance.collective.transfers import Transfers
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
@@ -41,6 +42,7 @@ class TestLazy(Adopted):
             RandomStates,
             CollectiveReductions,
             Transfers,
+            Exchanges,
             DistributedTraining,
             FabricTraining,
         ),

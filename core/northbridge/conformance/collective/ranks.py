@@ -13,7 +13,7 @@ from northbridge.conformance.runs.scenario import Scenario, run
 from northbridge.conformance.suite import Suite, require_devices
 from northbridge.errors import UnsupportedError
 
-DUTIES = ("reducing", "moving", "grouping", "waiting", "averaging")
+DUTIES = ("reducing", "moving", "exchanging", "grouping", "waiting", "averaging")
 """What the ranks do in one run."""
 
 Facts = list[dict[str, Any]]

@@ -20,20 +20,9 @@ DTYPES = ("float32", "float16", "bfloat16", "int64", "uint8", "bool")
 LOSSLESS = (*FLOATS, "int64", "int32", "int16", "uint8")
 """In which numbers are sent that use every digit of their dtype."""
 
-OPTIONAL = (
-    "gathered by rank 1",
-    "scattered by rank 1",
-    "all to all",
-    "all to all, uneven",
-    "sent around",
-    "broadcast transposed",
-    "broadcast of a part",
-)
-"""What a library may lack, so that it raises."""
-
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Broadcast from each rank, gather, scatter and send; each rank reports what it got."""
+    """Broadcast from each rank, and gather; each rank reports what it got."""
     rank = meet(scenario)
     found: dict[str, Any] = {"device": str(rank.device)}
     for root in range(rank.ranks):
@@ -61,13 +50,6 @@ def perform(scenario: Scenario, folder: Path) -> None:
         "scattered sums": _reduce_scatter,
         "objects": _gather_objects,
         "message": _broadcast_objects,
-        "gathered by rank 1": _gather_to_one,
-        "scattered by rank 1": _scatter,
-        "all to all": _all_to_all,
-        "all to all, uneven": _all_to_all_uneven,
-        "broadcast transposed": _broadcast_transposed,
-        "broadcast of a part": _broadcast_part,
-        "sent around": _send_around,
     }
     found |= {name: attempt(partial(way, rank)) for name, way in ways.items()}
     write(folder, "moving", rank.number, found)
@@ -90,7 +72,8 @@ def last_digit(dtype: str, rank: int, large: int) -> float:
     return {"int64": large, "int32": 2**31 - 1, "int16": 2**15 - 1, "uint8": 2**8 - 1}[dtype] - rank
 
 
-def _kept(rank: Rank, *tensors: torch.Tensor) -> list[Any]:
+def kept(rank: Rank, *tensors: torch.Tensor) -> list[Any]:
+    """Return the numbers of ``tensors``, which are on the rank's device."""
     for each in tensors:
         assert each.device == rank.device, f"a result is on {each.device}, and the rank on {rank.device}"
     return [each.tolist() for each in tensors]
@@ -99,14 +82,14 @@ def _kept(rank: Rank, *tensors: torch.Tensor) -> list[Any]:
 def _broadcast(rank: Rank, root: int) -> Any:
     sent = rank.tensor(given(rank.number))
     dist.broadcast(sent, root)
-    return _kept(rank, sent)[0]
+    return kept(rank, sent)[0]
 
 
 def _broadcast_dtype(rank: Rank, dtype: torch.dtype) -> Any:
     own = rank.tensor(in_dtype(rank.number), dtype)
     sent = rank.collective.as_carried(own).clone()
     dist.broadcast(sent, rank.ranks - 1)
-    return _kept(rank, rank.collective.as_sent(sent, own).int())[0]
+    return kept(rank, rank.collective.as_sent(sent, own).int())[0]
 
 
 def _gather_dtype(rank: Rank, dtype: torch.dtype) -> Any:
@@ -130,27 +113,27 @@ def _reduce_scatter_digits(rank: Rank, dtype: str) -> Any:
     whole = rank.tensor(digits(dtype, rank.number), getattr(torch, dtype))
     share = torch.empty(whole.numel() // rank.ranks, device=rank.device, dtype=whole.dtype)
     dist.reduce_scatter_tensor(share, whole)
-    return _kept(rank, share)[0]
+    return kept(rank, share)[0]
 
 
 def _gather_twice(rank: Rank) -> Any:
     """Gather, gather something else, and return what was gathered first."""
     first = rank.collective.all_gather(rank.tensor(given(rank.number)))
     rank.collective.all_gather(rank.tensor([-1.0, -1.0]))
-    return _kept(rank, *first)
+    return kept(rank, *first)
 
 
 def _gather_behind_others(rank: Rank) -> Any:
     """Gather what stands behind other numbers of its tensor into a place behind others; return all that is there."""
     flat = torch.full((2 * rank.ranks + 3,), -1.0, device=rank.device)
     dist.all_gather_into_tensor(flat[3:], rank.tensor([-2.0, *given(rank.number)])[1:])
-    return _kept(rank, flat)[0]
+    return kept(rank, flat)[0]
 
 
 def _broadcast_behind_others(rank: Rank) -> Any:
     sent = rank.tensor([-1.0, -1.0, -1.0, *given(rank.number)])
     dist.broadcast(sent[3:], 0)
-    return _kept(rank, sent)[0]
+    return kept(rank, sent)[0]
 
 
 def _gather_many(rank: Rank) -> list[float]:
@@ -179,24 +162,24 @@ def _gather(rank: Rank) -> Any:
     own = rank.tensor(given(rank.number))
     everybodys = [torch.empty_like(own) for _ in range(rank.ranks)]
     dist.all_gather(everybodys, own)
-    return _kept(rank, *everybodys)
+    return kept(rank, *everybodys)
 
 
 def _gather_flat(rank: Rank) -> Any:
     flat = torch.empty(2 * rank.ranks, device=rank.device)
     dist.all_gather_into_tensor(flat, rank.tensor(given(rank.number)))
-    return _kept(rank, flat)[0]
+    return kept(rank, flat)[0]
 
 
 def _gather_by_the_backend(rank: Rank) -> Any:
     # Of a tensor whose numbers do not lie one after another.
-    return _kept(rank, *rank.collective.all_gather(rank.tensor([[each, 0.0] for each in given(rank.number)])[:, 0]))
+    return kept(rank, *rank.collective.all_gather(rank.tensor([[each, 0.0] for each in given(rank.number)])[:, 0]))
 
 
 def _reduce_scatter(rank: Rank) -> Any:
     share = torch.empty(2, device=rank.device)
     dist.reduce_scatter_tensor(share, torch.arange(2.0 * rank.ranks, device=rank.device) * (rank.number + 1))
-    return _kept(rank, share)[0]
+    return kept(rank, share)[0]
 
 
 def _gather_objects(rank: Rank) -> Any:
@@ -209,61 +192,3 @@ def _broadcast_objects(rank: Rank) -> Any:
     message = [f"from {rank.number}", rank.number]
     dist.broadcast_object_list(message, 1)
     return message
-
-
-def _gather_to_one(rank: Rank) -> Any:
-    own = rank.tensor(given(rank.number))
-    everybodys = [torch.empty_like(own) for _ in range(rank.ranks)] if rank.number == 1 else None
-    dist.gather(own, everybodys, dst=1)
-    return _kept(rank, *(everybodys or []))
-
-
-def _scatter(rank: Rank) -> Any:
-    share = torch.empty(2, device=rank.device)
-    shares = [rank.tensor(given(each)) for each in range(rank.ranks)] if rank.number == 1 else None
-    dist.scatter(share, shares, src=1)
-    return _kept(rank, share)[0]
-
-
-def _all_to_all(rank: Rank) -> Any:
-    arrived = torch.empty(rank.ranks, device=rank.device)
-    dist.all_to_all_single(arrived, torch.arange(float(rank.ranks), device=rank.device) + 10 * rank.number)
-    return _kept(rank, arrived)[0]
-
-
-def uneven(sender: int, receiver: int, ranks: int) -> list[float]:
-    """Return what one rank sends to another where each gets another number of numbers, and itself none."""
-    return [10.0 * sender + receiver] * (2 * ((receiver - sender) % ranks))
-
-
-def _all_to_all_uneven(rank: Rank) -> Any:
-    sent = [uneven(rank.number, other, rank.ranks) for other in range(rank.ranks)]
-    sizes = [len(uneven(other, rank.number, rank.ranks)) for other in range(rank.ranks)]
-    arrived = torch.empty(sum(sizes), device=rank.device)
-    given = rank.tensor([number for each in sent for number in each])
-    dist.all_to_all_single(arrived, given, sizes, [len(each) for each in sent])
-    return _kept(rank, arrived)[0]
-
-
-def _broadcast_transposed(rank: Rank) -> Any:
-    """Broadcast a matrix whose rows do not lie one after another."""
-    matrix = (torch.arange(6.0, device=rank.device).view(2, 3) + 10 * rank.number).t()
-    dist.broadcast(matrix, 1)
-    return _kept(rank, matrix)[0]
-
-
-def _broadcast_part(rank: Rank) -> Any:
-    """Broadcast every other number of a tensor; return all of them."""
-    whole = torch.full((6,), float(rank.number), device=rank.device)
-    dist.broadcast(whole[::2], 1)
-    return _kept(rank, whole)[0]
-
-
-def _send_around(rank: Rank) -> Any:
-    """Send to the next rank, and receive from the one before."""
-    arrived = torch.empty(2, device=rank.device)
-    following, before = (rank.number + 1) % rank.ranks, (rank.number - 1) % rank.ranks
-    sends = [dist.P2POp(dist.isend, rank.tensor(given(rank.number)), following)]
-    for work in dist.batch_isend_irecv([*sends, dist.P2POp(dist.irecv, arrived, before)]):
-        work.wait()
-    return _kept(rank, arrived)[0]
