@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from tests.conformance.wrong_backends import PAGE, Fault, Trial, catching, read_backends, read_faults
+from tests.conformance.wrong_backends import PAGE, PARENT, Fault, Trial, catching, read_backends, read_faults
 from tests.core.conftest import install_in
 
+from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.proof.verdict import Verdict
+from northbridge.conformance.proof.watching import plan
 
 pytestmark = pytest.mark.timeout(1800)  # a test waits for those before it
 
@@ -28,6 +31,12 @@ def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 def test_every_wrong_backend_has_a_test_that_ought_to_catch_it() -> None:
     assert {fault.backend for fault in read_faults()} == read_backends()
     assert len(read_backends()) >= 25
+
+
+def test_every_test_that_ought_to_catch_one_is_there(tmp_path: Path) -> None:
+    planned = plan(tmp_path, PARENT, tuple(LEVELS))
+
+    assert [fault.test for fault in read_faults() if not any(fault.test in test for test in planned)] == []
 
 
 def test_the_page_is_a_record_of_all_of_them() -> None:
