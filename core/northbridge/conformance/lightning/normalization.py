@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+import northbridge
 from northbridge.conformance.runs.scenario import Outcome
 from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
 
-_DISTANCE = 1e-5
-"""How far weights and statistics, of a size of 1, may be from one process's: sums of another order."""
+_DIFFERENT = 1e-3
+"""How far weights and statistics, of a size of 1, are at least from those of other batches."""
+
+
+def _distance(backend: str) -> float:
+    """Return how far they may be from one process's: sums of another order, which a real chip also rounds otherwise."""
+    return 1e-6 if northbridge.get(backend).capabilities.simulated else 1e-5
 
 
 class SyncBatchNorm(FaceSuite):
@@ -19,14 +25,14 @@ class SyncBatchNorm(FaceSuite):
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     @pytest.mark.parametrize("way", ["argument", "torch's layers"])
-    def test_weights_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome, way: str) -> None:
+    def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: Outcome, way: str) -> None:
         for found in chip.each("normalizing", way):
-            assert max(found["weights"], found["statistics"]) < _DISTANCE
+            assert max(found["weights"], found["statistics"]) < _distance(backend)
             assert found["layer kept"]
 
     def test_without_it_each_rank_normalizes_by_its_own_batch(self, chip: Outcome) -> None:
         for found in chip.each("normalizing", "nothing"):
-            assert min(found["weights"], found["statistics"]) > 100 * _DISTANCE
+            assert min(found["weights"], found["statistics"]) > _DIFFERENT
 
 
 class UnevenSyncBatchNorm(FaceSuite):
@@ -38,7 +44,7 @@ class UnevenSyncBatchNorm(FaceSuite):
 
     def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
         for found in chip.each("normalizing", "uneven"):
-            assert max(found.values()) < _DISTANCE
+            assert max(found.values()) < 1e-5  # the gradients of a weight are sums of hundreds
 
 
 class FabricSyncBatchNorm(FaceSuite):
@@ -48,6 +54,6 @@ class FabricSyncBatchNorm(FaceSuite):
     claims = ("sync_batchnorm",)
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
-    def test_weights_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
+    def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: Outcome) -> None:
         for found in chip.each("normalizing", "torch's layers"):
-            assert max(found["weights"], found["statistics"]) < _DISTANCE
+            assert max(found["weights"], found["statistics"]) < _distance(backend)
