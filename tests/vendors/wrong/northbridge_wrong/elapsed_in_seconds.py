@@ -9,13 +9,7 @@ class Bridge(right.Bridge):
         super().load()
         import torch
 
-        class Event:
-            def __init__(self, **named):
-                self.inner = torch.Event(right.Device.type, **named)
-
-            def __getattr__(self, name):
-                return getattr(self.inner, name)
-
+        class Event(right.event_class()):
             def elapsed_time(self, other):
                 return self.inner.elapsed_time(other.inner) / 1000
 

@@ -51,6 +51,20 @@ def install(device: Any) -> None:
         northbridge_cpu_sim.install(device)
 
 
+def event_class() -> Any:
+    """Return a class of the chip's events, to be a parent; call it where torch is there."""
+    import torch
+
+    class Event:
+        def __init__(self, **named: Any) -> None:
+            self.inner = torch.Event(Device.type, **named)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.inner, name)
+
+    return Event
+
+
 def capabilities(**others: Any) -> northbridge.Capabilities:
     """Return what the chip claims, or ``others``."""
     claims = ("bfloat16", "float16", "float64", "int64", "sync_batchnorm", "sharding", "fork", "profiler")
