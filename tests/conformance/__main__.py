@@ -12,8 +12,9 @@ import signal
 import subprocess
 import sys
 import tempfile
-from html.parser import HTMLParser
 from pathlib import Path
+
+from tests.report_page import find_broken_links
 
 import northbridge.personality
 from northbridge.conformance.proof.report import Report
@@ -23,30 +24,6 @@ CHIPS = tuple(os.environ.get("CHIPS", "cpu_sim hpu sdaa").split())
 LEVEL = "C3"
 OUT = Path("conformance")
 """Where the reports go: a folder for each chip."""
-
-
-class Links(HTMLParser):
-    """What a page names, and where its links lead."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-        self.targets: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Note names and targets of one tag."""
-        for name, value in attrs:
-            if name == "id" and value:
-                self.names.add(value)
-            elif name in ("href", "src") and value:
-                self.targets.append(value)
-
-
-def find_broken_links(page: Path) -> list[str]:
-    """Return every link of ``page`` that leads nowhere, or away from the page."""
-    links = Links()
-    links.feed(page.read_text(encoding="utf-8"))
-    return [target for target in links.targets if not (target.startswith("#") and target[1:] in links.names)]
 
 
 def main() -> int:
@@ -67,7 +44,7 @@ def main() -> int:
     for chip in set(CHIPS) - set(wrong):
         report = Report.read(OUT / chip / "report.json")
         print(f"{chip}: {report.level.label if report.level else 'no level'} in {report.seconds:.0f} s")
-        for link in find_broken_links(OUT / chip / "index.html"):
+        for link in find_broken_links((OUT / chip / "index.html").read_text(encoding="utf-8")):
             print(f"{chip}: its page has a link that leads nowhere: {link}")
             wrong.append(chip)
     if tried:
