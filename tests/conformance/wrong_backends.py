@@ -99,7 +99,7 @@ def try_backend(backend: str, level: str, only: tuple[str, ...], environ: Mappin
     """Return what came of the tests whose ids hold one of ``only``."""
     declared = ask("declaring", backend, environ=environ).facts["capabilities"]
     claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
-    course = watch(backend, (level,), only=only, environ=environ)
+    course = watch(backend, (level,), only=only, environ=environ, forked=True)
     return [result for result in judge_tests(course, claims) if result.id in course.chosen]
 
 

@@ -55,9 +55,10 @@ def hunt(
     facts = find_facts(backend, environ)
     environ = facts.environ_of_suite(environ)
     claims = facts.capabilities.claims()
+    forked = facts.capabilities.simulated
 
     def find_failing(only: tuple[str, ...], variables: Mapping[str, str]) -> set[str]:
-        course = watch(backend, (_level(only[0]),), only=only, environ={**environ, **variables})
+        course = watch(backend, (_level(only[0]),), only=only, environ={**environ, **variables}, forked=forked)
         for part in only:
             if not any(part in test for test in course.planned):
                 raise SuiteError(f"a fault was to be found by {part}, and no test has that in its id")

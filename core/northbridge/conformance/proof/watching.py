@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +14,8 @@ from pathlib import Path
 from northbridge.conformance.proof.hanging import collect_stacks
 from northbridge.conformance.proof.journal import Began, Ended, Journal, Line, Planned, Refused
 from northbridge.conformance.proof.verdict import Ending
+from northbridge.conformance.runs.processes import Process, fork, start
+from northbridge.conformance.runs.run_environment import ONE_THREAD
 from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge.ending import describe_exit, kill_session
 
@@ -59,11 +60,14 @@ def watch(
     environ: Mapping[str, str] = os.environ,
     tell: Callable[[Course, str], None] = lambda _course, _test: None,
     limit_s: float = LIMIT_S,
+    forked: bool = False,
 ) -> Course:
     """Run the tests of ``levels`` for ``backend``, or those whose ids hold one of ``only``, and return what came of it.
 
     ``tell`` is called with the id of the test that is under way. A test that takes longer than ``limit_s``, or in which
-    the process dies, has its ending here; the suite goes on with the next in a new process. Raises
+    the process dies, has its ending here; the suite goes on with the next in a new process. Where backends are tried by
+    the dozen, ``forked`` saves each the import of torch and Lightning, with which its processes begin then: for
+    simulated chips alone, as :func:`northbridge.conformance.runs.scenario.may_be_forked` says. Raises
     :class:`SuiteError`.
     """
     course = Course()
@@ -77,7 +81,7 @@ def watch(
         while True:
             done = len(course.ended)
             (folder / "done.txt").write_text("\n".join(course.ended))
-            worker = _Worker(folder, attempt, only, {**environ, **shared})
+            worker = _Worker(folder, attempt, only, {**environ, **shared}, forked=forked)
             worker.follow(course, tell, limit_s)
             attempt += 1
             if worker.finished:
@@ -119,6 +123,7 @@ class _Worker:
         environ: Mapping[str, str],
         *,
         collect_only: bool = False,
+        forked: bool = False,
     ) -> None:
         self._folder = folder
         self._said = folder / f"said-{attempt}.txt"
@@ -126,7 +131,7 @@ class _Worker:
         self.code = 0
         self.finished = False
         command = [
-            *(sys.executable, "-m", "pytest", "-q", "--no-header", "--noconftest", "--import-mode=importlib"),
+            *("-m", "pytest", "-q", "--no-header", "--noconftest", "--import-mode=importlib"),
             *("-c", str(folder / "pytest.ini"), "--rootdir", str(folder)),
             *("-p", "northbridge.conformance.proof.recorder", "-p", "no:cacheprovider", "-p", "no:timeout"),
             *("--northbridge-journal", str(folder / f"journal-{attempt}.jsonl")),
@@ -134,16 +139,14 @@ class _Worker:
             *(each for part in only for each in ("--northbridge-only", part)),
             str(folder / "test_conformance.py"),
         ]
+        environ = {**environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         with self._said.open("wb") as said:
-            self._process = subprocess.Popen(
-                command,
-                env={**environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                start_new_session=True,
-            )
+            self._process: Process
+            if forked:
+                variables = {**environ, **ONE_THREAD}
+                self._process = fork(command, variables, folder, said, imported=("lightning",), asks_on=True)
+            else:
+                self._process = start(command, environ, folder, said)
 
     @property
     def last_words(self) -> str:
@@ -154,7 +157,7 @@ class _Worker:
         test, began = "", time.monotonic()
         try:
             while True:
-                running = self._process.poll() is None
+                running = self._is_running()
                 for line in self._journal.read():
                     course.note(line)
                     if isinstance(line, Began):
@@ -164,6 +167,7 @@ class _Worker:
                         test, began = "", time.monotonic()
                 seconds = time.monotonic() - began
                 if not running:
+                    self.code = self._process.wait()
                     break
                 if seconds > (limit_s if test else max(limit_s, LIMIT_S)):
                     stacks = collect_stacks(self._process.pid, self._folder)
@@ -176,16 +180,22 @@ class _Worker:
                 time.sleep(_POLL_S)
         finally:
             self._end()
-        self.code = self._process.returncode
         if test:  # it died there
             evidence = f"the process {describe_exit(self.code)} in this test; it had said:\n{self.last_words}"
             course.note(Ended(id=test, ending=Ending.FAILED, seconds=seconds, evidence=evidence))
         else:
             self.finished = course.chosen == set(course.ended) and self.code in (0, 1, 5)
 
+    def _is_running(self) -> bool:
+        try:
+            self._process.wait(0.0)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
     def _end(self) -> None:
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
+        if self._is_running():
+            os.kill(self._process.pid, signal.SIGTERM)
             try:
                 self._process.wait(5)
             except subprocess.TimeoutExpired:

@@ -44,6 +44,9 @@ class Program:
     starts_ranks: bool = False
     """Whether it may start ranks as scripts by Lightning, which are forks too then."""
 
+    asks_on: bool = False
+    """Whether what it forks itself is to be forked by its own server, rather than by one more."""
+
     @property
     def name(self) -> str:
         """The module's name, or the script's path."""
@@ -69,6 +72,11 @@ def main(requests: socket.socket, more: Sequence[str] = ()) -> None:
     # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports.
     gc.freeze()
     program, files = _serve(requests)
+    if program.asks_on:
+        from northbridge.conformance.runs.processes import take_up
+
+        *files, asking = files
+        take_up(asking, program.environ, tuple(more))
     if program.starts_ranks:
         from northbridge.conformance.runs.forked_ranks import stand_by
 
@@ -77,17 +85,20 @@ def main(requests: socket.socket, more: Sequence[str] = ()) -> None:
 
 
 def _serve(requests: socket.socket) -> tuple[Program, list[int]]:
-    """Return in a fork, with its program and the file descriptors for its input, output and errors."""
+    """Return in a fork, with its program and the file descriptors for its input, output and errors.
+
+    Of a program that asks on there is one more: the other end of ``requests``.
+    """
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for the forks
     while True:
-        _, descriptors, _, _ = socket.recv_fds(requests, 1, 3)
+        _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
         if not descriptors:
             sys.exit()
         if os.fork() == 0:
             requests.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            reply, stdin, output = descriptors
-            return _fork_and_wait(Connection(reply)), [stdin, output, os.dup(output)]
+            reply, stdin, output, *asking = descriptors
+            return _fork_and_wait(Connection(reply)), [stdin, output, os.dup(output), *asking]
         for descriptor in descriptors:
             os.close(descriptor)
 

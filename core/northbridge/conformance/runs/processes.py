@@ -9,8 +9,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
 from types import MappingProxyType
@@ -58,6 +60,7 @@ def fork(
     late: Mapping[str, str] = MappingProxyType({}),
     imported: tuple[str, ...] = (),
     starts_ranks: bool = False,
+    asks_on: bool = False,
     stdin: IO[bytes] | None = None,
 ) -> Process:
     """Do what :func:`start` does, with ``["-m", module, …]`` or ``[script, …]``, but fork a process that has torch.
@@ -65,20 +68,22 @@ def fork(
     Such a process is started for every set of variables that it could read, and of modules that it is to have
     ``imported`` beside torch; of :data:`MOST_SERVERS` the oldest gives way. ``late`` variables are those of which
     nobody reads anything before the fork, and win over ``environ``. Of a program that ``starts_ranks`` as scripts, by
-    Lightning, the ranks are forks too (:mod:`northbridge.conformance.runs.forked_ranks`). It reads ``stdin``, or
-    nothing. Where that process cannot import torch, or has threads, which a fork would lack, the run starts as by
-    :func:`start`, with a :class:`RuntimeWarning`.
+    Lightning, the ranks are forks too (:mod:`northbridge.conformance.runs.forked_ranks`); what one that ``asks_on``
+    forks by this function, with the same variables and modules, comes from the process that it comes from. It reads
+    ``stdin``, or nothing. Where that process cannot import torch, or has threads, which a fork would lack, the run
+    starts as by :func:`start`, with a :class:`RuntimeWarning`.
     """
-    read = {name: value for name, value in environ.items() if _is_read_before_the_fork(name)}
-    key = (imported, frozenset(read.items()))
-    if key not in _servers:
-        if len(_servers) == MOST_SERVERS:
-            _servers.pop(next(iter(_servers))).end()
-        _servers[key] = _Server(read, imported)
-    program = Program(tuple(command), {**environ, **late}, folder, starts_ranks)
+    key = _key(environ, imported)
+    with _one_at_a_time:
+        if key not in _servers:
+            if len(_servers) == MOST_SERVERS:
+                _servers.pop(next(iter(_servers))).end()
+            _servers[key] = _OwnServer(key)
+        server = _servers[key]
+    program = Program(tuple(command), {**environ, **late}, folder, starts_ranks, asks_on)
     try:
         with open(os.devnull, "rb") as nothing:
-            return _servers[key].fork(program, stdin or nothing, output)
+            return server.fork(program, stdin or nothing, output)
     except _ServerError as error:
         warnings.warn(
             f"{program.name} was to run in the fork of a process that has imported torch, which saves seconds, and is"
@@ -89,10 +94,30 @@ def fork(
         return start(command, program.environ, folder, output, stdin)
 
 
+def take_up(requests: int, environ: Mapping[str, str], imported: tuple[str, ...]) -> None:
+    """Have the server ask which serves the socket ``requests``; called in a fork of it, before its program runs."""
+    os.set_inheritable(requests, False)
+    _servers[_key(environ, imported)] = _Server(socket.socket(fileno=requests))
+
+
+@dataclass(frozen=True)
+class _Key:
+    """What a server is one for."""
+
+    imported: tuple[str, ...]
+    environ: frozenset[tuple[str, str]]
+
+
+def _key(environ: Mapping[str, str], imported: tuple[str, ...]) -> _Key:
+    return _Key(imported, frozenset(each for each in environ.items() if _is_read_before_the_fork(each[0])))
+
+
 def _is_read_before_the_fork(variable: str) -> bool:
-    # The server imports nobody who reads the first, has its own idea of the second, and pytest writes the third for
+    # The server imports nobody who reads the first two, has its own idea of the third, and pytest writes the last for
     # people, another for each test.
-    return not (variable.startswith("NORTHBRIDGE_") or variable in (AUTOLOAD, "PYTEST_CURRENT_TEST"))
+    return not (
+        variable.startswith(("NORTHBRIDGE_", "PYTEST_NORTHBRIDGE_")) or variable in (AUTOLOAD, "PYTEST_CURRENT_TEST")
+    )
 
 
 class _ServerError(Exception):
@@ -100,17 +125,48 @@ class _ServerError(Exception):
 
 
 class _Server:
-    """A process of :mod:`northbridge.conformance.runs.fork_server`, which ends with this one."""
+    """A process of :mod:`northbridge.conformance.runs.fork_server`, which ends when nobody can ask it any more."""
 
-    def __init__(self, environ: Mapping[str, str], imported: tuple[str, ...]) -> None:
+    def __init__(self, requests: socket.socket) -> None:
+        self._requests = requests
+
+    def fork(self, program: Program, stdin: IO[bytes], output: IO[bytes]) -> _Fork:
+        """Return the process that runs ``program``; raises :class:`_ServerError`."""
+        mine, theirs = Pipe()
+        try:
+            with theirs:
+                sent = [theirs.fileno(), stdin.fileno(), output.fileno()]
+                if program.asks_on:
+                    sent.append(self._requests.fileno())
+                socket.send_fds(self._requests, [b"."], sent)
+            mine.send(program)
+            pid: int = mine.recv()
+        except (EOFError, OSError):
+            mine.close()
+            self._requests.close()  # whatever went wrong, it ends now
+            raise _ServerError(f"that process ended{self._how_it_ended()}") from None
+        return _Fork(program, pid, mine)
+
+    def end(self) -> None:
+        """Ask it nothing more; its forks go on."""
+        self._requests.close()
+
+    def _how_it_ended(self) -> str:
+        return ", as the one that started it may tell"
+
+
+class _OwnServer(_Server):
+    """One that this process has started, and that is gone when this process ends, unless a fork asks on."""
+
+    def __init__(self, key: _Key) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="northbridge-fork-server-"))
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         # It reads the end of the file where this process ends, however it does.
-        self._requests, theirs = socket.socketpair()
+        requests, theirs = socket.socketpair()
         with theirs, self._said.open("wb") as said:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "northbridge.conformance.runs.fork_server", str(theirs.fileno()), *imported],
-                env=environ,
+                [sys.executable, "-m", "northbridge.conformance.runs.fork_server", str(theirs.fileno()), *key.imported],
+                env=dict(key.environ),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=subprocess.STDOUT,
@@ -118,33 +174,22 @@ class _Server:
                 pass_fds=[theirs.fileno()],
                 start_new_session=True,
             )
+        super().__init__(requests)
         atexit.register(self.end)
 
     @property
     def _said(self) -> Path:
         return self._folder / "said.txt"
 
-    def fork(self, program: Program, stdin: IO[bytes], output: IO[bytes]) -> _Fork:
-        """Return the process that runs ``program``; raises :class:`_ServerError`."""
-        mine, theirs = Pipe()
-        try:
-            with theirs:
-                socket.send_fds(self._requests, [b"."], [theirs.fileno(), stdin.fileno(), output.fileno()])
-            mine.send(program)
-            pid: int = mine.recv()
-        except (EOFError, OSError):
-            mine.close()
-            self._requests.close()  # whatever went wrong, it ends now
-            code = self._process.wait()
-            said = self._said.read_text(errors="replace")[-12000:]
-            raise _ServerError(f"that process ended with exit code {code}: {said}") from None
-        return _Fork(program, pid, mine)
-
     def end(self) -> None:
         """End it; its forks go on."""
-        self._requests.close()
+        super().end()
         self._process.kill()
         self._process.wait()
+
+    def _how_it_ended(self) -> str:
+        code = self._process.wait()
+        return f" with exit code {code}: {self._said.read_text(errors='replace')[-12000:]}"
 
 
 class _Fork:
@@ -174,4 +219,5 @@ class _Fork:
         return self._code
 
 
-_servers: dict[tuple[tuple[str, ...], frozenset[tuple[str, str]]], _Server] = {}
+_servers: dict[_Key, _Server] = {}
+_one_at_a_time = threading.Lock()

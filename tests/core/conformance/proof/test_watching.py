@@ -74,9 +74,9 @@ def sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watching, "write_tests", write)
 
 
-@pytest.fixture
-def course(sample: None) -> Course:
-    return watch("acme", ("C1",), limit_s=20.0)
+@pytest.fixture(params=[False, True], ids=["started", "forked"])
+def course(request: pytest.FixtureRequest, sample: None) -> Course:
+    return watch("acme", ("C1",), limit_s=20.0, forked=request.param)
 
 
 def test_every_test_has_its_ending(course: Course) -> None:

@@ -147,6 +147,61 @@ def test_variables_of_which_nobody_reads_before_the_fork_need_no_other_import_ei
     assert [rank for _, rank in said] == ["0", "1"]
 
 
+@pytest.mark.parametrize("asks_on", [True, False])
+def test_what_a_fork_forks_comes_from_where_it_comes_from_if_it_asks_on(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path, asks_on: bool
+) -> None:
+    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
+    (folder / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
+    (folder / "inner.py").write_text("import os, torch\nprint(torch.where, os.environ['NORTHBRIDGE_OF_THE_RUN'])\n")
+    ask = """
+import os, torch
+from pathlib import Path
+from northbridge.conformance.runs import processes
+with open("inner.txt", "wb") as output:
+    for run in ("1", "2"):
+        environ = {**os.environ, "NORTHBRIDGE_OF_THE_RUN": run}
+        assert processes.fork(["-m", "inner"], environ, Path.cwd(), output).wait() == 0
+print(torch.where)
+"""
+
+    assert begin("fork", ask, quick_torch, asks_on=asks_on).wait() == 0, (tmp_path / "fork.txt").read_text()
+
+    outer = (tmp_path / "fork.txt").read_text().strip()
+    said = [line.split() for line in (tmp_path / "folder/inner.txt").read_text().splitlines()]
+    assert [run for _, run in said] == ["1", "2"]
+    assert {where == outer for where, _ in said} == {asks_on}
+
+
+def test_where_the_one_is_gone_that_a_fork_asks_what_it_forks_is_started_afresh_and_says_so(
+    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+) -> None:
+    ask = """
+import os, time, warnings
+from pathlib import Path
+from northbridge.conformance.runs import processes
+Path("go").touch()
+while not os.path.exists("gone"):
+    time.sleep(0.01)
+with open("inner.txt", "wb") as output, warnings.catch_warnings(record=True) as warned:
+    warnings.simplefilter("always")
+    assert processes.fork(["-m", "inner"], os.environ, Path.cwd(), output).wait() == 0
+print(*(warning.message for warning in warned))
+"""
+    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
+    (folder / "inner.py").write_text("print('here')\n")
+
+    process = begin("fork", ask, quick_torch, asks_on=True)
+    while not (tmp_path / "folder/go").exists():  # pytest has a limit
+        time.sleep(0.01)
+    processes._servers[processes._key(quick_torch, ())].end()
+    (tmp_path / "folder/gone").touch()
+
+    assert process.wait() == 0, (tmp_path / "fork.txt").read_text()
+    assert (tmp_path / "folder/inner.txt").read_text().strip() == "here"
+    assert "is started afresh: that process ended" in (tmp_path / "fork.txt").read_text()
+
+
 def test_no_more_than_so_many_processes_wait_to_be_forked(
     begin: Begin, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
@@ -203,6 +258,44 @@ os.kill(os.getpid(), signal.SIGKILL)
     assert killed.returncode == -9
     while _is_alive(int(pid)):  # pytest has a limit
         time.sleep(0.01)
+    shutil.rmtree(folder)
+
+
+def test_what_forks_outlives_pytest_for_a_fork_that_asks_on_and_ends_with_it(
+    quick_torch: dict[str, str], tmp_path: Path
+) -> None:
+    asking = """
+import os, time
+from pathlib import Path
+from northbridge.conformance.runs import processes
+while not os.path.exists("go"):
+    time.sleep(0.01)
+with open("inner.txt", "wb") as output:
+    assert processes.fork(["-m", "inner"], os.environ, Path.cwd(), output).wait() == 0
+"""
+    program = """
+import os, signal, sys
+from pathlib import Path
+from northbridge.conformance.runs import processes
+with open(os.devnull, "wb") as output:
+    processes.fork(["-m", "asking"], os.environ, Path(sys.argv[1]), output, asks_on=True)
+(server,) = processes._servers.values()
+print(server._process.pid, server._folder, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    (tmp_path / "asking.py").write_text(asking)
+    between = 'open(f"/proc/{os.getppid()}/stat").read().rpartition(")")[2].split()'
+    (tmp_path / "inner.py").write_text(f"import os\nprint({between}[1])\n")
+    killed = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], env=quick_torch, stdout=subprocess.PIPE, text=True
+    )
+    pid, folder = killed.stdout.split()
+
+    assert _is_alive(int(pid))
+    (tmp_path / "go").touch()
+    while _is_alive(int(pid)):  # pytest has a limit
+        time.sleep(0.01)
+    assert (tmp_path / "inner.txt").read_text().strip() == pid  # it came from there
     shutil.rmtree(folder)
 
 
