@@ -1,4 +1,4 @@
-"""Run every suite, side by side: the core's, and that of each chip.
+"""Run every suite, side by side: the core's, that of each chip, and the backends that are wrong on purpose.
 
 torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be tested
 in the process that tests ``cpu_sim``; and ``cpu_sim``'s suite is as long as the core's. As many run at once as there
@@ -44,6 +44,7 @@ SUITES = (
     Suite("hpu", ("tests/backends/hpu",), simulates="hpu"),
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
     Suite("sdaa", ("tests/backends/sdaa",), simulates="sdaa"),
+    Suite("wrong backends", ("tests/conformance",)),
 )
 """The longest first, which is the one that is shown."""
 

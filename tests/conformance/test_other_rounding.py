@@ -35,7 +35,8 @@ def try_weights(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch, **more:
     monkeypatch.setattr(sys, "path", [*map(str, site.folders), *sys.path])
     for name, value in more.items():
         monkeypatch.setenv(name, value)
-    return try_backend("rounding", "C2", (WEIGHTS,), {**site.environ(), FOLDER: str(runs), **more})
+    environ = {FOLDER: str(runs), **site.environ(), **more}
+    return try_backend("rounding", "C2", (WEIGHTS,), environ, forked="ROUNDING_SIMULATED" in more)
 
 
 def test_a_real_one_trains_the_weights_of_the_cpu_within_the_tolerance(

@@ -69,7 +69,7 @@ class Trial:
         self._site = [str(folder) for folder in site.folders]
         sys.path[:0] = self._site  # the children of this process import from where it does
         # What Lightning does on the CPU, with which they are compared, is one.
-        self._environ = {**site.environ(), **HARSH, FOLDER: str(runs)}
+        self._environ = {FOLDER: str(runs), **site.environ(), **HARSH}
         self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE)
         faults = tuple(faults)
         tests: dict[str, list[str]] = {}
@@ -95,11 +95,13 @@ class Trial:
         return self._pool.submit(try_backend, backend, level, tuple(sorted(tests)), self._environ)
 
 
-def try_backend(backend: str, level: str, only: tuple[str, ...], environ: Mapping[str, str]) -> list[TestResult]:
-    """Return what came of the tests whose ids hold one of ``only``."""
+def try_backend(
+    backend: str, level: str, only: tuple[str, ...], environ: Mapping[str, str], *, forked: bool = True
+) -> list[TestResult]:
+    """Return what came of the tests whose ids hold one of ``only``; a chip that says it is real is not ``forked``."""
     declared = ask("declaring", backend, environ=environ).facts["capabilities"]
     claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
-    course = watch(backend, (level,), only=only, environ=environ, forked=True)
+    course = watch(backend, (level,), only=only, environ=environ, forked=forked)
     return [result for result in judge_tests(course, claims) if result.id in course.chosen]
 
 
@@ -128,7 +130,7 @@ def main() -> int:
     PAGE.write_text(
         "# Backends that are wrong on purpose\n\n"
         f"Each of these {len(faults)} is a right backend over the simulated chip with one override"
-        " (`tests/vendors/wrong` in the repository). `make conformance` runs them; this page is written by"
+        " (`tests/vendors/wrong` in the repository). `make test` runs them; this page is written by"
         " `python -m tests.conformance.wrong_backends`.\n\n"
         "| what is wrong | the test that caught it | verdict | the right parent there |\n|---|---|---|---|\n"
         + "\n".join(rows)

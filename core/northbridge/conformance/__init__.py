@@ -15,9 +15,17 @@ import sys
 WITH_TESTS = ("collective", "device", "endurance", "lightning", "plugin", "suite")
 """The packages, and the module, that assert."""
 
-# Without this a vendor sees a bare AssertionError: pytest rewrites assertions in test files alone. Where it does not
-# run, it need not be there: reports are read and compared without it.
-if "pytest" in sys.modules:
+
+def rewrite_assertions() -> None:
+    """Have failing assertions of the suite show their values, which pytest does for test files alone.
+
+    Without it a vendor sees a bare AssertionError. Called before any of :data:`WITH_TESTS` is imported.
+    """
     import pytest
 
     pytest.register_assert_rewrite(*(f"northbridge.conformance.{module}" for module in WITH_TESTS))
+
+
+# Where pytest does not run, it need not be there: reports are read and compared without it.
+if "pytest" in sys.modules:
+    rewrite_assertions()

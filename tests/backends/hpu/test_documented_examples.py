@@ -1,7 +1,8 @@
 """The examples of the Habana documentation for Lightning, as they stand there but for one line: what is imported.
 
 Each script is the documentation's, and ends after two steps because the environment says so (``PL_TRAINER_…``). The
-lines that tell what came of it stand below it.
+lines that tell what came of it stand below it. The first of each kind is started as a user starts it; its like are
+forks of a process that has imported Lightning, as the scripts do first.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.scripts import run_script
+from tests.scripts import run_forked, run_script
 
 from northbridge.conformance.runs.ports import reserve_port
 
@@ -90,10 +91,11 @@ def ranks(said: str) -> list[Rank]:
     return sorted(found, key=lambda each: each.rank)
 
 
-def train(folder: Path, script: str, **environ: str) -> list[Rank]:
+def train(folder: Path, script: str, *, afresh: bool, **environ: str) -> list[Rank]:
     (folder / "train.py").write_text(script)
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("MASTER_", "HABANA_", "HLS_"))}
-    ran = run_script(folder / "train.py", folder=folder, environ={**clean, **SHORT, **environ})
+    run = run_script if afresh else run_forked
+    ran = run(folder / "train.py", folder=folder, environ={**clean, **SHORT, **environ})
     assert ran.status == 0, ran.said
     return ranks(ran.said)
 
@@ -148,21 +150,24 @@ TWO_CARDS = {"HABANA_VISIBLE_MODULES": "0,1"}
 
 @pytest.mark.parametrize("example", WHOLE_SERVER)
 def test_the_whole_server(tmp_path: Path, example: str) -> None:
-    found = train(tmp_path, ACCELERATOR + TRAINS.format(example=example), **TWO_CARDS)
+    afresh = example == WHOLE_SERVER[0]
+    found = train(tmp_path, ACCELERATOR + TRAINS.format(example=example), afresh=afresh, **TWO_CARDS)
 
     assert_one_training(found, 2)
 
 
 @pytest.mark.parametrize("example", ONE_CARD)
 def test_one_card(tmp_path: Path, example: str) -> None:
-    assert_one_training(train(tmp_path, ACCELERATOR + TRAINS.format(example=example)), 1)
+    afresh = example == ONE_CARD[0]
+    assert_one_training(train(tmp_path, ACCELERATOR + TRAINS.format(example=example), afresh=afresh), 1)
 
 
 @pytest.mark.parametrize(
     ("cards", "example"), [(cards, each) for cards, examples in NAMES.items() for each in examples]
 )
 def test_the_names_of_strategies_and_plugins(tmp_path: Path, cards: int, example: str) -> None:
-    found = train(tmp_path, STRATEGIES + TRAINS.format(example=example), **TWO_CARDS)
+    afresh = example == NAMES[cards][0]
+    found = train(tmp_path, STRATEGIES + TRAINS.format(example=example), afresh=afresh, **TWO_CARDS)
 
     assert_one_training(found, cards)
 
@@ -175,23 +180,27 @@ def test_the_names_of_strategies_and_plugins(tmp_path: Path, cards: int, example
     ],
 )
 def test_eight_cards(tmp_path: Path, example: str) -> None:
-    assert_one_training(train(tmp_path, ACCELERATOR + TRAINS.format(example=example)), 8)
+    assert_one_training(train(tmp_path, ACCELERATOR + TRAINS.format(example=example), afresh=False), 8)
 
 
 # --- Fabric
 
 
 @pytest.mark.parametrize(
-    ("cards", "example"),
+    ("cards", "afresh", "example"),
     [
-        (1, 'fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy="single_hpu")'),
-        (1, "fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy=SingleHPUStrategy(device='hpu'))"),
-        (2, 'fabric = Fabric(accelerator="hpu", devices=2, strategy="hpu_parallel")'),
-        (2, "fabric = Fabric(devices=2, strategy=HPUDDPStrategy(), plugins=[HPUPrecision('bf16-mixed')])"),
+        (1, True, 'fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy="single_hpu")'),
+        (
+            1,
+            False,
+            "fabric = Fabric(accelerator=HPUAccelerator(), devices=1, strategy=SingleHPUStrategy(device='hpu'))",
+        ),
+        (2, True, 'fabric = Fabric(accelerator="hpu", devices=2, strategy="hpu_parallel")'),
+        (2, False, "fabric = Fabric(devices=2, strategy=HPUDDPStrategy(), plugins=[HPUPrecision('bf16-mixed')])"),
     ],
 )
-def test_fabric(tmp_path: Path, cards: int, example: str) -> None:
-    assert_one_training(train(tmp_path, FABRIC + TRAINS_FABRIC.format(example=example)), cards)
+def test_fabric(tmp_path: Path, cards: int, afresh: bool, example: str) -> None:
+    assert_one_training(train(tmp_path, FABRIC + TRAINS_FABRIC.format(example=example), afresh=afresh), cards)
 
 
 # --- Scale-out: two nodes, which are two servers of cards and one loopback address here

@@ -10,17 +10,20 @@ import re
 import time
 from collections.abc import Collection, Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from northbridge.conformance import rewrite_assertions
 from northbridge.conformance.mutation.mutations import mutate_if_asked
 from northbridge.conformance.proof.hanging import dump_stacks_when_asked
 from northbridge.conformance.proof.journal import Began, Ended, Journal, Planned, Refused
 from northbridge.conformance.proof.verdict import Ending
 from northbridge.conformance.runs.run_errors import HungError, RunError
-from northbridge.conformance.suite import Suite
 from northbridge.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from northbridge.conformance.suite import Suite
 
 MOST_EVIDENCE = 12000
 """How many characters of evidence are kept: its end, where the error stands."""
@@ -42,6 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the journal of this run."""
+    rewrite_assertions()  # in a fork the package was imported before pytest was
     config.pluginmanager.register(Recorder(config), "northbridge-recorder")
 
 

@@ -1,0 +1,53 @@
+"""Prove a simulated chip by ``northbridge conformance``, and look at what the command leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.report_page import find_broken_links
+
+import northbridge.personality
+from northbridge.conformance.pages.overview import FAILURES, of_verdict
+from northbridge.conformance.proof.report import Report
+
+LEVEL = "C3"
+EARNED = f"{LEVEL} (simulated)"
+"""What a chip is to have in the end."""
+
+_NORTHBRIDGE = Path(sys.executable).with_name("northbridge")
+_MOST = 3
+
+
+def prove(chip: str, out: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
+    """Return what keeps ``chip`` from :data:`EARNED`, or its page from being whole; nothing where all is well.
+
+    The report is in the folder ``out`` then, and what the command said in a text file beside it.
+    """
+    if northbridge.personality.is_simulable(chip):
+        environ = {**environ, "NORTHBRIDGE_SIMULATE": chip}
+    out.parent.mkdir(exist_ok=True)
+    said = out.with_suffix(".txt")
+    with said.open("wb") as output:
+        code = subprocess.run(
+            [str(_NORTHBRIDGE), "conformance", chip, "--level", LEVEL, "--out", str(out)],
+            env=environ,
+            cwd=out.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+        ).returncode
+    if code not in (0, 1):
+        return [f"{chip}: the command ended with {code}: {said.read_text(errors='replace')[-4000:]}"]
+    report = Report.read(out / "report.json")
+    wrong = []
+    if code or report.level is None or report.level.label != EARNED:
+        has = report.level.label if report.level else "no level"
+        wrong.append(f"{chip}: it has {has} and not {EARNED}, and the command ended with {code}")
+        wrong += [f"{chip}: {test.id}: {test.evidence}" for test in of_verdict(report, *FAILURES)[:_MOST]]
+    links = find_broken_links((out / "index.html").read_text(encoding="utf-8"))
+    return [*wrong, *(f"{chip}: its page has a link that leads nowhere: {link}" for link in links)]
