@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.scripts import run_forked
 
 FABRIC = """
 import os
@@ -54,8 +55,8 @@ def ran(folder: Path, *command: str, **environ: str) -> subprocess.CompletedProc
     )
 
 
-def lines(run: subprocess.CompletedProcess[str]) -> list[str]:
-    return sorted(line[line.index("rank ") :] for line in run.stdout.splitlines() if "rank " in line)
+def lines(said: str) -> list[str]:
+    return sorted(line[line.index("rank ") :] for line in said.splitlines() if "rank " in line)
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_fabric_run_takes_the_chip_by_name(fabric: Path) -> None:
     run = ran(fabric, *FABRIC_RUN, "--accelerator=cpu_sim", "--devices=2", "--strategy=ddp", "script.py")
 
     assert run.returncode == 0, run.stderr
-    assert lines(run) == ["rank 0 of 2 on cpu_sim:0", "rank 1 of 2 on cpu_sim:1"]
+    assert lines(run.stdout) == ["rank 0 of 2 on cpu_sim:0", "rank 1 of 2 on cpu_sim:1"]
 
 
 def test_fabric_run_takes_all_of_the_chips_devices_for_auto(fabric: Path) -> None:
@@ -91,7 +92,7 @@ def test_fabric_run_takes_all_of_the_chips_devices_for_auto(fabric: Path) -> Non
         NORTHBRIDGE_CPU_SIM_DEVICES="3",
     )
 
-    assert [line.partition(" on")[0] for line in lines(run)] == ["rank 0 of 3", "rank 1 of 3", "rank 2 of 3"]
+    assert [line.partition(" on")[0] for line in lines(run.stdout)] == ["rank 0 of 3", "rank 1 of 3", "rank 2 of 3"]
 
 
 def test_fabric_run_with_a_misspelt_name_shows_the_chips(fabric: Path) -> None:
@@ -112,13 +113,13 @@ def test_fabric_run_with_a_chip_that_is_not_here_says_what_is_missing(fabric: Pa
 def test_the_variable_of_a_fabric_chooses_the_chip(fabric: Path) -> None:
     run = ran(fabric, "script.py", LT_ACCELERATOR="cpu_sim", LT_DEVICES="1", LT_CLI_USED="1")
 
-    assert lines(run) == ["rank 0 of 1 on cpu_sim:0"], run.stderr
+    assert lines(run.stdout) == ["rank 0 of 1 on cpu_sim:0"], run.stderr
 
 
 def test_a_command_line_trains_on_several_devices(cli: Path) -> None:
     run = ran(cli, "script.py", "fit", "--trainer.accelerator=cpu_sim", "--trainer.devices=2", *QUIET)
 
-    assert lines(run) == [f"rank {rank} on cpu_sim:{rank} {OURS}.DDPStrategy, unused=None" for rank in (0, 1)]
+    assert lines(run.stdout) == [f"rank {rank} on cpu_sim:{rank} {OURS}.DDPStrategy, unused=None" for rank in (0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -133,11 +134,11 @@ def test_a_command_line_names_a_strategy_and_its_arguments(cli: Path, strategy: 
     own = [f"--trainer.strategy={strategy}"]
     if "." in strategy:
         own.append("--trainer.strategy.find_unused_parameters=true")
-    run = ran(cli, "script.py", "fit", "--trainer.accelerator=cpu_sim", "--trainer.devices=2", *own, *QUIET)
+    command = ["fit", "--trainer.accelerator=cpu_sim", "--trainer.devices=2", *own, *QUIET]
+    run = run_forked(cli / "script.py", *command, folder=cli)
 
-    assert lines(run) == [f"rank {rank} on cpu_sim:{rank} {OURS}.DDPStrategy, unused=True" for rank in (0, 1)], (
-        run.stderr
-    )
+    trained = [f"rank {rank} on cpu_sim:{rank} {OURS}.DDPStrategy, unused=True" for rank in (0, 1)]
+    assert lines(run.said) == trained, run.said
 
 
 def test_the_configuration_that_is_printed_can_be_used(cli: Path) -> None:
@@ -148,4 +149,4 @@ def test_the_configuration_that_is_printed_can_be_used(cli: Path) -> None:
     run = ran(cli, "script.py", "fit", "--config=mine.yaml")
 
     assert "accelerator: cpu_sim" in printed.stdout
-    assert lines(run) == [f"rank 0 on cpu_sim:0 {OURS}.SingleDeviceStrategy, unused=None"], run.stderr
+    assert lines(run.stdout) == [f"rank 0 on cpu_sim:0 {OURS}.SingleDeviceStrategy, unused=None"], run.stderr
