@@ -40,8 +40,8 @@ check: setup ## run the linter, the formatter and both type checkers
 	$(RUN)/pyright --project . # and not the configuration of a folder above
 
 bench: setup ## measure against the CPU and Gloo; writes bench/report.json and docs/measured.md, and its picture
-	@echo "make bench: measuring, about 40 minutes on 2 cores; leave the machine alone meanwhile"
-	@$(RUN)/python -m bench
+	@echo "make bench: measuring, about an hour on 2 cores; leave the machine alone meanwhile. GO_ON=1 goes on with a run that was stopped"
+	@$(RUN)/python -m bench $(if $(GO_ON),--go-on)
 
 docs: setup ## build the site into site/
 	@echo "make docs: building the site into site/"

@@ -1,8 +1,10 @@
-"""``python -m bench [--quick] [--only NAME …]``: measure, write ``bench/report.json``, and print a table.
+"""``python -m bench [--quick] [--only NAME …] [--go-on]``: measure, write ``bench/report.json``, and print a table.
 
-Where everything was measured, and not quickly, ``docs/measured.md`` is written and its picture drawn too.
+What is measured is written at once, and ``--go-on`` measures what is missing. Where everything was measured, and not
+quickly, ``docs/measured.md`` is written and its picture drawn too.
 
-Exit codes: 0 every figure is within its bound; 1 one is over it; 2 wrong usage; 3 something could not be measured.
+Exit codes: 0 every figure is within its bound; 1 one is over it; 2 wrong usage; 3 something could not be measured; 130
+Ctrl-C.
 """
 
 from __future__ import annotations
@@ -69,25 +71,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="few rounds: to see that it runs, not what it measures")
     names = [bound.name for bound in BOUNDS]
     parser.add_argument("--only", action="append", choices=names, metavar="NAME", help=f"of: {', '.join(names)}")
+    parser.add_argument("--go-on", action="store_true", help="keep what a run that was stopped has measured here")
     asked = parser.parse_args(arguments)
 
     said, console = Console(stderr=True), Console()
     surroundings = Surroundings.look()
-    figures = []
-    for bound in BOUNDS:
-        if bound.name in (asked.only or names):
-            said.print(f"measuring {bound.name}", highlight=False)
-            try:
-                figures.append(Figure(bound, MEASUREMENTS[bound.name](quick=asked.quick)))
-            except MeasurementError as error:
-                print(f"{bound.name} could not be measured: {error}", file=sys.stderr)
-                return 3
-    write(as_dict(figures, surroundings, quick=asked.quick))
+    try:
+        measured = _take_up(surroundings, quick=asked.quick) if asked.go_on else {}
+        figures = []
+        for bound in BOUNDS:
+            if bound.name not in measured and bound.name in (asked.only or names):
+                said.print(f"measuring {bound.name}", highlight=False)
+                measured[bound.name] = _measure(bound.name, quick=asked.quick)
+            if bound.name in measured:
+                figures.append(Figure(bound, measured[bound.name]))
+                write(as_dict(figures, surroundings, quick=asked.quick))
+    except _StoppedError as error:
+        print(error, file=sys.stderr)
+        return error.code
     console.print(table(figures, quick=asked.quick))
     console.print(f"written to {REPORT}", highlight=False, soft_wrap=True)
-    if not asked.quick and not asked.only:
+    if not asked.quick and len(figures) == len(BOUNDS):
         console.print(f"shown in {_show()}", highlight=False, soft_wrap=True)
     return exit_code(figures)
+
+
+class _StoppedError(Exception):
+    """The run ends here; the message says why."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def _take_up(surroundings: Surroundings, *, quick: bool) -> dict[str, Measurement]:
+    from bench.recorded import ReportFileError, take_up
+
+    try:
+        return take_up(surroundings, quick=quick, file=REPORT)
+    except ReportFileError as error:
+        raise _StoppedError(2, f"python -m bench: {error}") from None
+
+
+def _measure(name: str, *, quick: bool) -> Measurement:
+    rest = "what was measured before is kept: make bench GO_ON=1 measures it and the rest"
+    try:
+        return MEASUREMENTS[name](quick=quick)
+    except MeasurementError as error:
+        raise _StoppedError(3, f"{name} could not be measured: {error}\n{rest}") from None
+    except KeyboardInterrupt:
+        raise _StoppedError(130, f"stopped at {name}; {rest}") from None
 
 
 def _show() -> Path:

@@ -9,7 +9,8 @@ from typing import Annotated
 import pydantic
 
 from bench.bounds import Unit
-from bench.report import REPORT
+from bench.figure import Measurement
+from bench.report import REPORT, Surroundings
 
 
 class Recorded(pydantic.BaseModel):
@@ -23,6 +24,8 @@ class Recorded(pydantic.BaseModel):
     bound: float | None
     verdict: str
     parts: Mapping[str, str]
+    values: Annotated[list[float], pydantic.Field(min_length=1)]
+    """One a round."""
 
 
 class Machine(pydantic.BaseModel):
@@ -36,6 +39,8 @@ class Report(pydantic.BaseModel):
     """A report, as far as it is shown."""
 
     date: str
+    commit: str
+    quick: bool
     machine: Machine
     versions: Mapping[str, str]
     figures: Mapping[str, Recorded]
@@ -61,3 +66,19 @@ def read(file: Path = REPORT) -> Report:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "all of it"
         raise ReportFileError(f"{file} is no report of make bench: {where}: {first['msg']}; measure again") from None
+
+
+def take_up(surroundings: Surroundings, *, quick: bool, file: Path = REPORT) -> dict[str, Measurement]:
+    """Return what ``file`` has of these surroundings, by the name of the figure.
+
+    Called where a run that was stopped goes on. Raises :class:`ReportFileError` where it was measured with anything
+    else: a page of both would be of neither.
+    """
+    report = read(file)
+    then = {"commit": report.commit, "cpu": report.machine.cpu, "cores": report.machine.cores, "quick": report.quick}
+    now = {"commit": surroundings.commit, "cpu": surroundings.cpu, "cores": surroundings.cores, "quick": quick}
+    then, now = {**then, **report.versions}, {**now, **surroundings.versions}
+    other = [f"{name} was {then.get(name)} and is {now[name]}" for name in now if then.get(name) != now[name]]
+    if other:
+        raise ReportFileError(f"{file} cannot be gone on with: {'; '.join(other)}; measure all of it, by make bench")
+    return {name: Measurement(each.values, each.parts) for name, each in report.figures.items()}

@@ -10,6 +10,7 @@ from typing import Any
 def figure(value: float, **more: Any) -> dict[str, Any]:
     """Return a ratio, or what ``more`` makes of it."""
     made_up = {"unit": "×", "first_quartile": value, "third_quartile": value, "bound": 1.05, "verdict": "within"}
+    made_up["values"] = [value]
     return {"what": "sorting: ours ÷ theirs", "value": value, "parts": {}, **made_up, **more}
 
 
@@ -17,6 +18,8 @@ def written(folder: Path, *figures: dict[str, Any]) -> Path:
     """Write a report, and return its file."""
     report = {
         "date": "2026-11-22T08:00:00+00:00",
+        "commit": "0123456",
+        "quick": False,
         "machine": {"cpu": "a CPU", "cores": 2, "load_before": 0.1},
         "versions": {"torch": "2.13.0+cpu"},
         "figures": {str(number): each for number, each in enumerate(figures)},

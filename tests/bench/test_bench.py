@@ -161,6 +161,7 @@ class TestTheCommand:
     def fake(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Fake:
         """Replace measurements by made-up values, and the report's place."""
         monkeypatch.setattr(command, "write", lambda each: report.write(each, tmp_path / "report.json"))
+        monkeypatch.setattr(command, "REPORT", tmp_path / "report.json")
 
         def fake(**values: float) -> None:
             made_up = {name: _measured(value) for name, value in values.items()}
@@ -186,9 +187,7 @@ class TestTheCommand:
                 "value": 1.5,
                 "first_quartile": 1.5,
                 "third_quartile": 1.5,
-                "min": 1.5,
-                "max": 1.5,
-                "rounds": 3,
+                "values": [1.5, 1.5, 1.5],
                 "bound": 2.0,
                 "verdict": "within",
                 "parts": {"of": "made up"},
@@ -218,6 +217,48 @@ class TestTheCommand:
 
         assert command.main(["--only", "list"]) == 3
         assert "list could not be measured: the child ended with 9" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("error", "code", "said"),
+        [
+            (KeyboardInterrupt(), 130, "stopped at list; what was measured before is kept: make bench GO_ON=1"),
+            (child.MeasurementError("it died"), 3, "list could not be measured: it died\nwhat was measured before"),
+        ],
+        ids=["Ctrl-C", "what could not be measured"],
+    )
+    def test_a_run_that_was_stopped_goes_on_with_what_is_missing(
+        self,
+        fake: Fake,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        tmp_path: Path,
+        error: BaseException,
+        code: int,
+        said: str,
+    ) -> None:
+        def stop(*, quick: bool) -> Measurement:
+            raise error
+
+        fake(autoload=1.5)
+        monkeypatch.setitem(command.MEASUREMENTS, "list", stop)
+        both = ["--only", "autoload", "--only", "list"]
+
+        assert command.main(both) == code
+        assert said in capsys.readouterr().err
+
+        fake(autoload=9.0, list=0.25)
+        assert command.main([*both, "--go-on"]) == 0
+        figures = json.loads((tmp_path / "report.json").read_text())["figures"]
+        assert {name: each["value"] for name, each in figures.items()} == {"autoload": 1.5, "list": 0.25}
+
+    def test_what_was_measured_of_something_else_is_not_gone_on_with(
+        self, fake: Fake, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        fake(autoload=1.5)
+        command.main(["--quick", "--only", "autoload"])
+
+        assert command.main(["--only", "autoload", "--go-on"]) == 2
+        assert "cannot be gone on with: quick was True and is False; measure all of it" in capsys.readouterr().err
 
     def test_a_name_that_is_not_measured_is_wrong_usage(self, capsys: pytest.CaptureFixture[str]) -> None:
         with pytest.raises(SystemExit) as ending:

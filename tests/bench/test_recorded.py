@@ -12,7 +12,7 @@ from bench.recorded import ReportFileError, read
     ("content", "said"),
     [
         ("{", r"report\.json is no report of make bench: all of it: .*; measure again$"),
-        ('{"date": "today"}', r"report\.json is no report of make bench: machine: Field required; measure again$"),
+        ('{"date": "today"}', r"report\.json is no report of make bench: commit: Field required; measure again$"),
     ],
 )
 def test_a_file_that_is_no_report_is_an_error_that_says_where(tmp_path: Path, content: str, said: str) -> None:
