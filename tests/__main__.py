@@ -1,9 +1,9 @@
 """Run every suite, side by side: the core's, that of each chip, and the backends that are wrong on purpose.
 
 torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be tested
-in the process that tests ``cpu_sim``; and ``cpu_sim``'s suite is as long as the core's. As many run at once as there
-are cores, and two at least: more would only take turns, and ranks that wait for each other would wait longer. The first
-suite is shown while it runs, the others when they have ended. Each ends with the tests that took the longest; the last
+in the process that tests ``cpu_sim``; the others are apart to run beside these. As many run at once as there are cores,
+and two at least: more would only take turns, and ranks that wait for each other would wait longer. The first suite is
+shown while it runs, the others when they have ended. Each ends with the tests that took the longest; the last
 that is said are the tests that failed, of all suites. The CPU's runs, with which every chip is compared, they share.
 """
 

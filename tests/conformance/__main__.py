@@ -17,7 +17,7 @@ from tests.conformance.proving import EARNED, prove
 
 from northbridge.conformance.runs.shared_runs import FOLDER
 
-CHIPS = tuple(os.environ.get("CHIPS", "cpu_sim hpu sdaa").split())
+CHIPS = tuple((os.environ.get("CHIPS") or "cpu_sim hpu sdaa").split())
 OUT = Path("conformance").absolute()
 """Where the reports go: a folder for each chip."""
 

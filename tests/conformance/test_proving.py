@@ -1,0 +1,78 @@
+"""Whatever keeps a chip from its level, or its page from being whole, is told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conformance import proving
+from tests.conformance.proving import prove
+from tests.core.conformance.pages.conftest import passing, report_of, result
+
+from northbridge.conformance.pages.folder import write_all
+from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.verdict import Verdict
+
+Command = Callable[..., None]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Put a command in place of ours that leaves a report, or none, and ends with a code."""
+
+    def put(code: int, report: Report | None = None, *, added: str = "") -> None:
+        ready = tmp_path / "ready"
+        ready.mkdir()
+        if report is not None:
+            write_all(report, ready)
+            with (ready / "index.html").open("a") as page:
+                page.write(added)
+        script = tmp_path / "northbridge"
+        copy = f"shutil.copytree({str(ready)!r}, sys.argv[sys.argv.index('--out') + 1], dirs_exist_ok=True)"
+        script.write_text(f"#!{sys.executable}\nimport shutil, sys\nprint('said')\n{copy}\nsys.exit({code})\n")
+        script.chmod(0o755)
+        monkeypatch.setattr(proving, "_NORTHBRIDGE", script)
+
+    return put
+
+
+def test_a_chip_that_has_the_level_and_a_whole_page_keeps_nothing_from_it(command: Command, tmp_path: Path) -> None:
+    command(0, report_of(passing()))
+
+    assert prove("acme", tmp_path / "out" / "acme") == []
+    assert (tmp_path / "out" / "acme.txt").read_text() == "said\n"
+
+
+def test_a_link_that_leads_nowhere_is_told(command: Command, tmp_path: Path) -> None:
+    command(0, report_of(passing()), added="<a href='#gone'>there</a>")
+
+    assert prove("acme", tmp_path / "acme") == ["acme: its page has a link that leads nowhere: #gone"]
+
+
+def test_a_level_that_is_withheld_is_told_with_the_tests_that_failed(command: Command, tmp_path: Path) -> None:
+    failed = result("Collective", "a sum", Verdict.FAIL, evidence="E  assert 3 == 4")
+    command(1, report_of([*passing(), failed], withheld={"C3": ["a test failed"]}))
+
+    assert prove("acme", tmp_path / "acme") == [
+        "acme: it has C2 (simulated) and not C3 (simulated), and the command ended with 1",
+        "acme: C3/Collective/test_a_sum: E  assert 3 == 4",
+    ]
+
+
+def test_a_level_that_is_not_said_to_be_simulated_is_another(command: Command, tmp_path: Path) -> None:
+    command(0, report_of(passing(), simulated=False))
+
+    assert prove("acme", tmp_path / "acme") == ["acme: it has C3 and not C3 (simulated), and the command ended with 0"]
+
+
+@pytest.mark.parametrize("code", [1, 2])
+def test_a_command_that_leaves_no_report_is_told_and_an_old_one_does_not_serve(
+    command: Command, tmp_path: Path, code: int
+) -> None:
+    (tmp_path / "acme").mkdir()
+    write_all(report_of(passing()), tmp_path / "acme")
+    command(code)
+
+    assert prove("acme", tmp_path / "acme") == [f"acme: there is no report, and the command ended with {code}: said\n"]
