@@ -19,7 +19,7 @@ test: setup ## run the tests
 	@$(RUN)/python -m tests
 
 conformance: setup ## prove the three simulated chips up to C3; writes conformance/*/index.html
-	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side; about 12 minutes on 2 cores"
+	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side; about 10 minutes on 2 cores"
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
 	@$(RUN)/python -m tests.conformance
