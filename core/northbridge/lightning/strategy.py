@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache, cached_property, partial, wraps
+from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Any
 
 from northbridge.bridge import Bridge
@@ -53,6 +53,8 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
     class ChipStrategy(saving_strategy):  # type: ignore[misc]  # made at run time
         _saw_a_batch = False
+        _rooted: tuple[torch.device, torch.device] | None = None
+        """Lightning's root device and the chip's, as last answered: each step asks."""
         stock_class = stock
 
         @property
@@ -65,9 +67,13 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def root_device(self) -> torch.device:
             """The device of this rank, as this process calls it."""
             device: torch.device = super().root_device
+            if self._rooted is not None and self._rooted[0] is device:
+                return self._rooted[1]
             if not is_ours(self.accelerator) or device.type != self.backend.device.type:
                 return device
-            return self._root(device.index or 0)
+            root = self.backend.device.root(device.index or 0)
+            self._rooted = device, root
+            return root
 
         def setup_environment(self) -> None:
             if face.is_trainer and self.lightning_module is not None:
@@ -102,10 +108,6 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
                 warn_of_module(self.backend, module, str(getattr(plugin, "precision", "")))
 
         # Bound on first use, and kept: a training step looks nothing up.
-
-        @cached_property
-        def _root(self) -> Callable[[int], torch.device]:
-            return cache(self.backend.device.root)
 
         @cached_property
         def _after_backward(self) -> Callable[[], None]:
@@ -187,7 +189,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
     return ChipStrategy
 
 
-_BOUND = ("_root", "_after_backward", "_after_evaluation", "_after_step")
+_BOUND = ("_rooted", "_after_backward", "_after_evaluation", "_after_step")
 
 
 def _after_forward(backend: str, _module: object, _inputs: object, _output: object) -> None:

@@ -99,6 +99,27 @@ def test_the_root_device_of_a_chip_that_lets_a_process_hold_one_card_is_card_0(
     assert (str(several), str(one)) == ("cpu_sim:3", "cpu_sim:0")
 
 
+def test_the_chip_is_asked_for_its_root_device_once_and_again_where_lightnings_is_another(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2).strategy
+    kind = type(discovery.get("cpu_sim").device)
+    asked: list[int] = []
+
+    def root(device: object, index: int) -> torch.device:
+        asked.append(index)
+        return torch.device("cpu_sim", index)
+
+    monkeypatch.setattr(kind, "root", root)
+    strategy.__dict__.pop("_rooted", None)  # what was known before
+
+    assert [str(strategy.root_device) for _ in range(3)] == ["cpu_sim:0"] * 3
+    strategy.parallel_devices = [torch.device("cpu_sim", 1), torch.device("cpu_sim", 0)]
+    assert [str(strategy.root_device) for _ in range(3)] == ["cpu_sim:1"] * 3
+    assert asked == [0, 1]
+    assert "_rooted" not in strategy.__getstate__()  # a spawned rank has a device of its own
+
+
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the simulated chip's software is told, in order, if its runtime were lazy."""
