@@ -17,7 +17,7 @@ import pytest
 from tests.core.conftest import install as install
 
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.conformance.runs.processes import fork
+from northbridge.conformance.runs.processes import Process, fork
 
 LIMIT_S = 120.0
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
@@ -40,15 +40,14 @@ def chip() -> ModuleType:
 
 @pytest.fixture
 def in_fresh_process() -> Callable[..., str]:
-    """Run a program in a Python of its own and return what it printed; its failure is the test's.
+    """Run a program in a Python of its own and return what it printed to stdout; its failure is the test's.
 
-    The chip is loaded, and torch imported, before the program begins, unless `load` is False.
+    For programs that are about what is imported, and when: the others are for `in_fork`.
     """
 
-    def run(program: str, *, load: bool = True, **environ: str) -> str:
-        before = "import northbridge; northbridge.load('cpu_sim'); import torch\n" if load else ""
+    def run(program: str, **environ: str) -> str:
         finished = subprocess.run(
-            [sys.executable, "-c", before + textwrap.dedent(program)],
+            [sys.executable, "-c", textwrap.dedent(program)],
             env={**os.environ, **environ},
             capture_output=True,
             text=True,
@@ -62,8 +61,34 @@ def in_fresh_process() -> Callable[..., str]:
 
 
 @pytest.fixture
-def posing(in_fresh_process: Callable[..., str]) -> Callable[..., list[str]]:
-    """Run a program in a Python of its own, in which `device` is the made-up chip; return the lines that it printed.
+def in_fork(tmp_path: Path) -> Callable[..., str]:
+    """Do what `in_fresh_process` does in the fork of a process that has torch, which saves most of the time.
+
+    The chip is loaded before the program begins, unless `load` is False.
+    """
+
+    def run(program: str, *, load: bool = True, **environ: str) -> str:
+        number = len(list(tmp_path.glob("program-*.py")))
+        script, printed, errors = (tmp_path / f"program-{number}.{end}" for end in ("py", "out", "err"))
+        before = f"import os; os.dup2(os.open({str(errors)!r}, os.O_CREAT | os.O_WRONLY), 2)\n"
+        if load:
+            before += "import northbridge; northbridge.load('cpu_sim'); import torch\n"
+        script.write_text(before + textwrap.dedent(program))
+        with printed.open("wb") as output:
+            process = fork([str(script)], _environment(), ROOT, output, late={**os.environ, **environ})
+        try:
+            status = process.wait(LIMIT_S)
+        finally:
+            _end(process)
+        assert status == 0, printed.read_text() + errors.read_text()
+        return printed.read_text()
+
+    return run
+
+
+@pytest.fixture
+def posing(in_fork: Callable[..., str]) -> Callable[..., list[str]]:
+    """Run a program in which `device` is the made-up chip; return the lines that it printed.
 
     `refused(call)` prints what is raised. The program installs the chip.
     """
@@ -81,7 +106,7 @@ def posing(in_fresh_process: Callable[..., str]) -> Callable[..., list[str]]:
             except Exception as error:
                 print(f"{{type(error).__name__}}: {{error}}", flush=True)
         """
-        return in_fresh_process(textwrap.dedent(before) + textwrap.dedent(program), load=False, **environ).splitlines()
+        return in_fork(textwrap.dedent(before) + textwrap.dedent(program), load=False, **environ).splitlines()
 
     return run
 
@@ -90,11 +115,17 @@ def posing(in_fresh_process: Callable[..., str]) -> Callable[..., list[str]]:
 class Ranks:
     """Processes under RANK and so on, each of which runs one function of a file of programs."""
 
-    processes: list[subprocess.Popen[str]]
+    processes: list[Process]
+    printed: list[Path]
 
     def said(self, rank: int) -> str:
         """Wait for the end of `rank` and return what it printed."""
-        return self.processes[rank].communicate(timeout=LIMIT_S)[0]
+        self.status(rank)
+        return self.printed[rank].read_text()
+
+    def status(self, rank: int) -> int:
+        """Wait for the end of `rank` and return its exit code."""
+        return self.processes[rank].wait(LIMIT_S)
 
 
 def refused(said: str) -> list[str]:
@@ -104,9 +135,12 @@ def refused(said: str) -> list[str]:
 
 
 @pytest.fixture
-def start_ranks() -> Iterator[Callable[..., Ranks]]:
-    """Start a function of a file of programs on so many ranks, or on those of them that `only` names."""
-    started: list[subprocess.Popen[str]] = []
+def start_ranks(tmp_path: Path) -> Iterator[Callable[..., Ranks]]:
+    """Start a function of a file of programs on so many ranks, or on those of them that `only` names.
+
+    They are forks of a process that has imported torch, which saves most of their time.
+    """
+    started: list[Process] = []
 
     def start(
         function: str,
@@ -115,51 +149,34 @@ def start_ranks() -> Iterator[Callable[..., Ranks]]:
         programs: Path = PROGRAMS,
         only: Collection[int] | None = None,
     ) -> Ranks:
+        given = environ or {}
+        read = {name: text for name, text in given.items() if name.startswith(_READ_BY_PYTHON_AND_TORCH)}
+        before = {**_environment(), **read}
         places = _places(size)
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, str(programs), function],
-                env={**_environment(), **(environ or {}), **places[rank]},
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for rank in (range(size) if only is None else only)
-        ]
-        started.extend(ranks)
-        return Ranks(ranks)
+        ranks = Ranks([], [])
+        for rank in range(size) if only is None else only:
+            ranks.printed.append(tmp_path / f"{function}-{rank}.txt")
+            with ranks.printed[-1].open("wb") as output:
+                process = fork([str(programs), function], before, ROOT, output, late={**given, **places[rank]})
+            ranks.processes.append(process)
+            started.append(process)
+        return ranks
 
     yield start
-    for rank in started:
-        rank.kill()
-        rank.wait()
+    for process in started:
+        _end(process)
 
 
 @pytest.fixture
-def on_ranks(tmp_path: Path) -> Callable[..., list[str]]:
-    """Run a function of rank_programs.py on so many ranks and return what each printed.
-
-    They are forks of a process that has imported torch, which saves most of their time. One that is to be stopped,
-    killed or left out is for `start_ranks`.
-    """
+def on_ranks(start_ranks: Callable[..., Ranks]) -> Callable[..., list[str]]:
+    """Run a function of rank_programs.py on so many ranks and return what each printed."""
 
     def run(
         function: str, size: int = 2, environ: Mapping[str, str] | None = None, programs: Path = PROGRAMS
     ) -> list[str]:
-        read = {name: text for name, text in (environ or {}).items() if name.startswith(_READ_BY_PYTHON_AND_TORCH)}
-        ranks, files = [], []
-        for rank, place in enumerate(_places(size)):
-            files.append(tmp_path / f"{function}-{rank}.txt")
-            with files[-1].open("wb") as output:
-                before = {**_environment(), **read}
-                ranks.append(fork([str(programs), function], before, ROOT, output, late={**(environ or {}), **place}))
-        try:
-            statuses = [rank.wait(LIMIT_S) for rank in ranks]
-        finally:
-            for process in ranks:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-        said = [file.read_text() for file in files]
+        ranks = start_ranks(function, size, environ, programs)
+        statuses = [ranks.status(rank) for rank in range(size)]
+        said = [ranks.said(rank) for rank in range(size)]
         assert statuses == [0] * size, "\n".join(said)
         return said
 
@@ -167,6 +184,12 @@ def on_ranks(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 _READ_BY_PYTHON_AND_TORCH = ("PYTHON", "TORCH", "OMP_")
+
+
+def _end(process: Process) -> None:
+    """End it, if it goes on, and whatever it has started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _environment() -> dict[str, str]:

@@ -19,10 +19,10 @@ rows = torch.tensor([1, 9], device="cpu_sim")
 
 
 @pytest.fixture
-def asynchronously(in_fresh_process: Callable[..., str]) -> Callable[[str], list[str]]:
+def asynchronously(in_fork: Callable[..., str]) -> Callable[[str], list[str]]:
     def run(program: str) -> list[str]:
         text = BEFORE + "\n".join(line.strip() for line in program.splitlines())
-        return in_fresh_process(text, NORTHBRIDGE_CPU_SIM_ERRORS="asynchronous").splitlines()
+        return in_fork(text, NORTHBRIDGE_CPU_SIM_ERRORS="asynchronous").splitlines()
 
     return run
 
@@ -172,7 +172,7 @@ def test_an_operation_in_place_leaves_its_tensor_and_the_error_comes_later(
     assert said[1].startswith("RuntimeError: cpu_sim:0 failed at aten::scatter_.value: index 9 is out of bounds")
 
 
-def test_errors_are_raised_where_they_happen_unless_asked(in_fresh_process: Callable[..., str]) -> None:
+def test_errors_are_raised_where_they_happen_unless_asked(in_fork: Callable[..., str]) -> None:
     program = """
     try:
         torch.ones(4, 2, device="cpu_sim")[torch.tensor([9], device="cpu_sim")]
@@ -180,4 +180,4 @@ def test_errors_are_raised_where_they_happen_unless_asked(in_fresh_process: Call
         print(error)
     """
 
-    assert "index 9 is out of bounds" in in_fresh_process(program)
+    assert "index 9 is out of bounds" in in_fork(program)

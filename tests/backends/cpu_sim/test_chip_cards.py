@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def test_a_process_that_holds_one_card_calls_it_0(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process(
+def test_a_process_that_holds_one_card_calls_it_0(in_fork: Callable[..., str]) -> None:
+    said = in_fork(
         """
         torch.cpu_sim.hold(3)
         torch.cpu_sim.hold(3)
@@ -29,9 +29,9 @@ def test_a_process_that_holds_one_card_calls_it_0(in_fresh_process: Callable[...
 
 
 def test_a_process_that_has_touched_a_card_holds_card_0(
-    in_fresh_process: Callable[..., str],
+    in_fork: Callable[..., str],
 ) -> None:
-    said = in_fresh_process(
+    said = in_fork(
         """
         torch.ones(1, device="cpu_sim")
         try:
@@ -45,8 +45,8 @@ def test_a_process_that_has_touched_a_card_holds_card_0(
     assert "this process already holds card 0" in said
 
 
-def test_a_process_that_stands_on_another_device_holds_no_card(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process(
+def test_a_process_that_stands_on_another_device_holds_no_card(in_fork: Callable[..., str]) -> None:
+    said = in_fork(
         """
         torch.cpu_sim.set_device(1)
         try:
@@ -59,8 +59,8 @@ def test_a_process_that_stands_on_another_device_holds_no_card(in_fresh_process:
     assert "this thread's current device is cpu_sim:1; take the card before any other" in said
 
 
-def test_a_process_that_holds_one_card_seeds_it_and_trains_on_it(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process(
+def test_a_process_that_holds_one_card_seeds_it_and_trains_on_it(in_fork: Callable[..., str]) -> None:
+    said = in_fork(
         """
         torch.cpu_sim.hold(3)
         torch.manual_seed(5)

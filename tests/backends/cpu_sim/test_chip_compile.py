@@ -117,6 +117,8 @@ def test_a_model_that_inductor_refused_still_runs_without_it() -> None:
 
 
 def test_loading_the_chip_imports_no_compiler(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process("import sys; print('torch._dynamo' in sys.modules)")
+    said = in_fresh_process(
+        "import northbridge; northbridge.load('cpu_sim'); import sys, torch; print('torch._dynamo' in sys.modules)"
+    )
 
     assert said == "False\n"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 
 def test_a_child_forked_before_the_first_use_may_use_the_chip(
-    in_fresh_process: Callable[..., str],
+    in_fork: Callable[..., str],
 ) -> None:
-    said = in_fresh_process(
+    said = in_fork(
         """
         import os
         torch.manual_seed(0)
@@ -25,9 +25,9 @@ def test_a_child_forked_before_the_first_use_may_use_the_chip(
 
 
 def test_a_child_forked_after_the_first_use_is_refused_every_use(
-    in_fresh_process: Callable[..., str],
+    in_fork: Callable[..., str],
 ) -> None:
-    said = in_fresh_process(
+    said = in_fork(
         """
         import os
         import copy, io

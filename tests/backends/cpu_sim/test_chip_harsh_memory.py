@@ -59,13 +59,13 @@ def test_memory_that_a_resize_has_added_is_nan(chip: ModuleType) -> None:
     assert tensor[2:].isnan().all().item()
 
 
-def test_fresh_memory_is_the_hosts_where_nothing_was_asked(in_fresh_process: Callable[..., str]) -> None:
+def test_fresh_memory_is_the_hosts_where_nothing_was_asked(in_fork: Callable[..., str]) -> None:
     program = """
     tensor = torch.empty(100, device="cpu_sim")
     print(tensor.isnan().all().item())
     """
 
-    assert in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FRESH="any").strip() == "False"
+    assert in_fork(program, NORTHBRIDGE_CPU_SIM_FRESH="any").strip() == "False"
 
 
 @pytest.mark.parametrize("computed", [False, True], ids=["allocated", "computed"])
@@ -80,7 +80,7 @@ def test_who_reads_freed_memory_is_told_so_and_ends(computed: bool) -> None:
     ) in touched.stderr
 
 
-def test_training_is_the_same_where_freed_memory_is_trapped(in_fresh_process: Callable[..., str]) -> None:
+def test_training_is_the_same_where_freed_memory_is_trapped(in_fork: Callable[..., str]) -> None:
     program = """
     from torch import nn
     torch.manual_seed(0)
@@ -95,13 +95,13 @@ def test_training_is_the_same_where_freed_memory_is_trapped(in_fresh_process: Ca
     print([parameter.sum().item() for parameter in model.parameters()], torch.cpu_sim.memory_allocated())
     """
 
-    trapped = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+    trapped = in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
 
-    assert trapped == in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="any")
+    assert trapped == in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="any")
 
 
 def test_work_that_goes_on_keeps_memory_that_a_resize_takes_from_its_tensor(
-    in_fresh_process: Callable[..., str],
+    in_fork: Callable[..., str],
 ) -> None:
     program = """
     import torch.distributed as dist
@@ -118,10 +118,10 @@ def test_work_that_goes_on_keeps_memory_that_a_resize_takes_from_its_tensor(
     print(torch.cpu_sim.memory_allocated())
     """
 
-    assert in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap").strip() == "0"
+    assert in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="trap").strip() == "0"
 
 
-def test_a_result_that_was_resized_before_its_operation_failed_has_memory(in_fresh_process: Callable[..., str]) -> None:
+def test_a_result_that_was_resized_before_its_operation_failed_has_memory(in_fork: Callable[..., str]) -> None:
     program = """
     import warnings
     warnings.simplefilter("ignore")  # torch warns where it resizes a result
@@ -133,12 +133,12 @@ def test_a_result_that_was_resized_before_its_operation_failed_has_memory(in_fre
     print(tuple(out.shape), out.fill_(1).sum().item())
     """
 
-    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+    said = in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
 
     assert said.splitlines() == ["index out of range in self", "(1, 5) 5.0"]
 
 
-def test_a_copy_whose_memory_was_freed_before_it_ran_is_an_error(in_fresh_process: Callable[..., str]) -> None:
+def test_a_copy_whose_memory_was_freed_before_it_ran_is_an_error(in_fork: Callable[..., str]) -> None:
     program = """
     tensor = torch.ones(2, 3, device="cpu_sim")
     side = torch.Stream("cpu_sim:0")
@@ -151,7 +151,7 @@ def test_a_copy_whose_memory_was_freed_before_it_ran_is_an_error(in_fresh_proces
         print(error)
     """
 
-    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+    said = in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
 
     assert "a non-blocking copy of [2, 3] Float on a stream of cpu_sim:0 had not begun when its memory" in said
     assert "call record_stream() on the tensor, or wait for the copy before it goes" in said

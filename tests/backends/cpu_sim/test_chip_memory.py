@@ -150,9 +150,9 @@ def test_a_tensor_too_large_is_refused_with_what_was_asked_in_use_and_there(
 
 
 def test_a_cpu_kernels_result_too_large_is_refused_and_training_can_go_on(
-    in_fresh_process: Callable[..., str],
+    in_fork: Callable[..., str],
 ) -> None:
-    said = in_fresh_process(
+    said = in_fork(
         """
         x = torch.ones(40 * 2**18, device="cpu_sim")  # 40 MiB of 64
         before = torch.cpu_sim.memory_allocated()
@@ -174,9 +174,9 @@ def test_a_cpu_kernels_result_too_large_is_refused_and_training_can_go_on(
 
 
 def test_an_out_argument_that_cannot_grow_stays_as_it_was(
-    in_fresh_process: Callable[..., str],
+    in_fork: Callable[..., str],
 ) -> None:
-    said = in_fresh_process(
+    said = in_fork(
         """
         x = torch.ones(40 * 2**18, device="cpu_sim")
         out = torch.arange(4.0, device="cpu_sim")
@@ -197,9 +197,9 @@ def test_an_out_argument_that_cannot_grow_stays_as_it_was(
 
 @pytest.mark.parametrize("freed", ["any", "trap"])
 def test_where_the_host_has_too_little_it_is_out_of_memory_and_nothing_has_changed(
-    in_fresh_process: Callable[..., str], freed: str
+    in_fork: Callable[..., str], freed: str
 ) -> None:
-    said = in_fresh_process(
+    said = in_fork(
         """
         x = torch.ones(3, device="cpu_sim")
         def refused(call):
@@ -257,8 +257,8 @@ def refused(call, *given):
 """
 
 
-def test_what_runs_out_of_memory_leaves_in_use_what_was_in_use(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process(
+def test_what_runs_out_of_memory_leaves_in_use_what_was_in_use(in_fork: Callable[..., str]) -> None:
+    said = in_fork(
         NEARLY_FULL
         + """
 from torch.utils.checkpoint import checkpoint

@@ -86,8 +86,8 @@ def test_a_second_profile_has_nothing_of_the_first(profiled: profile) -> None:
     assert not names & {"cpu_sim::mm", "cpu_sim::sin"}
 
 
-def test_the_activity_has_the_chips_name_too(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process(
+def test_the_activity_has_the_chips_name_too(in_fork: Callable[..., str]) -> None:
+    said = in_fork(
         """
         from torch.profiler import ProfilerActivity, profile, supported_activities
         assert ProfilerActivity.CPU_SIM in supported_activities()

@@ -291,7 +291,7 @@ def test_a_recurrent_layer_finds_the_copies_before_it_done(side: torch.Stream) -
         assert torch.equal(mine.grad.cpu(), yours.grad)
 
 
-def test_whoever_waits_for_work_that_fails_is_told(in_fresh_process: Callable[..., str]) -> None:
+def test_whoever_waits_for_work_that_fails_is_told(in_fork: Callable[..., str]) -> None:
     # The first copy asks Python which rank this is, as a fault is planned for it. That holds one thread up at work
     # until the other one waits for the same stream.
     program = """
@@ -333,12 +333,12 @@ def test_whoever_waits_for_work_that_fails_is_told(in_fresh_process: Callable[..
     print(said)
     """
 
-    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+    said = in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
 
     assert said.strip() == "[True, True]"
 
 
-def test_what_failed_work_lets_go_of_may_ask_for_its_stream(in_fresh_process: Callable[..., str]) -> None:
+def test_what_failed_work_lets_go_of_may_ask_for_its_stream(in_fork: Callable[..., str]) -> None:
     program = """
     import weakref
     side = torch.Stream("cpu_sim:0")
@@ -353,7 +353,7 @@ def test_what_failed_work_lets_go_of_may_ask_for_its_stream(in_fresh_process: Ca
         print("had not begun" in str(error))
     """
 
-    said = in_fresh_process(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
+    said = in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="trap")
 
     assert said.split() == ["True", "True"]
 

@@ -28,7 +28,7 @@ found.load()()
 
 
 def test_what_the_entry_point_names_brings_the_library(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process(REDUCE.format(first=LOAD, port=reserve_port()), load=False)
+    said = in_fresh_process(REDUCE.format(first=LOAD, port=reserve_port()))
 
     assert said.splitlines()[-1] == "[2.0, 2.0, 2.0]"
 
@@ -37,6 +37,6 @@ def test_what_the_entry_point_names_brings_the_library(in_fresh_process: Callabl
     Version(torch.__version__).release < (2, 14), reason="torch finds libraries by entry points from 2.14 on"
 )
 def test_torch_finds_the_library_by_its_name(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process(REDUCE.format(first="", port=reserve_port()), load=False)
+    said = in_fresh_process(REDUCE.format(first="", port=reserve_port()))
 
     assert said.splitlines()[-1] == "[2.0, 2.0, 2.0]"

@@ -104,8 +104,8 @@ def test_a_hung_process_can_be_ended(number: signal.Signals, ends: int) -> None:
     assert ("KeyboardInterrupt" in error) is (number == signal.SIGINT)
 
 
-def test_a_wrong_plan_ends_the_loading_of_the_chip(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process(
+def test_a_wrong_plan_ends_the_loading_of_the_chip(in_fork: Callable[..., str]) -> None:
+    said = in_fork(
         """
         import northbridge
         try:
@@ -124,9 +124,9 @@ def test_a_wrong_plan_ends_the_loading_of_the_chip(in_fresh_process: Callable[..
 
 
 def test_a_context_may_be_there_before_the_chip_and_inside_the_variables_plan(
-    in_fresh_process: Callable[..., str],
+    in_fork: Callable[..., str],
 ) -> None:
-    said = in_fresh_process(
+    said = in_fork(
         """
         import northbridge
         from northbridge_cpu_sim import Fault, faults_met, planned_faults
@@ -145,8 +145,8 @@ def test_a_context_may_be_there_before_the_chip_and_inside_the_variables_plan(
     assert said.splitlines() == ["5.0 0.0", "1.0 7.0"]
 
 
-def test_a_trainer_meets_a_fault_at_its_step(in_fresh_process: Callable[..., str]) -> None:
-    said = in_fresh_process(
+def test_a_trainer_meets_a_fault_at_its_step(in_fork: Callable[..., str]) -> None:
+    said = in_fork(
         """
         import lightning.pytorch as pl
         from lightning.pytorch.demos.boring_classes import BoringModel
