@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.backends.posed.runs.doctor import TheDoctor, ask
 from tests.backends.sdaa.teco import TECO
+
+from northbridge.doctor import choose
+from northbridge.doctor.backend import BackendReport, backend_report
+from northbridge.doctor.examination import question, stages
+from northbridge.listing.child import ask as ask_child
 
 
 class TestTheDoctor(TheDoctor):
     pass
 
 
-def report(environment: dict[str, str], **environ: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(ask(TECO, environment, "--json", **environ).stdout)
-    (about,) = found["backends"]
-    return {**about, "advice": [each["what"] for each in found["advice"]]}
+def report(environment: dict[str, str], **environ: str) -> BackendReport:
+    """Return what the doctor finds out about the cards, by the child that it asks about them and no other."""
+    asked = question("sdaa", acquire=False)
+    limits = stages(detect=30.0, load=120.0, acquire=False)
+    with patch.dict(os.environ, {**environment, **environ}, clear=True):
+        (claim,) = choose("sdaa")
+        return backend_report(claim, asyncio.run(ask_child(asked, limits, lambda _: None)))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +39,7 @@ def report(environment: dict[str, str], **environ: str) -> dict[str, Any]:
     ],
 )
 def test_it_says_how_the_chip_became_a_device_type(environment: dict[str, str], registration: str, words: str) -> None:
-    assert report(environment, NORTHBRIDGE_SDAA_SIM_REGISTRATION=registration)["device_type"] == words
+    assert report(environment, NORTHBRIDGE_SDAA_SIM_REGISTRATION=registration).device_type == words
 
 
 @pytest.mark.parametrize(
@@ -46,9 +57,9 @@ def test_it_says_how_the_chip_became_a_device_type(environment: dict[str, str], 
 def test_devices_are_told_with_the_cards_that_they_lie_on(
     environment: dict[str, str], environ: dict[str, str], devices: int, cards: int | None
 ) -> None:
-    states = report(environment, **environ)["states"]
+    states = report(environment, **environ).states
 
-    assert (states["status"], states["devices"], states["cards"]) == ("ready", devices, cards)
+    assert (states.status, states.devices, states.cards) == ("ready", devices, cards)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +74,8 @@ def test_devices_are_told_with_the_cards_that_they_lie_on(
 def test_a_wrong_variable_is_told_and_blamed_on_nobody_else(
     environment: dict[str, str], variable: str, text: str, words: str
 ) -> None:
-    told = report(environment, **{variable: text})["advice"]
+    found: dict[str, Any] = json.loads(ask(TECO, environment, "--json", **{variable: text}).stdout)
+    told = [each["what"] for each in found["advice"]]
 
     assert words in told[0]
     assert not any("upgrade the plugin" in each for each in told)
