@@ -13,7 +13,7 @@ demo: setup ## train a small ConvNet on real digits, on two simulated chips
 	@$(RUN)/python examples/digits.py
 
 test: setup ## run the tests
-	@echo "make test: running the tests (about 45 minutes on 2 cores, as many suites at once as there are cores); the chips are compiled first"
+	@echo "make test: running the tests (about 40 minutes on 2 cores, one suite more at once than there are cores); the chips are compiled first"
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
 	@$(RUN)/python -m tests
@@ -72,6 +72,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --group dev
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e ".[lightning,pytorch-lightning]"
 	@$(RUN)/pip install --quiet --disable-pip-version-check -c constraints.txt --upgrade --target $(VENV)/science --group science
-	@cd $(VENV) && printf '%s\nimport os, sys; p = "%s"; "WITHOUT_SCIENCE" in os.environ and p in sys.path and sys.path.remove(p)\n' \
-		"$$PWD/science" "$$PWD/science" > lib/python3.11/site-packages/science.pth
+	@printf '../../../science\nimport os; "SHORT_PROCESS" in os.environ and __import__("short_process")\n' \
+		> $(VENV)/lib/python3.11/site-packages/science.pth
+	@ln -sf ../../../../tests/short_process.py $(VENV)/lib/python3.11/site-packages/short_process.py
 	@touch $@

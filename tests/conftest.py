@@ -1,6 +1,7 @@
-"""Processes that tests start do not see what `make setup` keeps apart: scipy and matplotlib (pyproject.toml, science).
+"""Processes that tests start are short: they do not see what `make setup` keeps apart (pyproject.toml, science).
 
-They see it again where a test takes the variable back. pytest itself sees it, and so does whoever runs an example.
+Nor do they look for garbage at their end (short_process.py). They are as a user's again where a test takes the variable
+back. pytest itself is, and so is what somebody runs who tries an example.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Iterator
 
 import pytest
 
-WITHOUT_SCIENCE = "WITHOUT_SCIENCE"
+SHORT_PROCESS = "SHORT_PROCESS"
 """What the environment's science.pth asks for, when Python starts."""
 
-os.environ[WITHOUT_SCIENCE] = "1"
+os.environ[SHORT_PROCESS] = "1"
 
 collect_ignore = ["vendors"]  # some of the distributions there bring tests of their own, for where they are installed
 
@@ -22,5 +23,5 @@ collect_ignore = ["vendors"]  # some of the distributions there bring tests of t
 def with_science() -> Iterator[None]:
     """Let the processes of a module's tests see scikit-learn and matplotlib."""
     with pytest.MonkeyPatch.context() as environ:
-        environ.delenv(WITHOUT_SCIENCE)
+        environ.delenv(SHORT_PROCESS)
         yield
