@@ -1,9 +1,9 @@
 """Run every suite, side by side: the core's, that of each chip, and the backends that are wrong on purpose.
 
 torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be tested
-in the process that tests ``cpu_sim``; the others are apart to run beside these. As many run at once as there are cores,
-and two at least: more would only take turns, and ranks that wait for each other would wait longer. The first suite is
-shown while it runs, the others when they have ended. Each ends with the tests that took the longest; the last
+in the process that tests ``cpu_sim``; the others are apart to run beside these. One more runs at once than there are
+cores, for a suite waits a seventh of its time, for ranks that time out: yet more would only take turns. The first suite
+is shown while it runs, the others when they have ended. Each ends with the tests that took the longest; the last
 that is said are the tests that failed, of all suites. The CPU's runs, with which every chip is compared, they share.
 """
 
@@ -56,7 +56,7 @@ def main() -> int:
     with ExitStack() as stack:
         runs = stack.enter_context(tempfile.TemporaryDirectory(prefix="northbridge-runs-"))
         results = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="northbridge-results-")))
-        at_once = stack.enter_context(ThreadPoolExecutor(max(2, os.cpu_count() or 2)))
+        at_once = stack.enter_context(ThreadPoolExecutor(1 + (os.cpu_count() or 2)))
         outputs = [None, *(stack.enter_context(tempfile.TemporaryFile()) for _ in SUITES[1:])]
         ends = [
             at_once.submit(_run, suite, output, runs, results, interrupted)
@@ -82,6 +82,8 @@ def _run(suite: Suite, output: IO[bytes] | None, runs: str, results: Path, inter
     if interrupted.is_set():
         return pytest.ExitCode.INTERRUPTED
     environ = {**os.environ, FOLDER: runs}
+    # Where it is set, each of some thousand processes compiles our own modules once more.
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if suite.simulates:
         environ["NORTHBRIDGE_SIMULATE"] = suite.simulates
     return subprocess.run(
