@@ -35,6 +35,11 @@ class DistributedTraining(EqualWeights):
             assert rank["parameter devices"] == [name]
             assert rank["world size"] == devices
 
+    def test_each_rank_has_every_variable_as_it_was(self, chip: Outcome, cpu: Outcome) -> None:
+        # What Lightning tells a rank, such as its number, it adds.
+        topic = "after training mlp"
+        assert chip.each(topic, "changed") == cpu.each(topic, "changed")
+
     def test_tied_weights_stay_tied_on_each_rank(self, chip: Outcome, cpu: Outcome) -> None:
         for topic in ("training tied", "after training tied"):
             assert chip.each(topic, "parameters") == cpu.each(topic, "parameters")

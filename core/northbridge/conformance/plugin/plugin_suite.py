@@ -14,6 +14,9 @@ from northbridge.conformance.suite import TRAINERS, Suite
 HEAVY = frozenset({"torch", "lightning", "pytorch_lightning", "lightning_fabric"})
 """What no plugin needs in order to be imported, or to be asked for its devices."""
 
+ALONE = ("0", "1")
+"""The number of a process among the ranks, and how many there are, as a question is asked."""
+
 
 class PluginSuite(Suite):
     """Whatever runs the plugin's code does so in a process of its own; none needs the chip or the vendor's software."""
@@ -43,7 +46,7 @@ class PluginSuite(Suite):
     @pytest.fixture
     def loaded(self, backend: str, environ: dict[str, str], simulated: bool) -> dict[str, Any]:
         """What is there when the software has been loaded, or why it could not be."""
-        return ask("loading", backend, environ=environ, forked=simulated).facts
+        return ask("loading", backend, *ALONE, environ=environ, forked=simulated).facts
 
 
 def is_refused_for_lack(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from northbridge.conformance.plugin.asking import ask
-from northbridge.conformance.plugin.plugin_suite import PluginSuite, is_refused_for_lack
+from northbridge.conformance.plugin.plugin_suite import ALONE, PluginSuite, is_refused_for_lack
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 
 _USERS = {"MASTER_ADDR": "127.0.0.2", "MASTER_PORT": "29531", "OMP_NUM_THREADS": "3", "PYTHONHASHSEED": "11"}
@@ -46,16 +46,23 @@ class SoftwareLoading(PluginSuite):
 
         assert written == {}
 
+    @pytest.fixture(params=[ALONE, ("1", "2")], ids=["alone", "rank 1 of 2"])
+    def place(self, request: pytest.FixtureRequest) -> tuple[str, str]:
+        """As what the process is prepared that has loaded the software."""
+        rank, ranks = request.param
+        return rank, ranks
+
     @pytest.fixture
-    def users(self, loaded: dict[str, Any]) -> dict[str, str]:
-        """Variables that a user may have set, among them all that loading writes where they are unset."""
+    def users(self, backend: str, environ: dict[str, str], simulated: bool, place: tuple[str, str]) -> dict[str, str]:
+        """Variables that a user may have set, among them all that are written there where they are unset."""
+        loaded = ask("loading", backend, *place, environ=environ, forked=simulated).facts
         written = {name: now for name, (_, now) in loaded["variables"].items() if not name.startswith("_")}
         return {**_USERS, **{name: _another(now or "") for name, now in written.items()}}
 
     def test_what_the_user_has_set_wins(
-        self, backend: str, environ: dict[str, str], simulated: bool, users: dict[str, str]
+        self, backend: str, environ: dict[str, str], simulated: bool, users: dict[str, str], place: tuple[str, str]
     ) -> None:
-        found = ask("loading", backend, environ=environ, user=users, forked=simulated).facts
+        found = ask("loading", backend, *place, environ=environ, user=users, forked=simulated).facts
 
         # Values that the vendor does not take may be refused, and never be replaced.
         overwritten = {name: values for name, values in found["variables"].items() if values[0] is not None}

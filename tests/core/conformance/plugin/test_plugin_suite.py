@@ -161,13 +161,13 @@ WRONG = {
     "overwrites": Wrong(
         LOAD,
         f"        import os\n        os.environ['ANVIL_CARDS'] = '0'\n{LOAD}",
-        "SoftwareLoading::test_what_the_user_has_set_wins",
+        "SoftwareLoading::test_what_the_user_has_set_wins[alone]",
         "{'ANVIL_CARDS': ['1', '0']}",
     ),
     "overwrites_anybodys": Wrong(
         LOAD,
         f"        import os\n        os.environ['OMP_NUM_THREADS'] = '1'\n{LOAD}",
-        "SoftwareLoading::test_what_the_user_has_set_wins",
+        "SoftwareLoading::test_what_the_user_has_set_wins[alone]",
         "{'OMP_NUM_THREADS': ['3', '1']}",
     ),
     "makes_ranks": Wrong(

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-def answer(name: str) -> dict[str, object]:
-    """Return why the backend ``name`` could not be loaded, or what it is like since."""
+def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
+    """Return why the backend ``name`` could not be loaded, or what it is like since: on ``rank`` of so many."""
     import torch
 
     import northbridge
@@ -36,9 +36,10 @@ def answer(name: str) -> dict[str, object]:
     found["same objects"] = again is backend and torch.get_device_module(backend.device.type) is backend.device.module
     module: Any = backend.device.module
     found["is available"] = _say(module.is_available) if hasattr(module, "is_available") else "it does not say"
-    if backend.device.count() > 0:
+    index = int(rank)
+    if backend.device.count() > index:
         try:
-            backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
+            backend.bridge.prepare_rank(index=index, local_rank=index, world_size=int(ranks))
         except northbridge.NorthbridgeError as error:  # such as of a variable that the user has set
             found["refused for a rank"] = str(error)
     return {**found, "pickles": {**_pickled(found), "loaded": _pickle(backend)}, "variables": _changed(before)}

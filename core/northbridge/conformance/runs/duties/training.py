@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+from northbridge.conformance.runs.duties.preparing import changed_since
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import classifier, trainer
@@ -20,8 +22,13 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def train(scenario: Scenario, folder: Path, model: str, topic: str, **arguments: Any) -> None:
     """Train ``model``; each rank reports as ``topic``, and each process that is left as ``after`` it."""
+    before = dict(os.environ)
     host = trainer(scenario, folder, **arguments)
     module = classifier(scenario.face, model, folder, topic)
     host.fit(module, loader())
-    left = {"weights": fingerprint(module.state_dict()), "parameters": len(list(module.parameters()))}
+    left = {
+        "weights": fingerprint(module.state_dict()),
+        "parameters": len(list(module.parameters())),
+        "changed": changed_since(before),
+    }
     write(folder, f"after {topic}", host.global_rank, left)
