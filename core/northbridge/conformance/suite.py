@@ -77,19 +77,24 @@ def in_each(*faces: str, devices: tuple[int, ...] = (1,)) -> Runs:
     return tuple((face, number) for number in devices for face in faces)
 
 
+def one_and_two_devices(*faces: str) -> Runs:
+    """Return a run in each of ``faces`` with one device, and in the first Trainer and Fabric with two."""
+    return in_each(*faces) + _in_the_first(faces, 2)
+
+
 def one_and_several_devices(*faces: str) -> Runs:
     """Return a run in each of ``faces`` with one device and with two, and in the first Trainer and Fabric with four."""
-    return in_each(*faces, devices=(1, 2)) + _four_devices(faces)
+    return in_each(*faces, devices=(1, 2)) + _in_the_first(faces, 4)
 
 
 def several_devices(*faces: str) -> Runs:
     """Return a run in each of ``faces`` with two devices, and in the first Trainer and the first Fabric with four."""
-    return in_each(*faces, devices=(2,)) + _four_devices(faces)
+    return in_each(*faces, devices=(2,)) + _in_the_first(faces, 4)
 
 
-def _four_devices(faces: tuple[str, ...]) -> Runs:
-    # Faces of a kind differ in their imports and not in how they meet: four ranks of each would only take longer.
-    return tuple((face, 4) for face in (TRAINERS[0], FABRICS[0]) if face in faces)
+def _in_the_first(faces: tuple[str, ...], devices: int) -> Runs:
+    # Faces of a kind differ in their imports and not in how ranks meet: more of them would only take longer.
+    return tuple((face, devices) for face in (TRAINERS[0], FABRICS[0]) if face in faces)
 
 
 Test = TypeVar("Test", bound=Callable[..., None])

@@ -12,13 +12,21 @@ from northbridge.conformance.endurance.endings import End, run_to_the_end
 from northbridge.conformance.runs.duties.dying import KILLED_IN
 from northbridge.conformance.runs.duties.interrupting import EVERY_N_STEPS, INTERRUPTED
 from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario, run
-from northbridge.conformance.suite import TRAINERS, FaceSuite, UsesSuite, in_each, require, require_devices
+from northbridge.conformance.suite import (
+    TRAINERS,
+    FaceSuite,
+    UsesSuite,
+    in_each,
+    one_and_two_devices,
+    require,
+    require_devices,
+)
 
 
 class Preemption(UsesSuite):
     """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
 
-    runs = in_each(*TRAINERS, devices=(1, 2))
+    runs = one_and_two_devices(*TRAINERS)
     claims = ("resume",)
     advice: ClassVar[str] = (
         "what the vendor's software does with SIGTERM; and the state of the chip's generators, which a checkpoint"

@@ -6,13 +6,13 @@ from typing import Any
 
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each, shows
+from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices, shows
 
 
 class Callbacks(UsesSuite):
     """What they keep and write is what they keep and write on the CPU; those of training are in Optimization."""
 
-    runs = in_each(*TRAINERS, devices=(1, 2))
+    runs = one_and_two_devices(*TRAINERS)
     advice = (
         "Callbacks read numbers back from the chip: look at copies to the host, at .item(), and at what a"
         " checkpoint's tensors are copied from."

@@ -6,7 +6,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each, shows
+from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, one_and_two_devices, shows
 
 
 class Compiled(UsesSuite):
@@ -31,7 +31,7 @@ class Compiled(UsesSuite):
 class Compilation(Compiled):
     """A compiled LightningModule trains, and a backend that the chip lacks is refused."""
 
-    runs = in_each(*TRAINERS, devices=(1, 2))
+    runs = one_and_two_devices(*TRAINERS)
     advice = (
         "Look at the bridge's missing_compile_backends and compile_backend, and at torch.compile over your device"
         " with backend='eager'."
@@ -41,7 +41,7 @@ class Compilation(Compiled):
 class FabricCompilation(Compiled):
     """A Fabric compiles once more when it has set a model up, with the chip's backend where the user named none."""
 
-    runs = in_each(*FABRICS, devices=(1, 2))
+    runs = one_and_two_devices(*FABRICS)
     advice = "Look at the bridge's missing_compile_backends and compile_backend: what is named there is what happens."
 
     def test_without_a_backend_the_chips_is_taken_or_told_to_be_absent(self, chip: Outcome, backend: str) -> None:

@@ -10,7 +10,14 @@ from northbridge.conformance.runs.duties.steering import STEERED, WAYS
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, MODELS, EqualWeights, UsesSuite, in_each, one_and_several_devices
+from northbridge.conformance.suite import (
+    FABRICS,
+    MODELS,
+    EqualWeights,
+    UsesSuite,
+    one_and_several_devices,
+    one_and_two_devices,
+)
 
 
 class FabricTraining(EqualWeights):
@@ -46,7 +53,7 @@ class FabricTraining(EqualWeights):
 class FabricLoops(UsesSuite):
     """Accumulation, clipping, closures, schedules and data of a loop of one's own do what they do on the CPU."""
 
-    runs = in_each(*FABRICS, devices=(1, 2))
+    runs = one_and_two_devices(*FABRICS)
     claims = ("fit",)
     advice = (
         "The way that differs names what to look at: clipping takes norms, LBFGS dot products, the loaders copies"

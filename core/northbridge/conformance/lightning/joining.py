@@ -10,7 +10,7 @@ from northbridge.conformance.suite import FABRICS, UsesSuite, in_each
 class Joining(UsesSuite):
     """Gradients that wait for their reduction, and ranks that run out of batches at different times."""
 
-    runs = in_each(*FABRICS, devices=(2,))
+    runs = in_each(FABRICS[0], devices=(2,))
     claims = ("ddp_averaging",)
     advice = "Join sends zeros for ranks that are done: look at all_reduce of numbers of steps, and at broadcast."
 

@@ -9,13 +9,13 @@ import pytest
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.duties.loading import WAYS
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each
+from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices
 
 
 class Loading(UsesSuite):
     """Pinned memory, workers, iterable and combined data, batches of uneven sizes and data modules."""
 
-    runs = in_each(*TRAINERS, devices=(1, 2))
+    runs = one_and_two_devices(*TRAINERS)
     advice = (
         "Look at copies from pinned memory that do not block, at those of odd sizes, and at a fork of the process for"
         " the loader's workers."

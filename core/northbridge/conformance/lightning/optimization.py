@@ -7,13 +7,13 @@ import pytest
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.duties.optimizing import WAYS
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each
+from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices
 
 
 class Optimization(UsesSuite):
     """Optimizers, clipping, accumulation, schedules and callbacks that change a training do what they do on the CPU."""
 
-    runs = in_each(*TRAINERS, devices=(1, 2))
+    runs = one_and_two_devices(*TRAINERS)
     claims = ("fit",)
     advice = (
         "The way that differs names what to look at: an optimizer its foreach kernels, clipping its norms, accumulating"

@@ -6,13 +6,13 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each
+from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, one_and_two_devices
 
 
 class Outlasting(UsesSuite):
     """One error, on every rank alike, and a training that may go on as if nothing had been."""
 
-    runs = in_each(*TRAINERS, *FABRICS, devices=(1, 2))
+    runs = one_and_two_devices(*TRAINERS, *FABRICS)
     claims = ("checkpoint",)
     advice = "An error while a checkpoint is written must leave the chip usable: look at copies to the host that raise."
 
@@ -36,7 +36,7 @@ class Outlasting(UsesSuite):
 class UsersCheckpointIO(UsesSuite):
     """A CheckpointIO of the user's, and Lightning's that writes in a thread of its own."""
 
-    runs = in_each(*TRAINERS, devices=(1, 2))
+    runs = one_and_two_devices(*TRAINERS)
     claims = ("checkpoint",)
     advice = "What is written later than it was asked for has changed: look at copies to the host that do not block."
 

@@ -6,14 +6,14 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, UsesSuite, in_each, shows
+from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices, shows
 from northbridge.errors import UnsupportedError
 
 
 class Profilers(UsesSuite):
     """They change nothing, and tell on each rank of the steps and operators that ran."""
 
-    runs = in_each(*TRAINERS, devices=(1, 2))
+    runs = one_and_two_devices(*TRAINERS)
     advice = (
         "torch's profiler asks the vendor's plugin for its activities: look at what it registers with torch, and"
         " claim `profiler` only where times of the chip come of it."

@@ -79,7 +79,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     rank = 0
     for name, way in WAYS.items():
         called = [] if way.callback is None else [way.callback(callbacks)]
-        host = trainer(scenario, folder, max_epochs=3, callbacks=called, **way.arguments)
+        host = trainer(scenario, folder, max_epochs=3, limit_val_batches=2, callbacks=called, **way.arguments)
         module = _class(scenario.face, way.kind)(build("convnet"), folder, "optimizing fit")
         batches = (
             loader(batch=SAMPLES) if way.kind == "lbfgs" else loader()
