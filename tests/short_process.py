@@ -1,11 +1,11 @@
 """What `make setup` lets a Python of .venv do at its start where SHORT_PROCESS is set: as in those that tests start.
 
-Such a process sees neither scipy nor matplotlib, which only some of Lightning's imports look for. And it does not look
-for garbage when it ends: with torch and Lightning imported that takes a second, and the tests start some thousand. The
-memory is given back all the same, as is what is not garbage of cycles.
+Such a process sees neither scipy nor matplotlib, which only some of Lightning's imports look for. And it seldom looks
+for garbage, at its end not at all: with torch and Lightning imported that takes a second and a half of four, and the
+tests start some thousand. What is not garbage of cycles is given back all the same.
 
-What becomes of cycles at the interpreter's end is seen where processes end as a user's do: in the tests of examples, in
-`make demo`, and in the forks of a process, which look for the garbage that they have made themselves.
+What becomes of cycles is seen where processes are as a user's: in the tests of examples, in `make demo`, and in the
+forks of a process, which look for the garbage that they have made themselves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import gc
 import os
 import sys
 
-_started = os.getpid()
+_SELDOM = (50_000, 20, 100)
+
+_started, _usual = os.getpid(), gc.get_threshold()
 
 
 def _leave_the_garbage() -> None:
@@ -26,4 +28,6 @@ def _leave_the_garbage() -> None:
 science = os.path.join(sys.prefix, "science")
 if science in sys.path:
     sys.path.remove(science)
+gc.set_threshold(*_SELDOM)
+os.register_at_fork(after_in_child=lambda: gc.set_threshold(*_usual))
 atexit.register(_leave_the_garbage)
