@@ -12,6 +12,7 @@ from tests.core.conftest import install_in
 from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.proof.verdict import Verdict
 from northbridge.conformance.proof.watching import plan
+from northbridge.conformance.runs.shared_runs import folder_of_runs
 
 pytestmark = pytest.mark.timeout(1800)  # a test waits for those before it
 
@@ -19,11 +20,12 @@ pytestmark = pytest.mark.timeout(1800)  # a test waits for those before it
 @pytest.fixture(scope="module")
 def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     """The runs that the chosen tests ask for; the first is waited for the longest."""
-    root = tmp_path_factory.mktemp("wrong")
-    (root / "runs").mkdir()
+    root, shared = tmp_path_factory.mktemp("wrong"), folder_of_runs()
+    runs = root / "runs" if shared is None else shared
+    runs.mkdir(exist_ok=True)
     asked = {item.name for item in request.session.items}
     faults = [fault for fault in read_faults() if any(f"[{fault.backend}]" in name for name in asked)]
-    trial = Trial(install_in(root, "wrong"), root / "runs", faults)
+    trial = Trial(install_in(root, "wrong"), runs, faults)
     yield trial
     trial.end()
 
