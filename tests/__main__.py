@@ -1,4 +1,4 @@
-"""Run every suite, side by side: the core's, that of each chip, and the backends that are wrong on purpose.
+"""Run every suite, side by side: the core's, that of each chip, the backends that are wrong on purpose, and the rest.
 
 torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be tested
 in the process that tests ``cpu_sim``; the others are apart to run beside these. One more runs at once than there are
@@ -40,13 +40,14 @@ class Suite:
 
 
 SUITES = (
-    Suite("the core", ("--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
+    Suite("the core", ("tests/core",)),
     Suite("hpu", ("tests/backends/hpu",), simulates="hpu"),
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
     Suite("sdaa", ("tests/backends/sdaa",), simulates="sdaa"),
+    Suite("the rest", ("--ignore=tests/core", "--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
     Suite("wrong backends", ("tests/conformance",)),
 )
-"""The longest first, which is the one that is shown."""
+"""The longest first; the first is the one that is shown."""
 
 
 def main() -> int:
