@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conformance ops soak check bench docs matrix compat clean
+.PHONY: help setup demo test conformance ops soak check mypy pyright bench docs matrix compat clean
 
 help: ## what there is
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
@@ -36,7 +36,12 @@ soak: setup ## train under faults at random moments, and look for what goes wron
 check: setup ## run the linter, the formatter and both type checkers
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
+	@$(MAKE) --no-print-directory -j2 mypy pyright
+
+mypy: setup
 	$(RUN)/mypy
+
+pyright: setup
 	$(RUN)/pyright --project . # and not the configuration of a folder above
 
 bench: setup ## measure against the CPU and Gloo; writes bench/report.json and docs/measured.md, and its picture
