@@ -21,7 +21,7 @@ IN_FLOAT32: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "exp": torch.exp,
     "pow": partial(torch.pow, exponent=3),
 }
-"""What overflows soon, and is computed in float32. Of softmax and of sums vendors differ: Gaudi takes 16 bits."""
+"""What overflows soon, and is computed in float32. Of softmax and of sums vendors have lists of their own."""
 
 
 class Autocast(OneDevice):
