@@ -12,12 +12,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import IO
 
 import pytest
 from tests.core.conftest import install as install
+from tests.scripts import fork_script, wait
 
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.conformance.runs.processes import Process, fork
+from northbridge.conformance.runs.processes import Process
 
 LIMIT_S = 120.0
 PROGRAMS = Path(__file__).with_name("rank_programs.py")
@@ -75,13 +77,10 @@ def in_fork(tmp_path: Path) -> Callable[..., str]:
             before += "import northbridge; northbridge.load('cpu_sim'); import torch\n"
         script.write_text(before + textwrap.dedent(program))
         with printed.open("wb") as output:
-            process = fork([str(script)], _environment(), ROOT, output, late={**os.environ, **environ})
-        try:
-            status = process.wait(LIMIT_S)
-        finally:
-            _end(process)
-        assert status == 0, printed.read_text() + errors.read_text()
-        return printed.read_text()
+            process = _fork(script, output=output, environ=environ)
+        ran = wait(process, script, printed)
+        assert ran.status == 0, ran.said + errors.read_text()
+        return ran.said
 
     return run
 
@@ -149,22 +148,21 @@ def start_ranks(tmp_path: Path) -> Iterator[Callable[..., Ranks]]:
         programs: Path = PROGRAMS,
         only: Collection[int] | None = None,
     ) -> Ranks:
-        given = environ or {}
-        read = {name: text for name, text in given.items() if name.startswith(_READ_BY_PYTHON_AND_TORCH)}
-        before = {**_environment(), **read}
+        given = {"NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1", **(environ or {})}
         places = _places(size)
         ranks = Ranks([], [])
         for rank in range(size) if only is None else only:
             ranks.printed.append(tmp_path / f"{function}-{rank}.txt")
             with ranks.printed[-1].open("wb") as output:
-                process = fork([str(programs), function], before, ROOT, output, late={**given, **places[rank]})
+                process = _fork(programs, function, output=output, environ={**given, **places[rank]})
             ranks.processes.append(process)
             started.append(process)
         return ranks
 
     yield start
     for process in started:
-        _end(process)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -183,23 +181,14 @@ def on_ranks(start_ranks: Callable[..., Ranks]) -> Callable[..., list[str]]:
     return run
 
 
-_READ_BY_PYTHON_AND_TORCH = ("PYTHON", "TORCH", "OMP_")
+_READ_BY_PYTHON_AND_TORCH = ("PYTHON", "TORCH")
 
 
-def _end(process: Process) -> None:
-    """End it, if it goes on, and whatever it has started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-
-
-def _environment() -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    return {
-        **os.environ,
-        "PYTHONPATH": path,
-        "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1",
-        "OMP_NUM_THREADS": "1",
-    }
+def _fork(script: Path, *arguments: str, output: IO[bytes], environ: Mapping[str, str]) -> Process:
+    """Fork a process that has torch, for a script that may import this repository's tests."""
+    given = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), **environ}
+    late = [name for name in environ if not name.startswith(_READ_BY_PYTHON_AND_TORCH)]
+    return fork_script(script, *arguments, folder=ROOT, output=output, environ=given, late=late, imported=())
 
 
 def _places(size: int) -> list[dict[str, str]]:
