@@ -20,8 +20,8 @@ pytestmark = pytest.mark.timeout(1800)  # a test waits for those before it
 @pytest.fixture(scope="module")
 def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     """The runs that the chosen tests ask for; the first is waited for the longest."""
-    root, shared = tmp_path_factory.mktemp("wrong"), folder_of_runs()
-    runs = root / "runs" if shared is None else shared
+    root = tmp_path_factory.mktemp("wrong")
+    runs = folder_of_runs() or root / "runs"
     runs.mkdir(exist_ok=True)
     asked = {item.name for item in request.session.items}
     faults = [fault for fault in read_faults() if any(f"[{fault.backend}]" in name for name in asked)]
