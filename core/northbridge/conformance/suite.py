@@ -39,7 +39,7 @@ BASICS: Duties = {
 """What is asked in every mode of a chip."""
 
 _FIRST = ("preparing", "hooking")  # which see the chip's software come in
-_OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting", "interrupting")
+_OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting")
 USES: Duties = {
     ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "profiling", "compiling"),
     ("Trainer", 2): (*_OF_TRAINERS, "profiling", "compiling"),
@@ -54,7 +54,6 @@ _OF_THE_CHIP_ALONE = (
     "compiling",
     "drawing",
     "hooking",
-    "interrupting",
     "keeping",
     "monitoring",
     "normalizing",

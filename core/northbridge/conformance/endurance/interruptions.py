@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import MappingProxyType
 from typing import ClassVar
 
 import pytest
@@ -15,7 +16,6 @@ from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario, run
 from northbridge.conformance.suite import (
     TRAINERS,
     FaceSuite,
-    UsesSuite,
     in_each,
     one_and_two_devices,
     require,
@@ -23,10 +23,11 @@ from northbridge.conformance.suite import (
 )
 
 
-class Preemption(UsesSuite):
+class Preemption(FaceSuite):
     """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
 
     runs = one_and_two_devices(*TRAINERS)
+    duties = MappingProxyType({("Trainer", devices): ("interrupting",) for devices in (1, 2)})
     claims = ("resume",)
     advice: ClassVar[str] = (
         "what the vendor's software does with SIGTERM; and the state of the chip's generators, which a checkpoint"
