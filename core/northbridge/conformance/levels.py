@@ -21,6 +21,7 @@ from types import MappingProxyType
 from northbridge.conformance.collective.averaging import GradientAveraging
 from northbridge.conformance.collective.collective_reductions import CollectiveReductions
 from northbridge.conformance.collective.exchanges import Exchanges
+from northbridge.conformance.collective.following_groups import FollowingGroups
 from northbridge.conformance.collective.groups import Groups
 from northbridge.conformance.collective.missing_rank import MissingRank
 from northbridge.conformance.collective.transfers import Transfers
@@ -155,6 +156,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     Transfers,
                     Exchanges,
                     Groups,
+                    FollowingGroups,
                     Waits,
                     GradientAveraging,
                     MissingRank,
