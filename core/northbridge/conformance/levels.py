@@ -30,11 +30,13 @@ from northbridge.conformance.device.autocast import Autocast
 from northbridge.conformance.device.device import Device
 from northbridge.conformance.device.distributions import Distributions
 from northbridge.conformance.device.dtypes import Dtypes
+from northbridge.conformance.device.extreme_numbers import ExtremeNumbers
 from northbridge.conformance.device.gradient_scaling import GradientScaling
 from northbridge.conformance.device.gradients import Gradients
 from northbridge.conformance.device.large_operations import LargeOperations
 from northbridge.conformance.device.layers import Layers
 from northbridge.conformance.device.memory import Memory
+from northbridge.conformance.device.operation_options import OperationOptions
 from northbridge.conformance.device.operations import Operations
 from northbridge.conformance.device.out_of_memory import OutOfMemory
 from northbridge.conformance.device.placement import Placement
@@ -122,6 +124,8 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     GradientScaling,
                     Views,
                     Operations,
+                    OperationOptions,
+                    ExtremeNumbers,
                     LargeOperations,
                     Layers,
                     Gradients,

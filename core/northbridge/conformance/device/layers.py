@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import northbridge
 from northbridge.conformance.device.one_device import OneDevice
-from northbridge.conformance.device.operation import CONVOLVED, EXACT, SUMMED, Tolerance
+from northbridge.conformance.device.operation import CONVOLVED, EXACT, SUMMED, Form, Tolerance, as_it_is, turned
 from northbridge.conformance.device.operations import assert_near, leaves_of
 
 Made = tuple[nn.Module, tuple[Tensor, ...]]
@@ -51,8 +51,8 @@ FUSED = ("MultiheadAttention", "TransformerEncoderLayer")
 """Those for which torch has one kernel on the CPU where nothing is learnt, and adds up in another order there."""
 
 
-FORMS: dict[str, Callable[[Tensor], Tensor]] = {
-    "turned": lambda given: given.transpose(0, -1).contiguous().transpose(0, -1),
+FORMS: dict[str, Form] = {
+    "turned": turned,
     "every other": lambda given: torch.stack([given, given], -1)[..., 0],
     "behind others": lambda given: torch.cat([given[:1], given])[1:],
 }
@@ -185,7 +185,7 @@ def learn(
     layer: nn.Module,
     given: tuple[Tensor, ...],
     device: torch.device,
-    form: Callable[[Tensor], Tensor] = lambda given: given,
+    form: Form = as_it_is,
 ) -> list[Any]:
     """Return what ``layer`` makes of ``given`` in training, and the gradients of its parameters and of what it got.
 

@@ -85,9 +85,28 @@ def given(values: Any) -> Drawn:
     return Drawn(lambda _generator: torch.tensor(values))
 
 
+def fixed(values: Any) -> Drawn:
+    """Take ``values`` as they are, by which nobody takes a gradient: weights of classes, and masks."""
+    return Drawn(lambda _generator: torch.tensor(values), constant=True)
+
+
 def signs(size: int) -> Drawn:
     """Draw a target of 1 and -1, by which losses are not differentiated."""
     return Drawn(lambda generator: torch.randint(0, 2, (size,), generator=generator) * 2.0 - 1, constant=True)
+
+
+Form = Callable[[Tensor], Tensor]
+"""Lays a tensor out in memory."""
+
+
+def as_it_is(given: Tensor) -> Tensor:
+    """Return ``given``."""
+    return given
+
+
+def turned(given: Tensor) -> Tensor:
+    """Return the numbers of ``given`` so that those of its first dimension lie one after another."""
+    return given if given.dim() < 2 else given.transpose(0, -1).contiguous().transpose(0, -1)
 
 
 @dataclass(frozen=True)
@@ -99,26 +118,35 @@ class Operation:
     keywords: Mapping[str, Any] = field(default_factory=dict)
     within: Tolerance = ROUNDED
     differentiable: bool = True
+    what: str = ""
+    """What is asked of the operation beside the plain call."""
+
+    call: Callable[..., Any] | None = None
+    """What is called where no function of torch says it by itself."""
 
     @property
     def function(self) -> Callable[..., Any]:
         """What is called: of torch, or where torch has no function of the name, the tensor's method."""
+        if self.call is not None:
+            return self.call
         found: Any = torch
         for part in self.name.split("."):
             found = getattr(found, part, None)
         return found if callable(found) else _read_method(self.name)
 
-    def draw(self, device: torch.device | str) -> tuple[list[Any], dict[str, Any], list[Tensor]]:
+    def draw(self, device: torch.device | str, form: Form = as_it_is) -> tuple[list[Any], dict[str, Any], list[Tensor]]:
         """Return arguments and keywords with tensors on ``device``, and those of them that gradients are taken of.
 
-        The numbers depend on the operation's name alone.
+        ``form`` lays out in memory what is drawn.
+
+        The numbers depend on what the operation is called alone.
         """
-        generator = torch.Generator().manual_seed(zlib.crc32(self.name.encode()))
+        generator = torch.Generator().manual_seed(zlib.crc32(str(self).encode()))
         leaves: list[Tensor] = []
 
         def place(value: Any) -> Any:
             if isinstance(value, Drawn):
-                tensor = value.draw(generator).to(device)
+                tensor = form(value.draw(generator).to(device))
                 if self.differentiable and tensor.is_floating_point() and not value.constant:
                     leaves.append(tensor.requires_grad_())
                 return tensor
@@ -128,7 +156,7 @@ class Operation:
         return arguments, {name: place(value) for name, value in self.keywords.items()}, leaves
 
     def __str__(self) -> str:
-        return self.name
+        return f"{self.name}, {self.what}" if self.what else self.name
 
 
 def _read_method(name: str) -> Callable[..., Any]:

@@ -11,11 +11,14 @@ from torch import Tensor
 
 import northbridge
 from northbridge.conformance.device.one_device import OneDevice
-from northbridge.conformance.device.operation import EXACT, Operation, Tolerance
+from northbridge.conformance.device.operation import EXACT, Form, Operation, Tolerance, as_it_is, turned
 from northbridge.conformance.device.operation_table import OPERATIONS
 from northbridge.conformance.suite import shows
 
 _GRADIENTS = [(operation, "autograd" if operation.differentiable else "") for operation in OPERATIONS]
+
+_OF_TENSORS = [each for each in OPERATIONS if each.name not in ("view", "view_as", "as_strided")]
+"""Those that take tensors however they lie in memory."""
 
 
 class Operations(OneDevice):
@@ -31,22 +34,42 @@ class Operations(OneDevice):
     def test_an_operation_and_its_gradient_are_near_the_cpus(
         self, backend: str, device: torch.device, operation: Operation, gradient: str
     ) -> None:
-        within = EXACT if northbridge.get(backend).capabilities.simulated else operation.within
-        expected, slopes = compute(operation, torch.device("cpu"))
+        slopes = assert_like_the_cpu(backend, device, operation)
 
-        found, found_slopes = compute(operation, device)
-
-        assert_near(found, expected, device, within)
         assert bool(slopes) == bool(gradient)
-        assert_near(found_slopes, slopes, device, within)
+
+    @pytest.mark.parametrize("operation", _OF_TENSORS, ids=[str(each) for each in _OF_TENSORS])
+    @shows("float32")
+    def test_what_lies_otherwise_in_memory_is_read_alike(
+        self, backend: str, device: torch.device, operation: Operation
+    ) -> None:
+        assert_like_the_cpu(backend, device, operation, turned)
 
 
-def compute(operation: Operation, device: torch.device | str) -> tuple[list[Any], list[Tensor]]:
+def assert_like_the_cpu(
+    backend: str, device: torch.device, operation: Operation, form: Form = as_it_is
+) -> list[Tensor]:
+    """Make sure that ``operation`` and its gradients are on ``device`` as on the CPU; return the CPU's gradients.
+
+    ``form`` lays out what the operation is given. A simulated chip is to be equal to the bit, a real one within the
+    operation's tolerance.
+    """
+    within = EXACT if northbridge.get(backend).capabilities.simulated else operation.within
+    expected, slopes = compute(operation, torch.device("cpu"), form)
+
+    found, found_slopes = compute(operation, device, form)
+
+    assert_near(found, expected, device, within)
+    assert_near(found_slopes, slopes, device, within)
+    return slopes
+
+
+def compute(operation: Operation, device: torch.device | str, form: Form = as_it_is) -> tuple[list[Any], list[Tensor]]:
     """Return what ``operation`` makes on ``device``, and the gradients of its arguments for drawn ones of its results.
 
     The latter are none where nothing can be differentiated.
     """
-    arguments, keywords, leaves = operation.draw(device)
+    arguments, keywords, leaves = operation.draw(device, form)
     results = leaves_of(operation.function(*arguments, **keywords))
     outputs = [each for each in results if isinstance(each, Tensor) and each.requires_grad]
     if not outputs:

@@ -105,6 +105,8 @@ def test_an_operation_is_allowed_only_where_every_test_of_it_passed() -> None:
         result("Operations", "its gradient", Verdict.FAIL, parameters="add"),
         result("Operations", "an operation", parameters="abs"),
         result("Operations", "its gradient", parameters="abs"),
+        result("Operations", "an operation", parameters="clamp"),
+        result("OperationOptions", "an operation", Verdict.FAIL, parameters="clamp, from below alone"),
     ]
 
     assert list_exclusions(report_of(tests)).op_allowlist == ("abs",)
