@@ -83,6 +83,16 @@ class Transfers(Ranks):
 
         assert everybodys(ranks, "gathered before") == [given] * devices
 
+    @shows("broadcast")
+    def test_a_broadcast_of_no_numbers_and_of_one_without_a_dimension(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "nothing broadcast") == [[]] * devices
+        assert everybodys(ranks, "a number broadcast") == [devices] * devices
+
+    @shows("all_gather")
+    def test_no_numbers_and_one_without_a_dimension_are_gathered(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "nothing gathered") == [[[]] * devices] * devices
+        assert everybodys(ranks, "a number gathered") == [list(range(1, devices + 1))] * devices
+
     @shows("all_gather")
     @pytest.mark.parametrize("way", ["gathered", "gathered by the backend"])
     def test_all_gather(self, ranks: Facts, devices: int, way: str) -> None:

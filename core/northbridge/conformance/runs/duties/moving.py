@@ -37,6 +37,9 @@ def perform(scenario: Scenario, folder: Path) -> None:
         found[f"digits broadcast {dtype}"] = attempt(partial(_broadcast_digits, rank, dtype, number))
     for dtype in FLOATS:
         found[f"scattered sums of {dtype}"] = attempt(partial(_reduce_scatter_digits, rank, dtype))
+    for name, numbers in (("nothing", []), ("a number", rank.number + 1.0)):
+        found[f"{name} gathered"] = attempt(partial(_gather_numbers, rank, numbers))
+        found[f"{name} broadcast"] = attempt(partial(_broadcast_numbers, rank, numbers))
     ways = {
         "gathered": _gather,
         "gathered flat": _gather_flat,
@@ -82,6 +85,16 @@ def kept(rank: Rank, *tensors: torch.Tensor) -> list[Any]:
 def _broadcast(rank: Rank, root: int) -> Any:
     sent = rank.tensor(given(rank.number))
     dist.broadcast(sent, root)
+    return kept(rank, sent)[0]
+
+
+def _gather_numbers(rank: Rank, numbers: Any) -> Any:
+    return kept(rank, *rank.collective.all_gather(rank.tensor(numbers)))
+
+
+def _broadcast_numbers(rank: Rank, numbers: Any) -> Any:
+    sent = rank.tensor(numbers)
+    dist.broadcast(sent, rank.ranks - 1)
     return kept(rank, sent)[0]
 
 
