@@ -41,6 +41,24 @@ class GradientScaling(OneDevice):
 
             assert [each.abs().max().item() for each in parameters] == [0.0] * 3
 
+    def test_the_scale_grows_after_as_many_steps_as_are_said(self, backend: str, device: torch.device) -> None:
+        scaler = torch.amp.GradScaler(device.type, init_scale=SCALE, growth_interval=2)
+        parameter = nn.Parameter(torch.zeros(3, device=device))
+        optimizer = torch.optim.SGD([parameter], lr=1.0)
+        scales = []
+
+        with refused_where_denied(backend, "float16"):
+            for number in (1.0, float("inf"), 1.0, 1.0, 1.0):
+                optimizer.zero_grad()
+                scaler.scale((parameter * number).sum()).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                scales.append(scaler.get_scale() / SCALE)
+
+            # What is not finite halves it, and the count begins anew.
+            assert scales == [1.0, 0.5, 0.5, 1.0, 1.0]
+            assert parameter.tolist() == [-4.0] * 3
+
 
 def step(device: torch.device, gradients: list[Tensor], *, halved: bool = False) -> list[Tensor]:
     """Return what a step of SGD, scaled, makes of zeros by ``gradients``; the scale is ``halved`` after it, or kept."""
