@@ -15,6 +15,9 @@ from northbridge.conformance.device.one_device import OneDevice
 
 REFUSALS = (RuntimeError, northbridge.NorthbridgeError)
 
+NOT_THERE = "device"
+"""What an error speaks of that refuses a device which this process does not have; not all libraries name its number."""
+
 ASKED: Mapping[str, Callable[[northbridge.Device, int], object]] = MappingProxyType(
     {
         "count": lambda chip, _: chip.count(),
@@ -121,14 +124,13 @@ class Placement(OneDevice):
         with pytest.raises(RuntimeError, match=f"{device}|cpu"):
             nn.Linear(2, 2)(torch.ones(1, 2, device=device))
 
-    def test_an_operation_on_two_devices_raises(self, device: torch.device, other: torch.device) -> None:
-        # Both are named, or the one that this process does not have.
-        with pytest.raises(RuntimeError, match=str(other)):
+    def test_an_operation_on_two_devices_raises(self, device: torch.device, other: torch.device, alone: bool) -> None:
+        with pytest.raises(RuntimeError, match=NOT_THERE if alone else str(other)):
             torch.add(torch.ones(2, device=device), torch.ones(2, device=other))
 
     def test_a_tensor_moves_between_devices(self, device: torch.device, other: torch.device, alone: bool) -> None:
         if alone:
-            with pytest.raises(RuntimeError, match=str(other)):
+            with pytest.raises(RuntimeError, match=NOT_THERE):
                 torch.arange(3, device=device).to(other)
             return
 
@@ -141,7 +143,7 @@ class Placement(OneDevice):
     def test_two_devices_have_memory_of_their_own(self, device: torch.device, other: torch.device, alone: bool) -> None:
         here = torch.zeros(3, device=device)
         if alone:
-            with pytest.raises(RuntimeError, match=str(other)):
+            with pytest.raises(RuntimeError, match=NOT_THERE):
                 here.to(other)
             return
 

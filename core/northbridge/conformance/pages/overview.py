@@ -72,6 +72,11 @@ def list_doubts(report: Report) -> list[str]:
             f"The backend was broken on purpose for this run ({report.suite.mutation}): the report is about the suite,"
             " and proves nothing about the backend."
         )
+    if report.suite.spared:
+        doubts.append(
+            f"The simulated chip was not as harsh as it can be ({'; '.join(report.suite.spared)}): what it forgave, a"
+            " real one may not. Run the suite without these variables."
+        )
     if report.digest != report.compute_digest():
         doubts.append(
             "The report was changed after it was written: its digest does not fit. Ask for the original, or run the"

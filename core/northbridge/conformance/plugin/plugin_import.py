@@ -13,6 +13,9 @@ from northbridge.conformance.plugin.plugin_suite import HEAVY, PluginSuite, tops
 MOST_SECONDS = 0.05
 """CPU time of the import, beyond that of northbridge and pluggy."""
 
+MOST_WAITED = 0.25
+"""Seconds by the clock, which other processes make longer: who waits, for a server or a card, takes longer still."""
+
 _TRIES = 5
 
 
@@ -34,11 +37,16 @@ class PluginImport(PluginSuite):
     ) -> None:
         # Other processes can make it slower and not faster.
         answer = ask_again("importing", plugin.module, environ=environ)
-        tries: list[float] = [answer.facts["seconds"]]
-        while len(tries) < _TRIES and min(tries) > MOST_SECONDS:
-            tries.append(ask_again("importing", plugin.module, environ=environ).facts["seconds"])
+        seconds: float = answer.facts["seconds"]
+        clock: float = answer.facts["clock"]
+        for _ in range(1, _TRIES):
+            if seconds <= MOST_SECONDS and clock <= MOST_WAITED:
+                break
+            again = ask_again("importing", plugin.module, environ=environ).facts
+            seconds, clock = min(seconds, again["seconds"]), min(clock, again["clock"])
 
-        assert min(tries) <= MOST_SECONDS, f"it brings {', '.join(sorted(tops(answer)))}"
+        assert seconds <= MOST_SECONDS, f"it brings {', '.join(sorted(tops(answer)))}"
+        assert clock <= MOST_WAITED, "it waits for something"
 
     def test_it_brings_neither_torch_nor_lightning(self, imported: Answer) -> None:
         assert not tops(imported) & HEAVY

@@ -41,6 +41,22 @@ class Facts:
         harsh = harsh_variables(self.backend.name) if self.backend.simulated else {}
         return {**harsh, **environ}
 
+    def list_spared(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Return where the user's ``environ`` has a simulated chip forgive what a harsh one does not, an option each.
+
+        One whose personality and bridge name no harsh options is spared them all.
+        """
+        if not self.backend.simulated:
+            return ()
+        harsh = harsh_variables(self.backend.name)
+        if not harsh:
+            return ("it has no harsh options",)
+        return tuple(
+            f"{name}={environ[name]}, and not {value}"
+            for name, value in harsh.items()
+            if environ.get(name, value) != value
+        )
+
     def describe_machine(self, environ: Mapping[str, str]) -> MachineFacts:
         """Return where this process runs, with those variables of ``environ`` that bear on a run."""
         beginnings = ("NORTHBRIDGE_", "TORCH", "OMP_NUM_THREADS")

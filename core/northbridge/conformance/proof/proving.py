@@ -30,6 +30,7 @@ def prove(
     :func:`northbridge.discovery.find` raises, and :class:`~northbridge.conformance.proof.watching.SuiteError`.
     """
     began, start = now(), time.monotonic()
+    digest_sources()  # of the files that run, and not of what somebody edits meanwhile
     facts = find_facts(name, environ)
     environ = facts.environ_of_suite(environ)
     levels = tuple(LEVELS)[: list(LEVELS).index(level) + 1]
@@ -52,6 +53,7 @@ def make_report(
             asked=level,
             expected=tuple(course.planned),
             mutation=mutation.describe() if mutation is not None else "",
+            spared=facts.list_spared(environ),
         ),
         backend=facts.backend,
         machine=facts.describe_machine(environ),

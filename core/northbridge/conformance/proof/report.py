@@ -37,6 +37,9 @@ class SuiteFacts(_Facts):
     mutation: str = ""
     """What was broken on purpose; such a report proves nothing about the backend."""
 
+    spared: tuple[str, ...] = ()
+    """What a simulated chip forgave that a harsh one does not."""
+
 
 class BackendFacts(_Facts):
     """Whom the report is about."""

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from northbridge.conformance.levels import LEVELS
-from northbridge.conformance.proof.granting import grant
+from northbridge.conformance.proof.granting import grant, judge_claims
 from northbridge.conformance.proof.report import Report
 from northbridge.conformance.proof.sources import digest_sources
 from northbridge.conformance.proof.verdict import judge
@@ -40,6 +40,8 @@ def _foreign(report: Report) -> Iterator[str]:
         yield "it is from a suite whose files differ from those that are installed: one of the two was modified"
     if report.suite.mutation:
         yield f"something was broken on purpose in its run: {report.suite.mutation}"
+    if report.suite.spared:
+        yield f"its simulated chip was not as harsh as it can be: {'; '.join(report.suite.spared)}"
 
 
 def _incomplete(report: Report) -> Iterator[str]:
@@ -66,6 +68,9 @@ def _contradictory(report: Report) -> Iterator[str]:
     ]
     if wrong:
         yield f"the verdicts on {len(wrong)} tests do not follow from how they ended, such as {wrong[0]}"
+    found = judge_claims(claims, report.tests)
+    if wrong := sorted(name for name, claim in report.claims.items() if claim != found[name]):
+        yield f"what it says of {len(wrong)} claims does not follow from its tests, such as {wrong[0]}"
     levels = grant(report.suite.asked, report.tests, report.claims, simulated=report.backend.simulated)
     if report.suite.asked in LEVELS and levels != report.levels:
         yield "its levels do not follow from its tests"

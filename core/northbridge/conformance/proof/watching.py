@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from northbridge.conformance.proof.hanging import collect_stacks
+from northbridge.conformance.proof.hanging import collect_stacks, kill_group
 from northbridge.conformance.proof.journal import Began, Ended, Journal, Line, Planned, Refused
 from northbridge.conformance.proof.verdict import Ending
 from northbridge.conformance.runs.processes import Process, fork, start
 from northbridge.conformance.runs.run_environment import ONE_THREAD
 from northbridge.conformance.runs.shared_runs import FOLDER
-from northbridge.ending import describe_exit, kill_session
+from northbridge.ending import describe_exit
 
 LIMIT_S = 600.0
 """How long a test may take. One that waits for a run ends sooner: the run has a limit of its own."""
@@ -199,5 +199,5 @@ class _Worker:
             try:
                 self._process.wait(5)
             except subprocess.TimeoutExpired:
-                kill_session(self._process.pid)
+                kill_group(self._process.pid)
                 self._process.wait()

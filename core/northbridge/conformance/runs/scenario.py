@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 import time
@@ -21,7 +19,7 @@ from typing import Any, Literal
 import northbridge
 from northbridge import discovery
 from northbridge.conformance.mutation.mutations import VARIABLE as MUTATION
-from northbridge.conformance.proof.hanging import collect_stacks
+from northbridge.conformance.proof.hanging import collect_stacks, kill_group
 from northbridge.conformance.runs.findings import Findings, read
 from northbridge.conformance.runs.ports import reserve_port
 from northbridge.conformance.runs.processes import Process, fork, start
@@ -207,9 +205,7 @@ def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> 
         ) from None
     finally:
         for process in itertools.chain(*processes):
-            # The whole group: ranks that a launcher started outlive it where it is killed.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process.pid)  # ranks that a launcher started outlive it where it is killed
             process.wait()
 
 

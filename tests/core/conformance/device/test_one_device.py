@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from tests.conformance.wrong_backends import try_backend
 
 import northbridge
 from northbridge.conformance.device.one_device import refused_where_denied
+from northbridge.conformance.proof.verdict import Verdict
 from northbridge.discovery import is_declared
 
 WORDS = "its results are others"
@@ -54,3 +58,12 @@ def test_an_error_of_the_vendors_in_a_dtype_that_is_denied_is_a_refusal_with_its
 def test_an_error_of_the_vendors_in_a_dtype_that_is_claimed_passes_through(backend: str) -> None:
     with pytest.raises(RuntimeError, match="the vendor's words"), refused_where_denied(backend, "float16"):
         raise RuntimeError("the vendor's words")
+
+
+def test_a_machine_with_one_device_forbids_no_test_of_one() -> None:
+    asked = tuple(f"C1/{name}/" for name in ("Placement", "RandomNumbers", "Memory", "SavedTensors"))
+
+    found = try_backend("cpu_sim", "C1", asked, {**os.environ, "NORTHBRIDGE_CPU_SIM_DEVICES": "1"})
+
+    assert len(found) > 50
+    assert [result.id for result in found if result.verdict is not Verdict.PASS] == []

@@ -63,6 +63,14 @@ def test_a_report_that_is_not_whole_is_doubted_and_names_what_is_missing(good: R
     assert good.tests[0].id in doubt
 
 
+def test_a_report_of_a_simulated_chip_that_was_spared_something_is_doubted(good: Report) -> None:
+    suite = good.suite.model_copy(update={"spared": ("STREAMS=immediate, and not deferred",)})
+
+    (doubt,) = list_doubts(good.model_copy(update={"suite": suite}).sealed())
+    assert doubt.startswith("The simulated chip was not as harsh as it can be (STREAMS=immediate, and not deferred)")
+    assert "Run the suite without these variables" in doubt
+
+
 def test_a_report_of_a_backend_that_was_broken_on_purpose_proves_nothing(good: Report) -> None:
     suite = good.suite.model_copy(update={"mutation": "seed 3: add is off by one"})
     broken = good.model_copy(update={"suite": suite}).sealed()

@@ -73,6 +73,24 @@ def test_a_simulated_chip_is_harsh_unless_the_user_says_not() -> None:
     assert REAL.environ_of_suite({}) == {}
 
 
+def test_what_the_user_spares_a_simulated_chip_is_listed() -> None:
+    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
+
+    assert simulated.list_spared({}) == ()
+    assert simulated.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}) == ()
+    assert simulated.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == (
+        "NORTHBRIDGE_CPU_SIM_STREAMS=immediate, and not deferred",
+    )
+    assert REAL.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
+
+
+def test_a_simulated_chip_without_harsh_options_is_spared_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
+    monkeypatch.setattr("northbridge.conformance.proof.facts.harsh_variables", lambda _name: {})
+
+    assert simulated.list_spared({}) == ("it has no harsh options",)
+
+
 def test_the_report_of_a_run_that_was_broken_on_purpose_says_so() -> None:
     fault = draw(1)[0]
     test = Planned(id="C0/A/b", chosen=True, level="C0", topic="", title="", claims=(), advice="")

@@ -67,6 +67,20 @@ def change(report: Report, **facts: Any) -> Report:
             "something was broken on purpose in its run: a dropped rank",
         ),
         (
+            lambda report: change(report, suite=report.suite.model_copy(update={"spared": ("STREAMS=immediate",)})),
+            "its simulated chip was not as harsh as it can be: STREAMS=immediate",
+        ),
+        (
+            lambda report: change(
+                report,
+                claims={
+                    **report.claims,
+                    "fit": report.claims["fit"].model_copy(update={"finding": "proved", "tests": 99}),
+                },
+            ),
+            "what it says of 1 claims does not follow from its tests, such as fit",
+        ),
+        (
             lambda report: change(report, tests=report.tests[:2]),
             "it has no result of 1 tests up to C0, such as C0/Plugin/test_2",
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,8 +10,9 @@ import pytest
 
 from northbridge import discovery
 from northbridge.conformance.runs import scenario as room
-from northbridge.conformance.runs.run_errors import RunError
+from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario
+from northbridge.conformance.suite import TRAINERS
 from northbridge.errors import UnsupportedError
 
 SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
@@ -48,6 +50,22 @@ def test_a_failed_run_fails_every_test_that_asks_for_it(ran: list[dict[str, str]
             room.run(SCENARIO, {"FAIL": "1"})
 
     assert ran == [{"FAIL": "1"}]
+
+
+@pytest.mark.parametrize("launch", ["script", "torchrun"])
+def test_ranks_that_hang_are_ended_and_say_where_each_of_them_stood(
+    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "LIMIT_S", 30.0)
+    waits = Scenario("cpu", TRAINERS[0], ("accompanying",), 2, launch=launch, resume=str(tmp_path))
+
+    with pytest.raises(HungError, match="did not end within 30 s") as hung:
+        room.play([(waits, room.new_folder())], {})
+
+    stacks = re.findall(r"^rank (\d) \(process (\d+)\):$((?:\n(?!rank).*)*)", str(hung.value), flags=re.MULTILINE)
+    waiting = {rank for rank, _, stack in stacks if "in _meet" in stack}
+    assert waiting == {"0", "1"}
+    assert [pid for _, pid, _ in stacks if Path(f"/proc/{pid}/exe").exists()] == []
 
 
 def test_a_fact_of_each_rank() -> None:

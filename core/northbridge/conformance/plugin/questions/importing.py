@@ -10,17 +10,17 @@ from pathlib import Path
 
 
 def answer(module: str) -> dict[str, object]:
-    """Return the CPU seconds of ``import <module>``, the modules that it brings, and what it leaves behind."""
+    """Return the seconds of ``import <module>``, of the CPU and by the clock, what it brings, and what it leaves."""
     import pluggy  # noqa: F401
 
     import northbridge  # noqa: F401
 
     modules, environ, path = set(sys.modules), dict(os.environ), list(sys.path)
-    began = time.process_time()
+    began, clock = time.process_time(), time.monotonic()
     importlib.import_module(module)
-    seconds = time.process_time() - began
     return {
-        "seconds": seconds,
+        "seconds": time.process_time() - began,
+        "clock": time.monotonic() - clock,
         "modules": sorted(set(sys.modules) - modules),
         "threads": len(list(Path("/proc/self/task").iterdir())),
         "children": _children(),
