@@ -50,7 +50,7 @@ class GradientScaling(OneDevice):
         with refused_where_denied(backend, "float16"):
             for number in (1.0, float("inf"), 1.0, 1.0, 1.0):
                 optimizer.zero_grad()
-                scaler.scale((parameter * number).sum()).backward()
+                torch.autograd.backward(scaler.scale((parameter * number).sum()))
                 scaler.step(optimizer)
                 scaler.update()
                 scales.append(scaler.get_scale() / SCALE)
