@@ -17,13 +17,13 @@ from northbridge.conformance.pages.cleaning import clean
 from northbridge.conformance.pages.overview import (
     FAILURES,
     group_claims,
+    is_part,
     list_doubts,
     name_level,
     of_verdict,
 )
-from northbridge.conformance.proof.granting import NOT_ASKED
 from northbridge.conformance.proof.proving import prove
-from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.report import NOT_ASKED, Report
 from northbridge.conformance.proof.verdict import Verdict
 from northbridge.conformance.proof.verifying import find_faults
 from northbridge.conformance.proof.watching import Course, SuiteError
@@ -52,7 +52,7 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
             f"tests up to {level} with {words} in their ids were asked for, and there is none; a report lists the ids"
         )
     written = write_all(report, folder)
-    show(console, report, part=bool(only))
+    show(console, report)
     console.print(Text(f"\n{next(path for path in written if path.suffix == '.html')}"), soft_wrap=True)
     if only:
         return int(any(test.verdict not in (Verdict.PASS, Verdict.UNKNOWN) for test in asked_for))
@@ -83,8 +83,9 @@ def mutate(name: str, seed: int) -> int:
     return 0 if is_enough(catches) else 1
 
 
-def show(console: Console, report: Report, *, part: bool = False) -> None:
-    """Print what the report says, as far as it fits on a screen; of a ``part`` of the suite, each test and no level."""
+def show(console: Console, report: Report) -> None:
+    """Print what the report says, as far as it fits on a screen; of a part of the suite, each test and no level."""
+    part = is_part(report)
     who = f"{report.backend.name} ({report.backend.distribution} {report.backend.version})"
     what = "a part of the suite, which grants no level" if part else name_level(report)
     console.print(Text(f"{who}: {what}", style="bold"))

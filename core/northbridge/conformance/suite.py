@@ -215,7 +215,7 @@ def require_devices(backend: str, devices: int) -> None:
     except northbridge.SoftwareMissingError as error:
         pytest.skip(str(error))
     if count < devices:
-        pytest.skip(f"{count} devices of {backend} are here, and not {devices}")
+        pytest.skip(f"it takes {devices} devices of {backend}, and this machine has {count}")
 
 
 def chip_run(backend: str, face: str, devices: int, environ: dict[str, str], duties: Duties = BASICS) -> Outcome:

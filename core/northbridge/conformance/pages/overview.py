@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from northbridge.conformance.pages.meanings import CLAIMS, LEVELS, NO_LEVEL, VERDICTS
-from northbridge.conformance.proof.report import Report, TestResult
+from northbridge.conformance.pages.meanings import CLAIMS, LEVELS, NO_LEVEL, PART, VERDICTS
+from northbridge.conformance.proof.report import NOT_ASKED, Report, TestResult
 from northbridge.conformance.proof.verdict import Ending, Verdict
 
 ORDER = tuple(VERDICTS)
@@ -16,13 +16,22 @@ FAILURES = (Verdict.FAIL, Verdict.TIMEOUT, Verdict.UNDERCLAIM)
 """The verdicts that are the backend's doing; for these, and for what could not run, a level is withheld."""
 
 
+def is_part(report: Report) -> bool:
+    """Return whether tests were left out because only others were asked for."""
+    return any(test.evidence == NOT_ASKED for test in report.tests)
+
+
 def name_level(report: Report) -> str:
-    """Return what people call the level that is granted: ``"C3 (simulated)"``, or ``"No level granted"``."""
+    """Return what people call the level that is granted: ``"C3 (simulated)"``, or that there is none."""
+    if is_part(report):
+        return "A part of the suite"
     return report.level.label if report.level is not None else "No level granted"
 
 
 def explain_level(report: Report) -> str:
     """Return a sentence on what the level that is granted means."""
+    if is_part(report):
+        return PART
     return LEVELS.get(report.level.name, report.level.title) if report.level is not None else NO_LEVEL
 
 

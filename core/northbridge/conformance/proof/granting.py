@@ -9,12 +9,9 @@ from northbridge.capabilities import Claim
 from northbridge.conformance.level import Level
 from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.proof.journal import Ended, Planned
-from northbridge.conformance.proof.report import ClaimResult, LevelResult, TestResult
+from northbridge.conformance.proof.report import NOT_ASKED, ClaimResult, LevelResult, TestResult
 from northbridge.conformance.proof.verdict import Ending, Verdict, judge
 from northbridge.conformance.proof.watching import Course
-
-NOT_ASKED = "it was not asked for"
-"""The evidence of a test that was left out, where a part of the suite was asked for."""
 
 _UNTAGGED_ADVICE = "Read the evidence; docs/prove-your-backend.md says how to run this test alone."
 

@@ -15,6 +15,10 @@ SCHEMA = 1
 """The version of the format; a reader refuses another."""
 
 
+NOT_ASKED = "it was not asked for"
+"""The evidence of a test that was left out, where a part of the suite was asked for."""
+
+
 class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 

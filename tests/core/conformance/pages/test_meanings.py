@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from northbridge.capabilities import LEVEL_CLAIMS
+from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
 from northbridge.conformance.pages import meanings
 from northbridge.conformance.proof.report import ClaimResult
 from northbridge.conformance.proof.verdict import Verdict
@@ -20,3 +20,7 @@ def test_every_verdict_is_explained() -> None:
 
 def test_every_finding_is_explained() -> None:
     assert set(meanings.CLAIMS) == set(get_args(ClaimResult.model_fields["finding"].annotation))
+
+
+def test_every_claim_has_a_meaning() -> None:
+    assert set(meanings.CLAIMED) == set(Capabilities().claims())

@@ -10,7 +10,7 @@ from northbridge.conformance.pages.overview import (
     list_doubts,
     name_level,
 )
-from northbridge.conformance.proof.report import Report
+from northbridge.conformance.proof.report import NOT_ASKED, Report
 from northbridge.conformance.proof.verdict import Verdict
 
 
@@ -42,6 +42,14 @@ def test_claims_are_grouped_by_what_was_found_out(mixed: Report) -> None:
 
     assert (groups["false"], groups["hidden"], groups["refused"]) == (["float16"], ["bfloat16"], ["float8"])
     assert sum(map(len, groups.values())) == len(mixed.claims)
+
+
+def test_of_a_part_of_the_suite_no_level_is_said_to_be_withheld(good: Report) -> None:
+    left_out = good.tests[0].model_copy(update={"verdict": Verdict.NOT_RUN, "evidence": NOT_ASKED})
+    part = good.model_copy(update={"tests": (left_out, *good.tests[1:])}).sealed()
+
+    assert name_level(part) == "A part of the suite"
+    assert "Run the suite without --only" in explain_level(part)
 
 
 def test_a_sound_report_is_not_doubted(good: Report) -> None:
