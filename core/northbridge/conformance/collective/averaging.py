@@ -56,6 +56,12 @@ class GradientAveraging(Ranks):
 
         assert found == found[:1] * devices
 
+    @shows("ddp_averaging")
+    def test_a_weight_that_some_ranks_do_not_use_is_one_on_all(self, ranks: Facts, devices: int) -> None:
+        weights = [-sum(range(first, devices + 1, 2)) / devices for first in (1, 2)]
+
+        assert everybodys(ranks, "weights of branches") == [weights] * devices
+
     def test_a_communication_hook_sends_float16(self, ranks: Facts, devices: int, claimed: Claims) -> None:
         if may_refuse(claimed, "float16") and refusals(ranks, "compressed gradient"):
             return

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+import northbridge
 from northbridge.conformance.collective.ranks import Claims, Facts, Ranks, as_held, everybodys, may_refuse, refusals
 from northbridge.conformance.runs.duties import moving
 from northbridge.conformance.runs.duties.reducing import FLOATS, digits
@@ -111,6 +112,15 @@ class Transfers(Ranks):
 
         shares = [[2 * rank * weight, (2 * rank + 1) * weight] for rank in range(devices)]
         assert everybodys(ranks, "scattered sums") == shares
+
+    def test_an_average_that_is_scattered_is_one_where_the_library_has_it(
+        self, backend: str, ranks: Facts, devices: int
+    ) -> None:
+        weight = sum(range(1, devices + 1))
+
+        if northbridge.load(backend).collective.averages or not refusals(ranks, "scattered averages"):
+            shares = [[2 * rank * weight, (2 * rank + 1) * weight] for rank in range(devices)]
+            assert everybodys(ranks, "scattered averages") == shares
 
     def test_reduce_scatter_of_many_numbers(self, ranks: Facts, devices: int) -> None:
         assert everybodys(ranks, "many scattered") == [[0, 0]] * devices

@@ -75,6 +75,20 @@ class Autocast(OneDevice):
             torch.testing.assert_close(found.cpu(), operation(product.cpu().float()), rtol=2e-5, atol=1e-6)
 
     @pytest.mark.parametrize("dtype", DTYPES)
+    @shows("float64")
+    def test_float64_stays_what_it_is(
+        self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
+    ) -> None:
+        with refused_where_denied(backend, "float64"), torch.autocast(chip.type, dtype=getattr(torch, dtype)):
+            numbers = torch.full((2, 2), 1 + 2.0**-40, dtype=torch.float64, device=device)
+            for found in (
+                numbers @ torch.eye(2, dtype=torch.float64, device=device),
+                nn.functional.linear(numbers, numbers),
+            ):
+                assert found.dtype == torch.float64
+                assert found.max().item() > 1
+
+    @pytest.mark.parametrize("dtype", DTYPES)
     @shows("{dtype}")
     def test_it_ends_where_it_ends(
         self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str

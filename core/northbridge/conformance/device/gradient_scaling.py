@@ -41,6 +41,23 @@ class GradientScaling(OneDevice):
 
             assert [each.abs().max().item() for each in parameters] == [0.0] * 3
 
+    def test_gradients_that_are_unscaled_can_be_clipped(self, backend: str, device: torch.device) -> None:
+        scaler = torch.amp.GradScaler(device.type, init_scale=SCALE)
+        parameter = nn.Parameter(torch.zeros(3, device=device))
+        optimizer = torch.optim.SGD([parameter], lr=1.0)
+
+        with refused_where_denied(backend, "float16"):
+            torch.autograd.backward(scaler.scale((parameter * torch.tensor([0.5, 3.0, -4.0], device=device)).sum()))
+            scaler.unscale_(optimizer)
+
+            assert parameter.grad is not None
+            assert parameter.grad.tolist() == [0.5, 3.0, -4.0]
+            with pytest.raises(RuntimeError, match="already been called"):
+                scaler.unscale_(optimizer)
+            nn.utils.clip_grad_value_([parameter], 1.0)
+            scaler.step(optimizer)
+            assert parameter.tolist() == [-0.5, -1.0, 1.0]
+
     def test_the_scale_grows_after_as_many_steps_as_are_said(self, backend: str, device: torch.device) -> None:
         scaler = torch.amp.GradScaler(device.type, init_scale=SCALE, growth_interval=2)
         parameter = nn.Parameter(torch.zeros(3, device=device))

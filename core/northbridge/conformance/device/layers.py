@@ -59,6 +59,23 @@ FORMS: dict[str, Form] = {
 """How numbers may lie in memory, other than one after another from its start."""
 
 
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "SGD": {"lr": 0.05},
+    "SGD, momentum and decay": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.1},
+    "SGD, by Nesterov": {"lr": 0.05, "momentum": 0.9, "nesterov": True},
+    "SGD, upwards": {"lr": 0.05, "maximize": True},
+    "Adam": {"lr": 0.05},
+    "Adam, decay and the largest": {"lr": 0.05, "weight_decay": 0.1, "amsgrad": True},
+    "Adam, one after another": {"lr": 0.05, "weight_decay": 0.1, "foreach": False},
+    "AdamW": {"lr": 0.05},
+    "AdamW, much decay": {"lr": 0.05, "weight_decay": 0.5},
+    "RMSprop": {"lr": 0.05},
+    "RMSprop, centered": {"lr": 0.05, "centered": True, "momentum": 0.5},
+    "Adagrad": {"lr": 0.05},
+}
+"""Arguments of each, by its name and what is asked of it. Off the CPU torch steps all parameters at once."""
+
+
 class Layers(OneDevice):
     """Each layer computes, learns and is kept on the chip as on the CPU."""
 
@@ -164,7 +181,7 @@ class Layers(OneDevice):
         pair.cpu()
         assert pair[1].weight is pair[0].weight
 
-    @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+    @pytest.mark.parametrize("optimizer", OPTIMIZERS)
     def test_an_optimizer_steps_as_on_the_cpu(self, backend: str, device: torch.device, optimizer: str) -> None:
         within = EXACT if northbridge.get(backend).capabilities.simulated else Tolerance(1e-3, 1e-4)
         torch.manual_seed(0)
@@ -172,7 +189,7 @@ class Layers(OneDevice):
         twin = copy.deepcopy(layer).to(device)
 
         for each, numbers in ((layer, given), (twin, given.to(device))):
-            steps = getattr(torch.optim, optimizer)(each.parameters(), lr=0.05)
+            steps = getattr(torch.optim, optimizer.partition(",")[0])(each.parameters(), **OPTIMIZERS[optimizer])
             for _ in range(3):
                 steps.zero_grad()
                 each(numbers).square().mean().backward()

@@ -12,13 +12,15 @@ from torch import Tensor
 import northbridge
 from northbridge.conformance.device.one_device import OneDevice
 from northbridge.conformance.device.operation import EXACT, Form, Operation, Tolerance, as_it_is, turned
-from northbridge.conformance.device.operation_table import OPERATIONS
+from northbridge.conformance.device.operation_table import CURVED, OPERATIONS
 from northbridge.conformance.suite import shows
 
 _GRADIENTS = [(operation, "autograd" if operation.differentiable else "") for operation in OPERATIONS]
 
 _OF_TENSORS = [each for each in OPERATIONS if each.name not in ("view", "view_as", "as_strided")]
 """Those that take tensors however they lie in memory."""
+
+_CURVED = [each for each in OPERATIONS if each.name in CURVED]
 
 
 class Operations(OneDevice):
@@ -37,6 +39,18 @@ class Operations(OneDevice):
         slopes = assert_like_the_cpu(backend, device, operation)
 
         assert bool(slopes) == bool(gradient)
+
+    @pytest.mark.parametrize("operation", _CURVED, ids=[str(each) for each in _CURVED])
+    @shows("autograd")
+    def test_the_gradient_of_its_gradient_is_near_the_cpus(
+        self, backend: str, device: torch.device, operation: Operation
+    ) -> None:
+        within = operation.within
+        within = Tolerance(10 * within.relative, 10 * within.absolute)
+        if northbridge.get(backend).capabilities.simulated:
+            within = EXACT
+
+        assert_near(compute_curve(operation, device), compute_curve(operation, "cpu"), device, within)
 
     @pytest.mark.parametrize("operation", _OF_TENSORS, ids=[str(each) for each in _OF_TENSORS])
     @shows("float32")
@@ -78,6 +92,21 @@ def compute(operation: Operation, device: torch.device | str, form: Form = as_it
     slopes = [torch.randn(each.shape, generator=generator, dtype=each.dtype).to(device) for each in outputs]
     found = torch.autograd.grad(outputs, leaves, slopes, allow_unused=True, materialize_grads=True)
     return [each.detach() if isinstance(each, Tensor) else each for each in results], list(found)
+
+
+def compute_curve(operation: Operation, device: torch.device | str) -> list[Tensor]:
+    """Return the gradients of the gradients of ``operation``, for drawn ones of both."""
+    arguments, keywords, leaves = operation.draw(device)
+    outputs = leaves_of(operation.function(*arguments, **keywords))
+    generator = torch.Generator().manual_seed(1)
+
+    def draw(results: Sequence[Tensor]) -> list[Tensor]:
+        return [torch.randn(each.shape, generator=generator).to(device) for each in results]
+
+    given: Any = {"allow_unused": True, "materialize_grads": True}
+    slopes = torch.autograd.grad(outputs, leaves, draw(outputs), create_graph=True, **given)
+    bent = [each for each in slopes if each.requires_grad]
+    return list(torch.autograd.grad(bent, leaves, draw(bent), **given))
 
 
 def leaves_of(result: Any) -> list[Any]:

@@ -28,6 +28,19 @@ DRAWS: Mapping[str, Callable[[torch.device], Tensor]] = MappingProxyType(
     }
 )
 
+OWN_DRAWS: dict[str, Callable[[torch.Tensor, torch.Generator], torch.Tensor]] = {
+    "rand": lambda like, own: torch.rand(16, device=like.device, generator=own),
+    "randn": lambda like, own: torch.randn(16, device=like.device, generator=own),
+    "randint": lambda like, own: torch.randint(99, (16,), device=like.device, generator=own),
+    "randperm": lambda like, own: torch.randperm(99, device=like.device, generator=own),
+    "uniform_": lambda like, own: like.uniform_(generator=own),
+    "normal_": lambda like, own: like.normal_(generator=own),
+    "bernoulli_": lambda like, own: like.bernoulli_(0.5, generator=own),
+    "exponential_": lambda like, own: like.exponential_(generator=own),
+    "multinomial": lambda like, own: torch.multinomial(torch.ones_like(like), 64, True, generator=own),
+}
+"""What a user draws with a generator of their own."""
+
 MOST_BITS = 32
 """Of a seed: Lightning's seed_everything() takes no larger one."""
 
@@ -203,14 +216,20 @@ class RandomNumbers(OneDevice):
         module.set_rng_state(start, other)
         assert torch.equal(module.get_rng_state(device), here)
 
-    def test_a_generator_of_ones_own_is_apart(self, chip: northbridge.Device, device: torch.device) -> None:
+    @pytest.mark.parametrize("draw", OWN_DRAWS)
+    def test_a_generator_of_ones_own_is_apart(self, chip: northbridge.Device, device: torch.device, draw: str) -> None:
         mine, twin = (torch.Generator(device).manual_seed(3) for _ in range(2))
         before = chip.random_state()
 
-        drawn = torch.rand(4, device=device, generator=mine)
+        drawn = OWN_DRAWS[draw](torch.empty(16, device=device), mine)
+        state = mine.get_state()
+        further = OWN_DRAWS[draw](torch.empty(16, device=device), mine)
 
-        assert torch.equal(torch.rand(4, device=device, generator=twin), drawn)
+        assert torch.equal(OWN_DRAWS[draw](torch.empty(16, device=device), twin).cpu(), drawn.cpu())
         assert torch.equal(chip.random_state(), before)
+        assert not torch.equal(further.cpu(), drawn.cpu())
+        mine.set_state(state)
+        assert torch.equal(OWN_DRAWS[draw](torch.empty(16, device=device), mine).cpu(), further.cpu())
 
     def test_torchs_seed_is_the_chips_too(self, chip: northbridge.Device, device: torch.device) -> None:
         torch.manual_seed(11)

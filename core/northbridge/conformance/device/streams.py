@@ -86,6 +86,21 @@ class Streams(OneDevice):
         assert torch.equal(numbers.cpu(), torch.arange(SIZE, dtype=torch.float32) + 20)
         assert numbers[5].item() == 25
 
+    def test_what_is_under_way_is_copied_to_another_device(
+        self, device: torch.device, other: torch.device, alone: bool
+    ) -> None:
+        numbers = host_memory(SIZE).copy_(torch.arange(SIZE)).to(device, non_blocking=True)
+        for _ in range(20):
+            numbers = numbers + 1
+        if alone:
+            with pytest.raises(RuntimeError):
+                numbers.to(other)
+            return
+
+        moved = numbers.to(other)
+
+        assert torch.equal((moved * 2).cpu(), (torch.arange(SIZE, dtype=torch.float32) + 20) * 2)
+
     @pytest.mark.parametrize("way", WAITS)
     def test_one_stream_waits_for_another(self, device: torch.device, queues: Queues, way: str) -> None:
         # Copies and nothing behind them: what is computed may be done at once, and then nobody has to wait.

@@ -31,7 +31,8 @@ class Loading(UsesSuite):
         assert differences_from_cpu(backend, learnt(chip), learnt(cpu)) == []
 
     def test_batches_come_from_pinned_memory_where_the_loader_says_so(self, chip: Outcome) -> None:
-        assert all(found["pinned"] for found in chip.each("loading", "pinned"))
+        for way in ("pinned", "pinned by workers"):
+            assert all(found["pinned"] for found in chip.each("loading", way))
         assert not any(found["pinned"] for found in chip.each("loading", "iterable"))
 
     def test_batches_come_from_workers_where_the_loader_has_some(self, chip: Outcome) -> None:

@@ -37,6 +37,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         "first weights": attempt(partial(_begin_apart, rank)),
         "compressed gradient": attempt(partial(_compressed_gradient, rank)),
         "joined weight": attempt(partial(_joined_weight, rank)),
+        "weights of branches": attempt(partial(_weights_of_branches, rank)),
     }
     write(folder, "averaging", rank.number, found)
 
@@ -118,6 +119,30 @@ def _joined_weight(rank: Rank) -> float:
     (weight,) = model.parameters()
     dist.barrier()
     return weight.item()
+
+
+class _Branches(nn.Module):
+    """Two weights, of which a rank uses one."""
+
+    def __init__(self, used: int) -> None:
+        super().__init__()
+        self.branches = nn.ModuleList(nn.Linear(1, 1, bias=False) for _ in range(2))
+        for weight in self.parameters():
+            nn.init.zeros_(weight)
+        self.used = used
+
+    def forward(self, given: Tensor) -> Tensor:
+        result: Tensor = self.branches[self.used](given)
+        return result
+
+
+def _weights_of_branches(rank: Rank) -> list[float]:
+    """Take one step in which even ranks use the first of two weights, and odd ones the second; return both."""
+    model = DistributedDataParallel(_Branches(rank.number % 2).to(rank.device), find_unused_parameters=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    torch.autograd.backward(model(rank.tensor([[rank.number + 1.0]])).sum())
+    optimizer.step()
+    return [weight.item() for weight in model.parameters()]
 
 
 def _one_weight(rank: Rank) -> DistributedDataParallel:

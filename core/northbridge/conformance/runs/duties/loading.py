@@ -23,6 +23,7 @@ from northbridge.conformance.runs.scenario import Scenario
 WAYS = (
     "pinned",
     "by workers",
+    "pinned by workers",
     "iterable",
     "in batches of a sampler",
     "min_size",
@@ -91,6 +92,8 @@ def build_data(face: str, way: str, host: Any) -> Any:
         return DataLoader(pictures(), batch_size=8, pin_memory=True)
     if way == "by workers":
         return DataLoader(InWorkers(), batch_size=4, num_workers=1)
+    if way == "pinned by workers":
+        return DataLoader(InWorkers(), batch_size=2, num_workers=1, pin_memory=True)
     if way == "iterable":
         return DataLoader(Stream(host.global_rank, host.world_size), batch_size=4)
     if way == "in batches of a sampler":

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from northbridge.conformance.runs.duties.reducing import BITS, FLOATS, MANY, digits, extremes, large_number, many
+from northbridge.conformance.runs.duties.reducing import BITS, FLOATS, MANY, MOST, digits, extremes, large_number, many
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.meeting import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
@@ -51,6 +51,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         "many broadcast": _broadcast_many,
         "many scattered": _reduce_scatter_many,
         "scattered sums": _reduce_scatter,
+        "scattered averages": _average_scatter,
         "objects": _gather_objects,
         "message": _broadcast_objects,
     }
@@ -158,7 +159,7 @@ def _gather_many(rank: Rank) -> list[float]:
 
 
 def _broadcast_many(rank: Rank) -> list[float]:
-    numbers = many(rank)
+    numbers = many(rank, MOST)
     sent = numbers + rank.number
     dist.broadcast(sent, rank.ranks - 1)
     return extremes(sent - numbers - (rank.ranks - 1))
@@ -192,6 +193,14 @@ def _gather_by_the_backend(rank: Rank) -> Any:
 def _reduce_scatter(rank: Rank) -> Any:
     share = torch.empty(2, device=rank.device)
     dist.reduce_scatter_tensor(share, torch.arange(2.0 * rank.ranks, device=rank.device) * (rank.number + 1))
+    return kept(rank, share)[0]
+
+
+def _average_scatter(rank: Rank) -> Any:
+    """Have the library itself average, as FSDP2 does."""
+    share = torch.empty(2, device=rank.device)
+    whole = torch.arange(2.0 * rank.ranks, device=rank.device) * (rank.number + 1) * rank.ranks
+    dist.reduce_scatter_tensor(share, whole, dist.ReduceOp.AVG)
     return kept(rank, share)[0]
 
 

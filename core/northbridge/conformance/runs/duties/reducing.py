@@ -39,6 +39,9 @@ EXACT = 200
 MANY = 2**20 + 3
 """How many numbers a large tensor has."""
 
+MOST = 2**23 + 3
+"""How many numbers more than fill one of DDP's buckets, which is the largest message of most trainings."""
+
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Reduce in each dtype and by each word, whole tensors and parts, small and large ones; each rank reports."""
@@ -91,9 +94,9 @@ def digits(dtype: str, rank: int) -> list[int]:
     return [*shared, *owned]
 
 
-def many(rank: Rank) -> torch.Tensor:
-    """Return a large tensor of small whole numbers, on the rank's device."""
-    return torch.arange(MANY, device=rank.device).remainder(1024).float()
+def many(rank: Rank, size: int = MANY) -> torch.Tensor:
+    """Return a tensor of ``size`` small whole numbers, on the rank's device."""
+    return torch.arange(size, device=rank.device).remainder(1024).float()
 
 
 def extremes(distance: torch.Tensor) -> list[float]:
@@ -148,7 +151,7 @@ def _reduce_no_numbers(rank: Rank, dtype: str, word: str) -> list[bool]:
 
 def _reduce_many(rank: Rank) -> list[float]:
     """Return the smallest and the largest distance from what a sum of many numbers is to be."""
-    numbers = many(rank)
+    numbers = many(rank, MOST)
     ramp = numbers * (rank.number + 1)
     rank.collective.all_reduce(ramp)
     return extremes(ramp - numbers * sum(range(1, rank.ranks + 1)))
