@@ -151,6 +151,18 @@ class Capabilities:
     fsdp: Claim = field(default=not_driven)
     """torch's first FSDP; what is spread by its second is :attr:`sharding`."""
 
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name in ("simulated", "auto"):
+                kind: type[object] = bool
+                right = "True or False"
+            else:
+                kind = Claim
+                right = "northbridge.yes, northbridge.unknown or northbridge.no('the reason')"
+            if not isinstance(value, kind):
+                raise TypeError(f"Capabilities takes for {each.name!r} {right}, found {value!r}")
+
     @classmethod
     def of_level(cls, level: Literal["C1", "C2", "C3", "C4"], **others: Any) -> Capabilities:
         """Return a chip's claims: ``yes`` to all that ``level`` and the levels below it ask for, and ``others``.

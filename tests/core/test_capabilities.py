@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError, fields
+from typing import Any
 
 import pytest
 
@@ -50,3 +51,21 @@ def test_a_claim_is_found_by_its_name() -> None:
 def test_claims_cannot_be_changed_afterwards() -> None:
     with pytest.raises(FrozenInstanceError):
         Capabilities().bfloat16 = yes  # type: ignore[misc]  # the point of the test
+
+
+A_CLAIM = "northbridge.yes, northbridge.unknown or northbridge.no('the reason')"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"float64": True}, f"for 'float64' {A_CLAIM}, found True"),
+        ({"float16": no}, f"for 'float16' {A_CLAIM}, found <function no"),
+        ({"simulated": yes}, "for 'simulated' True or False, found Claim"),
+    ],
+)
+def test_what_is_no_claim_is_told(wrong: dict[str, Any], words: str) -> None:
+    with pytest.raises(TypeError) as error:
+        Capabilities(**wrong)
+
+    assert str(error.value).startswith(f"Capabilities takes {words}")

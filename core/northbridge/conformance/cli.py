@@ -67,6 +67,7 @@ def prove(
 ) -> None:
     """Run the suite and write its report, or look at a report."""
     from northbridge.discovery import find
+    from northbridge.personality import refuse_unknown_simulation
 
     if (name is None) == (verify is None):
         raise typer.BadParameter("name the backend whose conformance is asked for, or a report with --verify")
@@ -82,6 +83,7 @@ def prove(
         raise typer.BadParameter(f"--level takes {', '.join(LEVEL_CLAIMS)}, found {level!r}")
     if name is not None:
         find(name)  # a wrong name is told before anything starts
+        refuse_unknown_simulation()
     _refuse_without_pytest()
     from northbridge.conformance import command
 

@@ -45,6 +45,10 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
             report = prove(name, level, only=only, tell=tell)
         except SuiteError as error:
             raise ReportError(f"the suite was to run on {name!r}, and pytest could not: {error}") from None
+        except KeyboardInterrupt:
+            earlier = f"; what is in {folder} is an earlier run's" if (folder / "report.json").exists() else ""
+            print(f"northbridge: the suite was interrupted, and no report was written{earlier}", file=sys.stderr)
+            raise
     asked_for = [test for test in report.tests if test.evidence != NOT_ASKED]
     if not asked_for:
         words = " or ".join(map(repr, only))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from northbridge.conformance.device.one_device import OneDevice, refused_where_denied
+from northbridge.conformance.device.one_device import OneDevice, refuse_where_denied
 
 SCALE = 1024.0
 
@@ -22,59 +22,58 @@ class GradientScaling(OneDevice):
         " plugin: the first has to look at every number of every gradient."
     )
 
-    def test_gradients_are_divided_by_the_scale(self, backend: str, device: torch.device) -> None:
-        with refused_where_denied(backend, "float16"):
-            parameters = step(device, [torch.full((3,), SCALE * each) for each in (1.0, 2.0, 3.0)])
+    @pytest.fixture(autouse=True)
+    def float16(self, backend: str) -> None:
+        """Who denies float16 need not scale gradients, and may all the same: that is no float16."""
+        refuse_where_denied(backend, "float16")
 
-            assert [each.tolist() for each in parameters] == [[-1.0] * 3, [-2.0] * 3, [-3.0] * 3]
+    def test_gradients_are_divided_by_the_scale(self, device: torch.device) -> None:
+        parameters = step(device, [torch.full((3,), SCALE * each) for each in (1.0, 2.0, 3.0)])
+
+        assert [each.tolist() for each in parameters] == [[-1.0] * 3, [-2.0] * 3, [-3.0] * 3]
 
     @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
     @pytest.mark.parametrize("gradient", [0, 1, 2], ids=["the first", "one between", "the last"])
-    def test_one_number_that_is_not_finite_is_enough(
-        self, backend: str, device: torch.device, gradient: int, number: float
-    ) -> None:
+    def test_one_number_that_is_not_finite_is_enough(self, device: torch.device, gradient: int, number: float) -> None:
         gradients = [torch.ones(1025) for _ in range(3)]
         gradients[gradient][gradient * 512] = number
 
-        with refused_where_denied(backend, "float16"):
-            parameters = step(device, gradients, halved=True)
+        parameters = step(device, gradients, halved=True)
 
-            assert [each.abs().max().item() for each in parameters] == [0.0] * 3
+        assert [each.abs().max().item() for each in parameters] == [0.0] * 3
 
-    def test_gradients_that_are_unscaled_can_be_clipped(self, backend: str, device: torch.device) -> None:
+    def test_gradients_that_are_unscaled_can_be_clipped(self, device: torch.device) -> None:
         scaler = torch.amp.GradScaler(device.type, init_scale=SCALE)
         parameter = nn.Parameter(torch.zeros(3, device=device))
         optimizer = torch.optim.SGD([parameter], lr=1.0)
 
-        with refused_where_denied(backend, "float16"):
-            torch.autograd.backward(scaler.scale((parameter * torch.tensor([0.5, 3.0, -4.0], device=device)).sum()))
+        torch.autograd.backward(scaler.scale((parameter * torch.tensor([0.5, 3.0, -4.0], device=device)).sum()))
+        scaler.unscale_(optimizer)
+
+        assert parameter.grad is not None
+        assert parameter.grad.tolist() == [0.5, 3.0, -4.0]
+        with pytest.raises(RuntimeError, match="already been called"):
             scaler.unscale_(optimizer)
+        nn.utils.clip_grad_value_([parameter], 1.0)
+        scaler.step(optimizer)
+        assert parameter.tolist() == [-0.5, -1.0, 1.0]
 
-            assert parameter.grad is not None
-            assert parameter.grad.tolist() == [0.5, 3.0, -4.0]
-            with pytest.raises(RuntimeError, match="already been called"):
-                scaler.unscale_(optimizer)
-            nn.utils.clip_grad_value_([parameter], 1.0)
-            scaler.step(optimizer)
-            assert parameter.tolist() == [-0.5, -1.0, 1.0]
-
-    def test_the_scale_grows_after_as_many_steps_as_are_said(self, backend: str, device: torch.device) -> None:
+    def test_the_scale_grows_after_as_many_steps_as_are_said(self, device: torch.device) -> None:
         scaler = torch.amp.GradScaler(device.type, init_scale=SCALE, growth_interval=2)
         parameter = nn.Parameter(torch.zeros(3, device=device))
         optimizer = torch.optim.SGD([parameter], lr=1.0)
         scales = []
 
-        with refused_where_denied(backend, "float16"):
-            for number in (1.0, float("inf"), 1.0, 1.0, 1.0):
-                optimizer.zero_grad()
-                torch.autograd.backward(scaler.scale((parameter * number).sum()))
-                scaler.step(optimizer)
-                scaler.update()
-                scales.append(scaler.get_scale() / SCALE)
+        for number in (1.0, float("inf"), 1.0, 1.0, 1.0):
+            optimizer.zero_grad()
+            torch.autograd.backward(scaler.scale((parameter * number).sum()))
+            scaler.step(optimizer)
+            scaler.update()
+            scales.append(scaler.get_scale() / SCALE)
 
-            # What is not finite halves it, and the count begins anew.
-            assert scales == [1.0, 0.5, 0.5, 1.0, 1.0]
-            assert parameter.tolist() == [-4.0] * 3
+        # What is not finite halves it, and the count begins anew.
+        assert scales == [1.0, 0.5, 0.5, 1.0, 1.0]
+        assert parameter.tolist() == [-4.0] * 3
 
 
 def step(device: torch.device, gradients: list[Tensor], *, halved: bool = False) -> list[Tensor]:

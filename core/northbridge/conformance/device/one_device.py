@@ -77,3 +77,14 @@ def refused_where_denied(backend: str, claim: str) -> Iterator[None]:
             " needs it is refused, and whoever brings such tensors is warned",
             capability=claim,
         ) from error
+
+
+def refuse_where_denied(backend: str, claim: str) -> None:
+    """Raise :class:`UnsupportedError` where the chip denies ``claim``: what needs it nobody gets to do there."""
+    denied = northbridge.get(backend).present_capabilities().claims()[claim]
+    if denied.denied:
+        raise northbridge.UnsupportedError(
+            f"{backend!r} was asked for what {claim} alone needs, and it denies {claim}: {denied.reason}; the"
+            " precisions that use it are refused",
+            capability=claim,
+        )

@@ -86,7 +86,6 @@ _ARITHMETIC = (
         "add", "uint8 over its end", lambda a: a.to(torch.uint8) + 250, whole(9), within=EXACT, differentiable=False
     ),
     _called("mul", "truth values and numbers", lambda a, b: a * b, flags(3, 4), floats(4), within=EXACT),
-    _called("add", "float16 and float32", lambda a, b: a.half() + b, floats(3, 4), floats(4), within=ROUNDED),
     _called("mul", "whole numbers and one of Python's", lambda a: a * 0.5, whole(3, 4), differentiable=False),
     _called("to", "whole numbers, cut towards zero", lambda a: a.to(torch.int32), floats(9), differentiable=False),
 )
