@@ -145,7 +145,7 @@ class CollectiveReductions(Ranks):
         assert everybodys(ranks, "a number") == [sum(range(1, devices + 1))] * devices
 
     @shows("sum_all_reduce")
-    def test_a_sum_of_a_million_numbers(self, ranks: Facts, devices: int) -> None:
+    def test_a_sum_of_millions_of_numbers(self, ranks: Facts, devices: int) -> None:
         assert everybodys(ranks, "many") == [[0, 0]] * devices
 
     @pytest.mark.parametrize("root", [0, -1], ids=["the first", "the last"])

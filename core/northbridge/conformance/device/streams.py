@@ -86,11 +86,12 @@ class Streams(OneDevice):
         assert torch.equal(numbers.cpu(), torch.arange(SIZE, dtype=torch.float32) + 20)
         assert numbers[5].item() == 25
 
+    @pytest.mark.parametrize("steps", [0, 20], ids=["a copy", "a sum"])
     def test_what_is_under_way_is_copied_to_another_device(
-        self, device: torch.device, other: torch.device, alone: bool
+        self, device: torch.device, other: torch.device, alone: bool, steps: int
     ) -> None:
         numbers = host_memory(SIZE).copy_(torch.arange(SIZE)).to(device, non_blocking=True)
-        for _ in range(20):
+        for _ in range(steps):
             numbers = numbers + 1
         if alone:
             with pytest.raises(RuntimeError):
@@ -99,7 +100,7 @@ class Streams(OneDevice):
 
         moved = numbers.to(other)
 
-        assert torch.equal((moved * 2).cpu(), (torch.arange(SIZE, dtype=torch.float32) + 20) * 2)
+        assert torch.equal((moved * 2).cpu(), (torch.arange(SIZE, dtype=torch.float32) + steps) * 2)
 
     @pytest.mark.parametrize("way", WAITS)
     def test_one_stream_waits_for_another(self, device: torch.device, queues: Queues, way: str) -> None:
