@@ -57,7 +57,8 @@ class Collective(ABC):
     def initialize(self, *, rank: int, world_size: int, timeout: timedelta | None, device: torch.device) -> None:
         """Start the default process group on this library.
 
-        The DDP strategy calls it once a rank, with the device selected, ``MASTER_ADDR`` and ``MASTER_PORT`` set.
+        The DDP strategy calls it once a rank, with the device selected, ``MASTER_ADDR`` and ``MASTER_PORT`` set. Raises
+        :class:`CollectiveError` where torch knows no library of the name.
         """
         import torch.distributed
 
@@ -72,7 +73,17 @@ class Collective(ABC):
         store = store_of_attempt(rank, world_size, timeout)
         if store is not None:
             options["store"] = store
-        torch.distributed.init_process_group(self.name, rank=rank, world_size=world_size, **options)
+        try:
+            torch.distributed.init_process_group(self.name, rank=rank, world_size=world_size, **options)
+        except AssertionError as error:
+            known = torch.distributed.Backend.backend_list
+            if self.name in known:
+                raise
+            raise CollectiveError(
+                f"a process group was asked for over {self.name!r}, and torch knows no library of that name; found"
+                f" {', '.join(known)}: give the Collective the name by which the vendor's import registers it, or"
+                " register it in Collective.register()"
+            ) from error
 
     def assert_carries(self, device: torch.device, group: ProcessGroup | None = None) -> None:
         """Raise :class:`CollectiveError` unless ``group`` carries tensors of ``device`` over this library.

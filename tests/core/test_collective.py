@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # torch's
 
 import northbridge
+from northbridge.conformance.runs.ports import reserve_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -232,6 +233,17 @@ def test_a_group_that_serves_other_devices_only_is_refused() -> None:
             Gloo().assert_carries(torch.device("cuda", 0))
     finally:
         dist.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore:Device capability of accl unknown:UserWarning")  # torch's guess, before it fails
+def test_a_library_that_nobody_has_registered_is_told_with_those_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", str(reserve_port()))
+
+    with pytest.raises(northbridge.CollectiveError, match=r"over 'accl', and torch knows no library.*found .*gloo"):
+        ACCL().initialize(rank=0, world_size=1, timeout=None, device=CPU)
+
+    assert not dist.is_initialized()
 
 
 class TestInitialize:
