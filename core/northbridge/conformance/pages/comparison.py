@@ -10,6 +10,9 @@ from northbridge.conformance.pages.units import show_moment
 from northbridge.conformance.proof.report import Report, TestResult
 from northbridge.errors import ReportError
 
+ABSENT = "absent"
+"""What is said of a report that has no result of a test, or no such claim."""
+
 
 @dataclass(frozen=True)
 class ComparedTest:
@@ -23,7 +26,7 @@ class ComparedTest:
     @property
     def words(self) -> tuple[str, ...]:
         """The verdicts, as they are shown."""
-        return tuple(result.verdict.value if result is not None else "absent" for result in self.results)
+        return tuple(result.verdict.value if result is not None else ABSENT for result in self.results)
 
     @property
     def differs(self) -> bool:
@@ -100,7 +103,7 @@ def compare(reports: Sequence[Report]) -> Comparison:
 
 def _finding(report: Report, claim: str) -> str:
     found = report.claims.get(claim)
-    return found.finding if found is not None else "absent"
+    return found.finding if found is not None else ABSENT
 
 
 def _label(reports: Sequence[Report]) -> tuple[str, ...]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rich.console import Console
 from rich.text import Text
 
 from northbridge.conformance.pages.cleaning import clean
-from northbridge.conformance.pages.comparison import Comparison
+from northbridge.conformance.pages.comparison import ABSENT, ComparedTest, Comparison
 from northbridge.conformance.pages.overview import ORDER, count_verdicts, list_doubts, name_level
 from northbridge.conformance.proof.verdict import Verdict
 from northbridge.listing.table import add_row, make_table
 
 _STYLES = {Verdict.FAIL.value: "red", Verdict.TIMEOUT.value: "red", Verdict.UNDERCLAIM.value: "magenta"}
+_SIDE_BY_SIDE = " | "
 
 
 def show(comparison: Comparison) -> None:
@@ -28,11 +31,30 @@ def show(comparison: Comparison) -> None:
         console.print(f"The same verdicts: {_tests(len(comparison.same))}.")
         return
     console.print(f"{_tests(len(comparison.differing))} differ, {len(comparison.same)} have the same verdict:\n")
-    table = make_table("test", *map(clean, comparison.labels), folding=("test",))
+    _show_differing(console, comparison)
+
+
+def _show_differing(console: Console, comparison: Comparison) -> None:
+    """Print each test that all of them have, or that one fails, and how many each of them lacks beside those."""
+    told: list[ComparedTest] = []
+    absent: list[ComparedTest] = []
     for test in comparison.differing:
+        (absent if ABSENT in test.words and _STYLES.keys().isdisjoint(test.words) else told).append(test)
+    width = max((len(_SIDE_BY_SIDE.join(test.words)) for test in told), default=0)
+    if told:
+        console.print(Text(clean(_SIDE_BY_SIDE.join(comparison.labels)), style="bold"), soft_wrap=True)
+    for test in told:
         style = next((_STYLES[word] for word in test.words if word in _STYLES), "")
-        add_row(table, style, clean(test.id), *test.words)
-    console.print(table)
+        line = f"{_SIDE_BY_SIDE.join(test.words):{width}}  {clean(test.id)}"
+        console.print(Text(line, style=style), soft_wrap=True)  # an id that is broken cannot be searched for
+    missing = Counter(
+        (label, test.level)
+        for test in absent
+        for label, word in zip(comparison.labels, test.words, strict=True)
+        if word == ABSENT
+    )
+    for (label, level), number in missing.items():
+        console.print(Text(clean(f"{label} has no result of {_tests(number)} of {level}")), soft_wrap=True)
 
 
 def _show_levels(console: Console, comparison: Comparison) -> None:

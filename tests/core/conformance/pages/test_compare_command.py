@@ -41,7 +41,21 @@ def test_reports_that_differ_show_their_levels_and_each_test_on_which_they_do(fi
     assert (run.returncode, run.stderr) == (1, "")
     assert "acme (simulated) C3 (simulated) 352" in flowing(run.stdout)
     assert "8 tests differ, 352 have the same verdict" in run.stdout
-    assert "C2/Training/test_bf16_trains absent UNDERCLAIM" in flowing(run.stdout)
+    assert "\nacme (simulated) | acme\n" in run.stdout
+    assert "absent | UNDERCLAIM C2/Training/test_bf16_trains" in flowing(run.stdout)
+
+
+def test_what_one_report_has_no_result_of_is_counted(good: Report, tmp_path: Path) -> None:
+    few = good.model_copy(update={"tests": tuple(test for test in good.tests if test.level != "C3")}).sealed()
+    for name, report in (("good", good), ("few", few)):
+        report.write(tmp_path / f"{name}.json")
+
+    run = compare(tmp_path / "good.json", tmp_path / "few.json")
+
+    absent = sum(test.level == "C3" for test in good.tests)
+    assert run.returncode == 1
+    assert run.stdout.endswith(f" has no result of {absent} tests of C3\n")
+    assert "C3/Collective/" not in run.stdout.partition("differ,")[2]
 
 
 def test_reports_that_agree_end_with_success(files: tuple[Path, Path]) -> None:
