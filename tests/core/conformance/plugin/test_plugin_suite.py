@@ -117,13 +117,16 @@ WRONG = {
         'name = "acl"', 'name = "ACL"', "Declaration::test_the_collective_is_one_that_torch_can_take", "'ACL'"
     ),
     "a_claim_is_true": Wrong(
-        END, f"{END[:-2]}, bfloat16=True))", "Declaration::test_every_claim_is_a_claim", "'bfloat16': ['bool', 'True']"
+        END,
+        f"{END[:-2]}, bfloat16=True))",
+        "Declaration::test_every_claim_is_a_claim",
+        "Capabilities takes for 'bfloat16' northbridge.yes",
     ),
     "simulated_is_one": Wrong(
         "simulated=True",
         "simulated=1",
         "Declaration::test_whether_it_is_simulated_and_whether_auto_may_pick_it_is_yes_or_no",
-        "['int', '1']",
+        "Capabilities takes for 'simulated' True or False, found 1",
     ),
     "detect_raises": Wrong(
         DETECT,
