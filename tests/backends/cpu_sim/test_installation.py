@@ -27,7 +27,7 @@ def test_torch_knows_the_device_by_its_own_name_and_card(posing: Posing) -> None
 
     assert said == [
         "True posed:0 posed",
-        "4 DeviceProperties(name='Posed P1', total_memory=67108864, card=3)",
+        "4 DeviceProperties(name='Posed P1', total_memory=1073741824, card=3)",
         "RuntimeError: posed:1 was asked for, but this process holds one card, which it calls posed:0",
     ]
 
