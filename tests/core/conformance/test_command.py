@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from northbridge.conformance import command
 from northbridge.conformance.proof.sources import digest_sources
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
@@ -35,6 +37,45 @@ def test_wrong_usage_is_told_and_ends_with_2(tmp_path: Path, arguments: tuple[st
     assert words in " ".join(asked.stderr.replace("│", " ").split())
     assert "Traceback" not in asked.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_misspelt_simulation_is_told_and_ends_with_2(tmp_path: Path) -> None:
+    asked = subprocess.run(
+        [NORTHBRIDGE, "conformance", "cpu_sim", "--level", "C0"],
+        env={**os.environ, "NORTHBRIDGE_SIMULATE": "cpu_simm"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert asked.returncode == 2
+    assert asked.stderr.startswith("northbridge: NORTHBRIDGE_SIMULATE=cpu_simm was asked for, and no backend")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        ("", "no report was written\n"),
+        ("report.json", "no report was written; what is in {out} is an earlier run's\n"),
+    ],
+)
+def test_who_interrupts_the_suite_reads_that_there_is_no_report(
+    there: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "prove", interrupt)
+    if there:
+        (tmp_path / there).touch()
+
+    with pytest.raises(KeyboardInterrupt):
+        command.run("cpu_sim", "C0", tmp_path, ())
+
+    expected = f"northbridge: the suite was interrupted, and {words.format(out=tmp_path)}"
+    assert capsys.readouterr().err.endswith(expected)
 
 
 def test_a_part_of_the_suite_is_told_test_by_test_and_ends_as_they_do(tmp_path: Path) -> None:
