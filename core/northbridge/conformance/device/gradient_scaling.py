@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from northbridge.conformance.device.one_device import OneDevice, refuse_where_denied
+from northbridge.conformance.device.one_device import OneDevice, refuse_without
 
 SCALE = 1024.0
 
@@ -25,7 +25,7 @@ class GradientScaling(OneDevice):
     @pytest.fixture(autouse=True)
     def float16(self, backend: str) -> None:
         """Who denies float16 need not scale gradients, and may all the same: that is no float16."""
-        refuse_where_denied(backend, "float16")
+        refuse_without(backend, "float16")
 
     def test_gradients_are_divided_by_the_scale(self, device: torch.device) -> None:
         parameters = step(device, [torch.full((3,), SCALE * each) for each in (1.0, 2.0, 3.0)])

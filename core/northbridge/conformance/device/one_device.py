@@ -79,8 +79,8 @@ def refused_where_denied(backend: str, claim: str) -> Iterator[None]:
         ) from error
 
 
-def refuse_where_denied(backend: str, claim: str) -> None:
-    """Raise :class:`UnsupportedError` where the chip denies ``claim``: what needs it nobody gets to do there."""
+def refuse_without(backend: str, claim: str) -> None:
+    """Raise :class:`UnsupportedError` where the chip denies ``claim``: nobody gets to do there what takes it."""
     denied = northbridge.get(backend).present_capabilities().claims()[claim]
     if denied.denied:
         raise northbridge.UnsupportedError(

@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.wrong_backends import try_backend
 
 import northbridge
-from northbridge.conformance.device.one_device import refused_where_denied
+from northbridge.conformance.device.one_device import refuse_without, refused_where_denied
 from northbridge.conformance.proof.verdict import Verdict
 from northbridge.discovery import is_declared
 
@@ -58,6 +58,18 @@ def test_an_error_of_the_vendors_in_a_dtype_that_is_denied_is_a_refusal_with_its
 def test_an_error_of_the_vendors_in_a_dtype_that_is_claimed_passes_through(backend: str) -> None:
     with pytest.raises(RuntimeError, match="the vendor's words"), refused_where_denied(backend, "float16"):
         raise RuntimeError("the vendor's words")
+
+
+def test_what_takes_a_dtype_that_is_denied_is_refused_with_its_reason(backend: str) -> None:
+    with pytest.raises(northbridge.UnsupportedError, match=r"what float64 alone needs.*it has no room") as error:
+        refuse_without(backend, "float64")
+
+    assert error.value.capability == "float64"
+
+
+@pytest.mark.parametrize("claim", ["float16", "int64"])
+def test_what_takes_a_dtype_that_is_not_denied_is_tried(backend: str, claim: str) -> None:
+    refuse_without(backend, claim)
 
 
 def test_a_machine_with_one_device_forbids_no_test_of_one() -> None:
