@@ -90,3 +90,11 @@ def wait(process: Process, script: Path, printed: Path) -> Ran:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return Ran(status, printed.read_text())
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is the process ``pid``, other than as one that has ended and that nobody has waited for."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -33,7 +33,9 @@ def collect_stacks(group: int, folder: Path) -> str:
 
     ``group`` is a process group; torchrun gives each of its ranks a session of its own, which is no longer in it.
     """
-    asked = {pid: file for pid in _members(group) if _catches(pid, DUMP) for file in _files(pid, folder)}
+    asked = {
+        pid: file for pid in _members(group) if _catches(pid, DUMP) for file in folder.glob(_FILE.format(pid, "*"))
+    }
     for pid in asked:
         os.kill(pid, DUMP)
     return "\n".join(f"{_describe(pid, asked[pid])}:\n{stacks}" for pid, stacks in _read(asked))
@@ -47,10 +49,6 @@ def kill_group(group: int) -> None:
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _files(pid: int, folder: Path) -> list[Path]:
-    return list(folder.glob(_FILE.format(pid, "*")))[:1]
 
 
 def _read(asked: Mapping[int, Path]) -> Iterable[tuple[int, str]]:

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.scripts import is_alive
 
 from northbridge.conformance.proof.hanging import collect_stacks, kill_group
 
@@ -71,16 +72,9 @@ def test_none_is_left_of_those_that_have_left_the_group(hanging: subprocess.Pope
     hanging.wait()
 
     until = time.monotonic() + 60
-    while _lives(int(found)):
+    while is_alive(int(found)):
         assert time.monotonic() < until
         time.sleep(0.05)
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_a_process_without_a_handler_is_not_asked(tmp_path: Path) -> None:

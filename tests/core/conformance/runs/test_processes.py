@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import SHORT_PROCESS
 from tests.core.conformance.conftest import Begin
+from tests.scripts import is_alive
 
 from northbridge.conformance.runs import processes
 from northbridge.conformance.runs.processes import MOST_SERVERS
@@ -258,7 +259,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     pid, folder = killed.stdout.split()
 
     assert killed.returncode == -9
-    while _is_alive(int(pid)):  # pytest has a limit
+    while is_alive(int(pid)):  # pytest has a limit
         time.sleep(0.01)
     shutil.rmtree(folder)
 
@@ -293,16 +294,9 @@ os.kill(os.getpid(), signal.SIGKILL)
     )
     pid, folder = killed.stdout.split()
 
-    assert _is_alive(int(pid))
+    assert is_alive(int(pid))
     (tmp_path / "go").touch()
-    while _is_alive(int(pid)):  # pytest has a limit
+    while is_alive(int(pid)):  # pytest has a limit
         time.sleep(0.01)
     assert (tmp_path / "inner.txt").read_text().strip() == pid  # it came from there
     shutil.rmtree(folder)
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
