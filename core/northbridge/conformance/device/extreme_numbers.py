@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import pytest
-import torch
-
-from northbridge.conformance.device.one_device import OneDevice
 from northbridge.conformance.device.operation import (
     EXACT,
     ROUNDED,
@@ -19,8 +15,7 @@ from northbridge.conformance.device.operation import (
     given,
     whole,
 )
-from northbridge.conformance.device.operations import assert_like_the_cpu
-from northbridge.conformance.suite import shows
+from northbridge.conformance.device.operations import ComparedOperations
 
 SMALL = Tolerance(1e-4, 0.0)
 """For results that are small by themselves, of which an absolute distance would say nothing."""
@@ -174,19 +169,12 @@ NONE_AT_ALL = (
 EXTREMES = (*LARGE_AND_SMALL, *NOT_FINITE, *NONE_AT_ALL)
 
 
-class ExtremeNumbers(OneDevice):
+class ExtremeNumbers(ComparedOperations):
     """Operations give what the CPU gives for numbers that are large, small, not finite, or none at all."""
 
-    claims = ("float32",)
+    table = EXTREMES
     advice: ClassVar[str] = (
         "Ordinary numbers pass among Operations: look at how the kernel keeps from running over, by taking away the"
         " largest first; at a compiler that takes it for granted that all numbers are finite; and at kernels that are"
         " started for no number at all."
     )
-
-    @pytest.mark.parametrize("operation", EXTREMES, ids=[str(each) for each in EXTREMES])
-    @shows("float32")
-    def test_an_operation_and_its_gradient_are_near_the_cpus(
-        self, backend: str, device: torch.device, operation: Operation
-    ) -> None:
-        assert_like_the_cpu(backend, device, operation)

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import pytest
-import torch
-
-from northbridge.conformance.device.one_device import OneDevice
 from northbridge.conformance.device.operation import EXACT, Operation, Tolerance, floats
-from northbridge.conformance.device.operations import assert_like_the_cpu
-from northbridge.conformance.suite import shows
+from northbridge.conformance.device.operations import ComparedOperations
 
 ADDED_UP = Tolerance(1e-4, 3e-3)
 """A thousand products of numbers around 1, whose sum is some ten times as large; eight or ten bits are not enough."""
@@ -35,17 +30,11 @@ LARGE = (
 """What is tried, in sizes that are no powers of two."""
 
 
-class LargeOperations(OneDevice):
+class LargeOperations(ComparedOperations):
     """Operations on a million numbers and sums of a thousand products give the CPU's numbers, and gradients."""
 
+    table = LARGE
     advice: ClassVar[str] = (
         "The small cases of the same operation pass: look at which kernel your torch plugin chooses by the size, and in"
         " how many bits it computes and adds up."
     )
-
-    @pytest.mark.parametrize("operation", LARGE, ids=[str(each) for each in LARGE])
-    @shows("float32", "autograd")
-    def test_a_large_operation_and_its_gradient_are_near_the_cpus(
-        self, backend: str, device: torch.device, operation: Operation
-    ) -> None:
-        assert_like_the_cpu(backend, device, operation)

@@ -12,10 +12,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import northbridge
 from northbridge.conformance.device.one_device import OneDevice
 from northbridge.conformance.device.operation import CONVOLVED, EXACT, SUMMED, Form, Tolerance, as_it_is, turned
-from northbridge.conformance.device.operations import assert_near, leaves_of
+from northbridge.conformance.device.operations import allow, assert_near, leaves_of
 
 Made = tuple[nn.Module, tuple[Tensor, ...]]
 
@@ -93,7 +92,7 @@ class Layers(OneDevice):
     @pytest.fixture
     def within(self, backend: str, name: str) -> Tolerance:
         """How near the CPU's numbers have to be."""
-        return EXACT if northbridge.get(backend).capabilities.simulated else LAYERS[name][1]
+        return allow(backend, LAYERS[name][1])
 
     @pytest.fixture
     def made(self, name: str) -> Made:
@@ -183,7 +182,7 @@ class Layers(OneDevice):
 
     @pytest.mark.parametrize("optimizer", OPTIMIZERS)
     def test_an_optimizer_steps_as_on_the_cpu(self, backend: str, device: torch.device, optimizer: str) -> None:
-        within = EXACT if northbridge.get(backend).capabilities.simulated else Tolerance(1e-3, 1e-4)
+        within = allow(backend, Tolerance(1e-3, 1e-4))
         torch.manual_seed(0)
         layer, given = nn.Linear(7, 5), torch.randn(3, 7)
         twin = copy.deepcopy(layer).to(device)

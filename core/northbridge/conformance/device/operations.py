@@ -15,23 +15,23 @@ from northbridge.conformance.device.operation import EXACT, Form, Operation, Tol
 from northbridge.conformance.device.operation_table import CURVED, OPERATIONS
 from northbridge.conformance.suite import shows
 
-_GRADIENTS = [(operation, "autograd" if operation.differentiable else "") for operation in OPERATIONS]
-
 _OF_TENSORS = [each for each in OPERATIONS if each.name not in ("view", "view_as", "as_strided")]
 """Those that take tensors however they lie in memory."""
 
 _CURVED = [each for each in OPERATIONS if each.name in CURVED]
 
 
-class Operations(OneDevice):
-    """Each operation gives the CPU's numbers, in the CPU's dtype and on the chip, and so does its gradient."""
+class ComparedOperations(OneDevice):
+    """Operations of a table give the CPU's numbers, and gradients where they have any."""
 
-    advice: ClassVar[str] = (
-        "The operation is a kernel of your torch plugin: run it alone on the chip and on the CPU. Where the numbers are"
-        " near and not near enough, look for a mode that computes float32 in fewer bits."
-    )
+    table: ClassVar[tuple[Operation, ...]]
 
-    @pytest.mark.parametrize(("operation", "gradient"), _GRADIENTS, ids=[str(each) for each in OPERATIONS])
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        """Make a test for each operation of the table; pytest calls it for each function of the class."""
+        if "gradient" in metafunc.fixturenames:
+            values = [(each, "autograd" if each.differentiable else "") for each in self.table]
+            metafunc.parametrize(("operation", "gradient"), values, ids=[str(each) for each in self.table])
+
     @shows("float32", "{gradient}")
     def test_an_operation_and_its_gradient_are_near_the_cpus(
         self, backend: str, device: torch.device, operation: Operation, gradient: str
@@ -40,15 +40,23 @@ class Operations(OneDevice):
 
         assert bool(slopes) == bool(gradient)
 
+
+class Operations(ComparedOperations):
+    """Each operation gives the CPU's numbers, in the CPU's dtype and on the chip, and so does its gradient."""
+
+    table = OPERATIONS
+    advice: ClassVar[str] = (
+        "The operation is a kernel of your torch plugin: run it alone on the chip and on the CPU. Where the numbers are"
+        " near and not near enough, look for a mode that computes float32 in fewer bits."
+    )
+
     @pytest.mark.parametrize("operation", _CURVED, ids=[str(each) for each in _CURVED])
     @shows("autograd")
     def test_the_gradient_of_its_gradient_is_near_the_cpus(
         self, backend: str, device: torch.device, operation: Operation
     ) -> None:
-        within = operation.within
-        within = Tolerance(10 * within.relative, 10 * within.absolute)
-        if northbridge.get(backend).capabilities.simulated:
-            within = EXACT
+        once = operation.within
+        within = allow(backend, Tolerance(10 * once.relative, 10 * once.absolute))
 
         assert_near(compute_curve(operation, device), compute_curve(operation, "cpu"), device, within)
 
@@ -60,15 +68,19 @@ class Operations(OneDevice):
         assert_like_the_cpu(backend, device, operation, turned)
 
 
+def allow(backend: str, within: Tolerance) -> Tolerance:
+    """Return how far the chip's numbers may be from the CPU's: ``within`` of a real one, nothing of a simulated one."""
+    return EXACT if northbridge.get(backend).capabilities.simulated else within
+
+
 def assert_like_the_cpu(
     backend: str, device: torch.device, operation: Operation, form: Form = as_it_is
 ) -> list[Tensor]:
     """Make sure that ``operation`` and its gradients are on ``device`` as on the CPU; return the CPU's gradients.
 
-    ``form`` lays out what the operation is given. A simulated chip is to be equal to the bit, a real one within the
-    operation's tolerance.
+    ``form`` lays out what the operation is given.
     """
-    within = EXACT if northbridge.get(backend).capabilities.simulated else operation.within
+    within = allow(backend, operation.within)
     expected, slopes = compute(operation, torch.device("cpu"), form)
 
     found, found_slopes = compute(operation, device, form)

@@ -15,7 +15,6 @@ from northbridge.conformance.device.one_device import OneDevice
 
 REFUSALS = (RuntimeError, northbridge.NorthbridgeError)
 
-
 ASKED: Mapping[str, Callable[[northbridge.Device, int], object]] = MappingProxyType(
     {
         "count": lambda chip, _: chip.count(),
