@@ -50,9 +50,9 @@ class Facts:
             return ()
         harsh = harsh_variables(self.backend.name)
         if not harsh:
-            return ("it has no harsh options",)
+            return ("it has no harsh options: give its Personality some",)
         return tuple(
-            f"{name}={environ[name]}, and not {value}"
+            f"{name}={environ[name]}, and not {value}: unset it"
             for name, value in harsh.items()
             if environ.get(name, value) != value
         )

@@ -79,7 +79,7 @@ def test_what_the_user_spares_a_simulated_chip_is_listed() -> None:
     assert simulated.list_spared({}) == ()
     assert simulated.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}) == ()
     assert simulated.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == (
-        "NORTHBRIDGE_CPU_SIM_STREAMS=immediate, and not deferred",
+        "NORTHBRIDGE_CPU_SIM_STREAMS=immediate, and not deferred: unset it",
     )
     assert REAL.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
 
@@ -88,7 +88,7 @@ def test_a_simulated_chip_without_harsh_options_is_spared_them_all(monkeypatch: 
     simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
     monkeypatch.setattr("northbridge.conformance.proof.facts.harsh_variables", lambda _name: {})
 
-    assert simulated.list_spared({}) == ("it has no harsh options",)
+    assert simulated.list_spared({}) == ("it has no harsh options: give its Personality some",)
 
 
 def test_the_report_of_a_run_that_was_broken_on_purpose_says_so() -> None:
