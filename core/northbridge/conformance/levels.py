@@ -35,6 +35,7 @@ from northbridge.conformance.device.gradient_scaling import GradientScaling
 from northbridge.conformance.device.gradients import Gradients
 from northbridge.conformance.device.large_operations import LargeOperations
 from northbridge.conformance.device.layers import Layers
+from northbridge.conformance.device.matrix_unit import MatrixUnit
 from northbridge.conformance.device.memory import Memory
 from northbridge.conformance.device.operation_options import OperationOptions
 from northbridge.conformance.device.operations import Operations
@@ -120,6 +121,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     Device,
                     Placement,
                     Dtypes,
+                    MatrixUnit,
                     Autocast,
                     GradientScaling,
                     Views,

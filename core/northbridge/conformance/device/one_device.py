@@ -80,11 +80,11 @@ def refused_where_denied(backend: str, claim: str) -> Iterator[None]:
 
 
 def refuse_without(backend: str, claim: str) -> None:
-    """Raise :class:`UnsupportedError` where the chip denies ``claim``: nobody gets to do there what takes it."""
+    """Raise :class:`UnsupportedError` where the chip denies ``claim``: nobody does there what takes it unwarned."""
     denied = northbridge.get(backend).present_capabilities().claims()[claim]
     if denied.denied:
         raise northbridge.UnsupportedError(
             f"{backend!r} was asked for what {claim} alone needs, and it denies {claim}: {denied.reason}; the"
-            " precisions that use it are refused",
+            " precisions that use it are refused, or warned of",
             capability=claim,
         )

@@ -56,7 +56,10 @@ CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Proved",
             "claimed, and every test of it passed here, up to the level that was asked for: rely on it",
         ),
-        "refused": ("Refused", "the backend says no, and an attempt ends in a clear error: you will be told"),
+        "refused": (
+            "Refused",
+            "the backend says no, and an attempt ends in a clear error, or a warning: you will be told",
+        ),
         "false": ("False", "what the backend says is wrong: do not rely on it"),
         "hidden": ("Hidden", "the backend says no, yet it works: the vendor has not promised it"),
         "unknown": (
