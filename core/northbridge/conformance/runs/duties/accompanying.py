@@ -18,6 +18,7 @@ MODEL = "convnet"
 
 _BATCHES = 40
 _LIMIT_S = 120.0
+_FAILED = "failed"
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -27,15 +28,22 @@ def perform(scenario: Scenario, folder: Path) -> None:
     """
     host = trainer(scenario, folder)
     module = _class(scenario.face)(build(MODEL), folder, "accompanying")
-    module.meeting = Path(scenario.resume) if scenario.resume else None
-    host.fit(module, loader(8 * _BATCHES * host.world_size, shuffle=False))
+    module.meeting = meeting = Path(scenario.resume) if scenario.resume else None
+    try:
+        host.fit(module, loader(8 * _BATCHES * host.world_size, shuffle=False))
+    except BaseException:
+        if meeting is not None:
+            (meeting / _FAILED).touch()
+        raise
 
 
 def _meet(meeting: Path, name: str) -> None:
-    """Wait until both jobs are here."""
+    """Wait until both jobs are here; who is waited for may have failed on the way."""
     (meeting / name).touch()
     until = time.monotonic() + _LIMIT_S
-    while len(list(meeting.iterdir())) < 2:
+    while len(here := [each.name for each in meeting.iterdir()]) < 2 or _FAILED in here:
+        if _FAILED in here:
+            raise RuntimeError("the other job failed before it came to train")
         if time.monotonic() > until:
             raise TimeoutError(f"the other job did not begin to train within {_LIMIT_S:g} s")
         time.sleep(0.01)
