@@ -15,7 +15,7 @@ _MODELS = ("mlp", "convnet", "transformer")
 
 
 class Launches(Suite):
-    """However the ranks are started, they end with the weights of Lightning's own two CPU ranks.
+    """However the ranks are started, each on its device, they end with the weights of Lightning's own two CPU ranks.
 
     Where the chip denies that ranks may be forked, to fork them ends in :class:`UnsupportedError`.
     """
@@ -80,14 +80,27 @@ class Launches(Suite):
             assert differences_from_cpu(scenario.accelerator, found, trained) == []
 
     def check(self, scenario: Scenario, environ: dict[str, str]) -> None:
-        """Compare the weights of each model on each rank."""
+        """Compare the weights of each model on each rank, and see on which device it trained."""
         require(scenario.face)
+        roots = list_roots(scenario.accelerator, environ)
         for model in scenario.models:
             expected = cpu_run(scenario.face, 2).each(f"training {model}", "weights")
             found = run(scenario, environ)
             weights = found.each(f"training {model}", "weights")
             assert differences_from_cpu(scenario.accelerator, weights, expected) == []
             assert found.each(f"training {model}", "world size") == [2, 2]
+            assert found.each(f"training {model}", "root device") == roots
+            assert found.each(f"training {model}", "current device") == roots
+            assert found.each(f"training {model}", "in use") == [[root] for root in roots]
+
+
+def list_roots(backend: str, environ: dict[str, str]) -> list[str]:
+    """Return the devices of two ranks: the first and the second, on two nodes too, which are this one machine."""
+    with pytest.MonkeyPatch.context() as variables:
+        for name, value in environ.items():
+            variables.setenv(name, value)
+        device = northbridge.load(backend).device
+        return [str(device.root(index)) for index in range(2)]
 
 
 def _with_trainer(backend: str, face: str, strategy: str) -> Scenario:
