@@ -36,10 +36,14 @@ class BridgeHooks(UsesSuite):
 
 
 class UsersEnvironment(UsesSuite):
-    """What the user has set in the environment stays."""
+    """What the user has set in the environment, and in the process, stays."""
 
     runs = in_each(*TRAINERS, *FABRICS)
-    advice = "Look at the Bridge's prepare(): os.environ.setdefault() leaves what the user has set."
+    advice = (
+        "Look at the Bridge's prepare(): os.environ.setdefault() leaves what the user has set; and at what the vendor's"
+        " software sets for the whole process when it is imported or a card is taken: signals, threads, how processes"
+        " are started."
+    )
 
     def test_what_is_set_before_the_import_replaces_nothing_of_the_users(self, chip: Outcome) -> None:
         found = chip.only("preparing")
@@ -49,3 +53,6 @@ class UsersEnvironment(UsesSuite):
 
     def test_a_training_leaves_every_variable_as_it_was(self, chip: Outcome) -> None:
         assert chip.only("hooking")["changed"] == []
+
+    def test_a_training_leaves_every_setting_of_the_process_as_it_was(self, chip: Outcome) -> None:
+        assert chip.only("hooking")["settings"] == {}

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+import multiprocessing
 import os
+import signal
+import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -28,19 +32,39 @@ _calls: list[str] = []
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report the calls in their order, and which variables of the environment are not what they were."""
+    """Report the calls in their order, and which variables and settings of the process are not what they were."""
     backend = northbridge.get(scenario.accelerator)
     for name in (*BEGIN[:-1], *STEP):
         _note(backend.bridge, name)
     _note(backend.device, "select")
-    before = dict(os.environ)
+    torch.use_deterministic_algorithms(True, warn_only=True)  # as some users have it; not torch's default
+    before, settings = dict(os.environ), _settings()
     if is_trainer(scenario.face):
         limits = {"limit_train_batches": 2, "accumulate_grad_batches": 2, "limit_val_batches": 1}
         host = trainer(scenario, folder, max_epochs=1, num_sanity_val_steps=0, **limits)
         host.fit(_class(scenario.face)(build("mlp"), folder, "hooking fit"), loader(), loader(shuffle=False))
     else:
         _loop(fabric(scenario))
-    write(folder, "hooking", 0, {"calls": _calls, "changed": changed_since(before)})
+    changed = {name: [str(was), str(now)] for name, was in settings.items() if was != (now := _settings()[name])}
+    torch.use_deterministic_algorithms(False)
+    write(folder, "hooking", 0, {"calls": _calls, "changed": changed_since(before), "settings": changed})
+
+
+def _settings() -> dict[str, object]:
+    """Return what a user may have set in the process beside its environment."""
+    return {
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "dtype by default": torch.get_default_dtype(),
+        "precision of float32 products": torch.get_float32_matmul_precision(),
+        "threads": torch.get_num_threads(),
+        "gradients": torch.is_grad_enabled(),
+        "how processes are started": multiprocessing.get_start_method(),  # which Lightning asks for, and so fixes
+        "the garbage collector": (gc.isenabled(), *gc.get_threshold()),
+        "the handler of SIGINT": signal.getsignal(signal.SIGINT),
+        "the handler of SIGTERM": signal.getsignal(signal.SIGTERM),
+        "the hook for exceptions": sys.excepthook,
+        "the working folder": str(Path.cwd()),
+    }
 
 
 def _note(part: Any, name: str) -> None:

@@ -26,7 +26,7 @@ PRECISIONS = {
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report the dtypes that each precision led to, or the capability whose lack it was refused for."""
+    """Report the dtypes that each precision led to, and which weights did not learn, or what it was refused for."""
     write(folder, "rounding", 0, {precision: _try(scenario, folder, precision) for precision in PRECISIONS})
 
 
@@ -41,7 +41,7 @@ def _fit(scenario: Scenario, folder: Path, precision: str) -> dict[str, Any]:
     host = trainer(scenario, folder, precision=precision, max_epochs=1, limit_train_batches=2)
     module = classifier_class(scenario.face)(build("mlp"), folder, "rounding fit")
     host.fit(module, loader())
-    return _dtypes(module.net)
+    return _seen(module.net)
 
 
 def _loop(scenario: Scenario, precision: str) -> dict[str, Any]:
@@ -52,9 +52,18 @@ def _loop(scenario: Scenario, precision: str) -> dict[str, Any]:
     for images, labels in host.setup_dataloaders(loader()):
         host.backward(cross_entropy(net(images), labels))
         optimizer.step()
-    return _dtypes(net)
+    return _seen(net)
 
 
-def _dtypes(net: torch.nn.Module) -> dict[str, Any]:
+def _seen(net: torch.nn.Module) -> dict[str, Any]:
     weights = {str(each.dtype).removeprefix("torch.") for each in net.parameters()}
-    return {"scores": [each.removeprefix("torch.") for each in seen(net)["scores"]], "weights": sorted(weights)}
+    begun = build("mlp").parameters()
+    return {
+        "scores": [each.removeprefix("torch.") for each in seen(net)["scores"]],
+        "weights": sorted(weights),
+        "as they began": [
+            name
+            for (name, found), first in zip(net.named_parameters(), begun, strict=True)
+            if torch.equal(found.detach().cpu(), first.detach().to(found.dtype))
+        ],
+    }
