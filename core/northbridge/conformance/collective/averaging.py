@@ -51,6 +51,16 @@ class GradientAveraging(Ranks):
         assert found == found[:1] * devices
 
     @shows("ddp_averaging")
+    def test_a_model_in_bfloat16_learns_the_same_on_all_ranks(
+        self, ranks: Facts, devices: int, claimed: Claims
+    ) -> None:
+        if may_refuse(claimed, "bfloat16") and refusals(ranks, "weights of bfloat16"):
+            return
+        found = everybodys(ranks, "weights of bfloat16")
+
+        assert found == found[:1] * devices
+
+    @shows("ddp_averaging")
     def test_the_ranks_begin_with_the_weights_of_the_first(self, ranks: Facts, devices: int) -> None:
         found = everybodys(ranks, "first weights")
 

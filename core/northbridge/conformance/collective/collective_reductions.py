@@ -96,7 +96,10 @@ class CollectiveReductions(Ranks):
         if not ((may_refuse(claimed, dtype) or not averages) and refusals(ranks, name)):
             assert everybodys(ranks, name) == [exact] * devices
 
-    @pytest.mark.parametrize(("word", "exact"), [("min", [False, True, False]), ("max", [True, True, False])])
+    @pytest.mark.parametrize(
+        ("word", "exact"),
+        [("min", [False, True, False]), ("max", [True, True, False]), ("sum", [True, True, False])],
+    )
     def test_bools_are_reduced_to_all_and_to_any(
         self, ranks: Facts, devices: int, word: str, exact: list[bool]
     ) -> None:
@@ -147,6 +150,11 @@ class CollectiveReductions(Ranks):
     @shows("sum_all_reduce")
     def test_a_sum_of_millions_of_numbers(self, ranks: Facts, devices: int) -> None:
         assert everybodys(ranks, "many") == [[0, 0]] * devices
+
+    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    def test_a_sum_of_a_million_numbers_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"many of {dtype}")):
+            assert everybodys(ranks, f"many of {dtype}") == [[0, 0]] * devices
 
     @pytest.mark.parametrize("root", [0, -1], ids=["the first", "the last"])
     def test_reduce_to_one_rank(self, ranks: Facts, devices: int, root: int) -> None:

@@ -43,6 +43,19 @@ class Groups(Ranks):
     def test_a_gather_has_the_ranks_of_the_group_in_their_order(self, ranks: Facts, devices: int) -> None:
         self.check(ranks, devices, "gathered", list)
 
+    def test_a_sum_reaches_the_last_rank_of_the_group(self, ranks: Facts, devices: int) -> None:
+        for name, groups in grouping.DIVISIONS[devices].items():
+            for members in groups:
+                found = everybodys([ranks[rank] for rank in members], name)[members.index(max(members))]
+                assert found["reduced"] == sum(4**rank for rank in members), (name, members)
+
+    def test_a_sum_that_is_scattered_is_that_of_the_group(self, ranks: Facts, devices: int) -> None:
+        for name, groups in grouping.DIVISIONS[devices].items():
+            for members in groups:
+                found = everybodys([ranks[rank] for rank in sorted(members)], name)
+                total = sum(4**rank for rank in members)
+                assert [each["share"] for each in found] == [total * (place + 1) for place in range(len(members))]
+
     @shows("barrier")
     def test_nobody_passes_the_groups_barrier_before_its_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
         for name, groups in grouping.DIVISIONS[devices].items():

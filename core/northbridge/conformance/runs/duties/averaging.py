@@ -34,6 +34,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     rank = meet(scenario)
     found = {
         "weights": attempt(partial(_train, rank)),
+        "weights of bfloat16": attempt(partial(_train, rank, torch.bfloat16)),
         "first weights": attempt(partial(_begin_apart, rank)),
         "compressed gradient": attempt(partial(_compressed_gradient, rank)),
         "joined weight": attempt(partial(_joined_weight, rank)),
@@ -67,12 +68,12 @@ def _build() -> Mlp:
     return Mlp()
 
 
-def _train(rank: Rank) -> list[float]:
-    net: Any = DistributedDataParallel(_build().to(rank.device))
+def _train(rank: Rank, dtype: torch.dtype = torch.float32) -> list[float]:
+    net: Any = DistributedDataParallel(_build().to(rank.device, dtype))
     optimizer = torch.optim.SGD(net.parameters(), lr=_RATE)
     for step in range(STEPS):
         images, labels = batch(step, rank.ranks, range(rank.number, rank.number + 1))
-        _step(net, optimizer, images.to(rank.device), labels.to(rank.device))
+        _step(net, optimizer, images.to(rank.device, dtype), labels.to(rank.device))
     return _numbers(net)
 
 

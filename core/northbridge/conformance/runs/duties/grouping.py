@@ -22,7 +22,7 @@ DIVISIONS: dict[int, dict[str, list[list[int]]]] = {
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Sum, average, broadcast and gather within each group, and wait for its ranks; each rank reports."""
+    """Sum, average, broadcast, gather and scatter within each group, and wait for its ranks; each rank reports."""
     rank = meet(scenario)
     found: dict[str, Any] = {}
     for name, groups in DIVISIONS[rank.ranks].items():
@@ -41,11 +41,17 @@ def _speak(rank: Rank, ranks: list[int], group: Any) -> dict[str, Any]:
     sent = rank.tensor([weight])
     dist.broadcast(sent, max(ranks), group=group)
     everybodys = rank.collective.all_gather(rank.tensor([weight]), group)
+    reduced = rank.tensor([weight])
+    dist.reduce(reduced, max(ranks), group=group)
+    share = rank.tensor([0.0])
+    dist.reduce_scatter_tensor(share, rank.tensor([weight * (place + 1) for place in range(len(ranks))]), group=group)
     return {
         **pass_barrier(rank, max(ranks), group),
         "sum": total.item(),
         "mean": average.item(),
         "sent": sent.item(),
+        "reduced": reduced.item(),
+        "share": share.item(),
         "gathered": torch.cat(everybodys).tolist(),
         "number": dist.get_rank(group),
     }

@@ -50,8 +50,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
     for dtype in DTYPES:
         for word in WORDS:
             found[f"{word} of {dtype}"] = attempt(partial(_reduce, rank, GIVEN[rank.number], dtype, word))
-    for word in ("min", "max", "mean"):
-        flags = [rank.number == 0, True, False]
+    for word in ("sum", "min", "max", "mean"):
+        flags = [rank.number == 0, True, False]  # one, all and none of the ranks
         found[f"{word} of bool"] = attempt(partial(_reduce, rank, flags, "bool", word))
     for dtype in ("int64", "int32"):
         found[f"mean of negative {dtype}"] = attempt(partial(_reduce, rank, NEGATIVE[rank.number], dtype, "mean"))
@@ -72,6 +72,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
     found["nothing"] = attempt(partial(_reduce, rank, [], "float32", "sum"))
     found["a number"] = attempt(partial(_reduce, rank, rank.number + 1, "float32", "sum"))
     found["many"] = attempt(partial(_reduce_many, rank))
+    for dtype in FLOATS:
+        found[f"many of {dtype}"] = attempt(partial(_reduce_many, rank, MANY, 16, dtype))
     for root in range(rank.ranks):
         found[f"to rank {root}"] = attempt(partial(_reduce_to, rank, root))
     write(folder, "reducing", rank.number, found)
@@ -149,9 +151,9 @@ def _reduce_no_numbers(rank: Rank, dtype: str, word: str) -> list[bool]:
     return [isnan(nan), isinf(infinite)]
 
 
-def _reduce_many(rank: Rank) -> list[float]:
-    """Return the smallest and the largest distance from what a sum of many numbers is to be."""
-    numbers = many(rank, MOST)
+def _reduce_many(rank: Rank, size: int = MOST, below: int = 1024, dtype: str = "float32") -> list[float]:
+    """Return the smallest and the largest distance from what a sum of ``size`` numbers ``below`` a bound is to be."""
+    numbers = many(rank, size).remainder(below).to(getattr(torch, dtype))
     ramp = numbers * (rank.number + 1)
     rank.collective.all_reduce(ramp)
     return extremes(ramp - numbers * sum(range(1, rank.ranks + 1)))
