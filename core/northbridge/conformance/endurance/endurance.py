@@ -1,4 +1,4 @@
-"""A training of a thousand steps."""
+"""A training of a thousand steps, with evaluations."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each, require,
 CHIP_BYTES = 2**16
 """How much more the chip may hold late than early: 80 bytes for each step between."""
 
+MORE_OPEN = 16
+"""How many more files, and how many more threads, the process may have then."""
+
 PROCESS_BYTES = 2**24
 """How much more the process may hold, where allocators round and caches grow: 20 KiB for each step between."""
 
 
 class Endurance(FaceSuite):
-    """A thousand steps hold no more memory than two hundred, on the chip and on the host."""
+    """A thousand steps hold no more than two hundred: memory of the chip and of the host, files and threads."""
 
     runs = in_each(TRAINERS[0], devices=(1, 2))
     advice: ClassVar[str] = (
@@ -44,6 +47,11 @@ class Endurance(FaceSuite):
     def test_the_processs_memory_is_steady(self, chip: Outcome) -> None:
         for held in chip.each("enduring", "held"):
             assert _at(held, LATE, "process") - _at(held, EARLY, "process") <= PROCESS_BYTES
+
+    @pytest.mark.parametrize("opened", ["files", "threads"])
+    def test_no_more_is_open(self, chip: Outcome, opened: str) -> None:
+        for held in chip.each("enduring", "held"):
+            assert _at(held, LATE, opened) - _at(held, EARLY, opened) <= MORE_OPEN
 
 
 def _at(held: dict[str, Any], step: int, where: str) -> int:

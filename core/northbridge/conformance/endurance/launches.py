@@ -1,4 +1,4 @@
-"""Every way in which two ranks are started."""
+"""Every way in which ranks are started."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Launch, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, cpu_run, require, shows
+from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, cpu_run, require, require_devices, shows
 
 _MODELS = ("mlp", "convnet", "transformer")
 
 
 class Launches(Suite):
-    """However the ranks are started, each on its device, they end with the weights of Lightning's own two CPU ranks.
+    """However the ranks are started, each on its device, they end with the weights of Lightning's own CPU ranks.
 
     Where the chip denies that ranks may be forked, to fork them ends in :class:`UnsupportedError`.
     """
@@ -36,10 +36,12 @@ class Launches(Suite):
 
     @pytest.mark.parametrize("launch", ["torchrun", "two nodes"])
     def test_a_trainer_is_started_from_outside(self, backend: str, environ: dict[str, str], launch: Launch) -> None:
-        devices = 1 if launch == "two nodes" else 2
-        self.check_trainer(
-            Scenario(backend, TRAINERS[0], ("training",), devices, launch=launch, models=_MODELS), environ
-        )
+        if launch == "two nodes":
+            require_devices(backend, 4)
+        scenario = Scenario(backend, TRAINERS[0], ("training",), 2, launch=launch, models=_MODELS)
+        self.check_trainer(scenario, environ)
+        for changed in run(scenario, environ).each("after training mlp", "changed"):
+            assert not {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} & set(changed)
 
     def test_a_fabric_spawns_processes(self, backend: str, environ: dict[str, str]) -> None:
         self.check(_with_fabric(backend, "ddp_spawn"), environ)
@@ -75,32 +77,32 @@ class Launches(Suite):
         """Compare, and see that the process which the user started holds the trained weights too."""
         self.check(scenario, environ)
         for model in scenario.models:
-            trained = cpu_run(scenario.face, 2).ranks(f"training {model}")[0]["weights"]
+            trained = cpu_run(scenario.face, scenario.ranks).ranks(f"training {model}")[0]["weights"]
             found = run(scenario, environ).ranks(f"after training {model}")[0]["weights"]
             assert differences_from_cpu(scenario.accelerator, found, trained) == []
 
     def check(self, scenario: Scenario, environ: dict[str, str]) -> None:
         """Compare the weights of each model on each rank, and see on which device it trained."""
         require(scenario.face)
-        roots = list_roots(scenario.accelerator, environ)
+        roots = list_roots(scenario, environ)
         for model in scenario.models:
-            expected = cpu_run(scenario.face, 2).each(f"training {model}", "weights")
+            expected = cpu_run(scenario.face, scenario.ranks).each(f"training {model}", "weights")
             found = run(scenario, environ)
             weights = found.each(f"training {model}", "weights")
             assert differences_from_cpu(scenario.accelerator, weights, expected) == []
-            assert found.each(f"training {model}", "world size") == [2, 2]
+            assert found.each(f"training {model}", "world size") == [scenario.ranks] * scenario.ranks
             assert found.each(f"training {model}", "root device") == roots
             assert found.each(f"training {model}", "current device") == roots
             assert found.each(f"training {model}", "in use") == [[root] for root in roots]
 
 
-def list_roots(backend: str, environ: dict[str, str]) -> list[str]:
-    """Return the devices of two ranks: the first and the second, on two nodes too, which are this one machine."""
+def list_roots(scenario: Scenario, environ: dict[str, str]) -> list[str]:
+    """Return the device of each rank: its number among all, on two nodes too, which are this one machine."""
     with pytest.MonkeyPatch.context() as variables:
         for name, value in environ.items():
             variables.setenv(name, value)
-        device = northbridge.load(backend).device
-        return [str(device.root(index)) for index in range(2)]
+        device = northbridge.load(scenario.accelerator).device
+        return [str(device.root(index)) for index in range(scenario.ranks)]
 
 
 def _with_trainer(backend: str, face: str, strategy: str) -> Scenario:

@@ -55,7 +55,10 @@ def fabric(scenario: Scenario, **arguments: Any) -> Any:
 def _placement(scenario: Scenario) -> dict[str, Any]:
     devices = list(scenario.devices) if isinstance(scenario.devices, tuple) else scenario.devices
     if scenario.launch == "two nodes" and scenario.accelerator != "cpu":
-        devices = [int(os.environ["NODE_RANK"])]  # both nodes are this machine, and a card may be one process's alone
+        # Both nodes are this machine, and a card may be one process's alone.
+        assert isinstance(scenario.devices, int)
+        first = int(os.environ["NODE_RANK"]) * scenario.devices
+        devices = list(range(first, first + scenario.devices))
     return {
         "accelerator": scenario.accelerator,
         "devices": devices,

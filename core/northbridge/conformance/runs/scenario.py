@@ -71,6 +71,12 @@ class Scenario:
         """Two for the launch that plays two nodes on one machine."""
         return 2 if self.launch == "two nodes" else 1
 
+    @property
+    def ranks(self) -> int:
+        """How many ranks there are on all nodes, where :attr:`devices` is a number."""
+        assert isinstance(self.devices, int)
+        return self.devices * self.num_nodes
+
     @classmethod
     def from_json(cls, text: str) -> Scenario:
         """Return the scenario that :meth:`to_json` wrote."""
@@ -255,6 +261,7 @@ def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[st
         return [([*launcher, *work], {})]
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port())}
     if scenario.launch == "two nodes":
+        meeting["MASTER_ADDR"] = "localhost"  # not as a rank would say it that looks for rank 0 on its own machine
         return [(work, {**meeting, "NODE_RANK": str(node)}) for node in range(2)]
     assert isinstance(scenario.devices, int)
     world = {**meeting, "WORLD_SIZE": str(scenario.devices)}
