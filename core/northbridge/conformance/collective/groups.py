@@ -54,7 +54,8 @@ class Groups(Ranks):
             for members in groups:
                 found = everybodys([ranks[rank] for rank in sorted(members)], name)
                 total = sum(4**rank for rank in members)
-                assert [each["share"] for each in found] == [total * (place + 1) for place in range(len(members))]
+                right = [total * (place + 1) for place in range(len(members))]
+                assert [each["share"] for each in found] == right, (name, members)
 
     @shows("barrier")
     def test_nobody_passes_the_groups_barrier_before_its_last_rank_has_come(self, ranks: Facts, devices: int) -> None:

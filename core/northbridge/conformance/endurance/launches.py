@@ -36,9 +36,8 @@ class Launches(Suite):
 
     @pytest.mark.parametrize("launch", ["torchrun", "two nodes"])
     def test_a_trainer_is_started_from_outside(self, backend: str, environ: dict[str, str], launch: Launch) -> None:
-        if launch == "two nodes":
-            require_devices(backend, 4)
         scenario = Scenario(backend, TRAINERS[0], ("training",), 2, launch=launch, models=_MODELS)
+        require_devices(backend, scenario.ranks)
         self.check_trainer(scenario, environ)
         for changed in run(scenario, environ).each("after training mlp", "changed"):
             assert not {"MASTER_ADDR", "MASTER_PORT", "NODE_RANK"} & set(changed)

@@ -45,8 +45,9 @@ def perform(scenario: Scenario, folder: Path) -> None:
         host.fit(_class(scenario.face)(build("mlp"), folder, "hooking fit"), loader(), loader(shuffle=False))
     else:
         _loop(fabric(scenario))
-    changed = {name: [str(was), str(now)] for name, was in settings.items() if was != (now := _settings()[name])}
+    now = _settings()
     torch.use_deterministic_algorithms(False)
+    changed = {name: [str(was), str(now[name])] for name, was in settings.items() if was != now[name]}
     write(folder, "hooking", 0, {"calls": _calls, "changed": changed_since(before), "settings": changed})
 
 
