@@ -43,6 +43,7 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
     from northbridge_cpu_sim.compile import compile_chip, failure
     from northbridge_cpu_sim.lock import locked
 
+    cache.refuse_foreign(log)
     before = _last_change(log)
     with locked(folder):
         if cache.is_whole(chip):

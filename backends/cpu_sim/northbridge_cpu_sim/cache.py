@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import stat
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ import torch
 
 from northbridge_cpu_sim.compiler import Compiler
 from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.ownership import find_fault, find_own_fault
 from northbridge_cpu_sim.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 
@@ -22,30 +22,30 @@ VARIABLE = SimSettings.variable("cache")
 
 
 def open_folder(chosen: Path | None) -> Path:
-    """Return the folder ``chosen``, or the user's default one; make it if it is missing.
+    """Return the real path of the folder ``chosen``, or of the user's default one; make it if it is missing.
 
     What lies in it is loaded into the process as machine code, so it is refused
     (:class:`BuildError`) if anyone but the user could have put it there.
     """
-    folder = chosen or _default_folder()
+    folder = Path(os.path.realpath(chosen or _default_folder()))
     with writing(folder):
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
         for path in reversed(missing):
             path.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
-    if stat.S_ISLNK(found.st_mode):
-        problem = f"is a symbolic link to {folder.resolve()}"
-    elif not stat.S_ISDIR(found.st_mode):
-        problem = "is not a folder"
-    elif found.st_uid != os.geteuid():
-        problem = f"belongs to user {found.st_uid}, and this process is user {os.geteuid()}"
-    elif found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        problem = f"can be written by others (mode {stat.S_IMODE(found.st_mode):o}; chmod 700 it)"
-    else:
+        fault = None if folder.is_dir() else f"{folder} is not a folder"
+        fault = fault or find_fault(folder)
+    if fault is None:
         return folder
-    raise BuildError(
-        f"the cache of the simulated chip, {folder}, {problem}: set {VARIABLE} to a folder that only you can write"
-    )
+    cure = f"set {VARIABLE} to a folder that only you can write"
+    if fault.startswith(f"{folder} can be written"):
+        cure = f"delete it, for others may have filled it, or {cure}"
+    raise BuildError(f"the cache of the simulated chip cannot be used: {fault}. Fix: {cure}")
+
+
+def refuse_foreign(file: Path) -> None:
+    """Raise :class:`BuildError` where ``file``, which lies in the cache, is a link or may be somebody else's."""
+    if os.path.lexists(file) and (fault := find_own_fault(file)):
+        raise BuildError(f"the cache of the simulated chip cannot be used: {fault}. Fix: delete this file")
 
 
 @contextmanager
@@ -82,24 +82,33 @@ def key(recipe: Recipe, compiler: Compiler) -> str:
 
 
 def keep(built: Path, chip: Path) -> None:
-    """Move the file ``built`` to ``chip`` at once, sealed with the key at its end."""
-    with open(built, "ab") as file:
-        file.write(chip.stem.encode())
+    """Move the file ``built`` to ``chip`` at once, sealed at its end with the digest of its content and the key."""
+    with open(built, "r+b") as file:
+        content = file.read()
+        file.write(_seal(content, chip))
         file.flush()
         os.fsync(file.fileno())
+    built.chmod(0o600)  # whatever the umask: what others can write is refused
     os.replace(built, chip)
 
 
 def is_whole(chip: Path) -> bool:
-    """Return whether ``chip`` is there, down to its seal."""
-    # Half a file does not fail to load: it kills the process with SIGBUS.
-    seal = chip.stem.encode()
+    """Return whether ``chip`` is there, and its content is what was compiled: 3 ms for its 3 MB.
+
+    Raises :class:`BuildError` where it may be somebody else's.
+    """
+    refuse_foreign(chip)
+    # A damaged file does not fail to load: it kills the process, by SIGBUS or SIGSEGV.
     try:
-        with open(chip, "rb") as file:
-            file.seek(-len(seal), os.SEEK_END)
-            return file.read() == seal
+        whole = memoryview(chip.read_bytes())
     except OSError:
         return False
+    length = len(_seal(b"", chip))
+    return len(whole) > length and whole[-length:] == _seal(whole[:-length], chip)
+
+
+def _seal(content: bytes | memoryview, chip: Path) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode() + chip.stem.encode()
 
 
 def _default_folder() -> Path:

@@ -16,7 +16,7 @@ import ninja
 from rich.console import Console
 
 from northbridge_cpu_sim.cache import VARIABLE, keep, writing
-from northbridge_cpu_sim.compiler import Compiler
+from northbridge_cpu_sim.compiler import Compiler, absolute_folders
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.recipe import Recipe
 
@@ -104,20 +104,23 @@ def _run(name: str, recipe: Recipe, compiler: Compiler, private: Path) -> bool:
         "CXX": compiler.command,
         "LC_ALL": "C",
         "MAX_JOBS": os.environ.get("MAX_JOBS") or str(min(len(files), max(2, os.cpu_count() or 2))),
-        "PATH": os.pathsep.join([_ninja_folder(), os.environ.get("PATH", os.defpath)]),
-        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        "PATH": os.pathsep.join([_ninja_folder(), absolute_folders(os.environ.get("PATH", os.defpath))]),
         "PYTHONWARNINGS": "ignore",
         "TMPDIR": str(private),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
-    command = [sys.executable, "-m", "northbridge_cpu_sim.compile_child"]
+    # The child imports from where this process does, but for "": that is the folder in which the user happens to stand.
+    path = [os.path.abspath(each) for each in sys.path if each]
+    start = f"import sys; sys.path[:] = {path}; from northbridge_cpu_sim.compile_child import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", start]
     # The sources of a later folder read the headers of the first.
     command += [str(private), name, str(recipe.folders[0]), *files, "--", *recipe.flags]
     with (
-        open(private / "log", "wb") as log,
+        open(private / "log", "xb", opener=_open_for_the_user) as log,
         subprocess.Popen(
             command,
             env=environ,
+            cwd=private,
             stdin=subprocess.PIPE,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -125,6 +128,10 @@ def _run(name: str, recipe: Recipe, compiler: Compiler, private: Path) -> bool:
         ) as child,
     ):
         return child.wait() == 0
+
+
+def _open_for_the_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _write_units(recipe: Recipe, private: Path) -> list[Path]:

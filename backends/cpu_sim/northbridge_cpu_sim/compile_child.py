@@ -1,4 +1,4 @@
-"""The process that compiles the chip: ``python -m … folder name headers sources… -- flags…``.
+"""The process that compiles the chip: ``main([folder, name, headers, *sources, "--", *flags])``.
 
 Apart from the user's process, because torch's builder works through the environment, imports
 setuptools and loads what it has built.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 
 from torch.utils import cpp_extension
@@ -35,7 +34,3 @@ def _end_with_the_parent() -> None:
     os.read(0, 1)
     # SIGTERM, because ninja passes it on to the compilers, which it runs in groups of their own.
     os.killpg(0, signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

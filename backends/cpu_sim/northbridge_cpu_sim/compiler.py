@@ -21,14 +21,12 @@ class Compiler:
     command: str
 
     def identity(self) -> list[str]:
-        """Return what changes when another compiler, or version of it, stands behind the command.
+        """Return what changes when another compiler, or version of it, stands behind the command, or other flags do.
 
         File, size and time of change stand for the version: to ask the compiler itself would cost
         every start a process.
         """
-        programs = (shutil.which(word) for word in shlex.split(self.command))
-        files = [Path(program).resolve() for program in programs if program]
-        return [f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}" for file in files]
+        return [_identify(word) for word in _split(self.command)]
 
 
 def find_compiler(environ: Mapping[str, str] | None = None) -> Compiler:
@@ -39,16 +37,40 @@ def find_compiler(environ: Mapping[str, str] | None = None) -> Compiler:
     source = os.environ if environ is None else environ
     chosen = source.get("CXX", "").strip()
     if chosen:
-        wanted = shlex.split(chosen)[0]
-        if not shutil.which(wanted, path=source.get("PATH")):
+        wanted = _split(chosen)[0]
+        if not _find_program(wanted, source):
             raise BuildError(
                 f"CXX={chosen!r} asks for the C++ compiler {wanted!r}, which is not on PATH: install it, or unset CXX"
             )
         return Compiler(chosen)
     for name in _NAMES:
-        if program := shutil.which(name, path=source.get("PATH")):
+        if program := _find_program(name, source):
             return Compiler(shlex.quote(program))
     raise BuildError(
         "the simulated chip is compiled on first use, and there is no C++ compiler "
         f"({', '.join(_NAMES)}) on PATH: apt install g++ (Fedora: dnf install gcc-c++), or set CXX"
     )
+
+
+def absolute_folders(path: str) -> str:
+    """Return ``PATH`` without its empty and relative entries, by which programs of the working directory would run."""
+    return os.pathsep.join(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))
+
+
+def _find_program(name: str, environ: Mapping[str, str]) -> str | None:
+    return shutil.which(name, path=absolute_folders(environ.get("PATH", os.defpath)))
+
+
+def _identify(word: str) -> str:
+    program = _find_program(word, os.environ)
+    if program is None:  # a flag
+        return word
+    file = Path(program).resolve()
+    return f"{file} {file.stat().st_size} {file.stat().st_mtime_ns}"
+
+
+def _split(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise BuildError(f"CXX={command!r} cannot be split into words: {error}. Fix: balance its quotes") from None

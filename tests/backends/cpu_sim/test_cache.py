@@ -16,10 +16,12 @@ from statistics import median
 import pytest
 import torch
 
-from northbridge_cpu_sim.cache import key, open_folder
+from northbridge_cpu_sim.build import locate
+from northbridge_cpu_sim.cache import is_whole, keep, key, open_folder
 from northbridge_cpu_sim.compiler import Compiler, find_compiler
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.recipe import Recipe
+from northbridge_cpu_sim.settings import SimSettings
 
 
 @pytest.fixture
@@ -76,53 +78,199 @@ def test_a_user_without_a_home_is_told_which_variable_to_set(
         open_folder(None)
 
 
+@pytest.fixture
+def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Let a path belong to another user, whoever runs the tests."""
+    lstat = Path.lstat
+    given: set[Path] = set()
+
+    def find(path: Path) -> os.stat_result:
+        found = lstat(path)
+        return os.stat_result((*found[:4], os.geteuid() + 1, *found[5:])) if path in given else found
+
+    monkeypatch.setattr(Path, "lstat", find)
+    return given.add
+
+
 def shared_with_all(folder: Path) -> None:
-    folder.mkdir()
     folder.chmod(0o777)
 
 
 def shared_with_group(folder: Path) -> None:
-    folder.mkdir()
     folder.chmod(0o770)
 
 
-def link_elsewhere(folder: Path) -> None:
-    target = folder.with_name("elsewhere")
-    target.mkdir(mode=0o700)
-    folder.symlink_to(target)
-
-
-def plain_file(folder: Path) -> None:
-    folder.touch(mode=0o600)
-
-
 @pytest.mark.parametrize(
-    ("make", "problem"),
-    [
-        (shared_with_all, "can be written by others (mode 777; chmod 700 it)"),
-        (shared_with_group, "can be written by others (mode 770; chmod 700 it)"),
-        (link_elsewhere, "is a symbolic link to "),
-        (plain_file, "is not a folder"),
-    ],
+    ("make", "mode"),
+    [(shared_with_all, "777"), (shared_with_group, "770")],
 )
-def test_a_folder_that_another_could_have_filled_is_refused(
-    tmp_path: Path, make: Callable[[Path], None], problem: str
-) -> None:
-    make(tmp_path / "cache")
+def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, make: Callable[[Path], None], mode: str) -> None:
+    """The advice is to delete it: after a chmod, what others have put there would be loaded."""
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    make(cache)
 
     with pytest.raises(BuildError) as caught:
+        open_folder(cache)
+
+    assert str(caught.value) == (
+        f"the cache of the simulated chip cannot be used: {cache} can be written by others (mode {mode}). Fix: delete"
+        " it, for others may have filled it, or set NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
+    )
+
+
+def test_a_parent_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    parent = tmp_path / "parent"
+    parent.mkdir()
+    parent.chmod(0o775)
+
+    with pytest.raises(BuildError) as caught:
+        open_folder(parent / "inner" / "cache")
+
+    assert str(caught.value) == (
+        f"the cache of the simulated chip cannot be used: {parent} can be written by others (mode 775). Fix: set"
+        " NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
+    )
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o750, 0o1777])
+def test_a_parent_that_others_can_read_is_no_matter(tmp_path: Path, mode: int) -> None:
+    """Nor is one like /tmp, in which nobody can replace another's folder."""
+    tmp_path.chmod(mode)
+
+    assert open_folder(tmp_path / "cache") == tmp_path / "cache"
+
+
+def test_a_folder_behind_a_link_is_the_one_it_leads_to(tmp_path: Path) -> None:
+    """As homes are on clusters; the real path is what is looked at."""
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    (tmp_path / "home").symlink_to("elsewhere")
+
+    assert open_folder(tmp_path / "home" / "cache") == tmp_path / "elsewhere" / "cache"
+
+    (tmp_path / "elsewhere").chmod(0o777)
+    with pytest.raises(BuildError, match=rf"{tmp_path / 'elsewhere'} can be written by others"):
+        open_folder(tmp_path / "home" / "cache")
+
+
+def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+
+    with pytest.raises(BuildError, match="cache is not a folder. Fix: set NORTHBRIDGE_CPU_SIM_CACHE to a folder"):
         open_folder(tmp_path / "cache")
 
-    assert f"{tmp_path / 'cache'}, {problem}" in str(caught.value)
-    assert str(caught.value).endswith(": set NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write")
+
+@pytest.mark.parametrize("whose", ["cache", "."])
+def test_a_folder_or_parent_of_another_user_is_refused(
+    tmp_path: Path, give_away: Callable[[Path], None], whose: str
+) -> None:
+    cache = tmp_path / "cache"
+    open_folder(cache)
+    give_away(tmp_path / whose)
+
+    user = os.geteuid()
+    with pytest.raises(BuildError) as caught:
+        open_folder(cache)
+
+    assert f"{tmp_path / whose} belongs to user {user + 1}, and this process is user {user}. Fix: set" in str(
+        caught.value
+    )
 
 
-def test_a_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    owner = os.geteuid()
-    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+def kept(folder: Path, content: bytes) -> Path:
+    """A chip of ``content`` as a build leaves it."""
+    built = folder / "built.so"
+    built.write_bytes(content)
+    keep(built, folder / f"{'k' * 32}.so")
+    return folder / f"{'k' * 32}.so"
 
-    with pytest.raises(BuildError, match=f"belongs to user {owner}, and .* is user {owner + 1}"):
-        open_folder(tmp_path)
+
+def test_what_a_build_leaves_is_whole_and_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        chip = kept(tmp_path, b"machine code" * 1000)
+    finally:
+        os.umask(before)
+
+    assert is_whole(chip)
+    assert stat.S_IMODE(chip.stat().st_mode) == 0o600
+
+
+def test_a_file_of_another_name_or_none_is_not_whole(tmp_path: Path) -> None:
+    chip = kept(tmp_path, b"machine code")
+    chip.rename(tmp_path / f"{'j' * 32}.so")
+
+    assert not is_whole(chip)
+    assert not is_whole(tmp_path / f"{'j' * 32}.so")
+
+
+def test_a_damaged_file_is_never_whole(tmp_path: Path) -> None:
+    """One bit anywhere, an end that is missing, and more at the end: each would kill the process that loads it."""
+    chip = kept(tmp_path, bytes(range(256)) * 40)
+    good = chip.read_bytes()
+    places = range(0, len(good), len(good) // 65)
+    damaged = [good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :] for place in places]
+    damaged += [good[:place] for place in places] + [good + b"x", good + good[-96:], b""]
+
+    for each in damaged:
+        chip.write_bytes(each)
+        assert not is_whole(chip)
+    chip.write_bytes(good)
+    assert is_whole(chip)
+
+
+def test_a_link_in_the_cache_is_refused(tmp_path: Path) -> None:
+    chip = kept(tmp_path, b"machine code")
+    (tmp_path / "elsewhere").mkdir()
+    chip.rename(tmp_path / "elsewhere" / chip.name)
+    chip.symlink_to(tmp_path / "elsewhere" / chip.name)
+
+    with pytest.raises(BuildError) as caught:
+        is_whole(chip)
+
+    assert str(caught.value) == (
+        f"the cache of the simulated chip cannot be used: {chip} is a symbolic link to"
+        f" {tmp_path / 'elsewhere' / chip.name}. Fix: delete this file"
+    )
+
+
+def test_a_file_in_the_cache_that_is_not_the_users_alone_is_refused(
+    tmp_path: Path, give_away: Callable[[Path], None]
+) -> None:
+    chip = kept(tmp_path, b"machine code")
+    chip.chmod(0o620)
+    with pytest.raises(BuildError, match=r"\.so can be written by others \(mode 620\)\. Fix: delete this file"):
+        is_whole(chip)
+
+    chip.chmod(0o600)
+    give_away(chip)
+    with pytest.raises(BuildError, match=r"\.so belongs to user \d+, .*\. Fix: delete this file"):
+        is_whole(chip)
+
+
+def test_what_is_no_file_in_the_cache_is_refused(tmp_path: Path) -> None:
+    """A pipe would be waited for for ever."""
+    os.mkfifo(tmp_path / "chip.so")
+
+    with pytest.raises(BuildError, match="is neither a file nor a folder"):
+        is_whole(tmp_path / "chip.so")
+
+
+@pytest.mark.parametrize("name", ["lock", "{key}.log"])
+def test_a_link_for_a_builds_own_files_is_refused(
+    tmp_path: Path, sources: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Else the build would empty the file that it leads to, or show it as the compiler's words."""
+    recipe = Recipe((sources,))
+    other = tmp_path / "other.txt"
+    other.write_text("somebody's")
+    (tmp_path / "cache").mkdir(mode=0o700)
+    (tmp_path / "cache" / name.format(key=key(recipe, find_compiler()))).symlink_to(other)
+
+    with pytest.raises(BuildError, match=r"is a symbolic link to .*other\.txt\. Fix: delete this file"):
+        locate(SimSettings(cache=tmp_path / "cache"), recipe)
+
+    assert other.read_text() == "somebody's"
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EACCES])
@@ -232,6 +380,11 @@ def test_the_key_sees_the_compiler_behind_a_wrapper(sources: Path, compiler: Com
     Path(compiler.command).write_text("#!/bin/sh\n# version 2\n")
 
     assert key(Recipe((sources,)), wrapped) != before
+
+
+@pytest.mark.parametrize("flag", ["-O0", "-DANSWER=1", "-march=native"])
+def test_the_key_depends_on_all_words_of_cxx(sources: Path, compiler: Compiler, flag: str) -> None:
+    assert key(Recipe((sources,)), Compiler(f"{compiler.command} {flag}")) != key(Recipe((sources,)), compiler)
 
 
 def test_the_key_costs_less_than_50_ms(sources: Path) -> None:

@@ -38,3 +38,27 @@ def test_an_empty_cxx_counts_as_unset(tmp_path: Path, unset: str) -> None:
     program.touch(mode=0o700)
 
     assert find_compiler({"CXX": unset, "PATH": str(tmp_path)}).command == str(program)
+
+
+@pytest.mark.parametrize("cxx", ["g++ '-O2", 'g++ "-DNAME=x'])
+def test_cxx_with_an_unbalanced_quote_is_named(cxx: str) -> None:
+    with pytest.raises(BuildError) as caught:
+        find_compiler({"CXX": cxx, "PATH": os.environ["PATH"]})
+
+    assert str(caught.value) == (
+        f"CXX={cxx!r} cannot be split into words: No closing quotation. Fix: balance its quotes"
+    )
+
+
+@pytest.mark.parametrize("entry", ["", ".", "bin"])
+def test_a_compiler_of_the_working_directory_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    """An empty entry of PATH is the working directory; most often nobody meant it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bin").mkdir()
+    for folder in (tmp_path, tmp_path / "bin"):
+        (folder / "g++").touch(mode=0o700)
+
+    with pytest.raises(BuildError, match="no C\\+\\+ compiler"):
+        find_compiler({"PATH": f"{entry}{os.pathsep}{tmp_path / 'nothing'}"})
