@@ -17,6 +17,7 @@ from typing import IO
 
 from typing_extensions import NotRequired, TypedDict
 
+from northbridge.child_python import python_command
 from northbridge.discovery import describe
 from northbridge.ending import describe_exit, kill_session
 from northbridge.errors import DetectionError, NorthbridgeError
@@ -28,7 +29,7 @@ SILENCE = (
     "did not answer within {limit:g} s; is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more,"
     " NORTHBRIDGE_DISABLE={name} switches the backend off"
 )
-_QUESTION = "import sys; sys.path[:] = {path}; from {module} import {function}; {function}({name!r})"
+_QUESTION = "from {module} import {function}; {function}({name!r})"
 _GRACE_SECONDS = 3.0
 _MARK = "northbridge found "  # what the vendor's software prints comes before it
 
@@ -77,14 +78,12 @@ def _answers() -> dict[str, Reply]:
 
 def _ask_child(name: str, answer: Callable[[str], None], limit: float) -> Reply:
     asker = f"{describe(name)}: the process that asked for its devices"
-    # The child imports from where this process does, and not from the folder it happens to stand in.
-    path, function = [str(each) for each in sys.path], answer.__name__
-    question = _QUESTION.format(path=path, module=answer.__module__, function=function, name=name)
+    question = _QUESTION.format(module=answer.__module__, function=answer.__name__, name=name)
     # Files and not pipes: a process that the driver leaves behind would hold a pipe open.
     with TemporaryFile() as said, TemporaryFile() as complained:
         try:
             child = subprocess.Popen(
-                [sys.executable, "-c", question],
+                python_command(question),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
                 stderr=complained,

@@ -61,5 +61,7 @@ def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) ->
 
 
 def _installed(name: str) -> list[str] | None:
-    found = shutil.which(name)
+    # An empty or relative entry of PATH is the working directory, where a file of any name may lie.
+    folders = filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))
+    found = shutil.which(name, path=os.pathsep.join(folders))
     return None if found is None else [found]

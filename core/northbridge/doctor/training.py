@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from northbridge.child_python import import_path
 from northbridge.launch_environment import VARIABLES
 from northbridge.listing.report import Stage
 
@@ -79,7 +80,7 @@ def begin(name: str, face: str, cards: int, folder: str) -> None:
     for variable in ("MASTER_ADDR", "MASTER_PORT", "STANDALONE_PORT", "GROUP_RANK", *VARIABLES["lightning"]):
         os.environ.pop(variable, None)
     # The ranks import from where this process does.
-    os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, sys.path))
+    os.environ["PYTHONPATH"] = os.pathsep.join(import_path())
     os.chdir(folder)
     sys.argv[1:] = [name, face, str(cards)]
     runpy.run_module("northbridge.doctor.self_test", run_name="__main__", alter_sys=True)

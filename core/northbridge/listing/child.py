@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from contextlib import suppress
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
+from northbridge.child_python import python_command
 from northbridge.ending import describe_exit, kill_session
 from northbridge.listing.report import DONE, Reply, Stage, parse
 
@@ -46,13 +46,9 @@ async def ask(question: str, stages: Mapping[str, Stage], tell: Callable[[str], 
     ``tell`` is called with each stage's ``doing``. When the limit of a stage is over, and when the caller is cancelled,
     the child and its process group are killed.
     """
-    # The child of `python -c` would look into the current folder first, where the user's own modules may hide ours.
-    code = f"import sys; sys.path[:] = {[str(each) for each in sys.path]}; {question}"
     with TemporaryFile() as stderr:
         child = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            code,
+            *python_command(question),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,

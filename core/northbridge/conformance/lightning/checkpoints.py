@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from typing import Any
 
 import northbridge
+from northbridge.child_python import python_command
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.duties import keeping
 from northbridge.conformance.runs.duties.saving import MODEL
@@ -130,7 +130,7 @@ class KeptCheckpoints(FaceSuite):
 
 def _open_without_northbridge(outcome: Outcome) -> dict[str, Any]:
     finished = subprocess.run(
-        [sys.executable, "-I", "-c", _OPEN, str(outcome.folder / "epoch=1.ckpt")],
+        python_command(_OPEN, str(outcome.folder / "epoch=1.ckpt")),
         env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         capture_output=True,
         text=True,

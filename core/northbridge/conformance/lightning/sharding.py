@@ -64,8 +64,16 @@ class Sharding(_Sharded):
     def test_the_shards_of_all_ranks_become_one_plain_file(self, face: str, sharded: Outcome, tmp_path: Path) -> None:
         tool = f"{FACES[face].fabric}.utilities.consolidate_checkpoint"
         file = tmp_path / "plain.ckpt"
-        command = [sys.executable, "-m", tool, str(sharded.folder / CHECKPOINT), "--output_file", str(file)]
-        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            tool,
+            str((sharded.folder / CHECKPOINT).absolute()),
+            "--output_file",
+            str(file),
+        ]
+        # Where it stands it looks for modules: in the test's own folder, and not in the user's.
+        finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert finished.returncode == 0, finished.stderr
 
         plain: dict[str, Any] = torch.load(file, weights_only=True)

@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from northbridge.child_python import import_path
 from northbridge.conformance.runs.processes import Process, fork, start
 from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError
@@ -82,8 +82,7 @@ def ask_again(
     inherited = environ_of_runs()
     inherited.pop(ANSWERS, None)  # what another process has found is not to be repeated
     variables = inherited if forked else {**inherited, **environ}
-    # The process imports from where this one does, and not from the folder that it happens to stand in.
-    path = os.pathsep.join(os.path.abspath(each) for each in sys.path)
+    path = os.pathsep.join(import_path())
     with tempfile.TemporaryDirectory(prefix="northbridge-question-") as name:
         folder = Path(name)
         reply, said = folder / "reply.json", folder / "said.txt"
