@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import errno
 import os
 import signal
+import stat
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from northbridge.handing_down import hand_down, handed_down
@@ -49,28 +52,45 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
         handle, alive = tempfile.mkstemp(prefix=_FILE)
         with contextlib.suppress(OSError):  # a file system without locks
             _lock(handle)
-        atexit.register(_tell_how_it_ends, Path(alive))
+        atexit.register(_tell_how_it_ends, handle, Path(alive))
         hand_down(_LAUNCHER, f"{os.getpid()} {alive}")
 
 
-def _tell_how_it_ends(alive: Path) -> None:
+def _tell_how_it_ends(handle: int, alive: Path) -> None:
     # Python keeps the last error that nobody caught.
     if getattr(sys, "last_value", None) is None:
         alive.unlink(missing_ok=True)
-    elif alive.exists():
-        alive.write_text(_FAILED)
+    else:
+        os.pwrite(handle, _FAILED.encode(), 0)
 
 
 def _sweep(folder: Path) -> None:
     """Remove what processes have left that were killed, or failed, once their ranks have read it."""
     for left in folder.glob(f"{_FILE}*"):
-        with contextlib.suppress(OSError), left.open("r+") as file:  # locked, another user's, or another sweep's
-            _lock(file.fileno())
-            if time.time() - left.stat().st_mtime > _READ_BY_ALL_SECONDS:
-                if file.read():
+        # It may be locked, another user's, or gone by another's sweep.
+        with contextlib.suppress(OSError), _open_own(left, os.O_RDWR) as file:
+            _lock(file)
+            if time.time() - os.fstat(file).st_mtime > _READ_BY_ALL_SECONDS:
+                if os.fstat(file).st_size:
                     left.unlink()
                 else:
-                    file.write(_KILLED)  # a minute ago or just now: the next sweep knows
+                    os.write(file, _KILLED.encode())  # a minute ago or just now: the next sweep knows
+
+
+@contextlib.contextmanager
+def _open_own(file: Path, flags: int) -> Iterator[int]:
+    """Open a file of this user's in a folder that everybody shares; raises ``OSError`` for anything else.
+
+    A link would lead elsewhere, a pipe would never be read, and another's file says what the other likes.
+    """
+    handle = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(handle)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+            raise PermissionError(errno.EPERM, "it is not a file of this user's alone", str(file))
+        yield handle
+    finally:
+        os.close(handle)
 
 
 def _lock(file: int) -> None:
@@ -110,8 +130,8 @@ class _Watch(threading.Thread):
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _how_it_ended(self, has_met_the_others: bool) -> str:
-        if self._alive.exists():
-            return self._alive.read_text() or _KILLED
+        with contextlib.suppress(OSError), _open_own(self._alive, os.O_RDONLY) as file:
+            return _FAILED if os.read(file, len(_FAILED)) == _FAILED.encode() else _KILLED
         return "" if has_met_the_others else "ended before the ranks had met"
 
 

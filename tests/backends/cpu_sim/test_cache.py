@@ -156,7 +156,7 @@ def test_a_folder_behind_a_link_is_the_one_it_leads_to(tmp_path: Path) -> None:
 def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
     (tmp_path / "cache").touch()
 
-    with pytest.raises(BuildError, match="cache is not a folder. Fix: set NORTHBRIDGE_CPU_SIM_CACHE to a folder"):
+    with pytest.raises(BuildError, match=r"cache is not a folder\. Fix: set NORTHBRIDGE_CPU_SIM_CACHE to a folder"):
         open_folder(tmp_path / "cache")
 
 

@@ -8,7 +8,11 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from northbridge.lightning import orphans
 
@@ -143,6 +147,67 @@ def test_what_a_process_that_lives_has_left_word_in_is_not_removed(tmp_path: Pat
         orphans._sweep(tmp_path)
 
         assert alive.exists()
+
+
+def hostile_text(place: Path) -> None:
+    place.write_bytes(b"\xff")
+
+
+def hostile_size(place: Path) -> None:
+    with place.open("wb") as file:
+        file.truncate(8 * 2**30)
+
+
+def hostile_link(place: Path) -> None:
+    place.symlink_to(place.with_name("victim"))
+
+
+def hostile_hard_link(place: Path) -> None:
+    place.hardlink_to(place.with_name("victim"))
+
+
+def hostile_pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def hostile_folder(place: Path) -> None:
+    place.mkdir()
+
+
+HOSTILE = (hostile_text, hostile_size, hostile_link, hostile_hard_link, hostile_pipe, hostile_folder)
+
+
+@pytest.mark.parametrize("make", HOSTILE)
+def test_a_file_in_the_shared_folder_harms_nothing(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """It is neither read whole, nor waited for, nor followed to where it leads; a launch goes on."""
+    victim = tmp_path / "victim"
+    victim.touch()
+    place = tmp_path / "northbridge-launcher-x"
+    make(place)
+    for each in (victim, place):
+        os.utime(each, times=(0, 0))
+
+    tracemalloc.start()
+    orphans._sweep(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert victim.read_text() == ""
+    assert peak < 2**20
+    assert orphans._Watch(1, place)._how_it_ended(True) in ("", "was killed")
+
+
+def test_a_file_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / "northbridge-launcher-x"
+    left.touch()
+    os.utime(left, times=(0, 0))
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+
+    orphans._sweep(tmp_path)
+
+    assert left.read_text() == ""
+    assert orphans._Watch(1, left)._how_it_ended(True) == ""
 
 
 def test_a_watch_that_is_stopped_leaves_no_thread_behind(tmp_path: Path) -> None:
