@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from northbridge import listing
+from northbridge.cleaning import clean
 from northbridge.conformance import cli as reports
 from northbridge.errors import BackendNotFoundError, ReportError, SettingsError
 
@@ -200,7 +201,7 @@ def explain_hang(
     try:
         run = read_folder(folder)
     except FolderError as error:
-        raise typer.BadParameter(str(error)) from None
+        raise typer.BadParameter(clean(str(error))) from None
     judgement = judge(run, time.time())
     if as_json:
         facts = {"world_size": run.world_size, "ranks": sorted(run.logs), "damages": list(run.damages)}
@@ -215,10 +216,11 @@ def explain_hang(
 @contextmanager
 def _spinner(*, quiet: bool) -> Iterator[Callable[[str, str], None]]:
     """Show on a terminal what the children are doing; elsewhere say once that it takes its time. stdout stays clean."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(stderr=True)
+    from northbridge.terminal import Terminal
+
+    console = Terminal(stderr=True)
     if not (quiet or console.is_terminal):
         print(
             "northbridge: asking every backend, and Lightning, in processes of their own; software that is compiled"

@@ -6,7 +6,7 @@ import os
 import signal
 from contextlib import suppress
 
-_LONGEST = 500  # characters of a vendor's message that are worth reading
+from northbridge.cleaning import shorten
 
 
 def describe_exit(code: int) -> str:
@@ -22,11 +22,9 @@ def describe_exit(code: int) -> str:
 def describe_error(error: BaseException) -> str:
     """Return one line about what a vendor's code raised."""
     try:
-        text = " ".join(str(error).split())
+        text = shorten(str(error))
     except Exception as second:  # noqa: BLE001 - a vendor's __str__
         text = f"(its text cannot be read: {type(second).__name__})"
-    if len(text) > _LONGEST:
-        text = f"{text[:_LONGEST]}…"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

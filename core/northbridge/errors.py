@@ -36,17 +36,23 @@ NorthbridgeError
     ├── ClusterError               MASTER_ADDR and its kin contradict the run
     └── SettingsError              a ``NORTHBRIDGE_…`` variable has a value that is not allowed
 
-Every message says what was asked, what was found, and what to do. This module imports the standard library alone,
-so that ``import torch`` never pays for it.
+Every message says what was asked, what was found, and what to do. This module imports the standard library alone
+(and northbridge.cleaning, which does too), so that ``import torch`` never pays for it.
 """
 
 from __future__ import annotations
 
 import pickle
 
+from northbridge.cleaning import clean_message
+
 
 class NorthbridgeError(Exception):
     """Catch everything that Northbridge raises on purpose."""
+
+    def __init__(self, *args: object) -> None:
+        # Messages quote variables, files and other processes, and end on a terminal.
+        super().__init__(*(clean_message(each) if isinstance(each, str) else each for each in args))
 
     def __reduce__(self) -> tuple[object, ...]:
         # A rank sends its error home by pickle, which loses the keyword-only subject of an exception.
@@ -210,5 +216,6 @@ class SettingsError(VariableError):
 
 def _rebuild(cls: type[NorthbridgeError], args: tuple[object, ...], state: dict[str, object]) -> NorthbridgeError:
     error = cls.__new__(cls, *args)
+    error.args = args
     error.__dict__.update(state)
     return error

@@ -18,6 +18,7 @@ from typing import IO
 from typing_extensions import NotRequired, TypedDict
 
 from northbridge.child_python import python_command
+from northbridge.cleaning import shorten
 from northbridge.discovery import describe
 from northbridge.ending import describe_exit, kill_session
 from northbridge.errors import DetectionError, NorthbridgeError
@@ -100,7 +101,7 @@ def _ask_child(name: str, answer: Callable[[str], None], limit: float) -> Reply:
         found = _read(_lines(said))
         if found is not None:
             return found
-        last = (_lines(complained) or ["no last words"])[-1]
+        last = shorten((_lines(complained) or ["no last words"])[-1])
     return {
         "devices": 0,
         "error": f"{asker} {describe_exit(code)} ({last}); does the driver fit this torch? NORTHBRIDGE_DISABLE={name}"

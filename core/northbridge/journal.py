@@ -13,6 +13,21 @@ from dataclasses import asdict, dataclass
 logger = logging.getLogger("northbridge")
 
 
+class _Clean(logging.Filter):
+    """Clean each line of the log: much of it quotes what came from outside."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        from northbridge.cleaning import clean  # `import torch` needs it only where a line is said
+
+        said = record.getMessage()
+        if clean(said) != said:
+            record.msg, record.args = clean(said), ()
+        return True
+
+
+logger.addFilter(_Clean())
+
+
 @dataclass(frozen=True)
 class Entry:
     """One thing that happened: to whom (``subject``), what (``outcome``), and why (``reason``)."""

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar, Literal
 import pydantic
 from typing_extensions import Self
 
+from northbridge.cleaning import shorten
 from northbridge.errors import SettingsError
 
 _WRITTEN = "_NORTHBRIDGE_WROTE_"
@@ -104,7 +105,7 @@ class Settings(pydantic.BaseModel):
         hint = (
             f"did you mean {near}?" if near else f"there are {', '.join(map(cls.variable, sorted(cls.model_fields)))}"
         )
-        return SettingsError(f"{name}={text!r} is not a setting: {hint}", variable=name)
+        return SettingsError(f"{shorten(name)}={text!r} is not a setting: {hint}", variable=name)
 
     @classmethod
     def _nearest(cls, name: str, cutoff: float = 0.6) -> str | None:

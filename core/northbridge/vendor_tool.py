@@ -8,6 +8,7 @@ import subprocess
 from contextlib import suppress
 from tempfile import TemporaryFile
 
+from northbridge.cleaning import shorten
 from northbridge.ending import describe_exit, kill_session
 from northbridge.errors import DetectionError
 from northbridge.personality import stand_in_for_tool
@@ -53,7 +54,7 @@ def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) ->
         printed.seek(0)
         said = printed.read().decode(errors="replace")
     if code:
-        last = (said.strip().splitlines() or ["no last words"])[-1]
+        last = shorten((said.strip().splitlines() or ["no last words"])[-1])
         raise DetectionError(
             f"`{what}` {describe_exit(code)} ({last}); does the driver run, and may this user ask it?", backend=backend
         )

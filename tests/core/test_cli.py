@@ -50,6 +50,17 @@ class TestTheCommand:
 
 
 class TestMetadataAlone:
+    def test_what_metadata_say_does_nothing_on_a_terminal(self, tmp_path: Path) -> None:
+        folder = tmp_path / "evil-1.0.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: evil\x1b[2J\nVersion: 1.0\x1b]0;owned\x07\n")
+        (folder / "entry_points.txt").write_text("[northbridge.backends]\nevil\x9b31m = evil_module\n")
+
+        run = northbridge(Site((tmp_path,), tmp_path), "list", "--no-probe")
+
+        assert "evil\\u009b31m" in run.stdout
+        assert not {"\x1b", "\x07", "\x9b"} & {*run.stdout, *run.stderr}
+
     def test_it_imports_neither_torch_nor_a_plugin(self, install: Install) -> None:
         heavy = {"torch", "northbridge.settings", "northbridge_import_raises", "northbridge_cpu_sim"}
         tell = f"import sys, atexit; atexit.register(lambda: print({heavy} & set(sys.modules), file=sys.stderr)); "

@@ -72,3 +72,13 @@ def test_each_carries_its_subject() -> None:
     assert VariableError("", variable="MASTER_PORT").variable == "MASTER_PORT"
     assert UnsupportedError("", capability="bfloat16").capability == "bfloat16"
     assert WeightsDisagreeError("", ranks=(2,)).ranks == (2,)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_a_message_does_nothing_on_a_terminal(kind: type[NorthbridgeError]) -> None:
+    """What it quotes is cleaned and cut, in the first process and after the way home."""
+    error = make(kind)
+    hostile = type(error)(f"\x1b]0;owned\x07found {'x' * 1000!r}", **error.__dict__)
+
+    shown = f"found '{'x' * 199}…'"
+    assert str(hostile) == str(pickle.loads(pickle.dumps(hostile))) == shown

@@ -58,3 +58,11 @@ def test_an_entry_is_plain_strings_for_json() -> None:
     entry = northbridge.Entry("acme", "loaded", "it was asked for")
 
     assert entry.as_dict() == {"subject": "acme", "outcome": "loaded", "reason": "it was asked for"}
+
+
+def test_a_line_of_the_log_does_nothing_on_a_terminal(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "northbridge")
+
+    note("acme", "passed over", "version 1.0\x1b]0;owned\x07\x9b")
+
+    assert caplog.messages == ["acme: passed over: version 1.0\\u009b"]

@@ -24,6 +24,7 @@ REASON = "compiling the simulated chip, once per machine: about a minute on two 
 
 _PRIVATE = "building-"
 _ROOM = 128 * 2**20
+_LONGEST = 200  # characters of the compiler's first complaint
 
 _MORE_ROOM = f"make room there, or set {VARIABLE} to a folder on another disk"
 _COMPLAINT = re.compile(r"\berror: |undefined reference|No space left|quota exceeded")
@@ -71,7 +72,7 @@ def failure(log: Path) -> BuildError:
     first = [*complaints, *reversed(lines), "the compiler said nothing"][0]
     cures = [cure for sign, cure in _CURES if re.search(sign, text)]
     return BuildError(
-        f"compiling the simulated chip failed: {first}; "
+        f"compiling the simulated chip failed: {first[:_LONGEST]}; "
         f"{cures[0] if cures else 'try another compiler (CXX=clang++)'}; the whole log is {log}"
     )
 

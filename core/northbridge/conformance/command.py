@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 
-from rich.console import Console
 from rich.text import Text
 
+from northbridge.cleaning import clean
 from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.mutation.hunting import LEAST, hunt, is_enough
 from northbridge.conformance.pages import write_all
-from northbridge.conformance.pages.cleaning import clean
 from northbridge.conformance.pages.overview import (
     FAILURES,
     group_claims,
@@ -28,6 +28,7 @@ from northbridge.conformance.proof.verdict import Verdict
 from northbridge.conformance.proof.verifying import find_faults
 from northbridge.conformance.proof.watching import Course, SuiteError
 from northbridge.errors import ReportError
+from northbridge.terminal import Terminal
 
 _SHOWN = 12
 """How many tests that did not pass are shown on the terminal; the page has them all."""
@@ -39,7 +40,7 @@ _LINES = 6
 def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
     """Run the suite, write the report into ``folder``, and return the exit code. Raises :class:`ReportError`."""
     _refuse_unwritable(folder)
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     with _progress(name, level) as tell:
         try:
             report = prove(name, level, only=only, tell=tell)
@@ -68,18 +69,18 @@ def verify(path: Path) -> int:
     report = Report.read(path)
     faults = find_faults(report)
     for fault in faults:
-        print(f"{path}: {fault}")
+        print(clean(f"{path}: {fault}"))
     if not faults:
         label = report.level.label if report.level else "no level"
-        print(f"{path}: whole, and from the suite that is installed here; {report.backend.name} has {label}")
+        print(clean(f"{path}: whole, and from the suite that is installed here; {report.backend.name} has {label}"))
     return 1 if faults else 0
 
 
 def mutate(name: str, seed: int) -> int:
     """Say which of ten faults, drawn by ``seed`` and made on purpose, the suite finds; return the exit code."""
-    with Console(stderr=True).status(f"ten faults on {name}"):
+    with Terminal(stderr=True).status(f"ten faults on {name}"):
         try:
-            catches = hunt(name, seed, tell=lambda catch: print(catch.describe(), flush=True))
+            catches = hunt(name, seed, tell=lambda catch: print(clean(catch.describe()), flush=True))
         except SuiteError as error:
             raise ReportError(f"the suite was to run on {name!r}, and pytest could not: {error}") from None
     caught = sum(bool(catch.caught_by) for catch in catches)
@@ -87,7 +88,7 @@ def mutate(name: str, seed: int) -> int:
     return 0 if is_enough(catches) else 1
 
 
-def show(console: Console, report: Report) -> None:
+def show(console: Terminal, report: Report) -> None:
     """Print what the report says, as far as it fits on a screen; of a part of the suite, each test and no level."""
     part = is_part(report)
     who = f"{report.backend.name} ({report.backend.distribution} {report.backend.version})"
@@ -108,7 +109,7 @@ def show(console: Console, report: Report) -> None:
         console.print(f"\nand {len(failures) - _SHOWN} further tests")
 
 
-def _show_levels(console: Console, report: Report) -> None:
+def _show_levels(console: Terminal, report: Report) -> None:
     for level in report.levels:
         mark = "granted" if level.granted else "withheld"
         console.print(Text(f"  {level.name}  {level.title}: {mark}, {level.cases} tests ran"))
@@ -120,7 +121,7 @@ def _show_levels(console: Console, report: Report) -> None:
     console.print(Text(f"  claims: {', '.join(counts)}"))
 
 
-def _show_tests(console: Console, report: Report) -> None:
+def _show_tests(console: Terminal, report: Report) -> None:
     for test in of_verdict(report, Verdict.NOT_RUN, Verdict.UNKNOWN, Verdict.PASS):
         if test.evidence != NOT_ASKED:
             why = f": {clean(test.evidence)}" if test.verdict is Verdict.NOT_RUN else ""
@@ -130,7 +131,7 @@ def _show_tests(console: Console, report: Report) -> None:
 @contextmanager
 def _progress(name: str, level: str) -> Iterator[Callable[[Course, str], None]]:
     """Show on a terminal which test is under way; elsewhere say a line when each level begins."""
-    console = Console(stderr=True)
+    console = Terminal(stderr=True)
     seen: set[str] = set()
     with console.status(f"conformance of {name}, up to {level}: collecting") as status:
 
@@ -150,9 +151,8 @@ def _progress(name: str, level: str) -> Iterator[Callable[[Course, str], None]]:
 def _refuse_unwritable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".northbridge-conformance"
-        probe.write_text("")
-        probe.unlink()
+        with TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise ReportError(
             f"the report was to be written into {folder}, which cannot be written to: {error.strerror}; name another"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.text import Text
 
 from northbridge.listing.table import add_row, make_table, print_pairs, show_rows
+from northbridge.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ _STYLES = {
 
 def show(diagnosis: Diagnosis, *, trained: bool) -> None:
     """Print everything to stdout; ``trained`` says whether a training was asked for."""
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     torch = f"torch {diagnosis.torch}" if diagnosis.torch else "no torch"
     console.print(f"Northbridge {diagnosis.northbridge}, Python {diagnosis.python}, {torch}")
     console.print(f"{diagnosis.system}\n")
@@ -44,19 +44,19 @@ def show(diagnosis: Diagnosis, *, trained: bool) -> None:
     _show_advice(console, diagnosis)
 
 
-def _title(console: Console, text: str) -> None:
+def _title(console: Terminal, text: str) -> None:
     console.print()
     console.print(Text(text, style="bold"))
 
 
-def _show_selection(console: Console, diagnosis: Diagnosis) -> None:
+def _show_selection(console: Terminal, diagnosis: Diagnosis) -> None:
     chose = diagnosis.selection
     selected = f"selects {chose.chosen}" if chose.chosen else "failed" if chose.failed else "was not asked"
     _title(console, f"accelerator='auto' {selected}: {chose.reason}")
     print_pairs(console, [(each.subject, f"{each.outcome}: {each.reason}", "") for each in diagnosis.record])
 
 
-def _show_environment(console: Console, diagnosis: Diagnosis) -> None:
+def _show_environment(console: Terminal, diagnosis: Diagnosis) -> None:
     if not diagnosis.environment:
         _title(console, "No variable of Northbridge's or of a cluster's is set.")
         return
@@ -71,7 +71,7 @@ def _show_environment(console: Console, diagnosis: Diagnosis) -> None:
     )
 
 
-def _show_machine(console: Console, report: BackendReport) -> None:
+def _show_machine(console: Terminal, report: BackendReport) -> None:
     if not report.machine and not report.device_type:
         return
     _title(console, f"{report.states.name}: its machine")
@@ -91,7 +91,7 @@ def _in_words(value: object) -> str:
     return " ".join(text.split())
 
 
-def _show_contract(console: Console, name: str, contract: ContractReport) -> None:
+def _show_contract(console: Terminal, name: str, contract: ContractReport) -> None:
     inferred = f"{contract.lines} lines, {contract.inferred} of them inferred"
     checked = "" if contract.checked else "; none was checked, as the software is not loaded"
     _title(console, f"{name}: its contract with {contract.vendor}: {inferred}{checked}")
@@ -119,7 +119,7 @@ def _value(variable: VendorVariable) -> str:
     return value if variable.written is None else f"{value}; set to {variable.written!r} by the backend or its software"
 
 
-def _show_trainings(console: Console, name: str, trainings: Sequence[Training]) -> None:
+def _show_trainings(console: Terminal, name: str, trainings: Sequence[Training]) -> None:
     if not trainings:
         _title(console, f"{name}: not trained, as it is not ready")
         return
@@ -136,7 +136,7 @@ def _show_trainings(console: Console, name: str, trainings: Sequence[Training]) 
     console.print(table)
 
 
-def _show_advice(console: Console, diagnosis: Diagnosis) -> None:
+def _show_advice(console: Terminal, diagnosis: Diagnosis) -> None:
     if not diagnosis.advice:
         _title(console, "Nothing is wrong.")
         return

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.text import Text
+
+from northbridge.terminal import Terminal
 
 if TYPE_CHECKING:
     from northbridge.flight_recorder.calls import Run
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 def show(judgement: Judgement, run: Run) -> None:
     """Print everything to stdout."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = Terminal(highlight=False, soft_wrap=False)
     calls = sum(len(log.calls) for log in run.logs.values())
     console.print(f"{len(run.logs)} of {run.world_size} ranks have written; {calls} calls are kept\n")
     for finding in judgement.findings:

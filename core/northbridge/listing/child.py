@@ -9,6 +9,7 @@ from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Any
 
 from northbridge.child_python import python_command
+from northbridge.cleaning import shorten
 from northbridge.ending import describe_exit, kill_session
 from northbridge.listing.report import DONE, Reply, Stage, parse
 
@@ -119,4 +120,4 @@ async def _kill(child: asyncio.subprocess.Process) -> None:
 def _last_words(stderr: BinaryIO) -> str:
     stderr.seek(0)
     lines = [line for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
-    return f" ({lines[-1].strip()})" if lines else ""
+    return f" ({shorten(lines[-1])})" if lines else ""

@@ -6,11 +6,11 @@ import textwrap
 from typing import TYPE_CHECKING
 
 from rich import box
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from northbridge.cards import on_cards
+from northbridge.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,12 +40,12 @@ _NO_LIGHTNING = (
 
 def show(listing: Listing) -> None:
     """Print the whole list to stdout."""
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     show_rows(console, listing.backends, listing.faces)
     print_pairs(console, _remarks(listing))
 
 
-def show_rows(console: Console, backends: Sequence[BackendRow], faces: Sequence[FaceRow]) -> None:
+def show_rows(console: Terminal, backends: Sequence[BackendRow], faces: Sequence[FaceRow]) -> None:
     """Print a table of the backends and one of Lightning's faces, each with its reasons below."""
     if backends:
         console.print(_backends(backends, console.width))
@@ -115,7 +115,7 @@ def _word(answer: bool | int | None, unknown: str) -> str:
     return str(answer)
 
 
-def _print_reasons(console: Console, rows: Sequence[BackendRow | FaceRow]) -> None:
+def _print_reasons(console: Terminal, rows: Sequence[BackendRow | FaceRow]) -> None:
     print_pairs(console, [(row.name, row.reason, _STYLES.get(row.status, "")) for row in rows if row.reason])
 
 
@@ -129,7 +129,7 @@ def _remarks(listing: Listing) -> list[tuple[str, str, str]]:
     ]
 
 
-def print_pairs(console: Console, pairs: Sequence[tuple[str, str, str]]) -> None:
+def print_pairs(console: Terminal, pairs: Sequence[tuple[str, str, str]]) -> None:
     """Print lines of who, what, and a style."""
     if not pairs:
         return

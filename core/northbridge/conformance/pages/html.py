@@ -14,8 +14,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from northbridge.cleaning import clean
 from northbridge.conformance.pages import meanings, overview, units
-from northbridge.conformance.pages.cleaning import clean
 from northbridge.conformance.pages.comparison import compare
 from northbridge.conformance.pages.shown import ShownTest, show_tests
 from northbridge.conformance.proof.report import Report, TestResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from xml.etree import ElementTree as ET
 
-from northbridge.conformance.pages.cleaning import clean
+from northbridge.cleaning import clean
 from northbridge.conformance.pages.overview import FAILURES, missing_tests, name_level
 from northbridge.conformance.proof.report import Report, TestResult
 from northbridge.conformance.proof.verdict import Verdict

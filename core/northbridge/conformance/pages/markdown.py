@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from northbridge.conformance.pages.cleaning import clean
+from northbridge.cleaning import clean
 from northbridge.conformance.pages.meanings import SIMULATED
 from northbridge.conformance.pages.overview import (
     FAILURES,

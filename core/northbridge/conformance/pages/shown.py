@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from northbridge.conformance.pages.cleaning import choose_excerpt, clean, is_long
+from northbridge.cleaning import clean
+from northbridge.conformance.pages.cleaning import choose_excerpt, is_long
 from northbridge.conformance.proof.report import TestResult
 from northbridge.conformance.proof.verdict import Ending
 

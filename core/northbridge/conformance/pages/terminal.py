@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from rich.console import Console
 from rich.text import Text
 
-from northbridge.conformance.pages.cleaning import clean
+from northbridge.cleaning import clean
 from northbridge.conformance.pages.comparison import ABSENT, ComparedTest, Comparison
 from northbridge.conformance.pages.overview import ORDER, count_verdicts, list_doubts, name_level
 from northbridge.conformance.proof.verdict import Verdict
 from northbridge.listing.table import add_row, make_table
+from northbridge.terminal import Terminal
 
 _STYLES = {Verdict.FAIL.value: "red", Verdict.TIMEOUT.value: "red", Verdict.UNDERCLAIM.value: "magenta"}
 _SIDE_BY_SIDE = " | "
@@ -19,7 +19,7 @@ _SIDE_BY_SIDE = " | "
 
 def show(comparison: Comparison) -> None:
     """Print the level and the verdicts of each report, and every test on which they differ, to stdout."""
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     _show_levels(console, comparison)
     for label, report in zip(comparison.labels, comparison.reports, strict=True):
         for doubt in list_doubts(report):
@@ -34,7 +34,7 @@ def show(comparison: Comparison) -> None:
     _show_differing(console, comparison)
 
 
-def _show_differing(console: Console, comparison: Comparison) -> None:
+def _show_differing(console: Terminal, comparison: Comparison) -> None:
     """Print each test that all of them have, or that one fails, and how many each of them lacks beside those."""
     told: list[ComparedTest] = []
     absent: list[ComparedTest] = []
@@ -57,7 +57,7 @@ def _show_differing(console: Console, comparison: Comparison) -> None:
         console.print(Text(clean(f"{label} has no result of {_tests(number)} of {level}")), soft_wrap=True)
 
 
-def _show_levels(console: Console, comparison: Comparison) -> None:
+def _show_levels(console: Terminal, comparison: Comparison) -> None:
     counts = [count_verdicts(report) for report in comparison.reports]
     verdicts = [verdict for verdict in reversed(ORDER) if any(verdict in each for each in counts)]
     table = make_table("report", "level", *(verdict.value for verdict in verdicts), folding=("report", "level"))
