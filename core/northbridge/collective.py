@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 _REDUCTIONS = {"sum": "SUM", "mean": "SUM", "min": "MIN", "max": "MAX", "product": "PRODUCT"}
+_COUNTING_DTYPES = ("float32", "int32", "int64", "float64", "bfloat16", "float16")  # in which ranks are counted
 
 
 class Collective(ABC):
@@ -88,8 +89,9 @@ class Collective(ABC):
     def assert_carries(self, device: torch.device, group: ProcessGroup | None = None) -> None:
         """Raise :class:`CollectiveError` unless ``group`` carries tensors of ``device`` over this library.
 
-        The DDP strategy calls it after set-up. torch's fake process group claims devices it does not serve, and a group
-        that the user made before may be Gloo: both would train without reducing a gradient.
+        The strategies for several devices call it after set-up. torch's fake process group claims devices it does not
+        serve, a group that the user made before may be Gloo, and a library may return without reducing: each would
+        train with gradients that are not reduced. So the names are compared, and one small tensor of ones is summed.
         """
         import torch.distributed
 
@@ -102,6 +104,30 @@ class Collective(ABC):
                 f" them over {found!r} (it is {config!r}): leave the group to the strategy, or make it with"
                 f" torch.distributed.init_process_group({self.name!r})"
             )
+        self._assert_sums(device, group)
+
+    def _assert_sums(self, device: torch.device, group: ProcessGroup | None) -> None:
+        import torch.distributed
+
+        ranks = torch.distributed.get_world_size(group)
+        if ranks == 1:
+            return
+        ones = torch.ones(1, dtype=self._summed_dtype(), device=device)
+        # Not all_reduce() of this class, which may go another way than gradients do.
+        torch.distributed.all_reduce(ones, group=group)
+        found = ones.item()
+        if found != ranks:
+            raise CollectiveError(
+                f"{self.name!r} does not sum over the ranks: rank {torch.distributed.get_rank(group)} of {ranks} added up"
+                f" ones and got {found:g}. Fix: reinstall or upgrade the library of {device.type!r}"
+            )
+
+    def _summed_dtype(self) -> torch.dtype:
+        import torch
+
+        exact = (name for name in _COUNTING_DTYPES if self._reduces_exactly(getattr(torch, name)))
+        dtype: torch.dtype = getattr(torch, next(exact, _COUNTING_DTYPES[0]))
+        return dtype
 
     def ddp_options(self) -> dict[str, Any]:
         """Return arguments for ``DistributedDataParallel`` that suit the library. The user's own win."""
@@ -125,7 +151,7 @@ class Collective(ABC):
             raise CollectiveError(
                 "the mean of bool is not a bool: convert it to float, or reduce with 'max' (any) or 'min' (all)"
             )
-        if self._reduces_exactly(tensor):
+        if self._reduces_exactly(tensor.dtype):
             torch.distributed.all_reduce(tensor, op=getattr(torch.distributed.ReduceOp, _REDUCTIONS[op]), group=group)
         else:
             self._reduce_on_host(tensor, op, group)
@@ -144,9 +170,9 @@ class Collective(ABC):
         torch.distributed.all_gather(everybodys, own, group=group)
         return [self.as_sent(each, like=tensor) for each in everybodys]
 
-    def _reduces_exactly(self, tensor: torch.Tensor) -> bool:
-        known = self.exact_dtypes is None or _name(tensor.dtype) in self.exact_dtypes
-        return known and self.carries(tensor.dtype)
+    def _reduces_exactly(self, dtype: torch.dtype) -> bool:
+        known = self.exact_dtypes is None or _name(dtype) in self.exact_dtypes
+        return known and self.carries(dtype)
 
     def carries(self, dtype: torch.dtype) -> bool:
         """Return whether the library knows ``dtype``."""

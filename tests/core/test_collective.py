@@ -112,6 +112,25 @@ told |= {
 }
 torch.distributed.all_reduce = all_reduce
 alone = torch.distributed.new_group([0])
+def counted(collective):
+    try:
+        collective.assert_carries(torch.device("cpu"))
+    except northbridge.CollectiveError as error:
+        return str(error)
+    return ""
+
+class Whole(Gloo):
+    exact_dtypes = frozenset({"int64"})
+
+summed = []
+def do_nothing(tensor, **options):
+    summed.append(str(tensor.dtype))
+
+torch.distributed.all_reduce = do_nothing
+told |= {"nothing is done": counted(collective), "whole numbers": counted(Whole()), "ones in": summed}
+collective.assert_carries(torch.device("cpu"), alone) if rank == 0 else None
+told["a group of one reduced"] = len(summed)
+torch.distributed.all_reduce = all_reduce
 if rank == 0:
     told["in a group of one"] = collective.all_reduce(torch.tensor([6.0]), "mean", alone).tolist()
 collective.barrier()
@@ -168,6 +187,22 @@ def test_only_what_the_library_reduces_exactly_is_given_to_it(ranks: Any) -> Non
 
 def test_what_the_library_does_not_know_travels_as_bytes(ranks: Any) -> None:
     assert ranks["carried"] == ["torch.uint8"]
+
+
+def test_a_library_that_reduces_nothing_is_refused(ranks: Any) -> None:
+    assert ranks["nothing is done"] == (
+        "'gloo' does not sum over the ranks: rank 0 of 2 added up ones and got 1. Fix: reinstall or upgrade the library"
+        " of 'cpu'"
+    )
+
+
+def test_ones_are_summed_in_a_dtype_that_is_exact(ranks: Any) -> None:
+    assert "got 1. Fix" in ranks["whole numbers"]
+    assert ranks["ones in"] == ["torch.float32", "torch.int64"]
+
+
+def test_a_group_of_one_rank_sums_nothing(ranks: Any) -> None:
+    assert ranks["a group of one reduced"] == 2
 
 
 def test_both_ranks_end_well(ranks: Any) -> None:

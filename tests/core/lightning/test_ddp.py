@@ -1,16 +1,20 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
+from tests.scripts import fork_script, wait
 
 from northbridge import discovery
 from northbridge.capabilities import no
+from northbridge.conformance.runs.ports import reserve_port
 from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, WrongDeviceError
 from northbridge.lightning.faces import FACES, Face
 from northbridge.lightning.parallel import reduction_word
@@ -125,6 +129,67 @@ def test_a_process_group_that_the_user_made_over_another_library_is_an_error(
 
     assert "tensors on 'cpu_sim' travel over 'simccl', but the process group in this process" in str(refusal.value)
     assert "make it with torch.distributed.init_process_group('simccl')" in str(refusal.value)
+
+
+IDLE = """
+import os, sys
+import torch
+import northbridge
+from importlib import import_module
+
+northbridge.load("cpu_sim")
+reduce = torch.distributed.ProcessGroup.allreduce
+
+def do_nothing(group, tensors, options):
+    return reduce(group, [torch.zeros_like(tensor) for tensor in tensors], options)
+
+torch.distributed.ProcessGroup.allreduce = do_nothing
+quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+
+def run(name, sharded):
+    host = import_module(name)
+    applied = {"parallelize_fn": lambda model, mesh: model} if hasattr(host, "Fabric") else {}
+    strategy = host.strategies.ModelParallelStrategy(**applied) if sharded else "ddp"
+    try:
+        if hasattr(host, "Fabric"):
+            host.Fabric(accelerator="cpu_sim", devices=2, strategy=strategy).launch()
+        else:
+            from lightning.pytorch.demos.boring_classes import BoringModel
+            trainer = host.Trainer(accelerator="cpu_sim", devices=2, strategy=strategy, max_steps=1, **quiet)
+            trainer.fit(BoringModel())
+    except northbridge.CollectiveError as error:
+        return str(error)
+    return "started"
+
+lines = [f"{name} {sharded} {run(name, sharded)}" for name in ("lightning.pytorch", "lightning.fabric")
+         for sharded in (False, True)]
+open(sys.argv[1], "w").write("\\n".join(lines))
+os._exit(0)
+"""
+
+
+def test_a_library_that_reduces_nothing_is_refused_at_start(tmp_path: Path) -> None:
+    """The first strategy makes the group; the three after it find one that was made before."""
+    script = tmp_path / "train.py"
+    script.write_text(IDLE)
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "NODE_RANK": "0", "WORLD_SIZE": "2"}
+    said = [tmp_path / f"said-{rank}.txt" for rank in range(2)]
+
+    processes = []
+    for rank in range(2):
+        environ = {**os.environ, **meeting, "LOCAL_RANK": str(rank)}
+        with (tmp_path / f"printed-{rank}.txt").open("wb") as out:
+            processes.append(fork_script(script, str(said[rank]), folder=tmp_path, output=out, environ=environ))
+    ends = [wait(each, script, tmp_path / f"printed-{rank}.txt") for rank, each in enumerate(processes)]
+
+    for rank in range(2):
+        assert ends[rank].status == 0, ends[rank].said
+        assert said[rank].read_text().splitlines() == [
+            f"{name} {sharded} 'simccl' does not sum over the ranks: rank {rank} of 2 added up ones and got 1. Fix:"
+            " reinstall or upgrade the library of 'cpu_sim'"
+            for name in ("lightning.pytorch", "lightning.fabric")
+            for sharded in (False, True)
+        ]
 
 
 def test_a_test_of_the_users_may_put_something_else_in_the_place_of_torchs_process_group(
