@@ -21,6 +21,7 @@ from northbridge.errors import (
     BackendNameError,
     BackendNotFoundError,
     NorthbridgeError,
+    SettingsError,
 )
 from northbridge.journal import note
 
@@ -112,9 +113,10 @@ def describe(name: str) -> str:
 def find(name: str) -> Plugin:
     """Return the one plugin that announces ``name``, still importing nothing.
 
-    Raises :class:`BackendNotFoundError`, :class:`BackendConflictError`, :class:`BackendNameError` or
-    :class:`BackendDisabledError`.
+    Raises :class:`BackendNotFoundError`, :class:`BackendConflictError`, :class:`BackendNameError`,
+    :class:`BackendDisabledError` or :class:`SettingsError`.
     """
+    refuse_unknown_disabled()
     everything = installed()
     claims = [plugin for plugin in everything if plugin.name == name]
     if not claims:
@@ -165,7 +167,8 @@ def get(name: str) -> Backend:
 
 def say_not_installed(name: str) -> str:
     """Return that no backend is called ``name``, with those that are there, for a message."""
-    near = difflib.get_close_matches(name.lower(), names(), n=1)
+    # A narrow cutoff: "xpu" and "npu" are other chips, and not "hpu" misspelt.
+    near = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.75)
     hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
     return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
 
@@ -173,6 +176,22 @@ def say_not_installed(name: str) -> str:
 def is_declared(name: str) -> bool:
     """Whether the plugin of backend ``name`` has been imported in this process."""
     return name in _declared
+
+
+def refuse_unknown_disabled() -> None:
+    """Raise :class:`SettingsError` where ``NORTHBRIDGE_DISABLE`` names no installed backend: it switches nothing off."""
+    if not os.environ.get("NORTHBRIDGE_DISABLE"):
+        return  # to read the settings costs as much as all the rest of a plain listing
+    from northbridge.settings import CoreSettings
+
+    disabled = CoreSettings.read().disable
+    unknown = [] if isinstance(disabled, str) else sorted(disabled.difference(names()))
+    if unknown:
+        text = os.environ["NORTHBRIDGE_DISABLE"]
+        raise SettingsError(
+            f"NORTHBRIDGE_DISABLE={text!r} names {unknown[0]!r}, and {say_not_installed(unknown[0])}",
+            variable="NORTHBRIDGE_DISABLE",
+        )
 
 
 def _refuse_disabled(name: str) -> None:

@@ -48,6 +48,15 @@ class TestTheCommand:
             " with commas between is; unset it for the default\n"
         )
 
+    def test_disabling_a_name_that_no_backend_has_is_wrong_usage(self, tmp_path: Path) -> None:
+        run = northbridge(Site((), tmp_path), "list", "--no-probe", NORTHBRIDGE_DISABLE="CPU_SIM")
+
+        assert (run.returncode, run.stdout) == (2, "")
+        assert run.stderr == (
+            "northbridge: NORTHBRIDGE_DISABLE='CPU_SIM' names 'CPU_SIM', and no backend 'CPU_SIM' is installed; found"
+            " cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?\n"
+        )
+
 
 class TestMetadataAlone:
     def test_what_metadata_say_does_nothing_on_a_terminal(self, tmp_path: Path) -> None:

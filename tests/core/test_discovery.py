@@ -215,7 +215,7 @@ class TestSwitchedOff:
     def test_a_backend_that_is_switched_off_is_refused(
         self, value: str, install_here: Install, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        install_here("acme")
+        install_here("acme", "twin_one")
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", value)
 
         with pytest.raises(northbridge.BackendDisabledError) as caught:
@@ -266,6 +266,27 @@ class TestSwitchedOff:
 
         with pytest.raises(northbridge.SettingsError, match="NORTHBRIDGE_DISABLE='true' is not allowed"):
             northbridge.get("cpu_sim")
+
+    @pytest.mark.parametrize(
+        ("value", "unknown", "hint"),
+        [
+            ("CPU_SIM", "CPU_SIM", "Did you mean 'cpu_sim'?"),
+            ("cpu_sim,acme", "acme", "`northbridge list` says more"),
+        ],
+    )
+    def test_a_name_that_no_backend_has_is_refused(
+        self, value: str, unknown: str, hint: str, nothing_known: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", value)
+
+        with pytest.raises(northbridge.SettingsError) as caught:
+            northbridge.get("hpu")
+
+        assert caught.value.variable == "NORTHBRIDGE_DISABLE"
+        assert str(caught.value) == (
+            f"NORTHBRIDGE_DISABLE={value!r} names {unknown!r}, and no backend {unknown!r} is installed; found cpu_sim,"
+            f" hpu, sdaa. {hint}"
+        )
 
 
 class TestAvailable:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Literal
 
 import pydantic
+from typing_extensions import Self
 
 import northbridge
 
@@ -25,6 +28,17 @@ class HPUSettings(northbridge.VendorSettings):
     pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy) alone")
     pt_hpu_gpu_migration: bool = pydantic.Field(default=False, description="0 or 1 alone")
     pt_hpu_emulate_distributed: bool = pydantic.Field(default=False, description="0 or 1 alone")
+
+    @classmethod
+    def read(cls, environ: Mapping[str, str] | None = None) -> Self:
+        source = os.environ if environ is None else environ
+        if source.get("PT_HPU_LAZY_MODE") == "":
+            raise northbridge.SettingsError(
+                "PT_HPU_LAZY_MODE='' is empty, which the vendor's software takes for lazy mode. Fix: unset it, or write"
+                " 0 (eager) or 1 (lazy)",
+                variable="PT_HPU_LAZY_MODE",
+            )
+        return super().read(source)
 
     def refuse_what_deceives(self) -> None:
         """Raise :class:`northbridge.SettingsError` for a switch under which a run would not be what it says it is."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from northbridge.candidate import candidate
-from northbridge.discovery import LIGHTNING_NAMES, find, names
+from northbridge.discovery import LIGHTNING_NAMES, find, names, refuse_unknown_disabled
 from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
 from northbridge.journal import note
 from northbridge.lightning.accelerator import load_with_hardware
@@ -19,6 +19,7 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     CPU. Then the one backend whose real hardware is present; with two, :class:`AmbiguousAcceleratorError` lists both.
     """
     settings = CoreSettings.read()
+    refuse_unknown_disabled()
     if settings.simulate is not None:
         return _choose(settings.simulate, "NORTHBRIDGE_SIMULATE names it")
     choice = lightnings_choice()

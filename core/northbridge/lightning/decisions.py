@@ -101,6 +101,13 @@ def _means_lightnings(name: str) -> bool:
 
 def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
     """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on ``name``."""
+    other = _backend_of_strategy(strategy) if isinstance(strategy, str) else None
+    if other not in (None, name):
+        raise UnsupportedError(
+            f"strategy={strategy!r} is for {other!r}, and accelerator={name!r} was asked for. Fix: leave strategy= out,"
+            f" or write accelerator={other!r}",
+            capability="strategy",
+        )
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
     asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
     for kind, (words, reason) in _REFUSED.items():

@@ -17,7 +17,7 @@ def settle_devices(face: Face, connector: Any, asked: Any) -> None:
 
     A list of devices without an index means one for each local rank: ``[torch.device("acme")] * 8``. Where ``devices=``
     is written too, both have to mean the same number, and the indices of ``devices=`` are taken. A single device
-    without an index is the one that ``devices=`` takes, or the first. Where nobody says how many, a notebook takes one,
+    without an index is the one that ``devices=`` takes, or the first. An index that this machine lacks is refused. Where nobody says how many, a notebook takes one,
     as Lightning has it on CUDA. Called when the connector has read ``devices=``.
     """
     strategy = connector._strategy_flag
@@ -47,25 +47,49 @@ def _index(connector: Any, listed: list[torch.device], asked: Any) -> list[torch
     written = f"parallel_devices={[str(device) for device in listed]}"
     if None in given and set(given) != {None}:
         raise DevicesError(f"{written} has devices with an index and without; give each its own, or none")
-    meant = accelerator.parse_devices(len(listed) if None in given else given)
+    if None in given:
+        meant = accelerator.parse_devices(len(listed))
+    else:
+        meant = _check_indices(connector, given, written)
     if asked != "auto":
-        names_indices = isinstance(asked, (list, tuple)) or (isinstance(asked, str) and "," in asked)
-        if len(indices) != len(listed) or (names_indices and None not in given and indices != given):
-            raise DevicesError(
-                f"{written} of the strategy and devices={asked!r} contradict; leave one of them out, or make them agree"
-            )
+        contradicts = _names_indices(asked) and None not in given and indices != given
+        if len(indices) != len(listed) or contradicts:
+            raise _contradiction(written, asked)
         if None in given:
             meant = indices
     return list(accelerator.get_parallel_devices(meant))
 
 
 def _index_one(connector: Any, device: torch.device, asked: Any) -> torch.device:
-    if device.index is not None:
-        return device
-    devices: list[torch.device] = connector.accelerator.get_parallel_devices(connector._devices_flag)
-    if asked != "auto" and len(devices) != 1:
+    indices: list[int] = connector._devices_flag
+    if asked != "auto" and len(indices) != 1:
         raise DevicesError(
             f"{type(connector._strategy_flag).__name__} trains on one device, and devices={asked!r} takes"
-            f" {len(devices)}; write devices=1, or a strategy for several devices"
+            f" {len(indices)}; write devices=1, or a strategy for several devices"
         )
-    return devices[0]
+    if device.index is None:
+        first: torch.device = connector.accelerator.get_parallel_devices(indices)[0]
+        return first
+    written = f"device='{device}'"
+    _check_indices(connector, [device.index], written)
+    if _names_indices(asked) and indices != [device.index]:
+        raise _contradiction(written, asked)
+    return device
+
+
+def _names_indices(asked: Any) -> bool:
+    return isinstance(asked, (list, tuple)) or (isinstance(asked, str) and "," in asked)
+
+
+def _check_indices(connector: Any, indices: list[int], written: str) -> list[int]:
+    try:
+        checked: list[int] = connector.accelerator.parse_devices(indices)
+    except DevicesError as error:
+        raise DevicesError(str(error).replace(f"devices={indices!r}", f"{written} of the strategy", 1)) from None
+    return checked
+
+
+def _contradiction(written: str, asked: Any) -> DevicesError:
+    return DevicesError(
+        f"{written} of the strategy and devices={asked!r} contradict; leave one of them out, or make them agree"
+    )

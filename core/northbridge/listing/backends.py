@@ -9,7 +9,17 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 from northbridge.cards import counted_cards
-from northbridge.discovery import LIGHTNING_NAMES, Plugin, describe, detect, find, get, installed, load
+from northbridge.discovery import (
+    LIGHTNING_NAMES,
+    Plugin,
+    describe,
+    detect,
+    find,
+    get,
+    installed,
+    load,
+    refuse_unknown_disabled,
+)
 from northbridge.errors import BackendError, DeviceTypeTakenError, NorthbridgeError, SoftwareMissingError
 from northbridge.listing.report import Reporter, Stage
 
@@ -51,6 +61,7 @@ class Claimed:
 
 def claimed() -> list[Claimed]:
     """Return every name that is claimed, in order; imports no plugin. Raises :class:`SettingsError`."""
+    refuse_unknown_disabled()
     everything = groupby(installed(), key=lambda plugin: plugin.name)
     return [Claimed(name, plugins := tuple(group), _verdict(name, plugins)) for name, group in everything]
 

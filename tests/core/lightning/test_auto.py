@@ -202,6 +202,14 @@ def test_a_backend_that_is_switched_off_is_passed_over(pose: Pose, monkeypatch: 
     assert "is switched off by NORTHBRIDGE_DISABLE" in reasons["passed over acme"]
 
 
+def test_disabling_a_name_that_no_backend_has_is_refused(pose: Pose, monkeypatch: pytest.MonkeyPatch) -> None:
+    pose("acme", cards=8)
+    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "ACME")
+
+    with pytest.raises(SettingsError, match=r"^NORTHBRIDGE_DISABLE='ACME' names 'ACME', and .* Did you mean 'acme'\?$"):
+        choose_auto(lambda: "cpu")
+
+
 def test_a_backend_whose_driver_fails_is_passed_over_and_disturbs_nobody(pose: Pose) -> None:
     pose("acme", cards=-1)
     pose("apex", cards=2)

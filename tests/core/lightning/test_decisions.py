@@ -122,6 +122,63 @@ def test_two_nodes_with_a_device_each_train_with_ddp(face: Face, build: Build, m
     assert (strategy.global_rank, strategy.world_size) == (1, 2)
 
 
+@pytest.mark.parametrize("asked", ["ddp_hpu", "DDP_HPU", "single_hpu", "ddp_sdaa_fork_find_unused_parameters_true"])
+def test_a_strategy_of_another_backend_is_refused(build: Build, asked: str) -> None:
+    other = "hpu" if "hpu" in asked.lower() else "sdaa"
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=1, strategy=asked)
+
+    assert str(refusal.value) == (
+        f"strategy={asked!r} is for {other!r}, and accelerator='cpu_sim' was asked for. Fix: leave strategy= out, or"
+        f" write accelerator={other!r}"
+    )
+    assert refusal.value.capability == "strategy"
+
+
+@pytest.mark.parametrize("asked", ["auto", 1, "1", [3], (3,), "3,"], ids=repr)
+def test_the_device_of_a_strategy_object_is_taken(face: Face, build: Build, asked: Any) -> None:
+    given = strategies(face).SingleDeviceStrategy(device=torch.device("cpu_sim", 3))
+
+    host = build(accelerator="cpu_sim", devices=asked, strategy=given)
+
+    assert str(host.strategy.root_device) == "cpu_sim:3"
+
+
+CONTRADICT = " of the strategy and devices={} contradict; leave one of them out, or make them agree"
+SEVERAL = "{} trains on one device, and devices=2 takes 2; write devices=1, or a strategy for several devices"
+ABSENT = " of the strategy names device 99 of 'cpu_sim', but this machine has 8 (0 to 7); name only those"
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "message"),
+    [
+        (3, [1], "device='cpu_sim:3'" + CONTRADICT.format("[1]")),
+        (3, "1,", "device='cpu_sim:3'" + CONTRADICT.format("'1,'")),
+        (3, 2, SEVERAL.format("SingleDeviceStrategy")),
+        (99, "auto", "device='cpu_sim:99'" + ABSENT),
+    ],
+)
+def test_a_device_of_a_strategy_that_cannot_be_meant_is_refused(
+    face: Face, build: Build, device: int, asked: Any, message: str
+) -> None:
+    given = strategies(face).SingleDeviceStrategy(device=torch.device("cpu_sim", device))
+
+    with pytest.raises(DevicesError) as refusal:
+        build(accelerator="cpu_sim", devices=asked, strategy=given)
+
+    assert str(refusal.value) == message
+
+
+def test_an_index_of_a_strategys_devices_that_is_not_there_is_refused(face: Face, build: Build) -> None:
+    given = strategies(face).DDPStrategy(parallel_devices=[torch.device("cpu_sim", 0), torch.device("cpu_sim", 99)])
+
+    with pytest.raises(DevicesError) as refusal:
+        build(accelerator="cpu_sim", strategy=given)
+
+    assert str(refusal.value) == "parallel_devices=['cpu_sim:0', 'cpu_sim:99']" + ABSENT
+
+
 def test_a_name_with_the_backend_in_it_picks_the_backend_where_the_accelerator_is_auto(
     face: Face, build: Build
 ) -> None:
@@ -234,6 +291,8 @@ def test_a_class_derived_from_our_strategy_is_taken_as_it_is(face: Face, build: 
     [
         ("cpu_simm", "no backend 'cpu_simm' is installed; found cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?"),
         ("CPU_SIM", "no backend 'CPU_SIM' is installed; found cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?"),
+        ("xpu", "no backend 'xpu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
+        ("npu", "no backend 'npu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
         ("acme", "no backend 'acme' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
     ],
 )
