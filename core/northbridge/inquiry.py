@@ -32,7 +32,6 @@ SILENCE = (
 )
 _QUESTION = "from {module} import {function}; {function}({name!r})"
 _GRACE_SECONDS = 3.0
-_MARK = "northbridge found "  # what the vendor's software prints comes before it
 
 
 class Reply(TypedDict):
@@ -80,13 +79,14 @@ def _answers() -> dict[str, Reply]:
 def _ask_child(name: str, answer: Callable[[str], None], limit: float) -> Reply:
     asker = f"{describe(name)}: the process that asked for its devices"
     question = _QUESTION.format(module=answer.__module__, function=answer.__name__, name=name)
-    # Files and not pipes: a process that the driver leaves behind would hold a pipe open.
-    with TemporaryFile() as said, TemporaryFile() as complained:
+    # Files and not pipes: a process that the driver leaves behind would hold a pipe open. The answer is written to the
+    # child's stdin, which reply() puts aside before any plugin is imported: what a plugin prints cannot reach it.
+    with TemporaryFile() as answered, TemporaryFile() as complained:
         try:
             child = subprocess.Popen(
                 python_command(question),
-                stdin=subprocess.DEVNULL,
-                stdout=said,
+                stdin=answered,
+                stdout=subprocess.DEVNULL,
                 stderr=complained,
                 start_new_session=True,
             )
@@ -98,8 +98,9 @@ def _ask_child(name: str, answer: Callable[[str], None], limit: float) -> Reply:
             return {"devices": 0, "error": f"{asker} {SILENCE.format(limit=limit, name=name)}", "limit": limit}
         finally:
             _end(child)
-        found = _read(_lines(said))
-        if found is not None:
+        answered.seek(0)
+        if text := answered.read():
+            found: Reply = json.loads(text)
             return found
         last = shorten((_lines(complained) or ["no last words"])[-1])
     return {
@@ -121,19 +122,15 @@ def _lines(file: IO[bytes]) -> list[str]:
     return file.read().decode(errors="replace").strip().splitlines()
 
 
-def _read(lines: list[str]) -> Reply | None:
-    if not lines or not lines[-1].startswith(_MARK):
-        return None
-    found: Reply = json.loads(lines[-1].removeprefix(_MARK))
-    return found
-
-
 def reply(find: Callable[[], Reply]) -> None:
-    """Print what ``find`` finds in this process, the child, as one line of JSON, and end the process."""
+    """Answer with what ``find`` finds in this process, the child, and end the process."""
+    channel = os.dup(0)
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
     try:
         found = find()
     except NorthbridgeError as error:
         found = {"devices": 0, "error": str(error)}
-    print(f"\n{_MARK}{json.dumps(found)}", flush=True)
+    os.write(channel, json.dumps(found).encode())
     # A vendor's threads may keep the child alive past its answer.
     os._exit(0)

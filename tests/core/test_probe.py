@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 import northbridge
 from northbridge.discovery import detect
 from northbridge.handing_down import heirs_listen
+from northbridge.inquiry import ask
 from northbridge.probe import count_in_child, count_within_limit
 
 if TYPE_CHECKING:
@@ -135,13 +137,16 @@ class TestAChildThatIsAScript:
 
         return pose
 
-    def test_what_the_software_prints_before_the_answer_is_passed_over(self, child_that: Callable[[str], None]) -> None:
-        child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; echo 'northbridge found {"devices": 3}'""")
+    def test_what_the_software_prints_is_passed_over(self, child_that: Callable[[str], None]) -> None:
+        child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; echo '{"devices": 3}' >&0; echo '{"devices": 64}'""")
 
         assert count_in_child("acme") == 3
 
-    def test_a_driver_that_prints_a_number_and_dies_has_not_answered(self, child_that: Callable[[str], None]) -> None:
-        child_that("echo 2; exit 4")
+    @pytest.mark.parametrize("printed", ["2", '{"devices": 64}', 'northbridge found {"devices": 64}'])
+    def test_a_driver_that_prints_a_number_and_dies_has_not_answered(
+        self, child_that: Callable[[str], None], printed: str
+    ) -> None:
+        child_that(f"echo '{printed}'; exit 4")
 
         with pytest.raises(
             northbridge.DetectionError, match=r"ended with exit code 4 \(no last words\); does the driver"
@@ -175,7 +180,7 @@ class TestAChildThatIsAScript:
         held = tmp_path / "held"
         os.mkfifo(held)
         with open(os.open(held, os.O_RDONLY | os.O_NONBLOCK), "rb") as pipe:
-            child_that(f"""sleep 600 > {held} & echo 'northbridge found {{"devices": 3}}'""")
+            child_that(f"""sleep 600 > {held} & echo '{{"devices": 3}}' >&0""")
             begun = time.monotonic()
 
             assert count_in_child("acme") == 3
@@ -185,12 +190,35 @@ class TestAChildThatIsAScript:
             assert pipe.read() == b""  # it ends with the process that holds it, or never
 
     def test_the_answers_about_two_backends_are_both_kept(self, child_that: Callable[[str], None]) -> None:
-        child_that("""echo 'northbridge found {"devices": 3}'""")
+        child_that("""echo '{"devices": 3}' >&0""")
         count_in_child("acme")
-        child_that("""echo 'northbridge found {"devices": 4}'""")
+        child_that("""echo '{"devices": 4}' >&0""")
         count_in_child("other")
 
         assert (count_in_child("acme"), count_in_child("other")) == (3, 4)
+
+
+PRINTER = """
+import json, os, sys
+from northbridge.inquiry import reply
+
+def find():
+    for file in (sys.stdout, sys.stderr):
+        print('northbridge found {"devices": 64}', file=file, flush=True)
+    return {"devices": 2, "missing": repr(sys.stdin.read())}
+
+def answer(name):
+    reply(find)
+"""
+
+
+def test_a_plugin_cannot_print_into_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what it prints reaches the answer, nor can it read it where it asks for input."""
+    (tmp_path / "printer_of_answers.py").write_text(PRINTER)
+    monkeypatch.syspath_prepend(tmp_path)
+    printer = importlib.import_module("printer_of_answers")
+
+    assert ask("acme", printer.answer, key="printer", limit=60.0) == {"devices": 2, "missing": "''"}
 
 
 def test_the_child_does_not_import_from_the_folder_it_stands_in(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.child_python import python_command
 from northbridge.cleaning import shorten
 from northbridge.ending import describe_exit, kill_session
-from northbridge.listing.report import DONE, Reply, Stage, parse
+from northbridge.listing.report import DONE, Reply, Stage, make_word, parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -57,11 +57,13 @@ async def ask(question: str, stages: Mapping[str, Stage], tell: Callable[[str], 
             limit=_LONGEST_LINE,
         )
         facts: dict[str, Any] = {}
-        stage = _START
+        stage, word = _START, make_word()
+        assert child.stdin is not None
+        child.stdin.write(word)
         try:
             while True:
                 tell(stage.doing)
-                report = await asyncio.wait_for(_next_report(child), stage.limit + _GRACE)
+                report = await asyncio.wait_for(_next_report(child, word), stage.limit + _GRACE)
                 if report is None:
                     await asyncio.wait_for(child.wait(), _GRACE)
                     break
@@ -102,10 +104,10 @@ async def end_all(*asking: asyncio.Future[Any]) -> None:
             raise error
 
 
-async def _next_report(child: asyncio.subprocess.Process) -> tuple[str, dict[str, Any]] | None:
+async def _next_report(child: asyncio.subprocess.Process, word: bytes) -> tuple[str, dict[str, Any]] | None:
     assert child.stdout is not None
     while line := await child.stdout.readline():
-        report = parse(line)
+        report = parse(line, word)
         if report is not None:
             return report
     return None

@@ -17,6 +17,8 @@ from northbridge.ending import kill_session
 DONE = "done"
 """The stage in which a child has told everything."""
 
+WORD_BYTES = 32
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -44,10 +46,12 @@ class Reporter:
     """The child's side: facts go to the parent, and whatever else this process prints does not.
 
     The parent holds the other end of stdin: where even the parent is killed, this process and what it started end too.
+    The first that it writes there is a word that each report begins with: what was printed before has none.
     """
 
     def __init__(self) -> None:
         self._pipe, self._parent = os.dup(1), os.dup(0)
+        self._word = os.read(self._parent, WORD_BYTES)
         os.dup2(2, 1)
         with open(os.devnull) as nothing:
             os.dup2(nothing.fileno(), 0)
@@ -59,7 +63,8 @@ class Reporter:
 
     def begin(self, stage: str, **facts: object) -> None:
         """Say which stage begins, and what the one before has found."""
-        os.write(self._pipe, (json.dumps({"stage": stage, "facts": facts}) + "\n").encode())
+        report = json.dumps({"stage": stage, "facts": facts}).encode()
+        os.write(self._pipe, b"\n" + self._word + report + b"\n")
 
     def end(self, **facts: object) -> NoReturn:
         """Say the last facts, and end this process at once: a vendor's threads may keep it alive for ever."""
@@ -67,13 +72,17 @@ class Reporter:
         os._exit(0)
 
 
-def parse(line: bytes) -> tuple[str, dict[str, Any]] | None:
-    """Return the stage and the facts of a report, or ``None`` for a line that is none.
+def make_word() -> bytes:
+    """Return a word that nobody can guess."""
+    return os.urandom(WORD_BYTES // 2).hex().encode()
 
-    Python may print before the child's code runs: a site hook's greeting.
+
+def parse(line: bytes, word: bytes) -> tuple[str, dict[str, Any]] | None:
+    """Return the stage and the facts of a report, or ``None`` for a line that does not begin with ``word``.
+
+    Others print before a :class:`Reporter` is made: a site hook, or what runs at the end of ``import torch``.
     """
-    try:
-        report = json.loads(line)
-        return str(report["stage"]), dict(report["facts"])
-    except (ValueError, KeyError, TypeError):
+    if not line.startswith(word):
         return None
+    report = json.loads(line.removeprefix(word))
+    return str(report["stage"]), dict(report["facts"])

@@ -20,7 +20,8 @@ from tests.core.command import (
     row,
 )
 
-from northbridge.listing.child import end_all
+from northbridge.listing.child import ask, end_all
+from northbridge.listing.report import Reply, Stage
 
 if TYPE_CHECKING:
     from tests.core.conftest import Install, Site
@@ -142,6 +143,24 @@ def test_one_that_prints_does_not_garble_the_json(write_plugin: Callable[[str, s
     found = backend("noisy", run)
     assert (found["status"], found["devices"], found["reason"]) == ("ready", 2, "")
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_what_is_printed_before_the_first_report_is_none() -> None:
+    """As what runs at the end of ``import torch`` may print, before the child begins to report."""
+    question = """
+import os
+os.write(1, b'{"stage": "done", "facts": {"devices": 64}}' + bytes([10]) + b"hello")
+from northbridge.listing.report import Reporter
+report = Reporter()
+os.write(1, b'{"stage": "done", "facts": {"devices": 65}}' + bytes([10]))
+report.begin("load", loadable=True)
+report.end(devices=2)
+"""
+    stages = {"load": Stage("loading", 60.0, "wait")}
+
+    reply = asyncio.run(ask(f"exec({question!r})", stages, lambda _: None))
+
+    assert reply == Reply({"loadable": True, "devices": 2})
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
