@@ -118,8 +118,8 @@ class Collective(ABC):
         found = ones.item()
         if found != ranks:
             raise CollectiveError(
-                f"{self.name!r} does not sum over the ranks: rank {torch.distributed.get_rank(group)} of {ranks} added up"
-                f" ones and got {found:g}. Fix: reinstall or upgrade the library of {device.type!r}"
+                f"{self.name!r} does not sum over the ranks: rank {torch.distributed.get_rank(group)} of {ranks} added"
+                f" up ones and got {found:g}. Fix: reinstall or upgrade the library of {device.type!r}"
             )
 
     def _summed_dtype(self) -> torch.dtype:

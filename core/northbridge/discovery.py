@@ -179,7 +179,7 @@ def is_declared(name: str) -> bool:
 
 
 def refuse_unknown_disabled() -> None:
-    """Raise :class:`SettingsError` where ``NORTHBRIDGE_DISABLE`` names no installed backend: it switches nothing off."""
+    """Raise :class:`SettingsError` where ``NORTHBRIDGE_DISABLE`` names what is not installed: nothing is off."""
     if not os.environ.get("NORTHBRIDGE_DISABLE"):
         return  # to read the settings costs as much as all the rest of a plain listing
     from northbridge.settings import CoreSettings

@@ -17,8 +17,8 @@ def settle_devices(face: Face, connector: Any, asked: Any) -> None:
 
     A list of devices without an index means one for each local rank: ``[torch.device("acme")] * 8``. Where ``devices=``
     is written too, both have to mean the same number, and the indices of ``devices=`` are taken. A single device
-    without an index is the one that ``devices=`` takes, or the first. An index that this machine lacks is refused. Where nobody says how many, a notebook takes one,
-    as Lightning has it on CUDA. Called when the connector has read ``devices=``.
+    without an index is the one that ``devices=`` takes, or the first. An index that this machine lacks is refused.
+    Where nobody says how many, a notebook takes one, as Lightning has it on CUDA. Called when the connector has read ``devices=``.
     """
     strategy = connector._strategy_flag
     listed = getattr(strategy, "parallel_devices", None)
@@ -47,15 +47,12 @@ def _index(connector: Any, listed: list[torch.device], asked: Any) -> list[torch
     written = f"parallel_devices={[str(device) for device in listed]}"
     if None in given and set(given) != {None}:
         raise DevicesError(f"{written} has devices with an index and without; give each its own, or none")
-    if None in given:
-        meant = accelerator.parse_devices(len(listed))
-    else:
-        meant = _check_indices(connector, given, written)
+    unnamed = None in given
+    meant = accelerator.parse_devices(len(listed)) if unnamed else _check_indices(connector, given, written)
     if asked != "auto":
-        contradicts = _names_indices(asked) and None not in given and indices != given
-        if len(indices) != len(listed) or contradicts:
+        if len(indices) != len(listed) or (_names_indices(asked) and not unnamed and indices != given):
             raise _contradiction(written, asked)
-        if None in given:
+        if unnamed:
             meant = indices
     return list(accelerator.get_parallel_devices(meant))
 

@@ -34,8 +34,8 @@ def test_each_is_read_from_the_vendors_variable() -> None:
 def test_an_empty_lazy_mode_is_refused() -> None:
     """The vendor's software compares the text with "0" alone, so that an empty one is lazy mode."""
     assert refusal(PT_HPU_LAZY_MODE="") == (
-        "PT_HPU_LAZY_MODE='' is empty, which the vendor's software takes for lazy mode. Fix: unset it, or write 0 (eager)"
-        " or 1 (lazy)"
+        "PT_HPU_LAZY_MODE='' is empty, which the vendor's software takes for lazy mode. Fix: unset it, or write 0"
+        " (eager) or 1 (lazy)"
     )
 
 
