@@ -41,7 +41,7 @@ def arm() -> None:
             note("northbridge", "off", "NORTHBRIDGE_DISABLE=1")
             return
         _pose()
-        if not any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path):
+        if not is_armed():
             sys.meta_path.insert(0, _ConnectorFinder())
         for watched, face in _WATCHED.items():
             module = sys.modules.get(watched)
@@ -49,6 +49,11 @@ def arm() -> None:
                 _serve(face, command=watched in COMMANDS)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with us must not break `import torch`
         note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
+
+
+def is_armed() -> bool:
+    """Whether faces of Lightning that are yet to be imported in this process will be served."""
+    return any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path)
 
 
 def _pose() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from northbridge.discovery import describe, load
 from northbridge.ending import describe_error
 from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
-from northbridge.inquiry import SILENCE, Reply, ask, remembered, reply
+from northbridge.inquiry import SILENCE, Reply, ask, reply
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
@@ -63,9 +64,10 @@ def count_in_child(name: str) -> int:
 
 
 def missing_software(name: str) -> str | None:
-    """Return what a child said of backend ``name`` where its software was not installed."""
-    known = remembered(name)
-    return known.get("missing") if known is not None else None
+    """Return what a child says of backend ``name`` where its software is not installed; None where it is, or fails."""
+    with suppress(DetectionError):
+        return ask(name, answer, key=name, limit=CoreSettings.read().detect_timeout).get("missing")
+    return None
 
 
 def answer(name: str) -> None:

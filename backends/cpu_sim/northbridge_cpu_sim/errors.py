@@ -12,6 +12,14 @@ class BuildError(northbridge.SoftwareLoadError):
         super().__init__(message, backend="cpu_sim")
 
 
+class HostError(BuildError, northbridge.UnsupportedError):
+    """This machine, or its torch, is not one that the simulated chip runs on."""
+
+    def __init__(self, message: str) -> None:
+        northbridge.NorthbridgeError.__init__(self, message)
+        self.backend, self.capability = "cpu_sim", "host"
+
+
 class DeviceFileError(northbridge.NorthbridgeError, ValueError):
     """What a ``device.toml`` says is not allowed."""
 

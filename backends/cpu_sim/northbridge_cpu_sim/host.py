@@ -7,20 +7,20 @@ import platform
 import torch
 from packaging.version import Version
 
-from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.errors import HostError
 
 
 def check_host() -> None:
-    """Raise :class:`BuildError` elsewhere than on Linux, and below torch 2.13.
+    """Raise :class:`HostError` elsewhere than on Linux, and below torch 2.13.
 
     To be called before modules of ours are imported that need what only a newer torch has.
     """
     if platform.system() != "Linux":
-        raise BuildError(
+        raise HostError(
             f"the simulated chip needs Linux, and this is {platform.system()}: run it in a container or in WSL"
         )
     if Version(torch.__version__).release < (2, 13):
-        raise BuildError(
+        raise HostError(
             f"the simulated chip needs torch 2.13 or later, and this is torch {torch.__version__}: "
             "pip install 'torch>=2.13'"
         )

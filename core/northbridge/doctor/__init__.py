@@ -20,7 +20,7 @@ from northbridge.doctor.environment import Variable, examine_environment
 from northbridge.doctor.selection import Selection, choose_face
 from northbridge.doctor.training import Training, train
 from northbridge.journal import Entry
-from northbridge.listing import LOAD_SECONDS, faces, torch_version
+from northbridge.listing import LOAD_SECONDS, backends, faces, torch_import, torch_version
 from northbridge.listing.backends import claimed
 from northbridge.listing.child import Queue, end_all
 from northbridge.listing.faces import FaceRow
@@ -42,6 +42,8 @@ class Diagnosis:
     python: str
     torch: str | None
     system: str
+    torch_problem: str
+    """Why ``import torch`` fails; empty where it does not."""
     asked: str | None
     """The backend that was asked about; ``None`` for all of them."""
     environment: tuple[Variable, ...]
@@ -104,25 +106,32 @@ async def _examine(
     queue = Queue(tell)
     stages = examination.stages(detect=CoreSettings.read().detect_timeout, load=load_seconds, acquire=acquire)
 
-    async def ask(each: Claimed) -> BackendReport:
+    async def ask(each: Claimed) -> tuple[BackendReport, str]:
         if each.verdict is not None:
-            return backend_report(each)
+            return backend_report(each), ""
         question = examination.question(each.name, acquire=acquire)
-        return backend_report(each, await queue.ask(each.name, question, stages))
+        reply = await backends.ask(queue, each.name, question, stages)
+        return backend_report(each, reply), torch_import.problem_of(reply)
 
     lightning = asyncio.ensure_future(faces.ask(queue))
     auto = asyncio.ensure_future(selection.ask(queue, faces.face_rows(), load_seconds))
     asked = [asyncio.ensure_future(ask(each)) for each in chosen]
     await end_all(lightning, auto, *asked)
-    (rows, recorded), chose = lightning.result(), auto.result()
-    reports = [replace(each.result(), selected=each.result().states.name == chose.chosen) for each in asked]
-    trainings = await train(queue, reports, choose_face(rows), load_seconds) if training else {}
+    (rows, recorded, problem), chose = lightning.result(), auto.result()
+    problem = next(filter(None, [problem, *(each.result()[1] for each in asked)]), "")
+    if problem:
+        chose = Selection(None, "torch cannot be imported")
+    reports = [
+        replace(report, selected=report.states.name == chose.chosen) for report, _ in (each.result() for each in asked)
+    ]
+    trainings = await train(queue, reports, choose_face(rows), load_seconds) if training and not problem else {}
     entries = dict.fromkeys([*recorded, *chose.record, *(entry for report in reports for entry in report.record)])
     return Diagnosis(
         northbridge=version("northbridge"),
         python=platform.python_version(),
         torch=torch_version(),
         system=platform.platform(),
+        torch_problem=problem,
         asked=name,
         environment=environment,
         faces=tuple(rows),
@@ -130,5 +139,8 @@ async def _examine(
         backends=tuple(reports),
         trainings=trainings,
         record=tuple(entries),
-        advice=advise(name, environment, rows, reports, chose, trainings),
+        advice=(
+            *([Advice("wrong", "torch", problem)] if problem else []),
+            *advise(name, environment, rows, reports, chose, trainings),
+        ),
     )

@@ -66,9 +66,11 @@ def _about_states(report: BackendReport, asked: str | None) -> Iterator[Advice]:
         "no software": "software missing",
         "no hardware": "hardware missing",
         "other chip": "wrong" if asked else "note",
+        "unsupported": "wrong" if asked else "note",
+        "ready": "note",
     }
     states = report.states
-    if states.status in levels:
+    if states.status in levels and states.reason:
         yield Advice(levels[states.status], states.name, states.reason)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from northbridge.listing.table import add_row, make_table, print_pairs, show_rows
+from northbridge.listing.table import add_row, make_table, print_pairs, show_rows, show_torch_problem
 from northbridge.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ _STYLES = {
 def show(diagnosis: Diagnosis, *, trained: bool) -> None:
     """Print everything to stdout; ``trained`` says whether a training was asked for."""
     console = Terminal(highlight=False)
+    show_torch_problem(console, diagnosis.torch_problem)
     torch = f"torch {diagnosis.torch}" if diagnosis.torch else "no torch"
     console.print(f"Northbridge {diagnosis.northbridge}, Python {diagnosis.python}, {torch}")
     console.print(f"{diagnosis.system}\n")

@@ -32,11 +32,13 @@ class Listing:
     backends: tuple[BackendRow, ...]
     faces: tuple[FaceRow, ...]
     record: tuple[Entry, ...]
+    torch_problem: str = ""
+    """Why ``import torch`` fails: then nothing is known of what needs torch."""
 
     @property
     def broken(self) -> bool:
-        """Whether a backend, or an installed face of Lightning, cannot do its work."""
-        return any(row.is_broken for row in self.backends) or any(row.is_broken for row in self.faces)
+        """Whether torch, a backend, or an installed face of Lightning, cannot do its work."""
+        return bool(self.torch_problem) or any(row.is_broken for row in (*self.backends, *self.faces))
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -45,7 +47,7 @@ class Listing:
 
 def read_metadata() -> Listing:
     """Return what the metadata of the installed distributions says, importing none of them. Raises SettingsError."""
-    return _listing([backend_row(each) for each in claimed()], face_rows(), ())
+    return _listing([backend_row(each) for each in claimed()], face_rows(), (), "")
 
 
 def probe(*, load_seconds: float = LOAD_SECONDS, tell: Tell = lambda _who, _what: None) -> Listing:
@@ -62,26 +64,40 @@ def probe(*, load_seconds: float = LOAD_SECONDS, tell: Tell = lambda _who, _what
 async def _probe(load_seconds: float, tell: Tell) -> Listing:
     import asyncio
 
-    from northbridge.listing import backends, faces
+    from northbridge.listing import backends, faces, torch_import
     from northbridge.listing.child import Queue, end_all
     from northbridge.settings import CoreSettings
 
     everything, queue = claimed(), Queue(tell)
     stages = backends.stages(detect=CoreSettings.read().detect_timeout, load=load_seconds)
 
-    async def ask(each: Claimed) -> BackendRow:
+    async def ask(each: Claimed) -> tuple[BackendRow, str]:
         if each.verdict is not None:
-            return backend_row(each)
-        return backend_row(each, await queue.ask(each.name, backends.question(each.name), stages))
+            return backend_row(each), ""
+        reply = await backends.ask(queue, each.name, backends.question(each.name), stages)
+        return backend_row(each, reply), torch_import.problem_of(reply)
 
-    lightning, rows = asyncio.ensure_future(faces.ask(queue)), [asyncio.ensure_future(ask(each)) for each in everything]
-    await end_all(lightning, *rows)
-    return _listing([row.result() for row in rows], *lightning.result())
+    lightning, asked = (
+        asyncio.ensure_future(faces.ask(queue)),
+        [asyncio.ensure_future(ask(each)) for each in everything],
+    )
+    await end_all(lightning, *asked)
+    rows, problems = [each.result()[0] for each in asked], [each.result()[1] for each in asked]
+    lightnings, record, problem = lightning.result()
+    return _listing(rows, lightnings, record, next(filter(None, [problem, *problems]), ""))
 
 
-def _listing(backends: list[BackendRow], faces: list[FaceRow], record: tuple[Entry, ...]) -> Listing:
+def _listing(
+    backends: list[BackendRow], faces: list[FaceRow], record: tuple[Entry, ...], torch_problem: str
+) -> Listing:
     return Listing(
-        version("northbridge"), platform.python_version(), torch_version(), tuple(backends), tuple(faces), record
+        northbridge=version("northbridge"),
+        python=platform.python_version(),
+        torch=torch_version(),
+        backends=tuple(backends),
+        faces=tuple(faces),
+        record=record,
+        torch_problem=torch_problem,
     )
 
 

@@ -20,13 +20,23 @@ from northbridge.discovery import (
     load,
     refuse_unknown_disabled,
 )
-from northbridge.errors import BackendError, DeviceTypeTakenError, NorthbridgeError, SoftwareMissingError
+from northbridge.errors import (
+    BackendError,
+    DeviceTypeTakenError,
+    NorthbridgeError,
+    SoftwareMissingError,
+    UnsupportedError,
+)
+from northbridge.listing import torch_import
 from northbridge.listing.report import Reporter, Stage
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from northbridge.listing.child import Queue
     from northbridge.listing.report import Reply
 
-Status = Literal["ready", "no hardware", "no software", "other chip", "broken", "off", "not asked"]
+Status = Literal["ready", "no hardware", "no software", "other chip", "unsupported", "broken", "off", "not asked"]
 
 
 @dataclass(frozen=True)
@@ -88,6 +98,7 @@ def stages(*, detect: float, load: float) -> dict[str, Stage]:
     return {
         "declare": Stage("importing its plugin", detect, patience),
         "detect": Stage("counting its devices", detect, patience),
+        "torch": torch_import.STAGE,
         "load": Stage(
             "loading its software, which may be compiled first",
             load,
@@ -119,7 +130,9 @@ def bring_up(name: str, report: Reporter) -> dict[str, object]:
         capabilities = get(name).capabilities
         report.begin("detect", simulated=capabilities.simulated)
         devices = operator.index(detect(name))
-        report.begin("load", devices=devices)
+        report.begin("detect", devices=devices)
+        torch_import.import_torch(report)
+        report.begin("load")
         backend = load(name)
         report.begin("load", cards=counted_cards(backend, range(devices)))
     except NorthbridgeError as error:
@@ -128,8 +141,9 @@ def bring_up(name: str, report: Reporter) -> dict[str, object]:
             "error": str(error),
             "missing": isinstance(error, SoftwareMissingError),
             "taken": isinstance(error, DeviceTypeTakenError),
+            "unsupported": isinstance(error, UnsupportedError),
         }
-    return {"loadable": True}
+    return {"loadable": True, "package": None if capabilities.simulated else backend.bridge.package}
 
 
 def backend_row(claim: Claimed, reply: Reply | None = None) -> BackendRow:
@@ -143,7 +157,7 @@ def backend_row(claim: Claimed, reply: Reply | None = None) -> BackendRow:
     if claim.verdict is not None:
         status, reason = claim.verdict
         return replace(row, status=status, reason=reason)
-    if reply is None:
+    if reply is None or torch_import.problem_of(reply):
         return row
     status, reason = _judge(claim, reply)
     return replace(
@@ -170,4 +184,18 @@ def _judge(claim: Claimed, reply: Reply) -> tuple[Status, str]:
         return "no hardware", "this machine has no such device" + (f"; {error}" if error else "")
     if reply.facts.get("taken"):
         return "other chip", error  # its software comes with torch on this machine: nothing is broken by that
-    return ("broken", error) if error else ("ready", "")
+    if reply.facts.get("unsupported"):
+        return "unsupported", error
+    if error:
+        return "broken", error
+    return "ready", torch_import.tell_of(reply.facts["package"]) if reply.facts.get("switches_off") else ""
+
+
+async def ask(queue: Queue, name: str, question: str, stages: Mapping[str, Stage]) -> Reply:
+    """Return what a child says of backend ``name``, and another of whether its software switches autoload off."""
+    reply = await queue.ask(name, question, stages)
+    package = reply.facts.get("package")
+    if package is None or torch_import.is_switched_off():
+        return reply
+    first = await queue.ask(name, torch_import.question(package), {"package": stages["load"]})
+    return replace(reply, facts={**reply.facts, "switches_off": first.facts.get("switches_off", False)})

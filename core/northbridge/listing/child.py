@@ -57,7 +57,7 @@ async def ask(question: str, stages: Mapping[str, Stage], tell: Callable[[str], 
             limit=_LONGEST_LINE,
         )
         facts: dict[str, Any] = {}
-        stage, word = _START, make_word()
+        stage, name, word = _START, "", make_word()
         assert child.stdin is not None
         child.stdin.write(word)
         try:
@@ -79,8 +79,8 @@ async def ask(question: str, stages: Mapping[str, Stage], tell: Callable[[str], 
             await _kill(child)
         where = f"while {stage.doing}{_last_words(stderr)}"
         if exit_code is None:
-            return Reply(facts, f"did not answer within {stage.limit:g} s {where}; {stage.patience}")
-        return Reply(facts, f"{describe_exit(exit_code)} {where}; does it fit this torch and this driver?")
+            return Reply(facts, f"did not answer within {stage.limit:g} s {where}; {stage.patience}", name)
+        return Reply(facts, f"{describe_exit(exit_code)} {where}; does it fit this torch and this driver?", name)
 
 
 async def end_all(*asking: asyncio.Future[Any]) -> None:

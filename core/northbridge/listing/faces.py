@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Literal
 
 from northbridge.journal import Entry, record
+from northbridge.listing import torch_import
 from northbridge.listing.report import Reporter, Stage
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ Status = Literal[
 ]
 
 _IMPORT_SECONDS = 300.0
-_BY_HAND = "write `import northbridge.lightning` at the top of your script"
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class FaceRow:
         return self.status in ("left alone", "malicious", "broken")
 
 
-async def ask(queue: Queue) -> tuple[list[FaceRow], tuple[Entry, ...]]:
-    """Return the row of each face, and what Northbridge recorded in the child that imported those that are here."""
+async def ask(queue: Queue) -> tuple[list[FaceRow], tuple[Entry, ...], str]:
+    """Return the row of each face, what the child recorded that imported them, and why it could not import torch."""
     names = [row.name for row in face_rows() if row.status == "not asked"]
     if not names:
-        return face_rows(), ()
+        return face_rows(), (), ""
     reply = await queue.ask("Lightning", question(names), stages(names))
-    return face_rows(reply), record_of(reply)
+    return face_rows(reply), record_of(reply), torch_import.problem_of(reply)
 
 
 def question(names: Sequence[str]) -> str:
@@ -59,16 +59,16 @@ def question(names: Sequence[str]) -> str:
 
 def stages(names: Sequence[str]) -> dict[str, Stage]:
     """Return what the faces' child does."""
-    return {name: Stage(f"importing {name}", _IMPORT_SECONDS, "is the disk very slow?") for name in ["torch", *names]}
+    lightnings = {name: Stage(f"importing {name}", _IMPORT_SECONDS, "is the disk very slow?") for name in names}
+    return {"torch": torch_import.STAGE, **lightnings}
 
 
 def answer(names: Sequence[str]) -> None:
     """Import torch and the faces in this process, the child, as a user's script would; report what was recorded."""
     report = Reporter()
-    report.begin("torch")
-    failed = _import("torch")
-    failures, versions = dict.fromkeys(names, failed), {}
-    for name in names if not failed else ():
+    torch_import.import_torch(report)
+    failures, versions = {}, {}
+    for name in names:
         report.begin(name)
         failures[name] = _import(name)
         package = sys.modules.get(name.partition(".")[0])
@@ -116,6 +116,8 @@ def _installed(face: Face) -> FaceRow:
 
 
 def _asked(row: FaceRow, reply: Reply) -> FaceRow:
+    if torch_import.problem_of(reply):
+        return row
     if reply.ending:
         return replace(row, status="broken", reason=f"the process that imported it {reply.ending}")
     failure = reply.facts["failures"][row.name]
@@ -141,9 +143,11 @@ def _outcome(row: FaceRow, entries: Sequence[Entry]) -> tuple[Status, str]:
 
 
 def _why_nothing_ran() -> str:
-    variable = "TORCH_DEVICE_BACKEND_AUTOLOAD"
-    if (value := os.environ.get(variable, "1")) != "1":
-        return f"{variable}={value} keeps torch from starting Northbridge: {_BY_HAND}, or unset the variable"
+    by_hand = torch_import.BY_HAND
+    if torch_import.is_switched_off():
+        variable = torch_import.SWITCH
+        value = os.environ[variable]
+        return f"{variable}={value} keeps torch from starting Northbridge: {by_hand}, or unset the variable"
     if tuple(map(int, version("torch").split(".")[:2])) < (2, 5):
-        return f"torch {version('torch')} starts nothing by itself: {_BY_HAND}, or upgrade to torch 2.5 or later"
-    return f"torch did not start Northbridge: {_BY_HAND}, or reinstall northbridge"
+        return f"torch {version('torch')} starts nothing by itself: {by_hand}, or upgrade to torch 2.5 or later"
+    return f"torch's autoload was off while torch was imported: {by_hand}, or reinstall northbridge"

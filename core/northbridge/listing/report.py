@@ -36,10 +36,11 @@ class Stage:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a child told; ``ending`` is empty, or says how it ended before it had told everything."""
+    """What a child told; where it ended before it had told everything, ``ending`` says how, and ``stage`` in which."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     ending: str = ""
+    stage: str = ""
 
 
 class Reporter:

@@ -27,6 +27,7 @@ _STYLES = {
     "left alone": "red",
     "not registered": "yellow",
     "other chip": "yellow",
+    "unsupported": "yellow",
     "off": "dim",
     "not installed": "dim",
 }
@@ -41,8 +42,16 @@ _NO_LIGHTNING = (
 def show(listing: Listing) -> None:
     """Print the whole list to stdout."""
     console = Terminal(highlight=False)
+    show_torch_problem(console, listing.torch_problem)
     show_rows(console, listing.backends, listing.faces)
     print_pairs(console, _remarks(listing))
+
+
+def show_torch_problem(console: Terminal, problem: str) -> None:
+    """Print why ``import torch`` fails, in one line: whatever else is shown says little then."""
+    if problem:
+        console.print(Text(problem, style="red"), soft_wrap=True)
+        console.print()
 
 
 def show_rows(console: Terminal, backends: Sequence[BackendRow], faces: Sequence[FaceRow]) -> None:

@@ -214,6 +214,21 @@ def test_a_chip_whose_package_is_not_installed_and_that_can_be_simulated_is_told
     assert caught.value.backend == "stood_in"
 
 
+def test_missing_software_is_told_where_detect_counts_by_itself(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `northbridge list` tells it: a chip that torch brings has no package that could be missed."""
+    install_here("load_needs_software")
+    bridge = type(get("load_needs_software").bridge)
+    monkeypatch.setattr(bridge, "package", None)
+    monkeypatch.setattr(bridge, "detect", lambda self: 0)
+
+    with pytest.raises(
+        SoftwareMissingError, match="is installed, but its software is not: ModuleNotFoundError: No module"
+    ):
+        room.load_with_hardware("load_needs_software")
+
+
 def test_software_that_the_child_did_not_find_is_named_as_load_names_it(
     install_here: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:

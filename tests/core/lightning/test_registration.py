@@ -292,6 +292,38 @@ def test_a_connector_that_is_executed_again_is_corrected_again(by_hand: Any) -> 
     assert by_hand["trained"] == "SingleDeviceStrategy"
 
 
+OFF_WHILE_TORCH_IS_IMPORTED = """
+import json, os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import torch
+del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
+from lightning.pytorch import Trainer
+
+def ask():
+    try:
+        trainer = Trainer(accelerator="cpu_sim", devices=1, logger=False, enable_checkpointing=False)
+        return str(trainer.strategy.root_device)
+    except ValueError as error:
+        return str(error)
+
+report = {"before": ask()}
+import northbridge
+northbridge.get("cpu_sim")
+report["declared"] = ask()
+northbridge.load("cpu_sim")
+print("\\n" + json.dumps({**report, "loaded": ask()}))
+"""
+
+
+def test_loading_a_backend_serves_lightning_where_autoload_was_off() -> None:
+    """As in a process whose vendor's package switches torch's autoload off while it imports torch."""
+    told = run(OFF_WHILE_TORCH_IS_IMPORTED)
+
+    assert told["before"] == told["declared"]
+    assert told["before"].startswith("You selected an invalid accelerator name: `accelerator='cpu_sim'`.")
+    assert told["loaded"] == "cpu_sim:0"
+
+
 SWITCHED_OFF = """
 import json
 from lightning.pytorch import Trainer

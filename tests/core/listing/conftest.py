@@ -3,10 +3,38 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.core.command import beside
 from tests.core.conftest import Site
+
+_PLUGIN = """
+import os, signal, subprocess, sys, threading
+import northbridge
+
+class Card(northbridge.Device):
+    type = {name!r}
+
+class CCL(northbridge.Collective):
+    name = "ccl"
+
+class Software(northbridge.Bridge):
+    def detect(self):
+        return 2
+
+    def load(self):
+        import torch
+        torch.utils.rename_privateuse1_backend({name!r})
+        torch._register_device_module({name!r}, sys.modules[__name__])
+
+{body}
+
+@northbridge.hookimpl
+def northbridge_backend():
+    return northbridge.Backend({name!r}, Card(), CCL(), Software())
+"""
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +52,19 @@ def without_lightning(tmp_path_factory: pytest.TempPathFactory) -> Site:
         f"import sys; sys.path[:] = [{str(farm)!r} if each == {str(packages)!r} else each for each in sys.path]"
     )
     return Site((folder,), folder)
+
+
+@pytest.fixture
+def write_plugin(without_lightning: Site, tmp_path: Path) -> Callable[[str, str], Site]:
+    """Install a plugin of one module, whose detect() finds two devices, unless ``body`` says otherwise."""
+
+    def write_plugin(name: str, body: str) -> Site:
+        folder = tmp_path / "site"
+        info = folder / f"{name}-1.0.dist-info"
+        info.mkdir(parents=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[northbridge.backends]\n{name} = northbridge_{name}\n")
+        (folder / f"northbridge_{name}.py").write_text(_PLUGIN.format(name=name, body=body))
+        return beside(without_lightning, folder)
+
+    return write_plugin

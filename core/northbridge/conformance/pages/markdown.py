@@ -9,6 +9,7 @@ from northbridge.cleaning import clean
 from northbridge.conformance.pages.meanings import SIMULATED
 from northbridge.conformance.pages.overview import (
     FAILURES,
+    count_devices,
     count_run,
     count_verdicts,
     explain_level,
@@ -46,7 +47,7 @@ def render_markdown(report: Report) -> str:
     claims = ", ".join(f"{len(names)} {finding}" for finding, names in group_claims(report).items())
     parts.append(
         f"{count_run(report)} of {len(report.tests)} tests ran: {verdicts or 'none'}. Claims: {claims or 'none'}."
-        f" {_escape(backend.distribution)} {_escape(backend.version)}, {backend.devices} of {_escape(backend.label)},"
+        f" {_escape(backend.distribution)} {_escape(backend.version)}, {_escape(count_devices(report))},"
         f" {_escape(show_moment(report.began))}, Northbridge {_escape(report.suite.northbridge)}."
     )
     parts += ["## Levels", _list_levels(report), "## Claims", _list_claims(report)]

@@ -35,6 +35,12 @@ def explain_level(report: Report) -> str:
     return LEVELS.get(report.level.name, report.level.title) if report.level is not None else NO_LEVEL
 
 
+def count_devices(report: Report) -> str:
+    """Return how many devices of which product the machine has: ``"4 × Acme X1"``, or ``"no device"``."""
+    backend = report.backend
+    return f"{backend.devices} × {backend.label}" if backend.devices else "no device"
+
+
 def count_verdicts(report: Report) -> dict[Verdict, int]:
     """Return how many tests have each verdict, in the order of :data:`ORDER`; verdicts of none are left out."""
     counts = Counter(test.verdict for test in report.tests)

@@ -13,6 +13,7 @@ from tests.report_page import Page, find_broken_links
 
 import northbridge
 from northbridge.conformance.pages.html import render_page
+from northbridge.conformance.pages.markdown import render_markdown
 from northbridge.conformance.proof.report import Report
 from northbridge.conformance.proof.verdict import Verdict
 
@@ -99,6 +100,18 @@ def test_a_level_that_is_withheld_says_why_at_a_glance(mixed: Report, nothing: R
     assert "Not simulated: it ran on the device itself" in of_mixed
     assert "No level granted" in of_nothing
     assert re.search(r"Why not C0\s+C0/Plugin/test_the_hook_returns_a_backend: FAIL", of_nothing)
+
+
+def test_a_report_without_a_device_says_so(mixed: Report) -> None:
+    without = mixed.model_copy(update={"backend": mixed.backend.model_copy(update={"devices": 0, "label": ""})})
+
+    page, compared = Page(render_page(without)).text, Page(render_page(without, mixed)).text
+
+    assert "no device here · northbridge-acme 1.2" in page
+    assert "Not simulated: no device was here, and nothing ran on one." in page
+    assert "the device itself" not in page
+    assert re.search(r"Device\s+no device\s+4 × Acme X100", compared)
+    assert "northbridge-acme 1.2, no device, " in render_markdown(without)
 
 
 def test_each_finding_is_there_with_its_claims(mixed: Report) -> None:
