@@ -25,7 +25,8 @@ import northbridge_cpu_sim
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "northbridge"
 BACKENDS = {package.name: package for package in (ROOT / "backends").glob("*/northbridge_*")}
-VENDORS_DISTRIBUTIONS = {"hpu": {"habana-torch-plugin", "habana-pyhlml"}, "sdaa": {"torch-sdaa"}}
+VENDORS_DISTRIBUTIONS: dict[str, set[str]] = {"hpu": {"habana-pyhlml"}, "sdaa": set()}
+"""What the extras bring: of the vendors' software, what is on the public index."""
 VENDORS_MODULES = ("habana_frameworks", "pyhlml", "torch_sdaa")
 VENDORS_WORDS = re.compile(
     r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin)(?![a-z])", re.IGNORECASE

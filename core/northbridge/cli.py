@@ -1,7 +1,7 @@
 """The command ``northbridge``.
 
-Exit codes: 0 all well; hardware or software that is simply not there, and what is switched off, is no error. 1 a
-backend is broken, or an installed face of Lightning cannot be served; the doctor knows more that can be wrong, ``hang``
+Exit codes: 0 all well; hardware or software that is simply not there, and what is switched off, is no error. 1 torch or
+a backend is broken, or an installed face of Lightning cannot be served; the doctor knows more that can be wrong, ``hang``
 says that somebody waits, and ``compare`` that reports differ. 2 wrong usage: an option, the name of a backend, the
 value of a ``NORTHBRIDGE_`` variable, or a file that is no report. 3 and 4 are the doctor's, where it is asked about one
 backend: its software is not installed, its hardware is not here.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _EXIT_CODES = """\b
 Exit codes:
   0  all well (absent hardware or software, and what is off, is no error)
-  1  a backend is broken, or an installed face of Lightning cannot be served
+  1  torch or a backend is broken, or an installed face of Lightning cannot be served
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 _DOCTORS_EXIT_CODES = """\b
@@ -56,6 +56,7 @@ Status of a backend:
   ready        it loads, and its devices are here
   no hardware  this machine has no such device
   no software  the plugin is installed, the vendor's software is not
+  unsupported  it does not run on this machine, or with this torch
   broken       the reason stands below the table
   off          NORTHBRIDGE_DISABLE switches it off
 

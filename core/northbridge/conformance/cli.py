@@ -99,7 +99,7 @@ def _refuse_without_pytest() -> None:
     if find_spec("pytest") is None:
         print(
             "northbridge: the conformance suite was asked for, and pytest is not installed: pip install"
-            " 'northbridge[conformance]'",
+            " 'pytest>=8'",
             file=sys.stderr,
         )
         raise typer.Exit(2)

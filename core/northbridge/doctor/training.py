@@ -60,7 +60,7 @@ async def _train(queue: Queue, report: BackendReport, face: Face | None, cards: 
     name, simulated = report.states.name, bool(report.states.simulated)
     if face is None:
         return Training(
-            cards, "", simulated, reason="no Lightning is served here; pip install 'northbridge[lightning]'"
+            cards, "", simulated, reason="no Lightning is served here; pip install 'lightning>=2.4,<2.8'"
         )
     stages = {
         "load": Stage(f"loading {face.name} and the software", load_seconds, "is the driver healthy?"),

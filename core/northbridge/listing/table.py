@@ -34,8 +34,8 @@ _STYLES = {
 _COLUMNS = ("backend", "version", "distribution", "status", "loadable", "devices", "simulated")
 _NO_BACKEND = "No backend is installed."
 _NO_LIGHTNING = (
-    "Lightning is not installed. Install it with pip install 'northbridge[lightning]' (lightning.pytorch and"
-    " lightning.fabric) or pip install 'northbridge[pytorch-lightning]' (pytorch_lightning and lightning_fabric)."
+    "Lightning is not installed. Install it with pip install 'lightning>=2.4,<2.8' (lightning.pytorch and"
+    " lightning.fabric) or pip install 'pytorch-lightning>=2.4,<2.8' (pytorch_lightning and lightning_fabric)."
 )
 
 

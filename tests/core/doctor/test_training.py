@@ -143,6 +143,6 @@ def test_a_training_fails_for_a_reason(reply: Reply, reason: str) -> None:
 
 def test_without_lightning_it_says_what_to_install() -> None:
     assert reasons(Reply(PASSED), face="none") == [
-        "no Lightning is served here; pip install 'northbridge[lightning]'",
-        "no Lightning is served here; pip install 'northbridge[lightning]'",
+        "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
+        "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
     ]

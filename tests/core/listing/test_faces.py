@@ -50,8 +50,8 @@ def test_where_northbridge_is_off_it_says_so(tmp_path: Path) -> None:
 def test_where_there_is_none_it_says_what_to_install(without_lightning: Site) -> None:
     run = northbridge(without_lightning, "list")
 
-    assert "pip install 'northbridge[lightning]'" in flowing(run.stdout)
-    assert "pip install 'northbridge[pytorch-lightning]'" in flowing(run.stdout)
+    assert "pip install 'lightning>=2.4,<2.8'" in flowing(run.stdout)
+    assert "pip install 'pytorch-lightning>=2.4,<2.8'" in flowing(run.stdout)
     assert run.returncode == 0
 
 
