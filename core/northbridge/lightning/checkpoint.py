@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CheckpointCodeError, CheckpointError
+from northbridge.lightning.containers import replace_in
 from northbridge.lightning.drafts import draft_of
-from northbridge.software import is_vendors
+from northbridge.software import is_vendors, loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,29 +25,60 @@ if TYPE_CHECKING:
 def to_cpu(state: Any) -> Any:
     """Return ``state`` with its tensors on the CPU; two tensors that share memory still do.
 
-    torch writes the device of each tensor into a file, and a machine without that device cannot open it.
+    torch writes the device of each tensor into a file, and a machine without that device cannot open it. Nor does
+    anything that names the chip, which is the CPU in the copy.
     """
     import torch
-    from lightning_utilities.core.apply_func import apply_to_collection
 
     # The storages are kept, so that no later one gets the number of one that is gone.
     moved_storages: dict[tuple[int, torch.dtype], tuple[torch.UntypedStorage, torch.Tensor]] = {}
+    chip = loaded()
 
-    def move(tensor: torch.Tensor) -> torch.Tensor:
-        if tensor.device.type == "cpu":
-            return tensor
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
-            return tensor.cpu()
+    def move(value: Any) -> Any:
+        if isinstance(value, torch.device):
+            return torch.device("cpu") if chip is not None and value.type == chip.device.type else value
+        if not isinstance(value, torch.Tensor) or value.device.type in ("cpu", "meta"):
+            return value
+        if isinstance(value, torch.nn.parameter.UninitializedTensorMixin):
+            return value  # it has no numbers, and names no device in a file
+        moved = _copy_of(value).requires_grad_(value.requires_grad)
+        if type(value) is torch.nn.Parameter:
+            moved = torch.nn.Parameter(moved, requires_grad=value.requires_grad)
+        moved.__dict__.update(replace_in(value.__dict__, move))
+        return moved
+
+    def _copy_of(tensor: torch.Tensor) -> torch.Tensor:
+        if not _lies_in_its_storage(tensor):
+            return tensor.detach().cpu()
         storage = tensor.untyped_storage()
         key = storage._cdata, tensor.dtype
         if key not in moved_storages:
             moved_storages[key] = storage, _whole_storage(tensor, storage)
-        moved = moved_storages[key][1].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
-        if isinstance(tensor, torch.nn.Parameter):
-            return torch.nn.Parameter(moved, requires_grad=tensor.requires_grad)
-        return moved.requires_grad_(tensor.requires_grad)
+        return moved_storages[key][1].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
-    return apply_to_collection(state, torch.Tensor, move)
+    return replace_in(state, move)
+
+
+def _lies_in_its_storage(tensor: torch.Tensor) -> bool:
+    """Whether all that ``tensor`` holds is at its offset, in its strides, in the memory that torch says it is in.
+
+    A chip may keep its tensors elsewhere: then all views of a tensor say that they are where it is. Such a storage is
+    too small, or has no address.
+    """
+    import torch
+
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
+        return False
+    if tensor.is_conj() or tensor.is_neg():  # which no memory tells
+        return False
+    steps = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
+    numbers = tensor.storage_offset() + steps + 1 if tensor.numel() else 0
+    if tensor.untyped_storage().nbytes() < numbers * tensor.element_size():
+        return False
+    try:
+        return numbers == 0 or tensor.data_ptr() != 0
+    except RuntimeError:
+        return False
 
 
 def _whole_storage(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import TYPE_CHECKING, Any
 
+from northbridge.lightning.containers import values_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -37,10 +39,8 @@ def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "
 def warn_of_batch(backend: Backend, batch: Any) -> None:
     """Do the same for the tensors of a batch, whole numbers too."""
     import torch
-    from lightning_utilities.core.apply_func import apply_to_collection
 
-    found: list[torch.Tensor] = []
-    apply_to_collection(batch, torch.Tensor, found.append)
+    found = [each for each in values_in(batch) if isinstance(each, torch.Tensor)]
     tensors = ((f"a tensor of shape {tuple(each.shape)} in the batch", each) for each in found)
     _warn(backend, tensors, ("float64", "int64"))
 

@@ -69,7 +69,7 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
             self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
         ) -> None:
             refuse_denied(self.backend, "checkpoint")
-            whole = to_cpu(state)
+            whole = {**state, **to_cpu({key: each for key, each in state.items() if not _is_spread(each)})}
             self._save_draft(path, lambda path: stock.save_checkpoint(self, path, whole, storage_options, filter))
 
         def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
@@ -107,6 +107,13 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
             checkpoint_io = stock.checkpoint_io  # which says that there is none
 
     return ModelParallelStrategy
+
+
+def _is_spread(value: Any) -> bool:
+    # Lightning asks a module and an optimizer themselves for their states, which all ranks give together.
+    import torch
+
+    return isinstance(value, (torch.nn.Module, torch.optim.Optimizer))
 
 
 def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from northbridge.lightning.containers import replace_in
 from northbridge.lightning.held import held
 
 if TYPE_CHECKING:
@@ -33,10 +34,17 @@ class _Numbers:
     dtype: torch.dtype
     values: list[int]
 
-    def as_tensor(self) -> torch.Tensor:
-        import torch
 
-        return torch.tensor(self.values, dtype=self.dtype)
+def _as_numbers(value: Any) -> Any:
+    import torch
+
+    return _Numbers(value.dtype, value.tolist()) if isinstance(value, torch.Tensor) else value
+
+
+def _as_tensor(value: Any) -> Any:
+    import torch
+
+    return torch.tensor(value.values, dtype=value.dtype) if isinstance(value, _Numbers) else value
 
 
 def chip_states() -> dict[str, torch.Tensor]:
@@ -76,16 +84,14 @@ def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
 def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
     """Return the random states of every rank, as a checkpoint holds them. All ranks have to call it."""
     import torch.distributed
-    from lightning_utilities.core.apply_func import apply_to_collection
 
     states = _as_saved(face.fabric_module("utilities.seed")._collect_rng_states())
     if world_size == 1:
         return [states]
     everybodys: list[dict[str, Any]] = [{}] * world_size
     # A tensor is pickled by torch.save, of which users count the calls, and which they replace.
-    numbers = apply_to_collection(states, torch.Tensor, lambda each: _Numbers(each.dtype, each.tolist()))
-    torch.distributed.all_gather_object(everybodys, numbers)
-    gathered: list[dict[str, Any]] = apply_to_collection(everybodys, _Numbers, _Numbers.as_tensor)
+    torch.distributed.all_gather_object(everybodys, replace_in(states, _as_numbers))
+    gathered: list[dict[str, Any]] = replace_in(everybodys, _as_tensor)
     return gathered
 
 

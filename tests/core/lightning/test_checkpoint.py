@@ -85,6 +85,67 @@ def test_numbers_are_copied_as_numbers_and_never_as_bytes(dtype: torch.dtype, mo
         assert moved[name].stride() == form.stride(), name
 
 
+@pytest.mark.parametrize(
+    ("asked", "answer"), [("nbytes", 0), ("nbytes", 8), ("data_ptr", 0), ("data_ptr", RuntimeError("it has none"))]
+)
+def test_views_without_memory_are_copied_one_by_one(
+    asked: str, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A storage that is too small or has no address says nothing of where a view's numbers are."""
+    whole = torch.arange(12.0, device="cpu_sim").reshape(3, 4)
+    views = {"rows": list(whole), "turned": whole.t(), "chunks": whole.chunk(2, 1), "again": whole.t()[1:]}
+    expected = {"rows": list(whole.cpu()), "turned": whole.cpu().t(), "again": whole.cpu().t()[1:]}
+    owner = torch.UntypedStorage if asked == "nbytes" else torch.Tensor
+
+    def answer_so(_: object) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(owner, asked, answer_so)
+    monkeypatch.setattr(torch.Tensor, "storage_offset", lambda _: 0)
+    moved = to_cpu(views)
+    monkeypatch.undo()
+
+    for mine, right in zip(moved["rows"], expected["rows"], strict=True):
+        assert torch.equal(mine, right)
+    assert torch.equal(moved["turned"], expected["turned"])
+    assert torch.equal(torch.cat(moved["chunks"], 1), whole.cpu())
+    assert torch.equal(moved["again"], expected["again"])
+
+
+def test_a_conjugate_beside_its_tensor_keeps_its_numbers() -> None:
+    whole = torch.tensor([1 + 2j, 3 - 4j])
+    on_chip = whole.to("cpu_sim")
+
+    moved = to_cpu([on_chip, on_chip.conj(), on_chip.imag, on_chip.conj().imag])
+
+    for mine, right in zip(moved, [whole, whole.conj(), whole.imag, whole.conj().imag], strict=True):
+        assert torch.equal(mine, right)
+
+
+def test_what_has_no_numbers_stays_what_it_is() -> None:
+    empty = [torch.ones(2, device="meta"), torch.nn.UninitializedParameter(device="cpu_sim")]
+
+    assert all(mine is theirs for mine, theirs in zip(to_cpu(empty), empty, strict=True))
+
+
+def test_a_tensor_keeps_its_attributes_and_its_identity() -> None:
+    weight = torch.nn.Parameter(torch.ones(2, device="cpu_sim"))
+    weight.scale = torch.ones(1, device="cpu_sim")  # type: ignore[attr-defined]  # a user's
+
+    first, second = to_cpu([weight, (weight,)])
+
+    assert first is second[0]
+    assert first.scale.device.type == "cpu"
+
+
+def test_a_device_becomes_the_cpu() -> None:
+    state = {"hyper_parameters": {"used": torch.device("cpu_sim", 1), "others": (torch.device("cuda", 0),)}}
+
+    assert to_cpu(state) == {"hyper_parameters": {"used": torch.device("cpu"), "others": (torch.device("cuda", 0),)}}
+
+
 def test_tied_weights_are_written_once(tmp_path: Path, checkpoint_io: Any) -> None:
     weight = torch.zeros(100_000, device="cpu_sim")
 

@@ -1,0 +1,218 @@
+"""What users put tensors into: what it holds, and copies that hold something else, made without its constructors.
+
+A list may check its items when it is made, and a frozen dataclass takes no value later. So what is looked at is left as
+it is, and what is copied is filled past the methods of its class, as pickle fills it.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from collections import OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import is_dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+_MAPPINGS: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
+_SERIES: tuple[Any, ...] = (list, tuple, deque, set, frozenset)
+_ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
+_ABSENT = object()
+_HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
+
+
+def values_in(batch: Any) -> Iterator[Any]:
+    """Yield what ``batch`` holds, at any depth, itself included. Nothing is made and no method of it is called."""
+    seen: dict[int, Any] = {}
+    left = [batch]
+    while left:
+        value = left.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        yield value
+        held = _held(value)
+        if held is None and (is_dataclass(value) or isinstance(value, Mapping)):
+            held = _attributes(value).values()
+        left.extend(each for each in held or () if type(each) not in _ATOMS)
+
+
+def replace_in(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Return ``value`` with ``change(each)`` in the place of each thing that it holds, at any depth.
+
+    What holds nothing that changes stays the very object. Of the rest there are copies, of their class and with their
+    attributes; what stands in two places still is one object. An object is gone through if pickle would write its
+    attributes.
+    """
+    return _Replacement(value, change).run()
+
+
+class _Replacement:
+    """One run of :func:`replace_in`: first what changes is looked for, and then what holds it is copied."""
+
+    def __init__(self, value: Any, change: Callable[[Any], Any]) -> None:
+        self._value = value
+        self._change = change
+        self._seen: dict[int, Any] = {}  # kept, so that no later object gets the number of one that is gone
+        self._states: dict[int, Any] = {}
+        self._holders: dict[int, list[int]] = {}
+        self._copies: dict[int, Any] = {}
+
+    def run(self) -> Any:
+        self._look()
+        self._stale = self._holders_of(self._copies)
+        return self._copy(self._value)
+
+    def _look(self) -> None:
+        left = [self._value]
+        while left:
+            value = left.pop()
+            if id(value) in self._seen:
+                continue
+            self._seen[id(value)] = value
+            changed = self._change(value)
+            if changed is not value:
+                self._copies[id(value)] = changed
+                continue
+            for each in self._parts(value):
+                if type(each) not in _ATOMS:
+                    self._holders.setdefault(id(each), []).append(id(value))
+                    left.append(each)
+
+    def _parts(self, value: Any) -> Iterable[Any]:
+        held = _held(value)
+        if held is not None:
+            return held
+        state = _state(value)
+        if state is None:
+            return ()
+        self._states[id(value)] = state
+        return (state,)
+
+    def _holders_of(self, numbers: Iterable[int]) -> set[int]:
+        found: set[int] = set()
+        left = list(numbers)
+        while left:
+            holders = [each for each in self._holders.get(left.pop(), ()) if each not in found]
+            found.update(holders)
+            left.extend(holders)
+        return found
+
+    def _copy(self, value: Any) -> Any:
+        if id(value) in self._copies:
+            return self._copies[id(value)]
+        if id(value) not in self._stale:
+            return value
+        if isinstance(value, (tuple, frozenset)):
+            return self._copy_fixed(value)
+        kind = _kind(value)
+        new = self._copies[id(value)] = _make_empty(value, kind)
+        if kind is None:
+            _restore(new, self._copy(self._states[id(value)]))
+            return new
+        if kind in _MAPPINGS:
+            for key, each in kind.items(value):
+                kind.__setitem__(new, self._copy(key), self._copy(each))
+        elif kind is deque:
+            deque.__init__(new, map(self._copy, deque.__iter__(value)), value.maxlen)
+        else:
+            kind.__init__(new, map(self._copy, kind.__iter__(value)))
+        if kind is defaultdict:
+            new.default_factory = self._copy(value.default_factory)
+        self._copy_attributes(value, new)
+        return new
+
+    def _copy_fixed(self, value: Any) -> Any:
+        kind = _kind(value)
+        parts = [self._copy(each) for each in kind.__iter__(value)]
+        if id(value) in self._copies:  # it holds itself, by something that it holds
+            return self._copies[id(value)]
+        new = self._copies[id(value)] = kind.__new__(type(value), parts)
+        self._copy_attributes(value, new)
+        return new
+
+    def _copy_attributes(self, value: Any, new: Any) -> None:
+        _set_attributes(new, {name: self._copy(each) for name, each in _attributes(value).items()})
+
+
+def _kind(value: Any) -> Any:
+    """Return the container of Python's that ``value`` is, or None."""
+    return next((each for each in (*_MAPPINGS, *_SERIES) if issubclass(type(value), each)), None)
+
+
+def _held(value: Any) -> list[Any] | None:
+    """Return what a container of Python's holds, and its attributes; None for anything else."""
+    kind = _kind(value)
+    if kind is None:
+        return None
+    held = [each for item in kind.items(value) for each in item] if kind in _MAPPINGS else [*kind.__iter__(value)]
+    if type(value) is kind and kind is not defaultdict:
+        return held
+    factory = [value.default_factory] if kind is defaultdict else []
+    return [*held, *factory, *_attributes(value).values()]
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    names = _slots(type(value))
+    slots = {name: each for name in names if (each := _attribute(value, name, _ABSENT)) is not _ABSENT}
+    return {**_attribute(value, "__dict__", {}), **slots}
+
+
+def _attribute(value: Any, name: str, default: Any) -> Any:
+    try:
+        return object.__getattribute__(value, name)  # past what its class says of names that it does not have
+    except AttributeError:
+        return default
+
+
+def _slots(cls: type) -> list[str]:
+    names: list[str] = copyreg._slotnames(cls)  # type: ignore[attr-defined]  # pickle's own way
+    return names
+
+
+def _set_attributes(new: Any, attributes: dict[str, Any]) -> None:
+    slots = _slots(type(new))
+    for name, each in attributes.items():
+        if name in slots:
+            object.__setattr__(new, name, each)
+        else:
+            new.__dict__[name] = each
+
+
+def _state(value: Any) -> Any:
+    """Return what pickle writes of an object that it makes by ``__new__`` and fills; None for any other."""
+    cls = type(value)
+    if isinstance(value, partial):
+        return value.func, value.args, value.keywords, value.__dict__
+    if isinstance(value, SimpleNamespace):
+        return value.__dict__
+    is_plain = (
+        not isinstance(value, type)
+        and all(each.__flags__ & _HEAP_TYPE for each in cls.__mro__[:-1])
+        and cls.__reduce_ex__ is object.__reduce_ex__
+        and cls.__reduce__ is object.__reduce__
+        and cls not in copyreg.dispatch_table
+        and not hasattr(cls, "__del__")  # a copy would end what it stands for a second time
+    )
+    if not is_plain:
+        return None
+    try:
+        _, made_of, state, *_ = value.__reduce_ex__(4)
+    except Exception:  # it cannot be pickled; whoever writes it says so, and why
+        return None
+    return state if made_of == (cls,) else None
+
+
+def _make_empty(value: Any, kind: Any) -> Any:
+    if issubclass(type(value), partial):
+        return partial.__new__(type(value), len)  # which has to be given a function
+    maker = kind or (SimpleNamespace if issubclass(type(value), SimpleNamespace) else object)
+    return maker.__new__(type(value))
+
+
+def _restore(new: Any, state: Any) -> None:
+    if hasattr(type(new), "__setstate__"):
+        new.__setstate__(state)
+        return
+    own, slots = state if isinstance(state, tuple) else (state, None)
+    _set_attributes(new, {**(own or {}), **(slots or {})})
