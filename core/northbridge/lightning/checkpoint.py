@@ -73,10 +73,11 @@ def _lies_in_its_storage(tensor: torch.Tensor) -> bool:
         return False
     steps = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     numbers = tensor.storage_offset() + steps + 1 if tensor.numel() else 0
-    if tensor.untyped_storage().nbytes() < numbers * tensor.element_size():
+    storage = tensor.untyped_storage()
+    if storage.nbytes() < numbers * tensor.element_size():
         return False
     try:
-        return numbers == 0 or tensor.data_ptr() != 0
+        return numbers == 0 or storage.data_ptr() != 0
     except RuntimeError:
         return False
 

@@ -11,10 +11,11 @@ from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerator import announce_simulation, is_ours
 from northbridge.lightning.denials import refuse_denied, refuse_fit
 from northbridge.lightning.dtypes import warn_of_batch, warn_of_module
+from northbridge.lightning.moved_parameters import follow, following, refuse_left_behind
 from northbridge.lightning.saving import make_saving_strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import torch
 
@@ -92,12 +93,14 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
                 announce_simulation(self.backend)
 
         def model_to_device(self) -> None:
-            super().model_to_device()
+            with following(self.model):
+                super().model_to_device()
             assert_on_device(self.model, self.root_device)
             self._warn_of(self.model)
 
         def module_to_device(self, module: torch.nn.Module) -> None:
-            super().module_to_device(module)
+            with following(module):
+                super().module_to_device(module)
             assert_on_device(module, self.root_device)
             self._warn_of(module)
 
@@ -134,9 +137,31 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def _setup_optimizer_fabric(self, optimizer: Any) -> Any:
             refuse_denied(self.backend, "fit")
+            self._follow_moves([optimizer])
             return super().setup_optimizer(optimizer)
 
-        if not face.is_trainer:
+        def _setup_optimizers_trainer(self, trainer: Any) -> None:
+            super().setup_optimizers(trainer)
+            self._follow_moves(self.optimizers)
+
+        def _follow_moves(self, optimizers: Iterable[Any]) -> None:
+            for optimizer in optimizers:
+                follow(optimizer)
+                refuse_left_behind(optimizer, self.root_device)
+
+        def _teardown_trainer(self) -> None:
+            if self.lightning_module is None:
+                super().teardown()
+                return
+            with following(self.lightning_module):  # which goes back to the CPU
+                super().teardown()
+            for optimizer in self.optimizers:
+                follow(optimizer)
+
+        if face.is_trainer:
+            setup_optimizers = _setup_optimizers_trainer
+            teardown = _teardown_trainer
+        else:
             backward = _backward_fabric  # a Fabric's strategy has no hook
             setup_optimizer = _setup_optimizer_fabric
 

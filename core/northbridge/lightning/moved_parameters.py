@@ -1,0 +1,113 @@
+"""Parameters that are other objects once their module has moved to the chip, and what held the old ones.
+
+A module keeps its parameters through ``to()`` where torch can put the chip's memory behind them. Where it cannot, an
+optimizer goes on with parameters that nobody computes with, and weights that were one become two.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import WrongDeviceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+    from torch.utils.weak import WeakTensorKeyDictionary
+
+_KEPT = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+@contextmanager
+def following(module: torch.nn.Module) -> Iterator[None]:
+    """Take note of the new parameters of ``module``, which is moved inside, and tie those that were one."""
+    before = list(_places(module))
+    yield
+    newest: dict[int, torch.nn.Parameter] = {}
+    for owner, name, old in before:
+        now = owner._parameters.get(name)
+        if now is None or now is old or now.shape != old.shape:
+            continue
+        if id(old) not in newest:
+            newest[id(old)] = now
+            _succeed(old, now)
+        elif now is not newest[id(old)]:
+            setattr(owner, name, newest[id(old)])
+
+
+def _places(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.nn.Parameter]]:
+    for owner in module.modules():
+        for name, parameter in owner._parameters.items():
+            if parameter is not None:
+                yield owner, name, parameter
+
+
+def _succeed(old: torch.nn.Parameter, new: torch.nn.Parameter) -> None:
+    for name, value in old.__dict__.items():
+        new.__dict__.setdefault(name, value)
+    for name in _KEPT:
+        if getattr(old, name, None) is not None and getattr(new, name, None) is None:
+            setattr(new, name, getattr(old, name))
+    _successors()[old] = new
+
+
+def follow(optimizer: Any) -> None:
+    """Have ``optimizer`` step the parameters that have come in the place of those it holds; its state moves along."""
+    import torch
+
+    for group in optimizer.param_groups:
+        group["params"][:] = [_newest(each) for each in group["params"]]  # in place: some optimizers keep the list
+    for old in [each for each in optimizer.state if isinstance(each, torch.Tensor)]:
+        new = _newest(old)
+        if new is not old:
+            optimizer.state[new] = _moved(optimizer.state.pop(old), old.device, new.device)
+
+
+def refuse_left_behind(optimizer: Any, device: torch.device) -> None:
+    """Raise :class:`WrongDeviceError` where ``optimizer`` steps parameters on the CPU, and moved ones are others.
+
+    Somebody else has moved the model to ``device``, and nobody knows what came in their places.
+    """
+    left = [each for group in optimizer.param_groups for each in group["params"] if each.device.type == "cpu"]
+    if left and device.type != "cpu" and not _keeps_parameters(device):
+        raise WrongDeviceError(
+            f"{type(optimizer).__name__} would train {len(left)} parameters on 'cpu': modules get new ones when they"
+            f" move to '{device}'. Fix: make the optimizer after the move"
+        )
+
+
+def _moved(state: Any, old: torch.device, new: torch.device) -> Any:
+    import torch
+
+    if not isinstance(state, dict):
+        return state
+    is_beside = {key: isinstance(each, torch.Tensor) and each.device == old for key, each in state.items()}
+    # Where the count of steps is, an optimizer chooses itself.
+    return {key: each.to(new) if is_beside[key] and key != "step" else each for key, each in state.items()}
+
+
+def _newest(parameter: Any) -> Any:
+    successors = _successors()
+    while parameter in successors:
+        parameter = successors[parameter]
+    return parameter
+
+
+def _keeps_parameters(device: torch.device) -> bool:
+    import torch
+
+    return bool(torch._has_compatible_shallow_copy_type(torch.empty(0), torch.empty(0, device=device)))
+
+
+_known: list[WeakTensorKeyDictionary] = []
+
+
+def _successors() -> WeakTensorKeyDictionary:
+    """Return the parameter that came in the place of each that still lives."""
+    from torch.utils.weak import WeakTensorKeyDictionary
+
+    if not _known:
+        _known.append(WeakTensorKeyDictionary())
+    return _known[0]
