@@ -76,6 +76,9 @@ class Capabilities:
     out_of_memory: Claim = field(default=unknown)
     """Full memory raises an error, after which the process and what it holds on the chip go on."""
 
+    inference_mode: Claim = field(default=unknown)
+    """What ``torch.no_grad`` computes, under ``torch.inference_mode``. A Trainer evaluates by the first if denied."""
+
     fit: Claim = field(default=unknown)
     """Lightning's Trainer and Fabric train on one device."""
 

@@ -67,6 +67,7 @@ def northbridge_backend() -> northbridge.Backend:
         northbridge.Capabilities.of_level(
             "C3",
             simulated=True,
+            inference_mode=northbridge.yes,
             bfloat16=northbridge.yes,
             bfloat16_range=northbridge.yes,
             float16=northbridge.yes,

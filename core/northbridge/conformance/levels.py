@@ -33,6 +33,7 @@ from northbridge.conformance.device.dtypes import Dtypes
 from northbridge.conformance.device.extreme_numbers import ExtremeNumbers
 from northbridge.conformance.device.gradient_scaling import GradientScaling
 from northbridge.conformance.device.gradients import Gradients
+from northbridge.conformance.device.inference_mode import InferenceMode
 from northbridge.conformance.device.large_operations import LargeOperations
 from northbridge.conformance.device.layers import Layers
 from northbridge.conformance.device.matrix_unit import MatrixUnit
@@ -131,6 +132,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     LargeOperations,
                     Layers,
                     Gradients,
+                    InferenceMode,
                     RandomNumbers,
                     Distributions,
                     Streams,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from northbridge.discovery import get
 from northbridge.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ DENIABLE: Mapping[str, tuple[str, str]] = MappingProxyType(
             "leave it out: Trainer(enable_checkpointing=False), or no Fabric.save(), and train in one go",
         ),
         "resume": ("to take up a training", "leave ckpt_path= or Fabric.load() out, and begin anew"),
+        "inference_mode": ("torch.inference_mode()", "write torch.no_grad()"),
         "sum_all_reduce": ("a run of several ranks, which add up tensors", _ONE),
         "broadcast": ("a run of several ranks, of which one sends to all", _ONE),
         "all_gather": ("a run of several ranks, which gather tensors", _ONE),
@@ -35,7 +37,7 @@ DENIABLE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "ddp_averaging": ("DDP over several ranks, which average gradients", _ONE),
     }
 )
-"""The claims of training, checkpoints and several ranks: what is asked of each, and what to do where it is denied."""
+"""The claims of training, evaluation, checkpoints and several ranks: what is asked of each, and what to do where it is denied."""
 
 OF_SEVERAL_RANKS = ("sum_all_reduce", "broadcast", "all_gather", "barrier")
 """The claims on which every strategy for several devices stands."""
@@ -57,6 +59,21 @@ def refuse_fit(backend: Backend, trainer: Any) -> None:
     """Raise :class:`UnsupportedError` where ``trainer`` is about to fit, or to keep checkpoints of it, and may not."""
     if trainer.state.fn == "fit":
         refuse_denied(backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
+
+
+def evaluate_under_no_grad(backend: Backend, trainer: Any) -> None:
+    """Have ``trainer`` evaluate and predict under ``torch.no_grad`` where the chip denies ``torch.inference_mode``."""
+    if backend.present_capabilities().inference_mode.denied:
+        for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
+            loop.inference_mode = False
+
+
+def refuse_inference_mode(backend: str, _module: object, _inputs: object) -> None:
+    """Raise :class:`UnsupportedError` in a model that is called under ``torch.inference_mode``, which it denies."""
+    import torch
+
+    if torch.is_inference_mode_enabled():
+        refuse_denied(get(backend), "inference_mode")
 
 
 def refuse_resume(backend: Backend, trainer: Any) -> None:

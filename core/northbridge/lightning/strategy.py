@@ -9,7 +9,12 @@ from northbridge.bridge import Bridge
 from northbridge.discovery import get, load
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerator import announce_simulation, is_ours
-from northbridge.lightning.denials import refuse_denied, refuse_fit
+from northbridge.lightning.denials import (
+    evaluate_under_no_grad,
+    refuse_denied,
+    refuse_fit,
+    refuse_inference_mode,
+)
 from northbridge.lightning.dtypes import warn_of_batch, warn_of_module
 from northbridge.lightning.moved_parameters import follow, following, refuse_left_behind
 from northbridge.lightning.saving import make_saving_strategy
@@ -79,6 +84,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def setup_environment(self) -> None:
             if face.is_trainer and self.lightning_module is not None:
                 refuse_fit(self.backend, self.lightning_module.trainer)
+                evaluate_under_no_grad(self.backend, self.lightning_module.trainer)
             self.take_device()
             super().setup_environment()
             self.announce()
@@ -191,6 +197,8 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             module = super().setup_module(module)
             if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
                 module.register_forward_hook(partial(_after_forward, self.backend.name))
+            if self.backend.present_capabilities().inference_mode.denied:
+                module.register_forward_pre_hook(partial(refuse_inference_mode, self.backend.name))
             return module
 
         def batch_to_device(self, batch: Any, *args: Any, **kwargs: Any) -> Any:

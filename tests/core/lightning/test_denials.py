@@ -59,7 +59,7 @@ def refusal(attempt: Callable[[], object], capability: str) -> str:
 
 
 def test_every_claim_of_training_and_of_several_ranks_can_be_denied() -> None:
-    assert set(DENIABLE) == {*LEVEL_CLAIMS["C2"], *LEVEL_CLAIMS["C3"], "sync_batchnorm", "sharding"}
+    assert set(DENIABLE) == {*LEVEL_CLAIMS["C2"], *LEVEL_CLAIMS["C3"], "sync_batchnorm", "sharding", "inference_mode"}
 
 
 def test_a_trainer_does_not_train_where_the_chip_denies_it_and_still_predicts(

@@ -58,7 +58,11 @@ class OneDevice(Suite):
 
 
 @contextmanager
-def refused_where_denied(backend: str, claim: str) -> Iterator[None]:
+def refused_where_denied(
+    backend: str,
+    claim: str,
+    consequence: str = "a precision that needs it is refused, and whoever brings such tensors is warned",
+) -> Iterator[None]:
     """Take wrong results, and errors of the vendor's, for a refusal where the chip denies ``claim``, and says why.
 
     Some chips keep a dtype and compute in another one. Nothing is raised, or an error that speaks of something else,
@@ -73,8 +77,7 @@ def refused_where_denied(backend: str, claim: str) -> Iterator[None]:
             raise
         found = f"it raised {error}" if isinstance(error, RuntimeError) else "its results are others"
         raise northbridge.UnsupportedError(
-            f"{backend!r} was asked for {claim}, and {found}; it denies {claim}: {denied.reason}; a precision that"
-            " needs it is refused, and whoever brings such tensors is warned",
+            f"{backend!r} was asked for {claim}, and {found}; it denies {claim}: {denied.reason}; {consequence}",
             capability=claim,
         ) from error
 

@@ -7,6 +7,8 @@ import os
 import subprocess
 from typing import Any
 
+import torch
+
 import northbridge
 from northbridge.child_python import python_command
 from northbridge.conformance.runs.differences import differences_from_cpu
@@ -118,6 +120,11 @@ class KeptCheckpoints(FaceSuite):
 
         assert found["devices"] == ["cpu"]
         assert found["tied"]
+
+    def test_views_are_written_with_their_own_numbers(self, chip: Outcome) -> None:
+        expected = {name: each.tolist() for name, each in keeping.views(torch.device("cpu")).items()}
+
+        assert chip.only("keeping")["views"] == expected
 
     def test_what_fails_halfway_leaves_the_file_before_it_whole_and_nothing_else(self, chip: Outcome) -> None:
         found = chip.only("keeping")

@@ -78,6 +78,7 @@ CLAIMED: Mapping[str, str] = MappingProxyType(
         "views": "parts of a tensor share its memory, however they lie in it",
         "random_numbers": "each device has a generator, whose state can be kept and put back",
         "out_of_memory": "full memory is an error after which the process goes on",
+        "inference_mode": "torch.inference_mode computes what torch.no_grad does",
         "fit": "Lightning trains on one device",
         "checkpoint": "what was trained is written, and opens on the chip and on the CPU",
         "resume": "a training that is taken up goes on as if it had never stopped",

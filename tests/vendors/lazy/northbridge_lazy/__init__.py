@@ -90,6 +90,7 @@ def northbridge_backend() -> northbridge.Backend:
             autograd=northbridge.yes,
             views=northbridge.no("its views have no memory to share"),
             random_numbers=northbridge.no("its numbers come from the CPU's generator"),
+            inference_mode=northbridge.no("views have no kernels there"),
             fit=northbridge.yes,
             checkpoint=northbridge.yes,
             resume=northbridge.yes,

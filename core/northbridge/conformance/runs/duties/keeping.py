@@ -85,7 +85,7 @@ def _class(face: str) -> Any:
 def _keep(net: torch.nn.Module, file: Path, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
     """Save, and save once more in the same place what cannot be saved as a whole."""
     before = _places(net)
-    save({})
+    save({"views": views(next(net.parameters()).device)})
     found: dict[str, Any] = {"before": before, "after": _places(net), **_contents(file)}
     whole = _bytes(file)
     spoilt = _Spoilt(file)
@@ -113,6 +113,21 @@ class _Spoilt:
         raise ValueError(SPOILT)
 
 
+def views(device: torch.device) -> dict[str, torch.Tensor]:
+    """Return parts of a tensor of ``device``, which begin in other places of its memory, or lie otherwise in it."""
+    whole = torch.arange(12.0).reshape(3, 4).to(device)
+    left, right = whole.chunk(2, 1)
+    rows = {"first row": whole[0], "second row": whole[1], "the second again": whole[1]}
+    return {
+        **rows,
+        "turned": whole.t(),
+        "left": left,
+        "right": right,
+        "every other": whole[1:, ::2],
+        "wide": whole[2, 3:].expand(3),
+    }
+
+
 def _bytes(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -128,4 +143,8 @@ def _contents(file: Path) -> dict[str, Any]:
     assert weights is not None
     named = {name.removeprefix("net."): each for name, each in weights.items()}
     memory = {named[name].untyped_storage().data_ptr() for name in ("first.weight", "second.weight")}
-    return {"devices": sorted({str(each.device) for each in named.values()}), "tied": len(memory) == 1}
+    return {
+        "devices": sorted({str(each.device) for each in named.values()}),
+        "tied": len(memory) == 1,
+        "views": {name: each.tolist() for name, each in checkpoint["views"].items()},
+    }
