@@ -34,6 +34,10 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
 
         _needs = (*OF_SEVERAL_RANKS, "sharding")
 
+        @property
+        def _writes_shards(self) -> bool:
+            return bool(self._save_distributed_checkpoint)
+
         def setup(self, trainer: Any) -> None:
             self._add_up_gradients(self.model)
             self._drive_sync_batch_norm(self.model)
@@ -97,7 +101,7 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
 
         def _load_trainer(self, *args: Any, **kwargs: Any) -> Any:
             checkpoint = super().load_checkpoint(*args, **kwargs)
-            if self.lightning_module.trainer.state.fn == "fit":
+            if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
                 self.note_random_states(checkpoint)  # Lightning restores the optimizers of this strategy here, too
             return checkpoint
 

@@ -18,13 +18,15 @@ if TYPE_CHECKING:
     from northbridge.lightning.faces import Face
 
 KEY = "northbridge_random_states"
-"""Where a Trainer's checkpoint has them, among how far its loops have come: a list, with one entry for each rank.
+"""Where a Trainer's checkpoint has them, in the state of its first optimizer: a list, with one entry for each rank.
 
-Not at its top: what stands there is compared with Lightning's own keys, by tests and tools of users.
+Tests and tools of users compare the keys at a checkpoint's top, and those of its loops, with Lightning's own. A key of
+the callbacks that belongs to none is warned of. What an optimizer does not know it passes over. A checkpoint of shards
+has them at the top of its metadata, for its optimizers are shards.
 """
 
 _CHIPS = "northbridge"
-_LOOPS = "loops"
+_OPTIMIZERS = "optimizer_states"
 
 
 @dataclass(frozen=True)
@@ -70,14 +72,20 @@ def set_with_chip(states: dict[str, Any]) -> None:
     set_chip_states(states.get(_CHIPS, {}))
 
 
-def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return ``checkpoint`` with the random states of every rank."""
-    return {**checkpoint, _LOOPS: {**checkpoint.get(_LOOPS, {}), KEY: states}}
+def add(checkpoint: dict[str, Any], states: list[dict[str, Any]], *, is_sharded: bool = False) -> dict[str, Any]:
+    """Return ``checkpoint`` with the random states of every rank; it has none where nothing is optimized."""
+    if is_sharded:
+        return {**checkpoint, KEY: states}
+    first, *others = checkpoint.get(_OPTIMIZERS) or [None]
+    if not isinstance(first, dict):
+        return checkpoint
+    return {**checkpoint, _OPTIMIZERS: [{**first, KEY: states}, *others]}
 
 
 def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return the random states of every rank that ``checkpoint`` holds, or None where it holds none."""
-    found = checkpoint.get(_LOOPS, {}).get(KEY)
+    first = next(iter(checkpoint.get(_OPTIMIZERS) or []), None)
+    found = checkpoint.get(KEY, first.get(KEY) if isinstance(first, dict) else None)
     return found if isinstance(found, list) else None
 
 

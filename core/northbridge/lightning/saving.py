@@ -22,6 +22,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
     class SavingStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         _checkpoint_io: Any
         _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit takes up
+        _writes_shards = False
 
         @property
         def checkpoint_io(self) -> Any:
@@ -90,7 +91,8 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             """
             if (self._ranks > 1 and self._is_alone()) or "optimizer_states" not in checkpoint:
                 return checkpoint
-            return random_states.add(checkpoint, random_states.gather(face, self._ranks))  # by all ranks
+            states = random_states.gather(face, self._ranks)  # by all ranks
+            return random_states.add(checkpoint, states, is_sharded=self._writes_shards)
 
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
             refuse_denied(self.backend, "checkpoint")
@@ -108,14 +110,18 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             refuse_denied(self.backend, "checkpoint")
             state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # by all ranks: it may wait
             self._on_rank_zero(
-                path, lambda: self.checkpoint_io.save_checkpoint(to_cpu(state), path, storage_options=storage_options)
+                path,
+                lambda: self.checkpoint_io.save_checkpoint(
+                    checkpoint=to_cpu(state), path=path, storage_options=storage_options
+                ),
             )
 
         # Here, and not in our CheckpointIO alone: the user may have brought another.
         save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
 
         def _read_trainer(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
-            refuse_resume(self.backend, self.lightning_module.trainer)
+            if self.lightning_module is not None:
+                refuse_resume(self.backend, self.lightning_module.trainer)
             return super().load_checkpoint(checkpoint_path, *args, **kwargs)
 
         def _read_fabric(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:

@@ -495,3 +495,89 @@ def test_a_path_on_another_file_system_is_lightnings_affair(checkpoint_io: Any) 
     opened = checkpoint_io.load_checkpoint("memory://northbridge/last.ckpt")
 
     assert opened["weight"].device.type == "cpu"
+
+
+@pytest.mark.parametrize("face", [face for face in FACES.values() if not face.is_trainer], ids=lambda face: face.name)
+def test_a_fabric_gives_a_users_io_its_arguments_by_name(face: Face, build: Build, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class OwnIO(face.fabric_module("plugins.io.torch_io").TorchCheckpointIO):  # type: ignore[misc]  # this face's
+        def save_checkpoint(self, *, checkpoint: Any, path: Any, storage_options: Any = None) -> None:
+            seen.append((sorted(checkpoint), Path(path).name, storage_options))
+
+    fabric = build(accelerator="cpu_sim", devices=1, plugins=[OwnIO()])
+    fabric.save(tmp_path / "last.ckpt", {"net": fabric.setup(torch.nn.Linear(2, 2))})
+
+    assert seen == [(["net"], "last.ckpt", None)]
+
+
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_a_strategy_reads_a_checkpoint_without_a_model(face: Face, build: Build, tmp_path: Path) -> None:
+    torch.save({"state_dict": {}}, tmp_path / "last.ckpt")
+
+    assert build(accelerator="cpu_sim", devices=1).strategy.load_checkpoint(tmp_path / "last.ckpt") == {"state_dict": {}}
+
+
+CONTAINED = """
+import dataclasses, sys, torch
+from collections import deque
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float
+    weights: object = None
+
+class Boxes(list):
+    def __init__(self, first, second):
+        super().__init__([first, second])
+
+class Net(BoringModel):
+    def __init__(self, config, teacher):
+        super().__init__()
+        self.save_hyperparameters()
+        self.teacher = teacher
+    def on_fit_start(self):
+        self.hparams.used = {"device": self.device, "last": deque([self.device], maxlen=2)}
+        self.hparams.config = Config(0.5, (torch.ones(1, device=self.device),))
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["boxes"] = Boxes(torch.ones(2, device=self.device), self.device)
+
+if __name__ == "__main__":
+    trainer = Trainer(accelerator="cpu_sim", devices=1, max_steps=1, logger=False, enable_checkpointing=False)
+    trainer.fit(Net(Config(0.1), torch.nn.Linear(2, 2)))
+    trainer.save_checkpoint(sys.argv[1])
+"""
+OPENED = """
+import runpy, sys, torch
+names = runpy.run_path("train.py")
+sys.modules["__main__"].__dict__.update(names)
+found = torch.load(sys.argv[1], weights_only=False)
+values = found["hyper_parameters"]
+print(values["used"], values["config"], found["boxes"], type(found["boxes"]).__name__)
+print({str(each.device) for each in values["teacher"].parameters()})
+"""
+
+
+def test_what_users_keep_in_a_checkpoint_opens_where_no_plugin_is(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CONTAINED)
+    (tmp_path / "open.py").write_text(OPENED)
+
+    ran = run_forked(tmp_path / "train.py", "last.ckpt", folder=tmp_path)
+    assert ran.status == 0, ran.said
+    opened = subprocess.run(
+        [sys.executable, "open.py", "last.ckpt"],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert opened.returncode == 0, opened.stderr
+    assert opened.stdout.splitlines() == [
+        "{'device': device(type='cpu'), 'last': deque([device(type='cpu')], maxlen=2)}"
+        " Config(rate=0.5, weights=(tensor([1.]),)) [tensor([1., 1.]), device(type='cpu')] Boxes",
+        "{'cpu'}",
+    ]

@@ -150,7 +150,11 @@ def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(face: Face, b
     assert torch.equal(random_states.chip_states()["cpu_sim"], before)
 
 
-@pytest.mark.parametrize("checkpoint", [{}, {"loops": {}}, {"loops": {KEY: "none of ours"}}], ids=repr)
+OPTIMIZERS = "optimizer_states"
+NONE: list[dict[str, Any]] = [{}, {OPTIMIZERS: []}, {OPTIMIZERS: [[]]}, {OPTIMIZERS: [{KEY: "none of ours"}]}]
+
+
+@pytest.mark.parametrize("checkpoint", NONE, ids=repr)
 def test_a_checkpoint_without_states_has_none(checkpoint: dict[str, Any]) -> None:
     assert of_checkpoint(checkpoint) is None
 
@@ -163,6 +167,12 @@ def test_a_checkpoint_has_no_other_keys_than_lightnings_own(face: Face, build: B
 
     ours, theirs = (torch.load(tmp_path / f"{name}.ckpt", weights_only=True) for name in ("ours", "stock"))
     assert sorted(ours) == sorted(theirs)
+    for part in ("loops", "callbacks"):
+        assert keys_of(ours[part]) == keys_of(theirs[part])
+
+
+def keys_of(value: Any) -> Any:
+    return {key: keys_of(each) for key, each in value.items()} if isinstance(value, dict) else None
 
 
 def test_a_fit_that_takes_up_another_number_of_ranks_says_so(
@@ -170,7 +180,7 @@ def test_a_fit_that_takes_up_another_number_of_ranks_says_so(
 ) -> None:
     fitted(face, build).save_checkpoint(tmp_path / "two.ckpt")
     checkpoint = torch.load(tmp_path / "two.ckpt", weights_only=True)
-    checkpoint["loops"][KEY] *= 2
+    checkpoint[OPTIMIZERS][0][KEY] *= 2
     torch.save(checkpoint, tmp_path / "two.ckpt")
 
     with caplog.at_level("WARNING", "northbridge"):
