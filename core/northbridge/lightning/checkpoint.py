@@ -29,6 +29,7 @@ def to_cpu(state: Any) -> Any:
     anything that names the chip, which is the CPU in the copy.
     """
     import torch
+    from torch.nn.parameter import is_lazy
 
     # The storages are kept, so that no later one gets the number of one that is gone.
     moved_storages: dict[tuple[int, torch.dtype], tuple[torch.UntypedStorage, torch.Tensor]] = {}
@@ -39,12 +40,12 @@ def to_cpu(state: Any) -> Any:
             return torch.device("cpu") if chip is not None and value.type == chip.device.type else value
         if not isinstance(value, torch.Tensor) or value.device.type in ("cpu", "meta"):
             return value
-        if isinstance(value, torch.nn.parameter.UninitializedTensorMixin):
+        if is_lazy(value):
             return value  # it has no numbers, and names no device in a file
         moved = _copy_of(value).requires_grad_(value.requires_grad)
         if type(value) is torch.nn.Parameter:
             moved = torch.nn.Parameter(moved, requires_grad=value.requires_grad)
-        moved.__dict__.update(replace_in(value.__dict__, move))
+        vars(moved).update(replace_in(vars(value), move))
         return moved
 
     def _copy_of(tensor: torch.Tensor) -> torch.Tensor:

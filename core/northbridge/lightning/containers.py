@@ -33,7 +33,7 @@ def values_in(batch: Any) -> Iterator[Any]:
         yield value
         held = _held(value)
         if held is None and (is_dataclass(value) or isinstance(value, Mapping)):
-            held = _attributes(value).values()
+            held = [*_attributes(value).values()]
         left.extend(each for each in held or () if type(each) not in _ATOMS)
 
 
@@ -181,7 +181,7 @@ def _set_attributes(new: Any, attributes: dict[str, Any]) -> None:
 
 def _state(value: Any) -> Any:
     """Return what pickle writes of an object that it makes by ``__new__`` and fills; None for any other."""
-    cls = type(value)
+    cls: Any = type(value)
     if isinstance(value, partial):
         return value.func, value.args, value.keywords, value.__dict__
     if isinstance(value, SimpleNamespace):
@@ -198,7 +198,7 @@ def _state(value: Any) -> Any:
         return None
     try:
         _, made_of, state, *_ = value.__reduce_ex__(4)
-    except Exception:  # it cannot be pickled; whoever writes it says so, and why
+    except Exception:  # noqa: BLE001  # it cannot be pickled, which is said, with the reason, where it is written
         return None
     return state if made_of == (cls,) else None
 

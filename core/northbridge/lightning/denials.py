@@ -37,7 +37,7 @@ DENIABLE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "ddp_averaging": ("DDP over several ranks, which average gradients", _ONE),
     }
 )
-"""The claims of training, evaluation, checkpoints and several ranks: what is asked of each, and what to do where it is denied."""
+"""What is asked of each claim of training, evaluation, checkpoints and ranks, and what to do where it is denied."""
 
 OF_SEVERAL_RANKS = ("sum_all_reduce", "broadcast", "all_gather", "barrier")
 """The claims on which every strategy for several devices stands."""

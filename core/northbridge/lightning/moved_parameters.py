@@ -45,8 +45,7 @@ def _places(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, tor
 
 
 def _succeed(old: torch.nn.Parameter, new: torch.nn.Parameter) -> None:
-    for name, value in old.__dict__.items():
-        new.__dict__.setdefault(name, value)
+    vars(new).update({**vars(old), **vars(new)})
     for name in _KEPT:
         if getattr(old, name, None) is not None and getattr(new, name, None) is None:
             setattr(new, name, getattr(old, name))
@@ -98,7 +97,8 @@ def _newest(parameter: Any) -> Any:
 def _keeps_parameters(device: torch.device) -> bool:
     import torch
 
-    return bool(torch._has_compatible_shallow_copy_type(torch.empty(0), torch.empty(0, device=device)))
+    functions: Any = torch  # its types leave this one out
+    return bool(functions._has_compatible_shallow_copy_type(torch.empty(0), torch.empty(0, device=device)))
 
 
 _known: list[WeakTensorKeyDictionary] = []

@@ -33,7 +33,8 @@ class Net(pl.LightningModule):
         return found
 
     def training_step(self, batch: torch.Tensor, _index: int) -> torch.Tensor:
-        return self(batch).pow(2).mean()
+        loss: torch.Tensor = self(batch).pow(2).mean()
+        return loss
 
     def validation_step(self, batch: torch.Tensor, _index: int) -> None:
         self.grad_modes.add(f"{torch.is_inference_mode_enabled()} {torch.is_grad_enabled()}")
@@ -45,7 +46,8 @@ class Net(pl.LightningModule):
 
     def predict_step(self, batch: torch.Tensor, _index: int) -> torch.Tensor:
         self.grad_modes.add(f"{torch.is_inference_mode_enabled()} {torch.is_grad_enabled()}")
-        return self(batch)
+        found: torch.Tensor = self(batch)
+        return found
 
     def configure_optimizers(self) -> Any:
         return [self.optimizer], [torch.optim.lr_scheduler.StepLR(self.optimizer, 1)]
@@ -54,7 +56,11 @@ class Net(pl.LightningModule):
 def trainer(accelerator: str, epochs: int, folder: Path) -> Any:
     quiet = dict.fromkeys(("enable_checkpointing", "enable_progress_bar", "enable_model_summary", "logger"), False)
     return pl.Trainer(
-        accelerator=accelerator, devices=1, max_epochs=epochs, default_root_dir=folder, **quiet  # type: ignore[arg-type]
+        accelerator=accelerator,
+        devices=1,
+        max_epochs=epochs,
+        default_root_dir=folder,
+        **quiet,  # type: ignore[arg-type]
     )
 
 
@@ -64,7 +70,7 @@ def loader() -> Any:
 
 def distance(mine: nn.Module, theirs: nn.Module) -> float:
     pairs = zip(mine.state_dict().values(), theirs.state_dict().values(), strict=True)
-    return max((one.float() - other.float()).abs().max().item() for one, other in pairs)
+    return float(max((one - other).abs().max().item() for one, other in pairs))
 
 
 def fit(accelerator: str, kind: str, folder: Path) -> tuple[Net, Any]:

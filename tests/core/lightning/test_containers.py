@@ -151,7 +151,7 @@ FORMS: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "an object with a state of its own": (Noted, lambda made: made.value),
     "a namespace": (lambda it: types.SimpleNamespace(key=it), lambda made: made.key),
     "a parser's namespace": (lambda it: argparse.Namespace(key=it), lambda made: made.key),
-    "a partial": (lambda it: functools.partial(print, key=it), lambda made: made.keywords["key"]),
+    "a partial": (lambda it: functools.partial(dict, key=it), lambda made: made.keywords["key"]),
     "a module": (lambda it: attribute_of(torch.nn.Linear(1, 1), it), lambda made: made.kept),
 }
 
@@ -212,7 +212,11 @@ def test_what_holds_itself_still_does(wrap: Callable[[Any], Any]) -> None:
 
     made = replace_in(loop, swap)
 
-    back = {list: lambda it: it, tuple: operator.itemgetter(0), Plain: operator.attrgetter("value")}
+    back: dict[type, Callable[[Any], Any]] = {
+        list: lambda it: it,
+        tuple: operator.itemgetter(0),
+        Plain: operator.attrgetter("value"),
+    }
     assert made[0] is NEW
     assert back[type(made[1])](made[1]) is made
 

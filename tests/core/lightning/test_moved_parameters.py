@@ -32,9 +32,9 @@ def new_parameters() -> Iterator[None]:
     torch.__future__.set_overwrite_module_params_on_conversion(False)
 
 
-def tied() -> nn.Sequential:
+def tied() -> Any:
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.LSTM(2, 2, num_layers=2))
+    net: Any = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2), nn.LSTM(2, 2, num_layers=2))
     net[1].weight = net[0].weight
     net[2].weight_hh_l1 = net[2].weight_hh_l0
     return net
@@ -72,8 +72,9 @@ def test_fabric_optimizers_train_what_the_model_computes_with(build: Build, way:
         model = fabric.setup_module(net)
         optimizers = list(fabric.setup_optimizers(first, second))
 
-    for _ in range(2):
-        found, right = step(model, optimizers), step(expected_net, expected)
+    step(model, optimizers)
+    step(expected_net, expected)
+    found, right = step(model, optimizers), step(expected_net, expected)
     for name, each in right.items():
         assert torch.equal(found[name], each), name
 
@@ -131,7 +132,7 @@ def module_class(face: Face) -> Any:
     class Net(face.module("core").LightningModule):  # type: ignore[misc]  # Lightning's class of this face
         def __init__(self) -> None:
             super().__init__()
-            self.net = tied()
+            self.net: Any = tied()
             # Made here, as some users do, and not where Lightning asks for it.
             self.optimizer = torch.optim.Adam(self.net.parameters(), 0.1)
             self.other = torch.optim.SGD([self.net[1].bias], 0.1, momentum=0.5)
@@ -143,7 +144,7 @@ def module_class(face: Face) -> Any:
                 optimizer.step()
                 optimizer.zero_grad()
 
-        def test_step(self, batch: torch.Tensor, _index: int) -> None:
+        def test_step(self, batch: torch.Tensor, batch_idx: int) -> None:
             self.net(batch)
 
         def configure_optimizers(self) -> Any:
@@ -158,7 +159,9 @@ def module_class(face: Face) -> Any:
 def test_trainer_trains_what_the_model_computes_with(face: Face, build: Build) -> None:
     """Over two fits and a test between them, for each of which the model moves there and back."""
     module = module_class(face)
-    nets, data = {}, torch.utils.data.DataLoader([torch.tensor([1.0, 2.0])] * 3)
+    examples: Any = [torch.tensor([1.0, 2.0])] * 3
+    nets: dict[str, Any] = {}
+    data: Any = torch.utils.data.DataLoader(examples)
     for accelerator in ("cpu", "cpu_sim"):
         torch.__future__.set_overwrite_module_params_on_conversion(accelerator != "cpu")
         nets[accelerator] = net = module()

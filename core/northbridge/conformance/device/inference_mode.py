@@ -58,7 +58,7 @@ class InferenceMode(OneDevice):
     claims = ("inference_mode",)
     advice: ClassVar[str] = (
         "torch takes other kernels under inference_mode, which keep no track of views. Where they are missing, claim"
-        " inference_mode=northbridge.no(\"the reason\")."
+        ' inference_mode=northbridge.no("the reason").'
     )
 
     @pytest.mark.parametrize("way", WAYS)
