@@ -87,8 +87,8 @@ def test_a_chip_that_autograd_does_not_know_is_told_with_what_to_do(run: Run) ->
 
     told = run(program, first="import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n")
 
-    assert "'sdaa' came into this process too late: autograd had run a backward() before, and serves no device" in told
-    assert "load it first, with `import northbridge; northbridge.load('sdaa')` at the top of the script" in told
+    assert "'sdaa' came too late: a backward() ran before, and autograd serves only devices it knew then" in told
+    assert "Fix: `import northbridge; northbridge.load('sdaa')` at the top of the script" in told
 
 
 def test_where_torch_brings_it_the_list_calls_nothing_else_broken(start: Callable[..., subprocess.Popen[str]]) -> None:

@@ -3,6 +3,8 @@
 
 #include <ATen/detail/HPUHooksInterface.h>
 
+#include <new>
+
 namespace {
 
 struct HPUHooks final : chip::Hooks<at::HPUHooksInterface> {
@@ -21,3 +23,21 @@ struct HPUHooks final : chip::Hooks<at::HPUHooksInterface> {
 namespace at {
 REGISTER_HPU_HOOKS(HPUHooks)
 } // namespace at
+
+namespace {
+
+// A script, or a library that it imports, may have asked torch for its accelerator before. torch has
+// then put in place hooks that have no HPU, and keeps them: ours are made where those are. The real
+// card is spared this in eager mode, where `import torch` brings the vendor's package.
+bool take_the_place_of_earlier_hooks() {
+  static_assert(sizeof(HPUHooks) == sizeof(at::HPUHooksInterface));
+  auto& kept = const_cast<at::HPUHooksInterface&>(at::detail::getHPUHooks());
+  if (!kept.hasHPU()) {
+    new (&kept) HPUHooks(at::HPUHooksArgs{});
+  }
+  return true;
+}
+
+[[maybe_unused]] const bool placed = take_the_place_of_earlier_hooks();
+
+} // namespace
