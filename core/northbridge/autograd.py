@@ -28,7 +28,8 @@ def assert_autograd_serves(backend: Backend, index: int) -> None:
 
     device = backend.device.root(index)
     try:
-        with torch.inference_mode(False), torch.enable_grad():
+        # Not inference_mode(False) everywhere: it also gives this thread back the threads that a chip may do without.
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else torch.enable_grad():
             leaf = torch.ones(1, device=device, dtype=torch.float32, requires_grad=True)
             torch.autograd.grad(leaf.sum(), leaf)  # not Tensor.backward, which scripts count and replace
     except RuntimeError as error:
@@ -59,6 +60,6 @@ def _backward_ran_before() -> bool:
 
     runs: list[int] = []
     leaf = torch.ones(1, device="cpu", requires_grad=True)
-    leaf.register_hook(lambda _: runs.append(torch._C._current_graph_task_id()))
+    leaf.register_hook(lambda _: runs.append(torch._C._current_graph_task_id()))  # type: ignore[no-untyped-call]  # torch's
     torch.autograd.grad(leaf.sum(), leaf)
     return runs[0] > 1  # torch numbers them from 0

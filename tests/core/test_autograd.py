@@ -39,7 +39,10 @@ torch.autograd.grad = fail_on_device
 told = [ask(stub, 0)]
 torch.autograd.grad = grad
 torch.ones(1, requires_grad=True).sum().backward()
-print(json.dumps([*told, ask(northbridge.load("cpu_sim"), 1)]))
+chip = northbridge.load("cpu_sim")
+told.append(ask(chip, 1))
+torch.autograd.set_multithreading_enabled(False)
+print(json.dumps([*told, ask(chip, 1)]))
 """
 
 
@@ -47,7 +50,7 @@ def test_late_is_said_only_where_a_backward_ran_before(install: Install) -> None
     """The first chip fails in the first backward pass of the process, the second one after another."""
     child = install("acme").python(ASKED, NORTHBRIDGE_CPU_SIM_AUTOGRAD_THREADS="1")
 
-    unknown, late = json.loads(child.stdout)
+    unknown, late, without_threads = json.loads(child.stdout)
     assert unknown == (
         "autograd has no thread for 'cpu': 'acme' tells torch of fewer devices. Fix: report it to its vendor"
     )
@@ -56,6 +59,7 @@ def test_late_is_said_only_where_a_backward_ran_before(install: Install) -> None
         " northbridge; northbridge.load('cpu_sim')` at the top of the script; where it stands there already, add"
         " torch.ones(1, device='cpu_sim')"
     )
+    assert without_threads is None
 
 
 def test_an_early_question_for_the_accelerator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

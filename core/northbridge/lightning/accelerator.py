@@ -154,13 +154,14 @@ def is_of_ours(cls: type | None) -> bool:
     return bool(getattr(cls, "backend_name", ""))
 
 
-_announced: set[str] = set()
+announced: set[str] = set()
+"""The simulated chips that the user of this job was told of; a spawned rank is given its parent's."""
 
 
 def announce_simulation(backend: Backend) -> None:
-    """Say once a process, on rank 0 (the caller sees to that), that a chip is simulated."""
-    if backend.capabilities.simulated and backend.name not in _announced:
-        _announced.add(backend.name)
+    """Say once a job, on rank 0 (the caller sees to that), that a chip is simulated."""
+    if backend.capabilities.simulated and backend.name not in announced:
+        announced.add(backend.name)
         logger.warning(
             "%s is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says"
             " nothing about a real chip.",

@@ -18,7 +18,7 @@ from northbridge.lightning.aliases import Alias
 from northbridge.lightning.classes import classes
 from northbridge.lightning.derived import derive, drives_a_chip_by_itself
 from northbridge.lightning.names import take_over, tell_of_predecessors
-from northbridge.lightning.precision import mixed_precision, refuse_plugin, refuse_precision
+from northbridge.lightning.precision import mixed_precision, mixed_precision_line, refuse_plugin, refuse_precision
 from northbridge.lightning.twins import exchange
 from northbridge.software import loaded
 
@@ -257,4 +257,7 @@ def build_precision(face: Face, connector: Any) -> Any | None:
     refuse_precision(backend, precision)
     if precision == "16-mixed" and isinstance(connector.strategy, classes(face).model_parallel):
         return None  # Lightning refuses it: its gradient scaler knows no sharded gradients
-    return mixed_precision(face, backend, precision)
+    plugin = mixed_precision(face, backend, precision)
+    if plugin is not None:
+        face.fabric_module("utilities.rank_zero").rank_zero_info(mixed_precision_line(face, precision))
+    return plugin

@@ -33,6 +33,7 @@ def make_launcher(face: Face) -> Any:
             self._strategy.assert_environment()
             if self._start_method == "fork":
                 _refuse_held_chips()
+            self._strategy.announce()  # here, once: each launch makes other ranks
             others = set(active_children())
             try:
                 with heirs_listen():

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from northbridge.launch_environment import Launcher
     from northbridge.lightning.faces import Face
 
+_RULE = "-" * 100
+
 _LAUNCHERS: dict[str, Launcher] = {
     "LightningEnvironment": "lightning",
     "TorchElasticEnvironment": "torchrun",
@@ -33,7 +35,7 @@ _LAUNCHERS: dict[str, Launcher] = {
 def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_launcher: Any) -> Any:
     """Return a subclass of Lightning's strategy ``stock``, one of those for several devices, a process each."""
     chip_strategy: Any = make_chip_strategy(face, stock, checkpoint_io)
-    rank_zero_info: Any = face.fabric_module("utilities.rank_zero").rank_zero_info
+    distributed: Any = face.fabric_module("utilities.distributed")
     reset_seed: Any = face.fabric_module("utilities.seed").reset_seed
 
     class ParallelStrategy(chip_strategy):  # type: ignore[misc]  # made at run time
@@ -120,6 +122,11 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
             os.environ["MASTER_PORT"] = str(self.cluster_environment.main_port)
             if run.launcher != "lightning":
                 check_environment(run)
+            # What Lightning logs where it makes the group.
+            distributed.log.info(
+                f"Initializing distributed: GLOBAL_RANK: {self.global_rank}, MEMBER:"
+                f" {self.global_rank + 1}/{self.world_size}"
+            )
             try:
                 self.backend.collective.initialize(
                     rank=self.global_rank,
@@ -133,8 +140,9 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
                     raise
                 raise reason from error
             atexit.register(_end_process_group)
-            rank_zero_info(
-                f"distributed_backend={self._process_group_backend}: all {self.world_size} processes registered"
+            distributed.rank_zero_info(
+                f"{_RULE}\ndistributed_backend={self._process_group_backend}\nAll distributed processes registered."
+                f" Starting with {self.world_size} processes\n{_RULE}\n"
             )
 
         def _get_process_group_backend(self) -> str:

@@ -100,3 +100,9 @@ def mixed_precision(face: Face, backend: Backend, precision: str) -> Any | None:
             capability="autocast",
         )
     return face.module("plugins").MixedPrecision(precision, backend.device.type)
+
+
+def mixed_precision_line(face: Face, precision: str) -> str:
+    """Return the line that Lightning logs where it chooses a mixed ``precision``."""
+    words = {"bf16-mixed": "bfloat16", "16-mixed": "16bit" if face.is_trainer else "16-bit"}
+    return f"Using {words[precision]} Automatic Mixed Precision (AMP)"

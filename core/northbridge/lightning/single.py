@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from northbridge.lightning.accelerator import is_ours
 from northbridge.lightning.strategy import make_chip_strategy
 
 if TYPE_CHECKING:
+    import torch
+
     from northbridge.lightning.faces import Face
 
 
@@ -20,11 +23,27 @@ def make_single_device_strategy(face: Face, checkpoint_io: Any) -> Any:
 
         strategy_name = "single_device"
 
-        def _configure_launcher(self) -> None:
-            super()._configure_launcher()
-            if not face.is_trainer:
-                # On one device a Fabric need not be launched, and setup_environment() is then never called.
+        # On one device a Fabric need not be launched, and setup_environment() is then never called. To ask for its
+        # device, or to set a module up, is to use it; a Fabric that is merely built leaves the device to others.
+
+        def _take_when_used(self) -> None:
+            if self._rooted is None and is_ours(self.accelerator):
                 self.take_device()
                 self.announce()
+
+        @property
+        def _root_device_fabric(self) -> torch.device:
+            self._take_when_used()
+            device: torch.device = super().root_device
+            return device
+
+        def _setup_module_fabric(self, module: torch.nn.Module) -> torch.nn.Module:
+            self._take_when_used()
+            prepared: torch.nn.Module = super().setup_module(module)
+            return prepared
+
+        if not face.is_trainer:
+            root_device = _root_device_fabric
+            setup_module = _setup_module_fabric
 
     return SingleDeviceStrategy

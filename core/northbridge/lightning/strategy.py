@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.bridge import Bridge
 from northbridge.discovery import get, load
 from northbridge.errors import WrongDeviceError
-from northbridge.lightning.accelerator import announce_simulation, is_ours
+from northbridge.lightning.accelerator import announce_simulation, announced, is_ours
 from northbridge.lightning.denials import (
     evaluate_under_no_grad,
     refuse_denied,
@@ -33,17 +33,19 @@ class LoadFirst:
 
     A spawned rank unpickles its strategy before anything else has named the chip, and ``torch.device("acme", 0)`` is
     an error in a process that has not loaded acme. So the first thing in a strategy's pickled state is one of these.
+    It carries along what the user has been told, which a rank need not say again.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _load_first, (self.name,)
+        return _load_first, (self.name, tuple(announced))
 
 
-def _load_first(name: str) -> LoadFirst:
+def _load_first(name: str, told: tuple[str, ...]) -> LoadFirst:
     load(name)
+    announced.update(told)
     return LoadFirst(name)
 
 
@@ -56,6 +58,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
     """
 
     saving_strategy: Any = make_saving_strategy(face, stock, checkpoint_io)
+    rank_zero_only: Any = face.fabric_module("utilities.rank_zero").rank_zero_only
 
     class ChipStrategy(saving_strategy):  # type: ignore[misc]  # made at run time
         _saw_a_batch = False
@@ -95,7 +98,8 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def announce(self) -> None:
             """Say on rank 0 what a user should know of the chip; called as soon as the ranks are known."""
-            if self.is_global_zero:
+            # Each rank of a job may also run on one device alone, where it is the first.
+            if self.is_global_zero and rank_zero_only.rank == 0:
                 announce_simulation(self.backend)
 
         def model_to_device(self) -> None:

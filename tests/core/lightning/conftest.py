@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -53,6 +54,24 @@ def build(face: Face) -> Callable[..., Any]:
     if face.is_trainer:
         quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     return lambda **arguments: host(**{**quiet, **arguments})
+
+
+@pytest.fixture
+def logged() -> Iterator[list[str]]:
+    """What Lightning logs in this test, of whichever namespace: the one that was imported last logs for all."""
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append(record.getMessage())
+
+    lines: list[str] = []
+    keep = Keep(logging.INFO)
+    loggers = [logging.getLogger(name) for name in FACES]
+    for logger in loggers:
+        logger.addHandler(keep)
+    yield lines
+    for logger in loggers:
+        logger.removeHandler(keep)
 
 
 @pytest.fixture

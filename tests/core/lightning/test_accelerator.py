@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from northbridge.discovery import get, load
 from northbridge.errors import HardwareMissingError, SoftwareMissingError, WrongDeviceError
 from northbridge.lightning import accelerator as room
-from northbridge.lightning.faces import Face
+from northbridge.lightning.faces import FACES, Face
 
 if TYPE_CHECKING:
     from tests.core.conftest import Install
@@ -161,8 +162,60 @@ def test_the_seed_of_seed_everything_reaches_the_chip_that_is_loaded_later(
     assert torch.equal(*draws)
 
 
-def test_a_simulated_chip_is_announced_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(room, "_announced", set())
+BUILT: tuple[dict[str, Any], ...] = (
+    {"devices": 1},
+    {"devices": 1, "precision": "16-mixed"},
+    {"devices": 1, "strategy": "ddp"},
+    {"devices": "auto"},
+    {"devices": 2, "strategy": "ddp"},
+    {"devices": 2, "strategy": "ddp_spawn"},
+    {"devices": 2, "strategy": "ddp_fork"},
+)
+
+
+@pytest.mark.parametrize("arguments", BUILT, ids=str)
+def test_a_host_that_is_merely_built_takes_no_device(
+    build: Build, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = type(load("cpu_sim").device)
+    for touch in ("select", "seed"):
+        monkeypatch.setattr(device, touch, lambda *_, touch=touch: pytest.fail(f"{touch}() was called"))
+    monkeypatch.setenv("PL_GLOBAL_SEED", "7")
+
+    host = build(accelerator="cpu_sim", **arguments)
+
+    assert host.strategy.accelerator._taken is None
+
+
+def make_on(fabric: Any) -> None:
+    with fabric.init_module():
+        torch.nn.Linear(1, 1)
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "device": lambda fabric: fabric.device,
+    "launch": lambda fabric: fabric.launch(),
+    "setup": lambda fabric: fabric.setup(torch.nn.Linear(1, 1)),
+    "setup where it stands": lambda fabric: fabric.setup(torch.nn.Linear(1, 1), move_to_device=False),
+    "setup_dataloaders": lambda fabric: fabric.setup_dataloaders(torch.utils.data.DataLoader(torch.ones(2))),
+    "to_device": lambda fabric: fabric.to_device(torch.ones(1)),
+    "init_module": make_on,
+}
+
+
+@pytest.mark.parametrize("face", [each for each in FACES.values() if not each.is_trainer], indirect=True, ids=str)
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_fabric_takes_its_device_where_it_is_used(build: Build, use: Callable[[Any], Any]) -> None:
+    """On one device it need not be launched."""
+    fabric = build(accelerator="cpu_sim", devices=[1])
+
+    use(fabric)
+
+    assert fabric.accelerator._taken == 1
+
+
+def test_a_simulated_chip_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
+    room.announced.clear()
     backend = load("cpu_sim")
 
     with caplog.at_level(logging.WARNING, "northbridge"):

@@ -215,6 +215,21 @@ def test_a_process_group_that_the_user_made_over_the_chips_library_is_used(
     assert dist.group.WORLD is before
 
 
+def test_the_start_of_the_process_group_is_logged_in_lightnings_words(
+    build: Build, logged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+    for accelerator, library in (("cpu", "gloo"), ("cpu_sim", "simccl")):
+        logged.clear()
+        monkeypatch.delenv("MASTER_PORT", raising=False)
+        build(accelerator=accelerator, devices=1, strategy="ddp").strategy.setup_environment()
+        dist.destroy_process_group()
+        said.append([line.replace(library, "the library") for line in logged if "istributed" in line])
+
+    assert said[0][0] == "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/1"
+    assert said[1] == said[0]
+
+
 def test_waiting_for_the_ranks_raises_no_warning_about_the_device_they_selected(
     strategy: Any, group: Callable[[str], None]
 ) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import pickle
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import pytest
 
 from northbridge import discovery
 from northbridge.errors import UnsupportedError
+from northbridge.lightning import accelerator
 from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import Face
 from northbridge.lightning.held import hold
@@ -108,3 +110,40 @@ def test_ranks_are_spawned_from_a_process_that_holds_a_chip(
     launcher.launch(print)
 
     assert started == ["ranks"]
+
+
+def announcements(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage().split(":")[0] for record in caplog.records if record.name == "northbridge"]
+
+
+def test_a_simulated_chip_is_announced_before_the_ranks_and_not_by_them(
+    build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each launch makes other ranks; all are of one job."""
+    accelerator.announced.clear()
+    strategy = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy
+    ranks: list[bytes] = []
+    monkeypatch.setattr(type(strategy.launcher).__base__, "launch", lambda *_: ranks.append(pickle.dumps(strategy)))
+
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        strategy.launcher.launch(print)
+        strategy.launcher.launch(print)
+        accelerator.announced.clear()  # as in a process of its own
+        pickle.loads(ranks[1]).announce()
+
+    assert len(ranks) == 2
+    assert announcements(caplog) == ["cpu_sim is a simulated chip"]
+
+
+def test_another_rank_of_a_job_announces_nothing_when_it_runs_alone(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accelerator.announced.clear()
+    strategy = build(accelerator="cpu_sim", devices=1).strategy
+    monkeypatch.setattr(face.fabric_module("utilities.rank_zero").rank_zero_only, "rank", 1)
+
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        strategy.announce()
+
+    assert strategy.is_global_zero
+    assert announcements(caplog) == []

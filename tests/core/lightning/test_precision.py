@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -39,6 +41,20 @@ def test_16_mixed_scales_gradients_on_the_chip(build: Build) -> None:
     assert plugin.device == "cpu_sim"
     assert plugin.scaler.is_enabled()
     assert plugin.scaler._device == "cpu_sim"
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
+def test_a_mixed_precision_is_logged_in_lightnings_words(build: Build, logged: list[str], precision: str) -> None:
+    host = build(accelerator="cpu_sim", devices=1, precision=precision)
+    ours = [line for line in logged if "Mixed Precision" in line]
+    logged.clear()
+    connector = getattr(host, "_accelerator_connector", None) or host._connector
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there is no CUDA, for which Lightning's own makes a gradient scaler
+        inspect.unwrap(type(connector)._check_and_init_precision)(connector)
+
+    assert ours == logged
+    assert len(ours) == 1
 
 
 @pytest.mark.parametrize(
