@@ -4,10 +4,12 @@
 
 #include "device.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <atomic>
 #include <thread>
 
 namespace chip {
@@ -20,7 +22,22 @@ void pass_through(c10::DeviceIndex index) {
   leaf.clone().backward(at::empty({0}, options));
 }
 
+std::atomic<uint64_t> latest_number{0};
+
 } // namespace
+
+void share_sequence_numbers() noexcept {
+  if (!settings().autograd_threads) {
+    return;
+  }
+  auto mine = at::sequence_number::peek();
+  auto latest = latest_number.load(std::memory_order_relaxed);
+  while (mine > latest && !latest_number.compare_exchange_weak(latest, mine)) {
+  }
+  for (; mine < latest; ++mine) {
+    at::sequence_number::get_and_increment();
+  }
+}
 
 void settle_autograd_threads() {
   if (!settings().autograd_threads || !in_use()) {

@@ -1,6 +1,7 @@
 #include "fallback.h"
 
 #include "activity.h"
+#include "autograd_threads.h"
 #include "call_translation.h"
 #include "device.h"
 #include "device_errors.h"
@@ -46,6 +47,7 @@ void run_kernel(
 void run_on_cpu(
     const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse = false) {
   use();
+  share_sequence_numbers();
   if (C10_UNLIKELY(facts.limits != nullptr)) {
     check_limits(*facts.limits, facts, *stack);
   }

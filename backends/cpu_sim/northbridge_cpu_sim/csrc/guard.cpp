@@ -1,5 +1,6 @@
 // What torch's device guards, streams and events do on the chip. Every kernel has ended when it
 // returns; where streams are deferred, copies and collectives wait in the queue of their stream.
+#include "autograd_threads.h"
 #include "device.h"
 #include "device_errors.h"
 #include "dtypes.h"
@@ -90,7 +91,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     raise_kept_error(index);
   }
 
+  // Autograd asks for it in the thread that calls a backward, before that begins.
   Stream getStream(Device device) const override {
+    share_sequence_numbers();
     return current_stream(resolved(device).index());
   }
   Stream getDefaultStream(Device device) const override {
@@ -104,7 +107,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     use();
     return make_stream(resolved(device).index());
   }
+  // Autograd does so in the thread of a device, before it runs a node.
   Stream exchangeStream(Stream stream) const override {
+    share_sequence_numbers();
     refuse_bad_fork();
     return exchange_stream(Stream(Stream::UNSAFE, resolved(stream.device()), stream.id()));
   }

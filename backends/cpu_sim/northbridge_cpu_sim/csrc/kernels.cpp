@@ -19,8 +19,9 @@
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
-#include <ATen/ops/zeros.h>
 #include <torch/library.h>
+
+#include <vector>
 
 namespace chip {
 namespace {
@@ -81,14 +82,25 @@ Tensor empty_strided(
       at::detail::empty_strided_generic(size, stride, allocator(), kKeys, of));
 }
 
-// Zero tensors that torch would not even allocate are allocated here: no kernel knows the others.
+// Zeros without memory, which torch keeps from every kernel. What is added to them keeps its layout.
 Tensor efficient_zero_tensor(
     IntArrayRef size,
     optional<c10::ScalarType> dtype,
-    optional<c10::Layout> layout,
+    optional<c10::Layout>,
     optional<c10::Device> device,
     optional<bool> pin_memory) {
-  return at::zeros(size, dtype, layout, device, pin_memory);
+  const auto of = c10::dtype_or_default(dtype);
+  check_dtype(of);
+  const CurrentDevice on(target(device, pin_memory));
+  static auto* const nowhere = [] { // for as long as there are such tensors
+    auto* allocators = new std::vector<at::native::ZeroTensorAllocator>;
+    for (c10::DeviceIndex index = 0; index < kMaxDevices; ++index) {
+      allocators->emplace_back(c10::Device(kDeviceType, index));
+    }
+    return allocators;
+  }();
+  return at::detail::empty_generic(
+      size, &(*nowhere)[current_device()], kKeys.add(c10::DispatchKey::ZeroTensor), of, std::nullopt);
 }
 
 at::Scalar read(const Tensor& self) {
