@@ -20,6 +20,7 @@ from northbridge.errors import (
     SoftwareMissingError,
 )
 from northbridge.journal import note
+from northbridge.nested_tensors import do_without_nested_tensors
 
 if TYPE_CHECKING:
     from northbridge.backend import Backend
@@ -55,6 +56,7 @@ def bring_up(backend: Backend) -> None:
     _load(backend)
     _refuse_to_pass_for_cuda(backend)
     _keep_parameters_when_moved(backend.device.type)
+    do_without_nested_tensors(backend.device.type)
     _up.append(backend)
     note(backend.name, "loaded", f"torch.device({backend.device.type!r}) is real in this process")
     if backend.capabilities.simulated:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import CollectiveError, UnsupportedError
 from northbridge.lightning.denials import OF_SEVERAL_RANKS
 from northbridge.lightning.parallel import make_parallel_strategy
+from northbridge.lightning.unsupported_tensors import refuse_to_add_sparse_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,11 +51,13 @@ def make_ddp_strategy(face: Face, checkpoint_io: Any, script_launcher: Any, laun
 
         def configure_ddp(self) -> None:
             refuse_uncarried(self.backend, self.model, self._ddp_kwargs)
+            refuse_to_add_sparse_gradients(self.backend, self.model, self.root_device)
             self._drive_sync_batch_norm(self.model)
             super().configure_ddp()
 
         def setup_module(self, module: Any) -> Any:
             refuse_uncarried(self.backend, module, self._ddp_kwargs)
+            refuse_to_add_sparse_gradients(self.backend, module, self.root_device)
             return super().setup_module(module)
 
         def _register_ddp_hooks(self) -> None:

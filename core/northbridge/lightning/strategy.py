@@ -18,6 +18,7 @@ from northbridge.lightning.denials import (
 from northbridge.lightning.dtypes import warn_of_batch, warn_of_module
 from northbridge.lightning.moved_parameters import follow, following, refuse_left_behind
 from northbridge.lightning.saving import make_saving_strategy
+from northbridge.lightning.unsupported_tensors import refuse_sparse_gradients, refuse_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -103,12 +104,16 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
                 announce_simulation(self.backend)
 
         def model_to_device(self) -> None:
+            refuse_tensors(self.backend, self.model, self.root_device)
+            if self.lightning_module.trainer.state.fn == "fit":
+                refuse_sparse_gradients(self.backend, self.model, self.root_device)
             with following(self.model):
                 super().model_to_device()
             assert_on_device(self.model, self.root_device)
             self._warn_of(self.model)
 
         def module_to_device(self, module: torch.nn.Module) -> None:
+            refuse_tensors(self.backend, module, self.root_device)
             with following(module):
                 super().module_to_device(module)
             assert_on_device(module, self.root_device)
@@ -198,6 +203,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             return result
 
         def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
+            refuse_sparse_gradients(self.backend, module, self.root_device)
             module = super().setup_module(module)
             if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
                 module.register_forward_hook(partial(_after_forward, self.backend.name))
