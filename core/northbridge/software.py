@@ -37,7 +37,8 @@ def loaded() -> Backend | None:
 def is_vendors(function: object) -> bool:
     """Return whether ``function``, found in torch, was put there by the software that this process has loaded."""
     packages = {backend.bridge.package for backend in _up}
-    return function in _put_into_torch or getattr(function, "__module__", "").partition(".")[0] in packages
+    modules = getattr(function, "__module__", None), getattr(function, "__globals__", {}).get("__name__")
+    return function in _put_into_torch or any(str(each).partition(".")[0] in packages for each in modules)
 
 
 def bring_up(backend: Backend) -> None:
@@ -96,13 +97,12 @@ def _has_registered_module(name: str) -> bool:
 def _load(backend: Backend) -> None:
     import torch
 
-    save = torch.save
+    in_place = torch.save, torch.load
     try:
         backend.bridge.check_environment()
         backend.bridge.prepare()
         backend.bridge.load()
-        if torch.save is not save:
-            _put_into_torch.append(torch.save)
+        _put_into_torch.extend(each for each in (torch.save, torch.load) if each not in in_place)
         _check_device_type(backend)
         contract = contract_of(backend)
         if contract is not None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import pickle
-import re
-import zipfile
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from northbridge.errors import CheckpointCodeError, CheckpointError
+from northbridge.errors import CheckpointError
 from northbridge.lightning.containers import replace_in
 from northbridge.lightning.drafts import draft_of
+from northbridge.lightning.reading import reading
 from northbridge.software import is_vendors, loaded
 
 if TYPE_CHECKING:
@@ -139,39 +137,11 @@ def make_checkpoint_io(face: Face) -> Any:
 
         def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
             """Read what Lightning reads, as it does; raises :class:`CheckpointError` for what is no checkpoint."""
-            try:
+            with reading(path):
                 checkpoint: dict[str, Any] = super().load_checkpoint(path, *args, **kwargs)
-            except FileNotFoundError:
-                raise
-            except (pickle.UnpicklingError, RuntimeError, OSError, EOFError, KeyError) as error:
-                raise unreadable(path, error) from error
-            if not isinstance(checkpoint, dict):
-                raise CheckpointError(
-                    f"{path} could not be read as a checkpoint: it holds a {type(checkpoint).__name__}, and no dict;"
-                    " Trainer.save_checkpoint() and Fabric.save() write one"
-                )
             return checkpoint
 
     return CheckpointIO
-
-
-def unreadable(path: str | Path, error: Exception) -> CheckpointError:
-    """Return what to tell a user of a checkpoint that could not be read; for strategies that read by themselves too."""
-    said = str(error).partition("\n")[0]
-    is_archive = "://" in str(path) or zipfile.is_zipfile(path)
-    if "weights_only" in str(error) and not is_archive:
-        said = "it is in no format that torch.save writes"
-    elif "weights_only" in str(error):
-        name = re.search(r"GLOBAL ([\w.]+)", str(error))
-        return CheckpointCodeError(
-            f"the checkpoint {path} holds {name[1] if name else 'more than weights'}, which only code can make, and"
-            " weights_only=True lets none run. If you trust where the file comes from, write weights_only=False, or"
-            " allow the class with torch.serialization.add_safe_globals([…])"
-        )
-    return CheckpointError(
-        f"{path} could not be read as a checkpoint: {said or type(error).__name__}. Is it one, and was it copied as a"
-        " whole? Take another; what this process has trained is untouched"
-    )
 
 
 def _write(checkpoint: dict[str, Any], target: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ from northbridge.lightning.checkpoint import refusal_of_system, to_cpu, unwritab
 from northbridge.lightning.denials import OF_SEVERAL_RANKS, refuse_denied
 from northbridge.lightning.drafts import discard, name_draft, put_in_place
 from northbridge.lightning.parallel import make_parallel_strategy
+from northbridge.lightning.reading import unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     import torch
 
@@ -104,6 +106,18 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
             if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
                 self.note_random_states(checkpoint)  # Lightning restores the optimizers of this strategy here, too
             return checkpoint
+
+        @contextmanager
+        def reading(self, path: Any) -> Iterator[None]:
+            """Read the checkpoint ``path`` inside, shards too, for whose errors torch has one of its own."""
+            from torch.distributed.checkpoint.api import CheckpointException
+
+            try:
+                with super().reading(path):
+                    yield
+            except CheckpointException as error:
+                reason, _ = next(iter(error.failures.values()))
+                raise unreadable(path, reason) from error
 
         if face.is_trainer:
             load_checkpoint = _load_trainer

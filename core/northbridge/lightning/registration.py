@@ -140,6 +140,14 @@ CORRECTIONS = (
         )
         for module in ("utilities.seed", "strategies.launchers.multiprocessing")  # both know them by name
     ),
+    Correction(
+        "pl_load",
+        ("path_or_url", "map_location", "weights_only"),
+        "reads by what a vendor's import has put in the place of torch.load, which may run the code of a file",
+        replacements.read_by_torch,
+        hosts=("Trainer",),
+        module="core.saving",  # which knows by this name what reads for load_from_checkpoint()
+    ),
     *(
         Correction(name, parameters, "knows no memory but the host's and CUDA's", replace, ("Trainer",), module)
         for name, parameters, replace in (

@@ -23,6 +23,7 @@ from northbridge.lightning import (
 )
 from northbridge.lightning.accelerator import is_ours
 from northbridge.lightning.precision import refuse_plugin
+from northbridge.lightning.reading import stock_reading
 from northbridge.software import loaded
 
 if TYPE_CHECKING:
@@ -159,6 +160,16 @@ def set_random_states(face: Face, original: Callable[..., Any]) -> Callable[...,
     def replacement(rng_state_dict: dict[str, Any]) -> None:
         original(rng_state_dict)
         random_states.set_with_chip(rng_state_dict)
+
+    return replacement
+
+
+def read_by_torch(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        if loaded() is None:
+            return original(*args, **kwargs)
+        with stock_reading():
+            return original(*args, **kwargs)
 
     return replacement
 

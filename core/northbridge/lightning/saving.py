@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CheckpointError
@@ -9,9 +10,11 @@ from northbridge.journal import logger
 from northbridge.lightning import random_states
 from northbridge.lightning.checkpoint import stock_format, to_cpu
 from northbridge.lightning.denials import refuse_denied, refuse_resume
+from northbridge.lightning.reading import reading, refuse_other_than_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from northbridge.lightning.faces import Face
 
@@ -122,14 +125,22 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def _read_trainer(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
             if self.lightning_module is not None:
                 refuse_resume(self.backend, self.lightning_module.trainer)
-            return super().load_checkpoint(checkpoint_path, *args, **kwargs)
+            with self.reading(checkpoint_path):
+                checkpoint = super().load_checkpoint(checkpoint_path, *args, **kwargs)
+            refuse_other_than_dict(checkpoint_path, checkpoint)
+            return checkpoint
 
         def _read_fabric(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:
             if _has_optimizer(state):  # weights alone are read to go on with nothing
                 refuse_denied(self.backend, "resume")
-            return super().load_checkpoint(path, state, *args, **kwargs)
+            with self.reading(path):
+                return super().load_checkpoint(path, state, *args, **kwargs)
 
         load_checkpoint = _read_trainer if face.is_trainer else _read_fabric
+
+        def reading(self, path: Any) -> AbstractContextManager[None]:
+            """Read the checkpoint ``path`` inside; one rank looks for damage in a file that all of them read."""
+            return reading(path, check=self.is_global_zero or os.path.isdir(str(path)))
 
         def _on_rank_zero(self, path: Any, save: Callable[[], None]) -> None:
             """Have rank 0 save; where that fails, raise on every rank, for else the others wait for one that left."""

@@ -19,19 +19,22 @@ ACCELERATORS = ("cpu", "cpu_sim", "hpu", "sdaa")
 Train = Callable[..., None]
 
 
+def environment_on(accelerator: str, folder: Path) -> dict[str, str]:
+    """Return the environment of a user of ``accelerator``, which is simulated where it is a vendor's."""
+    ours = ("NORTHBRIDGE_", "_NORTHBRIDGE_")
+    environ = {
+        name: value for name, value in os.environ.items() if not tells_of_a_launcher(name) and not name.startswith(ours)
+    }
+    environ |= {"NORTHBRIDGE_HPU_SIM_SERVER": str(folder / "server")}
+    return {**environ, "NORTHBRIDGE_SIMULATE": accelerator} if accelerator in ("hpu", "sdaa") else environ
+
+
 @pytest.fixture(scope="session")
 def train() -> Train:
     """Run the script in a folder, on an accelerator that is simulated where it is a vendor's."""
 
     def train(folder: Path, accelerator: str, *arguments: str) -> None:
-        environ = {
-            name: value
-            for name, value in os.environ.items()
-            if not tells_of_a_launcher(name) and not name.startswith(("NORTHBRIDGE_", "_NORTHBRIDGE_"))
-        }
-        environ |= {"NORTHBRIDGE_HPU_SIM_SERVER": str(folder / "server")}
-        if accelerator in ("hpu", "sdaa"):
-            environ["NORTHBRIDGE_SIMULATE"] = accelerator
+        environ = environment_on(accelerator, folder)
         done = run_forked(SCRIPT, accelerator, *arguments, folder=folder, environ=environ)
         assert done.status == 0, done.said
         assert f"is written from {accelerator}" in done.said, done.said

@@ -11,6 +11,7 @@ import sys
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -486,11 +487,22 @@ def test_what_the_user_has_put_in_the_place_of_lightnings_way_to_save_is_called(
     assert calls == [tmp_path / "last.ckpt"]
 
 
-def test_a_file_that_holds_no_dict_is_no_checkpoint(tmp_path: Path, checkpoint_io: Any) -> None:
-    torch.save([1, 2], tmp_path / "last.ckpt")
+def test_a_file_that_holds_no_dict_is_no_checkpoint(face: Face, build: Build, tmp_path: Path) -> None:
+    """A Trainer cannot go on from a list; Lightning's CheckpointIO reads one, and so does ours."""
+    file = tmp_path / "last.ckpt"
+    torch.save([1, 2], file)
+    host = build(accelerator="cpu_sim", devices=1)
 
+    go_on = partial(host.load, file, {"epoch": 1})
+    if face.is_trainer:
+        demos: Any = face.module("demos.boring_classes")
+        go_on = partial(host.predict, demos.BoringModel(), ckpt_path=file)
     with pytest.raises(CheckpointError, match="it holds a list, and no dict"):
-        checkpoint_io.load_checkpoint(tmp_path / "last.ckpt")
+        go_on()
+
+    assert host.strategy.checkpoint_io.load_checkpoint(file) == [1, 2]
+    if not face.is_trainer:
+        assert host.load(file) == [1, 2]
 
 
 def test_a_path_on_another_file_system_is_lightnings_affair(checkpoint_io: Any) -> None:

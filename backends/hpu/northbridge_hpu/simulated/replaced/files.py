@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import pickle
+from collections import OrderedDict
 from collections.abc import Callable
-from types import ModuleType
+from types import SimpleNamespace
 from typing import Any
 
 import torch
-from torch._weights_only_unpickler import _get_allowed_globals
+from torch import _weights_only_unpickler as stock
 
 from northbridge_hpu.simulated.record import put
 
@@ -16,12 +17,18 @@ _PROTOCOL = 4
 
 _save = torch.save
 _load = torch.load
+_read_archive: Any = torch.serialization._load
+_read_legacy: Any = torch.serialization._legacy_load
+_stock: Any = stock
+_pythons: Any = pickle._Unpickler
 
 
 def replace() -> None:
-    """Replace ``torch.save`` and ``torch.load``; ``torch.serialization`` keeps its own."""
+    """Replace ``torch.save``, ``torch.load``, and what reads for ``torch.serialization.load``, which stays."""
     put("torch.save", save)
     put("torch.load", load)
+    put("torch.serialization._load", read_archive)
+    put("torch.serialization._legacy_load", read_legacy)
 
 
 def save(
@@ -60,9 +67,23 @@ def load(
     A callable is given the tensor and its device; of a dict only "cpu" is looked at. Other kinds of dict and tuple come
     back as plain ones. ``weights_only`` is False where nothing is said.
     """
-    chosen = _of_weights_only(pickle_module) if weights_only else pickle_module
-    read = _load(f, map_location="cpu", pickle_module=chosen, weights_only=False, mmap=mmap, **pickle_load_args)
+    module = None if weights_only else pickle_module
+    read = _load(
+        f, map_location="cpu", pickle_module=module, weights_only=bool(weights_only), mmap=mmap, **pickle_load_args
+    )
     return read if map_location is None else _walk(read, lambda tensor: _sent(tensor, map_location))
+
+
+def read_archive(file: Any, map_location: Any, pickle_module: Any, *args: Any, **kwargs: Any) -> Any:
+    """Read an archive; where torch allows weights alone, of pickle protocol 4 too."""
+    chosen = _of_protocol_4 if pickle_module is _stock else pickle_module
+    return _read_archive(file, map_location, chosen, *args, **kwargs)
+
+
+def read_legacy(file: Any, map_location: Any, pickle_module: Any, **kwargs: Any) -> Any:
+    """Read a file of a former format; where torch allows weights alone, of pickle protocol 4 too."""
+    chosen = _of_protocol_4 if pickle_module is _stock else pickle_module
+    return _read_legacy(file, map_location, chosen, **kwargs)
 
 
 def _walk(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
@@ -89,19 +110,29 @@ def _sent(tensor: torch.Tensor, where: Any) -> Any:
     return tensor.to(where)
 
 
-def _of_weights_only(pickle_module: Any) -> Any:
-    allowed = _get_allowed_globals()
+class _Unpickler(_pythons):  # type: ignore[misc]  # Python's own, whose parts have no types
+    """What allows the names that torch's own allows, and builds what that builds."""
 
-    class Unpickler(pickle_module.Unpickler):  # type: ignore[misc]
-        def find_class(self, module: str, name: str) -> Any:
-            if f"{module}.{name}" not in allowed:
-                raise pickle.UnpicklingError(f"weights_only=True, but the file names {module}.{name}")
-            return allowed[f"{module}.{name}"]
+    def find_class(self, module: str, name: str) -> Any:
+        allowed = {**_stock._get_allowed_globals(), **_stock._get_user_allowed_globals()}
+        if f"{module}.{name}" not in allowed:
+            raise pickle.UnpicklingError(f"weights_only=True, but the file names {module}.{name}")
+        return allowed[f"{module}.{name}"]
 
-    return _like(pickle_module, Unpickler=Unpickler)
+    def get_extension(self, code: int) -> None:
+        raise pickle.UnpicklingError(f"weights_only=True, but the file names the extension {code}")
+
+    def build(self) -> None:
+        built = type(self.stack[-2])
+        if built not in (torch.Tensor, torch.nn.Parameter, OrderedDict):
+            raise pickle.UnpicklingError(f"weights_only=True, but the file builds a {built.__name__}")
+        self.load_build()
+
+    dispatch = {**_pythons.dispatch, pickle.BUILD[0]: build}  # noqa: RUF012 - as Python's own has it
 
 
-def _like(module: Any, **changed: Any) -> ModuleType:
-    copy = ModuleType(module.__name__)
-    copy.__dict__.update({**vars(module), **changed})
-    return copy
+def _load_restricted(file: Any, **kwargs: Any) -> Any:
+    return _Unpickler(file, **kwargs).load()
+
+
+_of_protocol_4 = SimpleNamespace(Unpickler=_Unpickler, load=_load_restricted, __name__="pickle")

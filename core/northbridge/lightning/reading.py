@@ -1,0 +1,161 @@
+"""How checkpoints are read: by torch's own ``load``, with one error for what is no checkpoint."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import warnings
+import zipfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import CheckpointCodeError, CheckpointError
+from northbridge.lightning.torchs_reader import torchs_load
+from northbridge.software import is_vendors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_LONGEST = 200  # characters of what a damaged file has another error say
+
+
+@contextmanager
+def stock_reading() -> Iterator[None]:
+    """Let ``torch.load`` be torch's own inside: a vendor's import may have put another in its place.
+
+    One such runs the code of a checkpoint where nothing is said of ``weights_only``, as torch's has not since 2.6. What
+    the user has put there stays.
+    """
+    import torch
+
+    in_place = torch.load
+    torch.load = _stock()
+    try:
+        yield
+    finally:
+        torch.load = in_place
+
+
+@contextmanager
+def reading(path: Any, *, check: bool = True) -> Iterator[None]:
+    """Read the checkpoint ``path`` inside, by ``torch.load``; what cannot be read is a :class:`CheckpointError`.
+
+    A file that opens and has a wrong checksum is warned of; ``check`` says whether this process looks for that.
+    """
+    import torch
+
+    in_place = torch.load
+    if isinstance(in_place, _Reader):  # of whoever has called this one
+        yield
+        return
+    torch.load = _Reader(path, _stock(), check)
+    try:
+        yield
+    except (FileNotFoundError, CheckpointError):
+        raise
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except AttributeError as error:
+        if error.name in ("keys", "pop"):  # which Lightning asks of it, without a look at what it is
+            refuse_other_than_dict(path, error.obj)
+        raise
+    finally:
+        torch.load = in_place
+
+
+def _stock() -> Callable[..., Any]:
+    import torch
+
+    is_users = torch.load is not torch.serialization.load and not is_vendors(torch.load)
+    return torch.load if is_users else torchs_load()
+
+
+class _Reader:
+    def __init__(self, path: Any, load: Callable[..., Any], check: bool) -> None:
+        self._path = path
+        self._load = load
+        self._check = check
+
+    def __call__(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        begin = f.tell() if hasattr(f, "tell") else 0
+        try:
+            read = self._load(f, *args, **kwargs)
+        except FileNotFoundError:
+            raise
+        except Exception as error:
+            raise unreadable(self._path, error) from error
+        if self._check and "://" not in str(self._path):  # where it would be fetched once more
+            _warn_of_damage(self._path, f, begin)
+        return read
+
+
+def _warn_of_damage(path: Any, file: Any, begin: int) -> None:
+    if hasattr(file, "seek"):
+        end = file.tell()
+        file.seek(begin)
+        damage = _find_damage(file)
+        file.seek(end)
+    else:
+        damage = _find_damage_of(file)
+    if damage:
+        warnings.warn(
+            f"the checkpoint {path} is damaged: {damage}. It was opened all the same, and its values may be wrong."
+            " Fix: copy it again, or take another",
+            stacklevel=2,
+        )
+
+
+def _find_damage_of(path: Any) -> str:
+    if "://" in str(path):
+        return ""
+    with Path(os.fspath(path)).open("rb") as file:
+        return _find_damage(file)
+
+
+def _find_damage(file: Any) -> str:
+    """Return what is wrong with an archive, of which torch compares no checksums; of other files nothing is known."""
+    if file.read(4) != b"PK\x03\x04":  # torch's former format has none
+        return ""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            has_checksums = any(part.CRC for part in archive.infolist())  # torch.serialization.set_crc32_options
+            wrong = archive.testzip() if has_checksums else None
+    except Exception as error:  # noqa: BLE001 - zipfile's own, and whatever a damaged number makes of a seek
+        return _first_line(error)
+    return f"the checksum of {wrong} is wrong" if wrong else ""
+
+
+def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
+    """Raise :class:`CheckpointError` unless ``checkpoint`` is a dict, or like one."""
+    if not hasattr(checkpoint, "keys"):
+        raise CheckpointError(
+            f"{path} could not be read as a checkpoint: it holds a {type(checkpoint).__name__}, and no dict;"
+            " Trainer.save_checkpoint() and Fabric.save() write one"
+        )
+
+
+def unreadable(path: Any, error: BaseException) -> CheckpointError:
+    """Return what to tell a user of a checkpoint that could not be read."""
+    text, reason = str(error), _first_line(error)
+    is_archive = "://" in str(path) or zipfile.is_zipfile(path)
+    damage = _find_damage_of(path) if is_archive else ""
+    name = re.search(r"GLOBAL ([\w.]+)", text)
+    if "weights_only" in text and not damage:
+        if is_archive or name or not isinstance(error, pickle.UnpicklingError):
+            return CheckpointCodeError(
+                f"the checkpoint {path} holds {name[1][:_LONGEST] if name else 'more than weights'}, which only code"
+                " can make, and weights_only=True lets none run. If you trust where the file comes from, write"
+                " weights_only=False, or allow the class with torch.serialization.add_safe_globals([…])"
+            )
+        reason = "it is in no format that torch.save writes"
+    return CheckpointError(
+        f"{path} could not be read as a checkpoint: {damage or reason}. Is it one, and was it copied as a whole? Take"
+        " another; what this process has trained is untouched"
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    line = "".join(each if each.isprintable() else "?" for each in str(error).partition("\n")[0][:_LONGEST])
+    return f"{type(error).__name__}: {line}" if line else type(error).__name__

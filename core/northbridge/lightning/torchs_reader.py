@@ -1,0 +1,65 @@
+"""torch's own ``load``, whatever a vendor's import has put in its place, or in the place of its parts."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import inspect
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+_FILES, _UNPICKLER = "torch.serialization", "torch._weights_only_unpickler"
+
+
+def torchs_load() -> Callable[..., Any]:
+    """Return ``torch.serialization.load``, or a copy of it where that, or what it calls there, was replaced.
+
+    The copy is made from torch's own file. What is no code, such as the classes that a user has allowed, and the
+    devices that a vendor has registered, it has in common with torch's.
+    """
+    import torch._weights_only_unpickler as unpickler
+    import torch.serialization as files
+
+    if not (_is_replaced(files) or _is_replaced(unpickler)):
+        return files.load
+    files_copy, unpickler_copy = _copy(_FILES), _copy(_UNPICKLER)
+    _share_values(files, files_copy)
+    _share_values(unpickler, unpickler_copy)
+    vars(files_copy)[_UNPICKLER.rpartition(".")[2]] = unpickler_copy
+    load: Callable[..., Any] = files_copy.load
+    return load
+
+
+@functools.cache
+def _copy(name: str) -> ModuleType:
+    spec = importlib.util.find_spec(name)
+    assert spec is not None, f"{name} has been imported"
+    assert spec.loader is not None, f"{name} is a module"
+    copy = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(copy)
+    return copy
+
+
+def _is_replaced(module: ModuleType) -> bool:
+    own = vars(_copy(module.__name__))
+    return any(_differ(getattr(module, name, None), value) for name, value in own.items() if callable(value))
+
+
+def _differ(one: object, other: object) -> bool:
+    return one is not other and _code(one) != _code(other)
+
+
+def _code(value: object) -> object:
+    if isinstance(value, type):
+        return {name: _code(each) for name, each in vars(value).items() if callable(each)}
+    return getattr(inspect.unwrap(value), "__code__", None) if callable(value) else None
+
+
+def _share_values(module: ModuleType, copy: ModuleType) -> None:
+    own = vars(copy)
+    for name, value in vars(module).items():
+        if not (callable(own.get(name, value)) or inspect.ismodule(value) or name.startswith("__")):
+            own[name] = value
