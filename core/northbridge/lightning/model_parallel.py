@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import CheckpointError
 from northbridge.lightning.checkpoint import refusal_of_system, to_cpu, unwritable
 from northbridge.lightning.denials import OF_SEVERAL_RANKS, refuse_denied
-from northbridge.lightning.drafts import discard, name_draft, put_in_place
+from northbridge.lightning.drafts import discard, name_draft, put_in_place, remove_left
 from northbridge.lightning.parallel import make_parallel_strategy
 from northbridge.lightning.reading import unreadable
 
@@ -86,6 +86,8 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
             if not self._save_distributed_checkpoint and face.is_trainer and not target.is_dir():
                 self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which has drafts of its own
                 return
+            if self.is_global_zero:
+                remove_left(target.parent)
             try:
                 self._on_every_rank(target, partial(self._write_draft, save, draft, target))
                 self._on_rank_zero(target, partial(put_in_place, draft, target))

@@ -6,9 +6,11 @@ checkpoint carries those of every rank, so that a resumed run draws the numbers 
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from northbridge.ending import describe_error
 from northbridge.lightning.containers import replace_in
 from northbridge.lightning.held import held
 
@@ -83,10 +85,14 @@ def add(checkpoint: dict[str, Any], states: list[dict[str, Any]], *, is_sharded:
 
 
 def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the random states of every rank that ``checkpoint`` holds, or None where it holds none."""
-    first = next(iter(checkpoint.get(_OPTIMIZERS) or []), None)
+    """Return the random states of every rank that ``checkpoint`` holds, or None where it holds none that can be."""
+    optimizers = checkpoint.get(_OPTIMIZERS)
+    first = next(iter(optimizers), None) if isinstance(optimizers, list) else None
     found = checkpoint.get(KEY, first.get(KEY) if isinstance(first, dict) else None)
-    return found if isinstance(found, list) else None
+    if found is None or (isinstance(found, list) and all(isinstance(each, dict) for each in found)):
+        return found
+    _warn_of_foreign(f"a {type(found).__name__}")
+    return None
 
 
 def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
@@ -104,8 +110,22 @@ def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
 
 
 def restore(face: Face, states: dict[str, Any]) -> None:
-    """Put back what :func:`gather` returned for this rank."""
-    face.fabric_module("utilities.seed")._set_rng_states(_as_collected(states))
+    """Put back what :func:`gather` returned for this rank; broken states change no generator, with a warning."""
+    seeds = face.fabric_module("utilities.seed")
+    before = seeds._collect_rng_states()
+    try:
+        seeds._set_rng_states(_as_collected(states))
+    except Exception as error:  # noqa: BLE001 - whatever numpy, torch or the chip says of a state that is none
+        seeds._set_rng_states(before)
+        _warn_of_foreign(describe_error(error))
+
+
+def _warn_of_foreign(what: str) -> None:
+    warnings.warn(
+        f"the checkpoint's random states ({KEY!r}) were not written by Northbridge, or are damaged: {what}. Random"
+        " numbers begin with the seed",
+        stacklevel=3,
+    )
 
 
 def _as_saved(states: dict[str, Any]) -> dict[str, Any]:

@@ -121,6 +121,47 @@ def test_a_checkpoint_on_an_error_waits_for_no_other_rank(
     assert saved_states(tmp_path / "one of two.ckpt") == []
 
 
+BROKEN: dict[str, Callable[[dict[str, Any]], object]] = {
+    "a text": lambda states: "what another tool keeps there",
+    "texts": lambda states: ["what another tool keeps there"],
+    "nothing": lambda states: [{}],
+    "no tensor": lambda states: [{**states, "torch": [1, 2]}],
+    "a short tensor": lambda states: [{**states, "torch": torch.zeros(3, dtype=torch.uint8)}],
+    "another chip's": lambda states: [{**states, "northbridge": {"cpu_sim": torch.zeros(1)}}],
+    "no chips": lambda states: [{**states, "northbridge": 7}],
+    "half of numpy's": lambda states: [{**states, "numpy": states["numpy"][:1]}],
+    "a short python's": lambda states: [{**states, "python": (3, (1, 2), None)}],
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_foreign_states_are_ignored(name: str, face: Face, build: Build, tmp_path: Path) -> None:
+    """A fit goes on from a checkpoint with something else under our key, says so, and changes no generator."""
+    file = tmp_path / "last.ckpt"
+    fitted(face, build).save_checkpoint(file)
+    checkpoint = torch.load(file, weights_only=True)
+    (states,) = of_checkpoint(checkpoint) or []
+    torch.save(random_states.add(checkpoint, BROKEN[name](states)), file)  # type: ignore[arg-type]  # as is meant
+    host = build(accelerator="cpu_sim", devices=1, max_epochs=2, limit_train_batches=2, limit_val_batches=0)
+
+    with pytest.warns(UserWarning, match=r"the checkpoint's random states \('northbridge_random_states'\) were not"):
+        host.fit(boring(face), batches(face), ckpt_path=file)
+
+    assert host.current_epoch == 2
+
+
+@pytest.mark.usefixtures("held")
+def test_broken_states_change_no_generator(face: Face) -> None:
+    (states,) = random_states.gather(face, 1)
+    expected = drawn()
+    random_states.restore(face, states)
+
+    with pytest.warns(UserWarning, match="Random numbers begin with the seed"):
+        random_states.restore(face, {**states, "torch": torch.get_rng_state() * 0, "northbridge": 7})
+
+    assert drawn() == expected
+
+
 @pytest.mark.usefixtures("held")
 def test_the_states_of_other_ranks_come_without_torch_save_whose_calls_users_count(
     face: Face, monkeypatch: pytest.MonkeyPatch
@@ -151,7 +192,7 @@ def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(face: Face, b
 
 
 OPTIMIZERS = "optimizer_states"
-NONE: list[dict[str, Any]] = [{}, {OPTIMIZERS: []}, {OPTIMIZERS: [[]]}, {OPTIMIZERS: [{KEY: "none of ours"}]}]
+NONE: list[dict[str, Any]] = [{}, {OPTIMIZERS: []}, {OPTIMIZERS: [[]]}, {OPTIMIZERS: None}]
 
 
 @pytest.mark.parametrize("checkpoint", NONE, ids=repr)

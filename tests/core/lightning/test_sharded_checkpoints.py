@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.killed_saves import killed_while_writing
 from tests.scripts import run_forked
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
@@ -128,6 +129,7 @@ def opened(checkpoint: Path) -> dict[str, Any]:
 def test_a_part_that_cannot_be_written_is_an_error_on_every_rank_and_the_old_checkpoint_stays(
     tmp_path: Path, host: str, way: str
 ) -> None:
+    killed_while_writing(tmp_path / "saved.ckpt", shards=way == "shards")  # which the first save removes
     code, said, everything = run(tmp_path, host, "refused", way)
 
     assert code == 0, everything
