@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable
@@ -16,8 +17,9 @@ from torch.utils import _pytree as pytree
 
 Sample = TypeVar("Sample")
 
-DEVICE = "cpu_sim:1"
-"""Not the first: what forgets its device makes tensors on the first."""
+CHIP = os.environ.get("NORTHBRIDGE_SIMULATE", "cpu_sim")
+DEVICE = f"{CHIP}:1" if CHIP == "cpu_sim" else CHIP
+"""Not the first, where a process has several: what forgets its device makes tensors on the first."""
 
 SEED = 7
 REFUSAL = re.compile(r"NotImplementedError: aten::\S+ .*cpu_sim.*(to the CPU first|has no kernel for it)")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["operator", "layer", "optimizer"]
+Kind = Literal["operator", "layer", "optimizer", "trace", "export"]
 
 DTYPES = ("float32", "bfloat16", "float16", "int64", "bool", "complex64")
 ROOT = Path(__file__).parents[2]
@@ -29,7 +29,8 @@ class Entry:
     dtype: str
 
     def __str__(self) -> str:
-        return f"{self.name} {self.dtype}"
+        recorded = {"trace": ", traced", "export": ", exported"}
+        return f"{self.name} {self.dtype}{recorded.get(self.kind, '')}"
 
     @property
     def in_tenth(self) -> bool:
@@ -48,11 +49,13 @@ def read_entries() -> list[Entry]:
 
 
 def _list() -> None:
-    from tests.ops import layers, operators, optimizers
+    from tests.ops import layers, operators, optimizers, traces
 
     entries = [("operator", name, dtype) for name, dtype in operators.listed(DTYPES)]
     entries += [("layer", name, dtype) for name, dtype in layers.listed(DTYPES)]
     entries += [("optimizer", name, dtype) for name, dtype in optimizers.listed(DTYPES)]
+    entries += [("trace", name, dtype) for name, dtype in traces.listed_traces(DTYPES)]
+    entries += [("export", name, dtype) for name, dtype in traces.listed_exports(DTYPES)]
     print(json.dumps(sorted(entries, key=lambda entry: entry[1:])))
 
 

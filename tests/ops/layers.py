@@ -76,7 +76,7 @@ def run(name: str, dtype: str) -> Outcome:
     """Run the layer in training and in evaluation, forward and backward, and return what came of it."""
     outcome = Outcome()
     for training in (True, False):
-        for use in _uses(name, getattr(torch, dtype), training):
+        for use in uses(name, getattr(torch, dtype), training):
             try:
                 state = use.make().state_dict(keep_vars=True)
             except (RuntimeError, TypeError, ValueError):
@@ -87,7 +87,8 @@ def run(name: str, dtype: str) -> Outcome:
     return outcome
 
 
-def _uses(name: str, dtype: torch.dtype, training: bool) -> Iterator[Use]:
+def uses(name: str, dtype: torch.dtype, training: bool) -> Iterator[Use]:
+    """Yield the ways in which the layer is made and called."""
     mode = "training" if training else "evaluation"
     torch.manual_seed(0)
     if name in unlisted_layers.USES:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import cache, partial
 from typing import Any
 
@@ -11,6 +11,8 @@ import torch
 from tests.ops.calls import Outcome, compare_call, evenly
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
+
+Call = Callable[..., Any]
 
 STAYING = {"tensor_split"}
 """The tensors among their further arguments stay on the CPU on every device."""
@@ -36,6 +38,28 @@ def _by_name() -> dict[str, Any]:
     return {op.full_name if hasattr(op, "full_name") else _full_name(op): op for op in op_db}
 
 
+def names() -> Collection[str]:
+    """Return the names of the operators."""
+    return _by_name().keys()
+
+
+def calls(name: str, dtype_name: str, most: int) -> Iterator[tuple[str, Call, Any, bool]]:
+    """Yield the first samples of the operator: what they are, what is called with which arguments.
+
+    The last says whether the values of its results are to be compared.
+    """
+    op, dtype = _by_name()[name], getattr(torch, dtype_name)
+    for position, sample in _samples(op, dtype, op.supports_autograd and dtype in op.backward_dtypes)[:most]:
+        call, arguments = _placed(name, op, sample)
+        yield f"sample {position}", call, arguments, name not in FRESH_MEMORY
+
+
+def _placed(name: str, op: Any, sample: Any) -> tuple[Call, Any]:
+    if name in STAYING:
+        return partial(_call_with, op, sample.args, sample.kwargs), ((sample.input,), {})
+    return op, ((sample.input, *sample.args), sample.kwargs)
+
+
 def _full_name(op: Any) -> str:
     return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else str(op.name)
 
@@ -49,10 +73,7 @@ def run(name: str, dtype_name: str) -> Outcome:
     values = name not in FRESH_MEMORY
     for position, sample in _samples(op, dtype, backward):
         what = f"sample {position}"
-        arguments = ((sample.input, *sample.args), sample.kwargs)
-        call = op
-        if name in STAYING:
-            call, arguments = partial(_call_with, op, sample.args, sample.kwargs), ((sample.input,), {})
+        call, arguments = _placed(name, op, sample)
         cpu = compare_call(outcome, what, call, arguments, backward=backward, values=values)
         if cpu.error is not None:
             continue

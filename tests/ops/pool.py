@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import signal
 import subprocess
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.ops.entries import ROOT, Entry
@@ -36,9 +37,12 @@ class Finished:
 
 
 def run_entries(
-    entries: Sequence[Entry], processes: int, report: Callable[[Finished], None] = lambda _: None
+    entries: Sequence[Entry],
+    processes: int,
+    report: Callable[[Finished], None] = lambda _: None,
+    environ: Mapping[str, str] = os.environ,
 ) -> list[Finished]:
-    """Run ``entries`` in so many processes, and tell ``report`` of each when it has ended."""
+    """Run ``entries`` in so many processes of ``environ``, and tell ``report`` of each when it has ended."""
     waiting: queue.SimpleQueue[Entry] = queue.SimpleQueue()
     for entry in entries:
         waiting.put(entry)
@@ -52,7 +56,7 @@ def run_entries(
                 entry = waiting.get_nowait()
             except queue.Empty:
                 break
-            worker = worker or _Worker()
+            worker = worker or _Worker(environ)
             done, alive = worker.run(entry)
             with reporting:
                 finished.append(done)
@@ -76,11 +80,11 @@ def run_entries(
 class _Worker:
     """A process that runs entries, and what it says on stderr meanwhile."""
 
-    def __init__(self) -> None:
+    def __init__(self, environ: Mapping[str, str]) -> None:
         self._said = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115 - end() closes it
         pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            [sys.executable, *WORKER], cwd=ROOT, stdin=pipe, stdout=pipe, stderr=self._said, text=True
+            [sys.executable, *WORKER], cwd=ROOT, env=environ, stdin=pipe, stdout=pipe, stderr=self._said, text=True
         )
 
     def run(self, entry: Entry) -> tuple[Finished, bool]:

@@ -15,15 +15,21 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an operator prints is no answer
     import northbridge
+    from tests.ops.calls import CHIP, Outcome
 
-    northbridge.load("cpu_sim")
+    northbridge.load(CHIP)
     import torch
 
     torch.set_num_threads(1)
-    from tests.ops import layers, operators, optimizers
-    from tests.ops.calls import Outcome
+    from tests.ops import layers, operators, optimizers, traces
 
-    run: dict[str, Any] = {"operator": operators.run, "layer": layers.run, "optimizer": optimizers.run}
+    run: dict[str, Any] = {
+        "operator": operators.run,
+        "layer": layers.run,
+        "optimizer": optimizers.run,
+        "trace": traces.run_trace,
+        "export": traces.run_export,
+    }
     for line in sys.stdin:
         kind, name, dtype = json.loads(line)
         try:

@@ -45,6 +45,7 @@ from northbridge.conformance.device.placement import Placement
 from northbridge.conformance.device.random_numbers import RandomNumbers
 from northbridge.conformance.device.saved_tensors import SavedTensors
 from northbridge.conformance.device.streams import Streams
+from northbridge.conformance.device.traces import Traces
 from northbridge.conformance.device.views import Views
 from northbridge.conformance.endurance.endurance import Endurance
 from northbridge.conformance.endurance.interruptions import KilledRank, Preemption, Restarts
@@ -131,6 +132,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     ExtremeNumbers,
                     LargeOperations,
                     Layers,
+                    Traces,
                     Gradients,
                     InferenceMode,
                     RandomNumbers,

@@ -11,8 +11,10 @@
 #include "kept_failure.h"
 #include "operator_facts.h"
 
+#include <ATen/TracerMode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
+#include <ATen/ops/convolution_ops.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
@@ -25,6 +27,7 @@
 namespace chip {
 namespace {
 
+using at::Tensor;
 using c10::OperatorHandle;
 using torch::jit::Stack;
 
@@ -44,8 +47,25 @@ void run_kernel(
   }
 }
 
+// torch's tracer stops listening for an operator that it records. To one that it does not record it
+// listens still, and the result would stand in the traced graph as a constant.
+void refuse_unrecorded(const OperatorHandle& op, const OperatorFacts& facts) {
+  for (const auto& result : facts.results) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        result.same_as >= 0,
+        op.operator_name(),
+        " on ",
+        type_name(),
+        " is not recorded by torch.jit.trace, and would be a constant of the traced model; trace it"
+        " on the CPU");
+  }
+}
+
 void run_on_cpu(
     const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse = false) {
+  if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
+    refuse_unrecorded(op, facts);
+  }
   use();
   share_sequence_numbers();
   if (C10_UNLIKELY(facts.limits != nullptr)) {
@@ -131,6 +151,47 @@ struct ForeachFallback final : c10::OperatorKernel {
   OperatorFacts facts;
 };
 
+// Torch composes a convolution of one that its tracer records in the convolution's place.
+struct ConvolutionFallback final : c10::OperatorKernel {
+  explicit ConvolutionFallback(const OperatorHandle& op) : facts(op) {}
+  void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
+      op.redispatchBoxed(kCPU, stack);
+    } else {
+      run_on_cpu(op, facts, stack);
+    }
+  }
+  OperatorFacts facts;
+};
+
+// What stands in a traced graph: the last four are for cuDNN.
+Tensor traced_convolution(
+    const Tensor& input,
+    const Tensor& weight,
+    const std::optional<Tensor>& bias,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation,
+    bool transposed,
+    c10::SymIntArrayRef output_padding,
+    c10::SymInt groups,
+    bool,
+    bool,
+    bool,
+    bool) {
+  return at::_ops::convolution::redispatch(
+      c10::DispatchKeySet(kKey),
+      input,
+      weight,
+      bias,
+      stride,
+      padding,
+      dilation,
+      transposed,
+      output_padding,
+      std::move(groups));
+}
+
 void unregistered(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU),
@@ -153,7 +214,6 @@ bool starts_with(std::string_view text, std::string_view start) {
 // algorithms, for a driver of LAPACK, for a table of kernels in which no other device stands.
 bool asks_for_cpu(std::string_view name, std::string_view overload) {
   constexpr std::pair<std::string_view, std::string_view> asking[] = {
-      {"convolution", ""},
       {"convolution_backward", ""},
       {"conj_physical_", ""},
       {"linalg_lstsq", ""},
@@ -185,6 +245,8 @@ void register_fallbacks() {
       const auto name = std::string_view(full_name.name).substr(aten.size());
       if (starts_with(name, "_foreach_")) {
         give<ForeachFallback>(dense, *op); // cheaper once than for each tensor
+      } else if (name == "convolution" && full_name.overload_name.empty()) {
+        give<ConvolutionFallback>(dense, *op);
       } else if (
           op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
           asks_for_cpu(name, full_name.overload_name)) {
@@ -199,6 +261,10 @@ void register_fallbacks() {
 
 TORCH_LIBRARY_IMPL(_, CHIP_KEY, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&unregistered>());
+}
+
+TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
+  m.impl("_convolution", traced_convolution);
 }
 
 TORCH_LIBRARY_IMPL(_, CHIP_SPARSE_KEY, m) {

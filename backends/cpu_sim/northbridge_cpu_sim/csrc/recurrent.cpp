@@ -7,8 +7,10 @@
 #include "call_translation.h"
 #include "device.h"
 #include "faults.h"
+#include "recurrent_cells.h"
 
 #include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/TracerMode.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
@@ -115,6 +117,18 @@ bool needs_gradient(const Tensor& tensor) {
 // twice, trace, map and cast.
 void compose(const OperatorHandle& op, Stack* stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::AutogradCPU), stack);
+}
+
+// For torch's tracer, which records what a cell is composed of in the place of the cell.
+void compose_traced(const OperatorHandle& op, Stack* stack) {
+  const auto& name = op.operator_name().name;
+  if (name == "aten::lstm_cell") {
+    compose_lstm_cell(stack);
+  } else if (name == "aten::gru_cell") {
+    compose_gru_cell(stack);
+  } else {
+    compose(op, stack);
+  }
 }
 
 // The CPU's results for these tensors, with the CPU's graph where `leaves` is given: it takes the
@@ -270,6 +284,10 @@ struct Kernel final : c10::OperatorKernel {
   explicit Kernel(const OperatorHandle& op) : layer(op) {}
 
   void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
+      compose_traced(op, stack);
+      return;
+    }
     const auto count = layer.facts.argument_count;
     const auto* arguments = stack->data() + stack->size() - count;
     if (!can_be_whole(layer, arguments)) {

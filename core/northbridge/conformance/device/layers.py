@@ -31,6 +31,9 @@ LAYERS: dict[str, tuple[Callable[[], Made], Tolerance]] = {
     "RNN": (lambda: (nn.RNN(4, 5), (torch.randn(6, 2, 4),)), SUMMED),
     "LSTM": (lambda: (nn.LSTM(4, 5, num_layers=2, batch_first=True), (torch.randn(2, 6, 4),)), SUMMED),
     "GRU": (lambda: (nn.GRU(4, 5, bidirectional=True), (torch.randn(6, 2, 4),)), SUMMED),
+    "RNNCell": (lambda: (nn.RNNCell(4, 5), (torch.randn(3, 4), torch.randn(3, 5))), SUMMED),
+    "LSTMCell": (lambda: (nn.LSTMCell(4, 5), (torch.randn(3, 4),)), SUMMED),
+    "GRUCell": (lambda: (nn.GRUCell(4, 5), (torch.randn(3, 4), torch.randn(3, 5))), SUMMED),
     "MultiheadAttention": (
         lambda: (nn.MultiheadAttention(8, 2, batch_first=True), tuple(torch.randn(2, 5, 8) for _ in range(3))),
         SUMMED,

@@ -1,0 +1,112 @@
+"""Operators and layers as torch.jit.trace and torch.export record them, run on other numbers than they were shown."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import torch
+from tests.ops import layers, operators
+from tests.ops.calls import Outcome, compare_call
+from torch import Tensor, nn
+from torch.nn.modules.lazy import LazyModuleMixin
+from torch.utils import _pytree as pytree
+
+MOST = 2
+"""So many calls of an entry are recorded in each mode: what torch records of a kernel, it records of each call."""
+
+Call = Callable[..., Any]
+Recorder = Callable[[nn.Module, tuple[Tensor, ...]], tuple[list[str], Call]]
+
+
+class _OfTensors(nn.Module):
+    """A call whose tensors are its only arguments, as what is recorded has to be."""
+
+    def __init__(self, call: Call, arguments: Any) -> None:
+        super().__init__()
+        self._call = call
+        leaves, self._shape = pytree.tree_flatten(arguments)
+        self._leaves = [None if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        self._places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+
+    def forward(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        leaves = list(self._leaves)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            leaves[place] = tensor
+        args, kwargs = pytree.tree_unflatten(leaves, self._shape)
+        return tuple(leaf for leaf in pytree.tree_leaves(self._call(*args, **kwargs)) if isinstance(leaf, Tensor))
+
+
+def listed_traces(dtypes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and dtype of what is traced: each layer and each operator, in float32."""
+    for name, dtype in (*layers.listed(dtypes), *operators.listed(dtypes)):
+        if dtype == "float32":
+            yield name, dtype
+
+
+def listed_exports(dtypes: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Yield name and dtype of what is exported: each layer, in float32."""
+    yield from ((name, dtype) for name, dtype in layers.listed(dtypes) if dtype == "float32")
+
+
+def run_trace(name: str, dtype: str) -> Outcome:
+    """Compare what torch.jit.trace makes of the entry: its nodes, and its numbers and gradients for other input."""
+    outcome = Outcome()
+    if name in operators.names():
+        for what, call, arguments, values in operators.calls(name, dtype, MOST):
+            compare_call(outcome, what, _recorded(_trace, call), arguments, backward=True, values=values)
+        return outcome
+    for what, call, arguments in _calls_of_layer(name, dtype, (True, False)):
+        compare_call(outcome, what, _recorded(_trace, call), arguments, backward=True)
+    return outcome
+
+
+def run_export(name: str, dtype: str) -> Outcome:
+    """Compare what torch.export.export makes of the entry: its nodes, and its numbers for other input."""
+    logging.disable(logging.ERROR)  # torch tells at length why it cannot export a layer
+    outcome = Outcome()
+    for what, call, arguments in _calls_of_layer(name, dtype, (False,)):
+        with torch.no_grad():
+            compare_call(outcome, what, _recorded(_export, call), arguments, backward=False)
+    return outcome
+
+
+def _calls_of_layer(name: str, dtype: str, modes: tuple[bool, ...]) -> Iterator[tuple[str, Call, Any]]:
+    for training in modes:
+        for use in islice(layers.uses(name, getattr(torch, dtype), training), MOST):
+            try:
+                layer = use.make()
+            except (RuntimeError, TypeError, ValueError):
+                continue  # the CPU has no such layer
+            if not isinstance(layer, LazyModuleMixin):  # which is another class after its first call
+                state = dict(layer.state_dict(keep_vars=True))
+                yield use.what, partial(torch.func.functional_call, layer), ((state, *use.called), {})
+
+
+def _recorded(record: Recorder, call: Call) -> Call:
+    """Return a call that records ``call`` for what it is given, and runs the record on other numbers."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
+        nodes, recorded = record(_OfTensors(call, (args, kwargs)), tuple(tensor.detach() for tensor in tensors))
+        return nodes, recorded(*map(_others_of, tensors))
+
+    return run
+
+
+def _others_of(tensor: Tensor) -> Tensor:
+    """Return other numbers that can stand in the place of those of ``tensor``: probabilities stay probabilities."""
+    return tensor.roll(1) * 0.9 if tensor.is_floating_point() and tensor.layout is torch.strided else tensor
+
+
+def _trace(module: nn.Module, tensors: tuple[Tensor, ...]) -> tuple[list[str], Call]:
+    traced: Any = torch.jit.trace(module, tensors, check_trace=False)
+    return [node.kind() for node in traced.inlined_graph.nodes()], traced
+
+
+def _export(module: nn.Module, tensors: tuple[Tensor, ...]) -> tuple[list[str], Call]:
+    exported = torch.export.export(module, tensors)
+    return [str(node.target) for node in exported.graph.nodes if node.op == "call_function"], exported.module()
