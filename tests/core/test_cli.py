@@ -67,7 +67,7 @@ class TestMetadataAlone:
 
         run = northbridge(Site((tmp_path,), tmp_path), "list", "--no-probe")
 
-        assert "evil\\u009b31m" in run.stdout
+        assert "evil\\u0" in run.stdout  # as far as its column goes
         assert not {"\x1b", "\x07", "\x9b"} & {*run.stdout, *run.stderr}
 
     def test_it_imports_neither_torch_nor_a_plugin(self, install: Install) -> None:

@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING
 from tests.core.command import beside, northbridge
 from tests.docs.page import PAGES, shows
 
+from northbridge.shown_values import SHOWN
+
 if TYPE_CHECKING:
     from tests.core.conftest import Install, Site
+
+
+def test_the_page_lists_the_variables_whose_values_are_told() -> None:
+    text = PAGES["docs/doctor.md"].read_text()
+    (section,) = re.findall(r"## What it does not tell\n(.*?)\n## ", text, flags=re.S)
+
+    assert set(re.findall(r"`([A-Z_]{4,})`", section)) == SHOWN
 
 
 def test_a_wrong_contract_is_told_as_the_page_shows(install: Install, without_lightning: Site) -> None:

@@ -10,6 +10,7 @@ from northbridge.cluster import check_variables
 from northbridge.errors import ClusterError
 from northbridge.launch_environment import VARIABLES, launcher_of
 from northbridge.settings import CoreSettings
+from northbridge.shown_values import HIDDEN, tell_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,7 +20,7 @@ _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable; ``value`` is ``None`` where one that is needed is not set."""
+    """One variable; ``value`` is ``None`` where one that is needed is not set, and may be :data:`HIDDEN`."""
 
     name: str
     value: str | None
@@ -45,9 +46,11 @@ def _settings(environ: Mapping[str, str], backends: Iterable[str]) -> Iterable[V
             continue
         readers = [backend for backend, prefix in prefixes.items() if name.startswith(prefix)]
         if name in core or readers:
-            yield Variable(name, value, "right", f"read by the backend {readers[0]!r}" if readers else "")
+            yield Variable(
+                name, tell_value(name, value), "right", f"read by the backend {readers[0]!r}" if readers else ""
+            )
         else:
-            yield Variable(name, value, "note", "nothing that is installed reads it; is it misspelt, or left over?")
+            yield Variable(name, HIDDEN, "note", "nothing that is installed reads it; is it misspelt, or left over?")
 
 
 def _cluster(environ: Mapping[str, str]) -> Iterable[Variable]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from northbridge.listing.table import add_row, make_table, print_pairs, show_rows, show_torch_problem
+from northbridge.shown_values import HIDDEN
 from northbridge.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ def _show_environment(console: Terminal, diagnosis: Diagnosis) -> None:
         _title(console, "No variable of Northbridge's or of a cluster's is set.")
         return
     _title(console, "Variables of Northbridge's, and of a cluster's")
-    rows = [(each, "is not set" if each.value is None else repr(each.value)) for each in diagnosis.environment]
+    words = {None: "is not set", HIDDEN: "is set"}
+    rows = [(each, words.get(each.value) or repr(each.value)) for each in diagnosis.environment]
     print_pairs(
         console,
         [

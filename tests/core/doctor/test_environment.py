@@ -38,6 +38,14 @@ def test_our_variables_are_told_with_who_reads_them() -> None:
     }
 
 
+def test_values_are_told_of_what_the_page_lists_and_of_nothing_else() -> None:
+    environ = {"NORTHBRIDGE_DISABLE": "acme", "NORTHBRIDGE_ACME_TOKEN": "word", "NORTHBRIDGE_ZETA_TOKEN": "word"}
+
+    told = {each.name: each.value for each in examine_environment({**environ, "NODE_RANK": "0"}, ["acme"])}
+
+    assert told == {**dict.fromkeys(environ, "(not shown)"), "NORTHBRIDGE_DISABLE": "acme", "NODE_RANK": "0"}
+
+
 def test_a_wrong_variable_of_the_cores_is_an_error() -> None:
     with pytest.raises(SettingsError, match="NORTHBRIDGE_DETECT_TIMEOUT='soon' is not allowed"):
         examine_environment({"NORTHBRIDGE_DETECT_TIMEOUT": "soon"}, [])

@@ -19,6 +19,7 @@ from northbridge.conformance.plugin.asking import ask_again
 from northbridge.conformance.proof.report import BackendFacts, MachineFacts
 from northbridge.conformance.runs.run_errors import HungError
 from northbridge.personality import harsh_variables
+from northbridge.shown_values import tell_value
 
 _LIMIT_S = 900.0
 """How long loading may take: some software is compiled on first use."""
@@ -58,10 +59,14 @@ class Facts:
         )
 
     def describe_machine(self, environ: Mapping[str, str]) -> MachineFacts:
-        """Return where this process runs, with those variables of ``environ`` that bear on a run."""
+        """Return where this process runs, with those variables of ``environ`` that bear on a run.
+
+        Values are told of the vendor's, of a simulated chip's harsh options, and of those that the core shows.
+        """
         beginnings = ("NORTHBRIDGE_", "TORCH", "OMP_NUM_THREADS")
+        also = (*self.variables, *(harsh_variables(self.backend.name) if self.backend.simulated else ()))
         told = {
-            name: value
+            name: tell_value(name, value, also)
             for name, value in sorted(environ.items())
             if name.startswith(beginnings) or name in self.variables
         }

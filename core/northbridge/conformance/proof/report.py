@@ -77,7 +77,7 @@ class MachineFacts(_Facts):
     """In bytes."""
 
     environment: dict[str, str]
-    """The variables that bear on a run, of Northbridge, of torch's and of the vendor's."""
+    """The variables that bear on a run, of Northbridge, of torch's and of the vendor's; of most the name alone."""
 
 
 class ClaimResult(_Facts):

@@ -57,11 +57,25 @@ def test_a_name_that_nobody_has_is_told() -> None:
 
 
 def test_of_the_environment_what_bears_on_a_run_is_told_and_nothing_else() -> None:
-    machine = REAL.describe_machine({"NORTHBRIDGE_SIMULATE": "acme", "ACME_VISIBLE_DEVICES": "0", "SECRET": "word"})
+    secrets = {"NORTHBRIDGE_ACME_TOKEN": "word", "TORCH_HUB_TOKEN": "word", "TORCHELASTIC_RUN_ID": "word"}
+    environ = {"NORTHBRIDGE_SIMULATE": "acme", "ACME_VISIBLE_DEVICES": "0", "SECRET": "word", **secrets}
+    machine = REAL.describe_machine(environ)
 
     assert machine.cores >= 1
     assert machine.memory > 2**20
-    assert machine.environment == {"NORTHBRIDGE_SIMULATE": "acme", "ACME_VISIBLE_DEVICES": "0"}
+    assert machine.environment == {
+        "NORTHBRIDGE_SIMULATE": "acme",
+        "ACME_VISIBLE_DEVICES": "0",
+        **dict.fromkeys(secrets, "(not shown)"),
+    }
+
+
+def test_a_simulated_chips_options_are_told_with_their_values() -> None:
+    """They decide what its report is worth."""
+    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
+    environ = {"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate", "NORTHBRIDGE_CPU_SIM_NAME": "word"}
+
+    assert simulated.describe_machine(environ).environment == {**environ, "NORTHBRIDGE_CPU_SIM_NAME": "(not shown)"}
 
 
 def test_a_simulated_chip_is_harsh_unless_the_user_says_not() -> None:
