@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         CardTakenError as CardTakenError,
         DeviceFileError as DeviceFileError,
         FaultError as FaultError,
+        ServerError as ServerError,
     )
     from northbridge_cpu_sim.faults.fault import Fault as Fault
     from northbridge_cpu_sim.faults.plan import (
@@ -36,6 +37,7 @@ _HOME = {
     "BuildError": "northbridge_cpu_sim.errors",
     "CardTakenError": "northbridge_cpu_sim.errors",
     "DeviceFileError": "northbridge_cpu_sim.errors",
+    "ServerError": "northbridge_cpu_sim.errors",
     "Fault": "northbridge_cpu_sim.faults.fault",
     "HARSH": "northbridge_cpu_sim.harsh",
     "FaultError": "northbridge_cpu_sim.errors",

@@ -28,6 +28,10 @@ class FaultError(northbridge.NorthbridgeError):
     """A fault was to be planned that there is not, or that contradicts itself."""
 
 
+class ServerError(northbridge.NorthbridgeError):
+    """The folder of a simulated server may be somebody else's."""
+
+
 class CardTakenError(northbridge.NorthbridgeError):
     """Another process holds the card ``card``; ``pid`` says which."""
 

@@ -51,7 +51,8 @@ class Record:
         self._noted.add((name, kind))
         Path(folder).mkdir(parents=True, exist_ok=True)
         # One write to a file that is only appended to: lines of several processes do not mix.
-        file = os.open(Path(folder, self.FILE), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)  # Windows knows no such links
+        file = os.open(Path(folder, self.FILE), flags, 0o644)
         try:
             os.write(file, f"{kind} {name}\n".encode())
         finally:

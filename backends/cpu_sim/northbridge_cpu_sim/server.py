@@ -9,7 +9,8 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
-from northbridge_cpu_sim.errors import CardTakenError
+from northbridge_cpu_sim.errors import CardTakenError, ServerError
+from northbridge_cpu_sim.ownership import find_own_fault
 
 _held: dict[Path, int] = {}  # the locked files of this process, which stay open until it ends
 _lock = threading.Lock()
@@ -18,20 +19,27 @@ _lock = threading.Lock()
 class Server:
     """Keep a locked file for each card: ``<folder>/accel/accel<card>``, which holds the pid of its holder.
 
-    Processes that name the same folder share a server; two folders are two servers.
+    Processes that name the same folder share a server; two folders are two servers. ``variable`` is by which a user
+    names another folder.
     """
 
-    def __init__(self, folder: Path, cards: int) -> None:
+    def __init__(self, folder: Path, cards: int, *, variable: str = "") -> None:
         self.folder = folder
         self.cards = cards
+        self._cure = f"set {variable} to" if variable else "name"
 
     def take(self, card: int) -> None:
         """Hold ``card`` until this process ends, however it ends; holding it already is no error.
 
-        Raises :class:`CardTakenError` where another process holds it.
+        Raises :class:`CardTakenError` where another process holds it, and :class:`ServerError` where the folder may be
+        somebody else's.
         """
         file = self._file(card)
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        for folder in self._folders():
+            if not os.path.lexists(folder):
+                folder.mkdir(mode=0o700, exist_ok=True)
+            self._refuse_foreign(folder)
         with _lock:
             while file not in _held:
                 descriptor = _open(file, os.O_CREAT)
@@ -47,7 +55,12 @@ class Server:
                     raise CardTakenError(card, holder)
 
     def holder(self, card: int) -> int | None:
-        """Return the pid of the process that holds ``card``, or None where it is free; takes nothing."""
+        """Return the pid of the process that holds ``card``, or None where it is free; takes nothing.
+
+        Raises :class:`ServerError` as :meth:`take` does.
+        """
+        for folder in filter(os.path.lexists, self._folders()):
+            self._refuse_foreign(folder)
         try:
             descriptor = _open(self._asked(card))
         except FileNotFoundError:
@@ -60,6 +73,18 @@ class Server:
         finally:
             os.close(descriptor)
         return None
+
+    def _refuse_foreign(self, folder: Path) -> None:
+        # The name of the default folder can be guessed, and it lies where everybody may make one.
+        fault = find_own_fault(folder) or (None if folder.is_dir() else f"{folder} is not a folder")
+        if fault is not None:
+            raise ServerError(
+                f"the simulated server cannot be used: {fault}. Fix: {self._cure} a folder that only you can write"
+            )
+
+    def _folders(self) -> tuple[Path, Path, Path]:
+        server = self.folder.absolute()
+        return server, server / "accel", server / "asked"
 
     def _file(self, card: int) -> Path:
         if not 0 <= card < self.cards:
@@ -74,7 +99,6 @@ class Server:
 
 
 def _link(file: Path, name: Path) -> None:
-    name.parent.mkdir(mode=0o700, exist_ok=True)
     with suppress(FileExistsError):
         os.link(file, name)
 

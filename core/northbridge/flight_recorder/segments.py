@@ -28,10 +28,13 @@ class Segments:
         self._file = -1
 
     def turn_over(self) -> None:
-        """Begin the other file, over what it held."""
+        """Begin the other file anew. Raises ``OSError``."""
         self.close()
         self._turn = 1 - self._turn
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+        # A new file each time: in a folder that others write to, a link or another's file may lie in its place.
+        with suppress(FileNotFoundError):
+            self._paths[self._turn].unlink()
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND
         self._file = os.open(self._paths[self._turn], flags, 0o644)
 
     def write(self, *records: dict[str, object]) -> None:

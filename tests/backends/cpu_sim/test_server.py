@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from northbridge_cpu_sim import CardTakenError, Server
+from northbridge_cpu_sim import CardTakenError, Server, ServerError
 
 HOLDER = """
 import sys
@@ -103,6 +103,71 @@ def test_the_error_survives_the_way_home_from_a_rank() -> None:
     sent = pickle.loads(pickle.dumps(CardTakenError(3, 17)))
 
     assert (sent.card, sent.pid, str(sent)) == (3, 17, str(CardTakenError(3, 17)))
+
+
+def refusal(folder: Path) -> str:
+    """What is said of a server in ``folder`` by who takes a card, and by who only asks."""
+    server = Server(folder, 8, variable="ACME_SERVER")
+    with pytest.raises(ServerError) as taking:
+        server.take(3)
+    with pytest.raises(ServerError) as asking:
+        server.holder(3)
+    assert str(asking.value) == str(taking.value)
+    return str(taking.value)
+
+
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others can guess the name of the default, and make it first."""
+    Server(tmp_path / "server", 8).take(0)
+    user = os.geteuid() or 1
+    os.chown(tmp_path / "server", 1, -1) if os.geteuid() == 0 else None
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+
+    assert refusal(tmp_path / "server") == (
+        f"the simulated server cannot be used: {tmp_path / 'server'} belongs to user {user}, and this process is user"
+        f" {user + 1}. Fix: set ACME_SERVER to a folder that only you can write"
+    )
+
+
+@pytest.mark.parametrize("inner", [".", "accel", "asked"])
+def test_a_link_in_the_place_of_a_folder_is_refused(tmp_path: Path, inner: str) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link = tmp_path / "server" / inner
+    if inner == ".":
+        link = tmp_path / "server"
+    else:
+        (tmp_path / "server").mkdir(mode=0o700)
+    link.symlink_to(elsewhere)
+
+    with pytest.raises(ServerError, match=f"{link} is a symbolic link to {elsewhere}. Fix: name a folder that only"):
+        Server(tmp_path / "server", 8).take(3)
+    assert not list(elsewhere.iterdir())
+
+
+def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "server").touch(mode=0o600)
+
+    assert f"{tmp_path / 'server'} is not a folder. Fix: set ACME" in refusal(tmp_path / "server")
+
+
+def test_a_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server").chmod(0o777)
+
+    assert f"{tmp_path / 'server'} can be written by others (mode 777). Fix: set ACME" in refusal(tmp_path / "server")
+
+
+def test_its_folders_are_the_users_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        Server(tmp_path / "new" / "server", 8).take(2)
+    finally:
+        os.umask(before)
+
+    made = [path for path in (tmp_path / "new").rglob("*") if path.is_dir()]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 3
+    assert (tmp_path / "new" / "server" / "accel" / "accel2").stat().st_mode & 0o777 == 0o600
 
 
 def test_another_card_and_another_server_are_free(tmp_path: Path, hold: Hold) -> None:

@@ -82,7 +82,7 @@ def _reversed(count: int) -> tuple[int, ...]:
 @functools.cache
 def server() -> Server:
     """Return the server, with what is held of its cards."""
-    return Server(HPUSimSettings.read().folder, device_count())
+    return Server(HPUSimSettings.read().folder, device_count(), variable=HPUSimSettings.variable("server"))
 
 
 @functools.cache
