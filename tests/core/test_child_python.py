@@ -21,6 +21,7 @@ STARTS = frozenset(
         *("Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
         *("create_subprocess_exec", "create_subprocess_shell", "system", "popen", "posix_spawn", "posix_spawnp"),
         *("execv", "execve", "execvp", "execvpe", "execl", "execle", "execlp", "execlpe", "spawnv", "spawnl"),
+        *("platform", "processor", "architecture", "find_library"),  # of a program, by its name
         *("Process", "Pool", "ProcessPoolExecutor", "get_context", "start_processes", "spawn"),
     }
 )
@@ -161,7 +162,7 @@ PLACES = {
 def places_in(file: Path) -> Iterator[str]:
     """The functions of ``file`` that start a process by a library's function, or read ``sys.executable``."""
     tree = ast.parse(file.read_text())
-    libraries = {"subprocess", "asyncio", "os", "multiprocessing", "concurrent", "torch", "mp", "pty"}
+    libraries = {"subprocess", "asyncio", "os", "multiprocessing", "concurrent", "torch", "pty", "platform", "ctypes"}
     bare = {
         name.asname or name.name
         for node in ast.walk(tree)
@@ -173,7 +174,7 @@ def places_in(file: Path) -> Iterator[str]:
     def starts(node: ast.AST) -> bool:
         if isinstance(node, ast.Call):
             dotted = ast.unparse(node.func).split(".")
-            if dotted == ["asyncio", "run"]:
+            if dotted in (["asyncio", "run"], ["platform", "system"]):
                 return False
             return dotted[-1] in STARTS and (dotted[0] in libraries or dotted[0] in bare)
         return isinstance(node, ast.Attribute) and ast.unparse(node) in ("sys.executable", "sys._base_executable")

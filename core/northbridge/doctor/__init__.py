@@ -26,6 +26,7 @@ from northbridge.listing.child import Queue, end_all
 from northbridge.listing.faces import FaceRow
 from northbridge.personality import refuse_unknown_simulation
 from northbridge.settings import CoreSettings
+from northbridge.system import describe_system
 
 if TYPE_CHECKING:
     from northbridge.listing.backends import Claimed
@@ -130,7 +131,7 @@ async def _examine(
         northbridge=version("northbridge"),
         python=platform.python_version(),
         torch=torch_version(),
-        system=platform.platform(),
+        system=describe_system(),
         torch_problem=problem,
         asked=name,
         environment=environment,

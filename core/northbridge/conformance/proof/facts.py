@@ -20,6 +20,7 @@ from northbridge.conformance.proof.report import BackendFacts, MachineFacts
 from northbridge.conformance.runs.run_errors import HungError
 from northbridge.personality import harsh_variables
 from northbridge.shown_values import tell_value
+from northbridge.system import describe_system
 
 _LIMIT_S = 900.0
 """How long loading may take: some software is compiled on first use."""
@@ -71,7 +72,7 @@ class Facts:
             if name.startswith(beginnings) or name in self.variables
         }
         return MachineFacts(
-            system=platform.platform(),
+            system=describe_system(),
             processor=_processor(),
             cores=len(os.sched_getaffinity(0)),
             memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
