@@ -60,7 +60,8 @@ def _seconds_untouched(draft: Path) -> float:
     now.touch(exist_ok=False)
     try:
         parts = [draft, *(draft.iterdir() if draft.is_dir() else ())]
-        return now.stat().st_mtime - max(each.lstat().st_mtime for each in parts)
+        last: float = max(each.lstat().st_mtime for each in parts)
+        return now.stat().st_mtime - last
     finally:
         now.unlink()
 

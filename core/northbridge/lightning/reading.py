@@ -7,6 +7,7 @@ import pickle
 import re
 import warnings
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,32 +80,51 @@ class _Reader:
         self._check = check
 
     def __call__(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        file = next((str(each) for each in (f, self._path) if os.path.isfile(str(each))), None)
         begin = f.tell() if hasattr(f, "tell") else 0
-        try:
-            read = self._load(f, *args, **kwargs)
-        except FileNotFoundError:
-            raise
-        except Exception as error:
-            raise unreadable(self._path, error) from error
-        if self._check and "://" not in str(self._path):  # where it would be fetched once more
-            _warn_of_damage(self._path, f, begin)
+        with ThreadPoolExecutor(1) as pool:  # checksums take half as long as reading
+            looked = pool.submit(_find_damage_of, file) if self._check and file else None
+            try:
+                read = self._load(f, *args, **kwargs)
+            except FileNotFoundError:
+                raise
+            except Exception as error:
+                raise unreadable(self._path, error) from error
+        if looked is not None:
+            _warn_of_damage(self._path, looked.result())
+        elif self._check and "://" not in str(self._path):  # where it would be fetched once more
+            end = f.tell()
+            f.seek(begin)
+            _warn_of_damage(self._path, _find_damage(f))
+            f.seek(end)
         return read
 
 
-def _warn_of_damage(path: Any, file: Any, begin: int) -> None:
-    if hasattr(file, "seek"):
-        end = file.tell()
-        file.seek(begin)
-        damage = _find_damage(file)
-        file.seek(end)
-    else:
-        damage = _find_damage_of(file)
+def _warn_of_damage(path: Any, damage: str) -> None:
     if damage:
         warnings.warn(
             f"the checkpoint {path} is damaged: {damage}. It was opened all the same, and its values may be wrong."
             " Fix: copy it again, or take another",
             stacklevel=2,
         )
+
+
+class _Whole:
+    """A file as ``zipfile`` seeks in it, from its end too: torch's view of a part of a file does so wrongly."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        file.seek(0, os.SEEK_END)
+        self._end: int = file.tell()
+        self.read, self.tell = file.read, file.tell
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        place = {os.SEEK_SET: 0, os.SEEK_CUR: int(self.tell()), os.SEEK_END: self._end}[whence] + offset
+        self._file.seek(place)
+        return place
 
 
 def _find_damage_of(path: Any) -> str:
@@ -119,12 +139,12 @@ def _find_damage(file: Any) -> str:
     if file.read(4) != b"PK\x03\x04":  # torch's former format has none
         return ""
     try:
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(_Whole(file)) as archive:
             has_checksums = any(part.CRC for part in archive.infolist())  # torch.serialization.set_crc32_options
             wrong = archive.testzip() if has_checksums else None
     except Exception as error:  # noqa: BLE001 - zipfile's own, and whatever a damaged number makes of a seek
         return _first_line(error)
-    return f"the checksum of {wrong} is wrong" if wrong else ""
+    return f"the checksum of {_clean(wrong)} is wrong" if wrong else ""
 
 
 def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
@@ -138,6 +158,8 @@ def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
 
 def unreadable(path: Any, error: BaseException) -> CheckpointError:
     """Return what to tell a user of a checkpoint that could not be read."""
+    if isinstance(error, CheckpointError):
+        return error
     text, reason = str(error), _first_line(error)
     is_archive = "://" in str(path) or zipfile.is_zipfile(path)
     damage = _find_damage_of(path) if is_archive else ""
@@ -157,5 +179,9 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
 
 
 def _first_line(error: BaseException) -> str:
-    line = "".join(each if each.isprintable() else "?" for each in str(error).partition("\n")[0][:_LONGEST])
+    line = _clean(str(error).partition("\n")[0])
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
+
+
+def _clean(text: str) -> str:
+    return "".join(each if each.isprintable() else "?" for each in text[:_LONGEST])

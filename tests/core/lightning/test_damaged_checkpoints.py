@@ -1,0 +1,134 @@
+"""A damaged checkpoint is one error with its path, or opens with values that are right or warned of."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+from tests.core.lightning.damage import damaged
+from tests.scripts import run_forked
+
+from northbridge.errors import CheckpointCodeError, CheckpointError
+from northbridge.lightning.faces import FACES, Face
+
+Build = Callable[..., Any]
+
+HERE = Path(__file__).parent
+CASES = 100
+
+
+def checkpoint() -> dict[str, Any]:
+    weight = torch.arange(64.0).reshape(8, 8)
+    optimizer = {"state": {0: {"step": torch.tensor(3.0), "exp_avg": weight * 2}}, "param_groups": [{"lr": 0.1}]}
+    return {"state_dict": {"weight": weight, "tied": weight[2:]}, "optimizer_states": [optimizer], "epoch": 3}
+
+
+def are_equal(ours: Any, theirs: Any) -> bool:
+    if isinstance(theirs, torch.Tensor):
+        return isinstance(ours, torch.Tensor) and ours.dtype == theirs.dtype and torch.equal(ours, theirs)
+    if isinstance(theirs, dict):
+        return isinstance(ours, dict) and [*ours] == [*theirs] and all(map(are_equal, ours.values(), theirs.values()))
+    if isinstance(theirs, list):
+        return isinstance(ours, list) and len(ours) == len(theirs) and all(map(are_equal, ours, theirs))
+    return bool(ours == theirs)
+
+
+def come_of(file: Path, read: Callable[[], Any], whole: Any) -> str:
+    """Return how reading a damaged file ended."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            found = read()
+        except CheckpointError as error:
+            named = str(error).startswith((f"{file} could not be read as a checkpoint: ", f"the checkpoint {file} "))
+            return "refused" if named and len(str(error)) < 600 else f"not as it should: {error}"
+    if any(f"the checkpoint {file} is damaged: " in str(each.message) for each in warned):
+        return "warned"
+    return "right" if are_equal(found, whole) else "wrong"
+
+
+@pytest.mark.parametrize("face", FACES.values(), ids=FACES)
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("archive", [True, False])
+def test_damaged_file(archive: bool, weights_only: bool, face: Face, build: Build, tmp_path: Path) -> None:
+    """torch's former format has no checksums: there, numbers may be wrong, and nobody can tell."""
+    file, whole = tmp_path / "last.ckpt", checkpoint()
+    torch.save(whole, file, _use_new_zipfile_serialization=archive)
+    content, draw = file.read_bytes(), Random(f"{face.name} {weights_only} {archive}")
+    host = build(accelerator="cpu_sim", devices=1)
+    read = host.strategy.checkpoint_io.load_checkpoint if face.is_trainer else host.load
+    ends: Counter[str] = Counter()
+
+    for _ in range(CASES):
+        file.write_bytes(damaged(content, draw))
+        ends[come_of(file, lambda: read(file, weights_only=weights_only), whole)] += 1
+
+    assert set(ends) <= {"refused", "right", "warned" if archive else "wrong"}, ends
+    assert ends["refused"] > CASES / 5
+    assert ends["warned" if archive else "wrong"] > CASES / 20
+
+
+def test_damaged_shards(tmp_path: Path) -> None:
+    """Every part of a folder of shards, lost or damaged."""
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parents[2]), os.environ.get("PYTHONPATH", "")])}
+    ran = run_forked(HERE / "damage_shards.py", "1", "60", folder=tmp_path, environ=environ)
+    assert ran.status == 0, ran.said
+
+    found = json.loads((tmp_path / "found.json").read_text())
+
+    assert found.pop("whole") == "right"
+    assert {case: end for case, end in found.items() if end not in ("refused", "right", "warned")} == {}
+    assert Counter(found.values())["refused"] > 20
+    assert Counter(found.values())["warned"] > 3
+
+
+@pytest.fixture
+def read(build: Build) -> Callable[..., Any]:
+    return build(accelerator="cpu_sim", devices=1).strategy.checkpoint_io.load_checkpoint  # type: ignore[no-any-return]
+
+
+def test_wrong_checksum_is_said_with_its_part(face: Face, read: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "last.ckpt"
+    torch.save({"weight": torch.full((64,), 7.0)}, file)
+    content = file.read_bytes()
+    numbers = torch.full((64,), 7.0).numpy().tobytes()
+    file.write_bytes(content.replace(numbers, b"\1" + numbers[1:]))
+
+    with pytest.warns(UserWarning, match="is damaged") as warned:
+        found = read(file)
+
+    assert found["weight"][0] != 7
+    assert str(warned[0].message) == (
+        f"the checkpoint {file} is damaged: the checksum of last/data/0 is wrong. It was opened all the same, and its"
+        " values may be wrong. Fix: copy it again, or take another"
+    )
+
+
+def test_archive_without_checksums_is_not_warned_of(face: Face, read: Callable[..., Any], tmp_path: Path) -> None:
+    """torch writes none where the user has asked it for none."""
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"epoch": 3}, tmp_path / "last.ckpt")
+    finally:
+        torch.serialization.set_crc32_options(before)
+
+    assert read(tmp_path / "last.ckpt") == {"epoch": 3}
+
+
+def test_class_in_the_former_format_is_named(face: Face, read: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "last.ckpt"
+    torch.save({"model": torch.nn.Linear(1, 1)}, file, _use_new_zipfile_serialization=False)
+
+    with pytest.raises(
+        CheckpointCodeError, match=r"holds torch\.nn\.modules\.linear\.Linear, which only code can make"
+    ):
+        read(file, weights_only=True)
