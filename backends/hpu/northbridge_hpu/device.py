@@ -37,8 +37,8 @@ class HPUDevice(northbridge.Device):
             return
         if self._held is not None:
             raise northbridge.WrongDeviceError(
-                f"this process holds device {self._held} of 'hpu' and cannot take device {index} too: a process holds"
-                " one card until it ends; start another process"
+                f"this process holds device {self._held} of 'hpu' until it ends, and cannot take device {index}. Fix:"
+                " after a run of several ranks, `if trainer.is_global_zero:`; else another process"
             )
         self._acquire(index)
         self._held = index
