@@ -39,8 +39,8 @@ class TestTakingACard:
 
     def test_a_second_card_is_refused(self, run: Run) -> None:
         assert last(run(TAKE.format(1) + attempt(TAKE.format(2)), first=LOAD)) == (
-            "WrongDeviceError this process holds device 1 of 'hpu' until it ends, and cannot take device 2. Fix: after a"
-            " run of several ranks, `if trainer.is_global_zero:`; else another process"
+            "WrongDeviceError this process holds device 1 of 'hpu' until it ends, and cannot take device 2. Fix: after"
+            " a run of several ranks, `if trainer.is_global_zero:`; else another process"
         )
 
     @pytest.mark.shows("a card's device file carries its index")

@@ -190,6 +190,39 @@ def test_in_a_trainer_it_hears_of_every_step_that_no_backward_pass_follows(
     assert heard == told
 
 
+@pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+@pytest.mark.parametrize("manual", [False, True])
+@pytest.mark.usefixtures("process_group")
+def test_every_call_of_backward_is_the_loops_own(
+    face: Face, build: Build, strategy: str, manual: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scripts count the calls of Tensor.backward: one a batch, and none to try the chip out."""
+    boring: Any = importlib.import_module(f"{face.name}.demos.boring_classes")
+    model = boring.ManualOptimBoringModel() if manual else boring.BoringModel()
+    calls: list[object] = []
+    backward = torch.Tensor.backward
+
+    def count(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        calls.append(tensor.device.type)
+        backward(tensor, *args, **kwargs)  # type: ignore[no-untyped-call]  # torch's
+
+    monkeypatch.setattr(torch.Tensor, "backward", count)
+    accumulated = {} if manual else {"accumulate_grad_batches": 2}
+    build(
+        accelerator="cpu_sim",
+        devices=1,
+        strategy=strategy,
+        max_epochs=1,
+        limit_train_batches=4,
+        limit_val_batches=1,
+        **accumulated,
+    ).fit(model)
+
+    assert calls == ["cpu_sim"] * 4
+
+
 @pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
 @pytest.mark.usefixtures("process_group")
