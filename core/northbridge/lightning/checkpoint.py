@@ -29,7 +29,8 @@ def to_cpu(state: Any) -> Any:
     import torch
     from torch.nn.parameter import is_lazy
 
-    # The storages are kept, so that no later one gets the number of one that is gone.
+    # The originals are kept, so that no later one gets the number of one that is gone.
+    moved_tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     moved_storages: dict[tuple[int, torch.dtype], tuple[torch.UntypedStorage, torch.Tensor]] = {}
     chip = loaded()
 
@@ -40,13 +41,16 @@ def to_cpu(state: Any) -> Any:
             return value
         if is_lazy(value):
             return value  # it has no numbers, and names no device in a file
-        moved = _copy_of(value).requires_grad_(value.requires_grad)
+        if id(value) in moved_tensors:  # where an attribute of a tensor leads back to it
+            return moved_tensors[id(value)][1]
+        moved = copy_of(value).requires_grad_(value.requires_grad)
         if type(value) is torch.nn.Parameter:
             moved = torch.nn.Parameter(moved, requires_grad=value.requires_grad)
-        vars(moved).update(replace_in(vars(value), move))
+        moved_tensors[id(value)] = value, moved
+        vars(moved).update({**replace_in(vars(value), move), **vars(moved)})  # a tensor's class may keep its own there
         return moved
 
-    def _copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    def copy_of(tensor: torch.Tensor) -> torch.Tensor:
         if not _lies_in_its_storage(tensor):
             return tensor.detach().cpu()
         storage = tensor.untyped_storage()

@@ -75,7 +75,8 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
             self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
         ) -> None:
             refuse_denied(self.backend, "checkpoint")
-            whole = {**state, **to_cpu({key: each for key, each in state.items() if not _is_spread(each)})}
+            beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
+            whole = {**state, **to_cpu(beside)}
             self._save_draft(path, lambda path: stock.save_checkpoint(self, path, whole, storage_options, filter))
 
         def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
@@ -134,6 +135,11 @@ def _is_spread(value: Any) -> bool:
     import torch
 
     return isinstance(value, (torch.nn.Module, torch.optim.Optimizer))
+
+
+def _saved(value: Any) -> Any:
+    is_stateful = hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+    return value.state_dict() if is_stateful else value
 
 
 def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:

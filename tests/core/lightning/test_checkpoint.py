@@ -137,11 +137,13 @@ def test_what_has_no_numbers_stays_what_it_is() -> None:
 def test_a_tensor_keeps_its_attributes_and_its_identity() -> None:
     weight = torch.nn.Parameter(torch.ones(2, device="cpu_sim"))
     weight.scale = torch.ones(1, device="cpu_sim")  # type: ignore[attr-defined]  # a user's
+    weight.tied = [weight]  # type: ignore[attr-defined]
 
     first, second = to_cpu([weight, (weight,)])
 
     assert first is second[0]
     assert first.scale.device.type == "cpu"
+    assert first.tied[0] is first
 
 
 def test_a_device_becomes_the_cpu() -> None:
