@@ -33,6 +33,7 @@ def to_cpu(state: Any) -> Any:
     moved_tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     moved_storages: dict[tuple[int, torch.dtype], tuple[torch.UntypedStorage, torch.Tensor]] = {}
     chip = loaded()
+    leaves = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)  # which torch writes in its own ways
 
     def move(value: Any) -> Any:
         if isinstance(value, torch.device):
@@ -47,7 +48,9 @@ def to_cpu(state: Any) -> Any:
         if type(value) is torch.nn.Parameter:
             moved = torch.nn.Parameter(moved, requires_grad=value.requires_grad)
         moved_tensors[id(value)] = value, moved
-        vars(moved).update({**replace_in(vars(value), move), **vars(moved)})  # a tensor's class may keep its own there
+        vars(moved).update(
+            {**replace_in(vars(value), move, leaves), **vars(moved)}
+        )  # a tensor's class may keep its own there
         return moved
 
     def copy_of(tensor: torch.Tensor) -> torch.Tensor:
@@ -59,7 +62,7 @@ def to_cpu(state: Any) -> Any:
             moved_storages[key] = storage, _whole_storage(tensor, storage)
         return moved_storages[key][1].as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
-    return replace_in(state, move)
+    return replace_in(state, move, leaves)
 
 
 def _lies_in_its_storage(tensor: torch.Tensor) -> bool:

@@ -10,6 +10,7 @@ import copyreg
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
+from enum import Enum
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ _MAPPINGS: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 _SERIES: tuple[Any, ...] = (list, tuple, deque, set, frozenset)
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 _ABSENT = object()
+_NEW: Any = copyreg.__newobj__  # type: ignore[attr-defined]  # how pickle makes what has no way of its own
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
 
@@ -37,22 +39,23 @@ def values_in(batch: Any) -> Iterator[Any]:
         left.extend(each for each in held or () if type(each) not in _ATOMS)
 
 
-def replace_in(value: Any, change: Callable[[Any], Any]) -> Any:
+def replace_in(value: Any, change: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
     """Return ``value`` with ``change(each)`` in the place of each thing that it holds, at any depth.
 
     What holds nothing that changes stays the very object. Of the rest there are copies, of their class and with their
-    attributes; what stands in two places still is one object. An object is gone through if pickle would write its
-    attributes.
+    attributes; what stands in two places still is one object. An object is gone through as pickle does; ``leaves`` are
+    not. What pickles itself in a way of its own becomes an object that is pickled as it would be.
     """
-    return _Replacement(value, change).run()
+    return _Replacement(value, change, leaves).run()
 
 
 class _Replacement:
     """One run of :func:`replace_in`: first what changes is looked for, and then what holds it is copied."""
 
-    def __init__(self, value: Any, change: Callable[[Any], Any]) -> None:
+    def __init__(self, value: Any, change: Callable[[Any], Any], leaves: tuple[type, ...]) -> None:
         self._value = value
         self._change = change
+        self._leaves = leaves
         self._seen: dict[int, Any] = {}  # kept, so that no later object gets the number of one that is gone
         self._states: dict[int, Any] = {}
         self._holders: dict[int, list[int]] = {}
@@ -74,7 +77,7 @@ class _Replacement:
             if changed is not value:
                 self._copies[id(value)] = changed
                 continue
-            for each in self._parts(value):
+            for each in () if isinstance(value, self._leaves) else self._parts(value):
                 if type(each) not in _ATOMS:
                     self._holders.setdefault(id(each), []).append(id(value))
                     left.append(each)
@@ -106,9 +109,13 @@ class _Replacement:
         if isinstance(value, (tuple, frozenset)):
             return self._copy_fixed(value)
         kind = _kind(value)
-        new = self._copies[id(value)] = _make_empty(value, kind)
+        new = self._copies[id(value)] = _make_empty(value, kind, self._states.get(id(value)))
         if kind is None:
-            _restore(new, self._copy(self._states[id(value)]))
+            state = self._copy(self._states[id(value)])
+            if isinstance(new, _Pickled):
+                new.parts = state
+            else:
+                _restore(new, state)
             return new
         if kind in _MAPPINGS:
             for key, each in kind.items(value):
@@ -180,32 +187,52 @@ def _set_attributes(new: Any, attributes: dict[str, Any]) -> None:
 
 
 def _state(value: Any) -> Any:
-    """Return what pickle writes of an object that it makes by ``__new__`` and fills; None for any other."""
-    cls: Any = type(value)
+    """Return what pickle writes of an object; None for what is none, or holds nothing."""
     if isinstance(value, partial):
-        return value.func, value.args, value.keywords, value.__dict__
+        return value.func, value.args, value.keywords, vars(value)
     if isinstance(value, SimpleNamespace):
-        return value.__dict__
-    is_plain = (
-        not isinstance(value, type)
-        and all(each.__flags__ & _HEAP_TYPE for each in cls.__mro__[:-1])
-        and cls.__reduce_ex__ is object.__reduce_ex__
-        and cls.__reduce__ is object.__reduce__
-        and cls not in copyreg.dispatch_table
-        and not hasattr(cls, "__del__")  # a copy would end what it stands for a second time
-    )
-    if not is_plain:
+        return vars(value)
+    if isinstance(value, (type, Enum)) or not type(value).__flags__ & _HEAP_TYPE:
         return None
     try:
-        _, made_of, state, *_ = value.__reduce_ex__(4)
+        parts = value.__reduce_ex__(4)
     except Exception:  # noqa: BLE001  # it cannot be pickled, which is said, with the reason, where it is written
         return None
-    return state if made_of == (cls,) else None
+    if isinstance(parts, str):
+        return None
+    if not _is_filled(value, parts):
+        return _Parts(list(each) if isinstance(each, Iterator) else each for each in parts)
+    return parts[2]
 
 
-def _make_empty(value: Any, kind: Any) -> Any:
+def _is_filled(value: Any, parts: tuple[Any, ...]) -> bool:
+    # It is made by object.__new__ alone, and given its state. Not what has an end: a copy would end it once more.
+    cls: Any = type(value)
+    is_plain = all(each.__flags__ & _HEAP_TYPE for each in cls.__mro__[:-1])
+    return is_plain and parts[:2] == (_NEW, (cls,)) and not hasattr(cls, "__del__")
+
+
+class _Parts(list[Any]):
+    """What an object answers to pickle that has a way of its own."""
+
+
+class _Pickled:
+    """An object that is pickled as another would be, whose parts have changed."""
+
+    parts: _Parts
+
+    def __reduce_ex__(self, _protocol: object) -> tuple[Any, ...]:
+        make, made_of, *filled = self.parts
+        if make is _NEW:  # which pickle allows for an object of the very class alone
+            make = made_of[0].__new__
+        return make, made_of, *filled[:1], *(each and iter(each) for each in filled[1:3]), *filled[3:]
+
+
+def _make_empty(value: Any, kind: Any, state: Any) -> Any:
     if issubclass(type(value), partial):
         return partial.__new__(type(value), len)  # which has to be given a function
+    if isinstance(state, _Parts):
+        return _Pickled()
     maker = kind or (SimpleNamespace if issubclass(type(value), SimpleNamespace) else object)
     return maker.__new__(type(value))
 

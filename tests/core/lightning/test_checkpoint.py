@@ -553,6 +553,12 @@ class Boxes(list):
     def __init__(self, first, second):
         super().__init__([first, second])
 
+class Own:
+    def __init__(self, device):
+        self.device = device
+    def __reduce__(self):
+        return Own, (self.device,)
+
 class Net(BoringModel):
     def __init__(self, config, teacher):
         super().__init__()
@@ -563,6 +569,7 @@ class Net(BoringModel):
         self.hparams.config = Config(0.5, (torch.ones(1, device=self.device),))
     def on_save_checkpoint(self, checkpoint):
         checkpoint["boxes"] = Boxes(torch.ones(2, device=self.device), self.device)
+        checkpoint["own"] = Own(self.device)
 
 if __name__ == "__main__":
     trainer = Trainer(accelerator="cpu_sim", devices=1, max_steps=1, logger=False, enable_checkpointing=False)
@@ -576,7 +583,7 @@ sys.modules["__main__"].__dict__.update(names)
 found = torch.load(sys.argv[1], weights_only=False)
 values = found["hyper_parameters"]
 print(values["used"], values["config"], found["boxes"], type(found["boxes"]).__name__)
-print({str(each.device) for each in values["teacher"].parameters()})
+print({str(each.device) for each in values["teacher"].parameters()}, found["own"].device)
 """
 
 
@@ -598,5 +605,5 @@ def test_what_users_keep_in_a_checkpoint_opens_where_no_plugin_is(tmp_path: Path
     assert opened.returncode == 0, opened.stderr
     assert opened.stdout == (
         "{'device': device(type='cpu'), 'last': deque([device(type='cpu')], maxlen=2)}"
-        " Config(rate=0.5, weights=(tensor([1.]),)) [tensor([1., 1.]), device(type='cpu')] Boxes\n{'cpu'}\n"
+        " Config(rate=0.5, weights=(tensor([1.]),)) [tensor([1., 1.]), device(type='cpu')] Boxes\n{'cpu'} cpu\n"
     )

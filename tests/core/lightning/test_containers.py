@@ -221,8 +221,47 @@ def test_what_holds_itself_still_does(wrap: Callable[[Any], Any]) -> None:
     assert back[type(made[1])](made[1]) is made
 
 
-@pytest.mark.parametrize("value", [Handle(OLD), Colour.RED, Plain, lambda: OLD], ids=["handle", "enum", "class", "def"])
-def test_what_pickle_does_not_fill_is_left_alone(value: Any) -> None:
+class Made:
+    """What pickles itself in its own way, and is made by its constructor when it is opened."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+        self.notes: list[Any] = []
+
+    def __reduce__(self) -> Any:
+        return Made, (self.value,), {"notes": self.notes}
+
+
+class Grown(dict[str, Any]):
+    """What pickle fills item by item."""
+
+    def __reduce__(self) -> Any:
+        return Grown, (), None, None, iter(self.items())
+
+
+@pytest.mark.parametrize(("make", "read"), [(Made, "value"), (Handle, "value")], ids=["of its own", "handle"])
+def test_what_makes_itself_is_written_as_it_would_be(make: Any, read: str) -> None:
+    value = make([Plain])
+    value.notes = [value, 3]
+
+    first, second = replace_in([value, value], lambda each: Named if each is Plain else each)
+    opened, beside = pickle.loads(pickle.dumps([first, second], protocol=2))
+
+    assert type(opened) is make
+    assert getattr(opened, read) == [Named]
+    assert opened is beside is opened.notes[0]
+    assert getattr(value, read) == [Plain]
+
+
+def test_what_pickle_fills_by_itself_is_copied_by_its_kind() -> None:
+    made = replace_in(Grown(key=OLD), swap)
+
+    assert type(made) is Grown
+    assert made == {"key": NEW}
+
+
+@pytest.mark.parametrize("value", [Colour.RED, Plain, lambda: OLD], ids=["enum", "class", "def"])
+def test_what_pickle_only_names_is_left_alone(value: Any) -> None:
     assert replace_in([value], swap)[0] is value
 
 
