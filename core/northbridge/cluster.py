@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from northbridge.errors import ClusterError
-from northbridge.launch_environment import CURES, RANK_FIELDS, START_COMMANDS, VARIABLES, LaunchEnvironment, Run
+from northbridge.launch_environment import CURES, MARKS, RANK_FIELDS, START_COMMANDS, VARIABLES, LaunchEnvironment, Run
 
 RESOLVE_SECONDS = 20.0
 """How long the master's name may take to resolve: getaddrinfo itself has no limit."""
@@ -79,11 +79,28 @@ def check_variables(environ: Mapping[str, str]) -> None:
 
 
 def check_numbers(run: Run, environ: Mapping[str, str] | None = None) -> None:
-    """Refuse a rank or count that is not a number, before Lightning's cluster environment reads it.
+    """Refuse a rank or count that is not a number, or not set, before Lightning's cluster environment reads it.
 
-    The DDP strategy calls it when Lightning asks it for its ranks. Raises :class:`ClusterError`.
+    The strategies for several devices call it when Lightning asks them for their ranks. Raises :class:`ClusterError`.
     """
-    _ = LaunchEnvironment(run, os.environ if environ is None else environ).values
+    found = LaunchEnvironment(run, os.environ if environ is None else environ)
+    _ = found.values
+    if run.launcher in START_COMMANDS:
+        _refuse_missing(found)
+
+
+def check_slurm(environ: Mapping[str, str] | None = None) -> None:
+    """Refuse a variable of SLURM's that is not a number, before Lightning's connector reads it.
+
+    Called where Lightning takes this process for one of SLURM's. Raises :class:`ClusterError`.
+    """
+    run = Run(nodes=1, devices=1, launcher="slurm", stage="launch")
+    found = LaunchEnvironment(run, os.environ if environ is None else environ)
+    try:
+        _ = found.values
+    except ClusterError as error:
+        field = next(field for field, name in found.names.items() if name == error.variable)
+        raise found.error(field, "it is not a number", f"start with srun, or unset {error.variable}") from None
 
 
 def explain_connection_failure(
@@ -97,6 +114,9 @@ def explain_connection_failure(
     if not isinstance(error, (OSError, RuntimeError)):
         return None
     said = str(error).partition("\n")[0] or type(error).__name__
+    unknown = _unknown_interface(said, os.environ if environ is None else environ)
+    if unknown is not None:
+        return unknown
     if not isinstance(error, (ConnectionError, TimeoutError)) and not _CONNECTION.search(said):
         return None
     found = LaunchEnvironment(run, os.environ if environ is None else environ)
@@ -113,6 +133,19 @@ def explain_connection_failure(
         f"the processes did not meet there, with {found.quote('port')} ({said})",
         "start every node with the same MASTER_ADDR and MASTER_PORT, with no firewall between them",
     )
+
+
+def _unknown_interface(said: str, environ: Mapping[str, str]) -> ClusterError | None:
+    """Return the error about the variable that names a network interface which a library could not find."""
+    for name, text in environ.items():
+        if name.endswith("_SOCKET_IFNAME") and text and said.endswith(text):
+            known = ", ".join(interface for _, interface in socket.if_nameindex())
+            return ClusterError(
+                f"{name}={text!r} on host {socket.gethostname()}: no interface with an address has this name; found"
+                f" {known}. Fix: name one of them, or unset it",
+                variable=name,
+            )
+    return None
 
 
 def _refuse_wrong_port(found: LaunchEnvironment) -> None:
@@ -138,7 +171,10 @@ def _refuse_out_of_range(found: LaunchEnvironment) -> None:
 def _refuse_missing(found: LaunchEnvironment) -> None:
     launcher, nodes = found.run.launcher, found.run.nodes
     missing: list[tuple[str, str]] = []
+    cure = None
     if launcher in START_COMMANDS:
+        start = START_COMMANDS[launcher].format(nodes=nodes, devices=found.run.devices)
+        cure = f"start with `{start}`, or unset {MARKS[launcher]} if it is left over"
         missing += [(field, f"{launcher} sets it in every process") for field in RANK_FIELDS[1:]]
     if launcher == "lightning" and nodes > 1:
         missing += [
@@ -152,7 +188,7 @@ def _refuse_missing(found: LaunchEnvironment) -> None:
         missing += [("address", "this node would look for node 0 at 127.0.0.1, on itself")]
     for field, reason in missing:
         if found.get(field) is None:
-            raise found.error(field, reason)
+            raise found.error(field, reason, cure if field in RANK_FIELDS else None)
 
 
 def _refuse_left_over_rank(found: LaunchEnvironment) -> None:

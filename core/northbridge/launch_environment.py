@@ -36,6 +36,8 @@ START_COMMANDS: dict[Launcher, str] = {
     "slurm": "srun --nodes={nodes} --ntasks-per-node={devices}",
     "lsf": "jsrun --nrs={nodes} --tasks_per_rs={devices}",
 }
+MARKS: dict[Launcher, str] = {"torchrun": "TORCHELASTIC_RUN_ID", "slurm": "SLURM_NTASKS", "lsf": "LSB_JOBID"}
+"""By which variable Lightning takes a process for one of the launcher's."""
 CURES = {
     "port": "export one free port, the same on every node: MASTER_PORT=29500",
     "address": "export MASTER_ADDR=<the address of node 0 that the other nodes reach>",
@@ -48,7 +50,7 @@ CURES = {
 
 def launcher_of(environ: Mapping[str, str]) -> Launcher:
     """Return which launcher started a process with this environment: of those that tell, else Lightning's own."""
-    if "TORCHELASTIC_RUN_ID" in environ:
+    if MARKS["torchrun"] in environ:
         return "torchrun"
     for launcher in ("slurm", "lsf"):
         if all(name in environ for name in VARIABLES[launcher][1:]):

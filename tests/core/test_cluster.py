@@ -15,7 +15,13 @@ import torch.distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from northbridge import cluster
-from northbridge.cluster import ClusterWarning, check_environment, check_numbers, explain_connection_failure
+from northbridge.cluster import (
+    ClusterWarning,
+    check_environment,
+    check_numbers,
+    check_slurm,
+    explain_connection_failure,
+)
 from northbridge.conformance.runs.ports import reserve_port
 from northbridge.errors import ClusterError
 from northbridge.launch_environment import Launcher, Run
@@ -568,6 +574,50 @@ def test_what_is_no_number_is_refused_before_lightning_reads_it(variable: str) -
     assert str(refusal.value).startswith(f"{variable}='x' on ")
     assert "it is not a number; " in str(refusal.value)
     assert refusal.value.variable == variable
+
+
+@pytest.mark.parametrize(
+    ("launcher", "environ", "missing", "mark"),
+    [
+        ("torchrun", {"TORCHELASTIC_RUN_ID": "x"}, "LOCAL_RANK", "TORCHELASTIC_RUN_ID"),
+        ("slurm", {"SLURM_NTASKS": "2"}, "SLURM_LOCALID", "SLURM_NTASKS"),
+    ],
+)
+def test_a_launchers_variable_alone_is_refused(
+    launcher: Launcher, environ: dict[str, str], missing: str, mark: str
+) -> None:
+    """Before Lightning's cluster environment looks for the others, and raises a KeyError."""
+    with pytest.raises(ClusterError) as refusal:
+        check_numbers(launch(nodes=1, launcher=launcher), environ)
+
+    assert str(refusal.value).startswith(f"{missing} is not set on ")
+    assert f": {launcher} sets it in every process; start with `" in str(refusal.value)
+    assert str(refusal.value).endswith(f"`, or unset {mark} if it is left over")
+
+
+def test_a_variable_of_slurms_that_is_not_a_number_is_refused() -> None:
+    with pytest.raises(ClusterError) as refusal:
+        check_slurm({"SLURM_NTASKS": "x"})
+
+    assert str(refusal.value) == (
+        f"SLURM_NTASKS='x' on host {socket.gethostname()}: it is not a number; start with srun, or unset SLURM_NTASKS"
+    )
+    check_slurm({"SLURM_NTASKS": "1"})
+
+
+def test_an_interface_that_is_not_there_is_named() -> None:
+    error = RuntimeError("[enforce fail at device.cc:84] ifa != nullptr. Unable to find address for: nosuch0")
+
+    reason = explain_connection_failure(started(nodes=1), error, {"GLOO_SOCKET_IFNAME": "nosuch0", "X": "nosuch0"})
+
+    assert reason is not None
+    assert reason.variable == "GLOO_SOCKET_IFNAME"
+    assert str(reason).startswith(
+        f"GLOO_SOCKET_IFNAME='nosuch0' on host {socket.gethostname()}: no interface with an address has this name;"
+        " found lo"
+    )
+    assert str(reason).endswith(". Fix: name one of them, or unset it")
+    assert explain_connection_failure(started(nodes=1), error, {"GLOO_SOCKET_IFNAME": "eth0"}) is None
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])

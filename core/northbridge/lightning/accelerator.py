@@ -101,10 +101,13 @@ def make_accelerator(face: Face) -> Any:
             self.seed()
 
         def seed(self) -> None:
-            """Seed the chip with the seed of ``seed_everything``, which may have run before the chip was loaded."""
-            seed = os.environ.get("PL_GLOBAL_SEED")
+            """Seed the chip with the seed of ``seed_everything``, which may have run before the chip was loaded.
+
+            A variable that it has not written is Lightning's to refuse: on one device, it never reads it.
+            """
+            seed = seed_of_environment()
             if seed is not None:
-                self.backend.device.seed(int(seed))
+                self.backend.device.seed(seed)
 
         def get_device_stats(self, device: torch.device | str | int) -> dict[str, float]:
             """Return a fresh dictionary of the chip's statistics; DeviceStatsMonitor adds to it."""
@@ -117,6 +120,19 @@ def make_accelerator(face: Face) -> Any:
             self.backend.device.empty_cache()
 
     return Accelerator
+
+
+LARGEST_SEED = 2**32 - 1
+"""The largest seed that ``seed_everything`` takes."""
+
+
+def seed_of_environment() -> int | None:
+    """Return the seed that ``seed_everything`` has left for this process; None where what stands there is no seed."""
+    try:
+        seed = int(os.environ.get("PL_GLOBAL_SEED", ""))
+    except ValueError:
+        return None
+    return seed if 0 <= seed <= LARGEST_SEED else None
 
 
 def load_with_hardware(name: str) -> Backend:

@@ -10,6 +10,7 @@ import difflib
 from typing import TYPE_CHECKING, Any
 
 from northbridge.capabilities import not_driven
+from northbridge.cluster import check_slurm
 from northbridge.device_type import is_renamed
 from northbridge.discovery import LIGHTNING_NAMES, get, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
@@ -65,6 +66,8 @@ def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
             return
     else:
         return
+    if _is_slurms(face, arguments.get("plugins")):
+        check_slurm()
     backend = load_with_hardware(name)
     refuse_strategy(face, name, strategy)
     if strategy == "single_device":
@@ -72,6 +75,14 @@ def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
     if arguments.get("precision") is not None:
         unified = face.fabric_module("connector")._convert_precision_to_unified_args
         refuse_precision(backend, unified(arguments["precision"]))
+
+
+def _is_slurms(face: Face, plugins: Any) -> bool:
+    """Whether Lightning takes this process for one of SLURM's, as the user names no cluster environment."""
+    environments: Any = face.fabric_module("plugins.environments")
+    given = plugins if isinstance(plugins, (list, tuple)) else [plugins]
+    own = any(isinstance(each, environments.ClusterEnvironment) for each in given)
+    return not own and bool(environments.SLURMEnvironment.detect())
 
 
 def _backend_of_strategy(strategy: str) -> str | None:

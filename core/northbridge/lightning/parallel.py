@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 from typing import TYPE_CHECKING, Any, Literal
 
 from northbridge.cluster import check_environment, check_numbers, explain_connection_failure
 from northbridge.collective import ignore_doubt_about_device
-from northbridge.errors import CollectiveError, WrongDeviceError
+from northbridge.errors import CollectiveError, VariableError, WrongDeviceError
 from northbridge.launch_environment import Run
+from northbridge.lightning.accelerator import LARGEST_SEED, seed_of_environment
 from northbridge.lightning.dead_ranks import name_dead_ranks
 from northbridge.lightning.denials import OF_SEVERAL_RANKS, refuse_denied
+from northbridge.lightning.group_end import leave_at_the_end, note_failure
 from northbridge.lightning.orphans import end_with_launcher
 from northbridge.lightning.strategy import make_chip_strategy
 
@@ -99,6 +100,7 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
             import torch.distributed
 
             if face.is_trainer:
+                refuse_wrong_seed()
                 reset_seed()
                 self.accelerator.seed()
                 self.set_world_ranks()
@@ -139,7 +141,7 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
                 if reason is None:
                     raise
                 raise reason from error
-            atexit.register(_end_process_group)
+            leave_at_the_end(self._timeout, self._launcher)
             distributed.rank_zero_info(
                 f"{_RULE}\ndistributed_backend={self._process_group_backend}\nAll distributed processes registered."
                 f" Starting with {self.world_size} processes\n{_RULE}\n"
@@ -211,6 +213,7 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
                 self.backend.collective.barrier()
 
         def on_exception(self, exception: BaseException) -> None:
+            note_failure()
             name_dead_ranks(exception, self._launcher, self.global_rank)
             super().on_exception(exception)
 
@@ -221,6 +224,17 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
     return ParallelStrategy
 
 
+def refuse_wrong_seed() -> None:
+    """Raise :class:`VariableError` for a seed in the environment that ``seed_everything`` cannot have written."""
+    text = os.environ.get("PL_GLOBAL_SEED")
+    if text is not None and seed_of_environment() is None:
+        raise VariableError(
+            f"PL_GLOBAL_SEED={text!r} is not a number from 0 to {LARGEST_SEED}. Fix: unset it, and call"
+            " seed_everything()",
+            variable="PL_GLOBAL_SEED",
+        )
+
+
 def reduction_word(reduce_op: Any) -> str:
     """Return our word for what Lightning's users write: a string in any case, ``None``, or torch's ``ReduceOp``."""
     if reduce_op is None:
@@ -228,11 +242,3 @@ def reduction_word(reduce_op: Any) -> str:
     word = reduce_op if isinstance(reduce_op, str) else str(reduce_op).rpartition(".")[2]
     word = word.lower()
     return "mean" if word == "avg" else word
-
-
-def _end_process_group() -> None:
-    # A library may hold threads and sockets that outlive the interpreter's teardown badly.
-    import torch.distributed
-
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()

@@ -214,6 +214,17 @@ def test_a_fabric_takes_its_device_where_it_is_used(build: Build, use: Callable[
     assert fabric.accelerator._taken == 1
 
 
+@pytest.mark.parametrize("text", ["abc", "-1", "4294967296", ""])
+def test_a_wrong_seed_of_the_environment_seeds_nothing(
+    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """As on the CPU, where a run on one device never reads the variable."""
+    monkeypatch.setenv("PL_GLOBAL_SEED", text)
+    monkeypatch.setattr(type(get("cpu_sim").device), "seed", lambda self, seed: pytest.fail(f"seeded with {seed}"))
+
+    accelerator_class("cpu_sim").seed()
+
+
 def test_a_simulated_chip_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
     room.announced.clear()
     backend = load("cpu_sim")

@@ -15,7 +15,7 @@ from tests.scripts import fork_script, wait
 from northbridge import discovery
 from northbridge.capabilities import no
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, WrongDeviceError
+from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, VariableError, WrongDeviceError
 from northbridge.lightning.faces import FACES, Face
 from northbridge.lightning.parallel import reduction_word
 
@@ -129,6 +129,29 @@ def test_a_process_group_that_the_user_made_over_another_library_is_an_error(
 
     assert "tensors on 'cpu_sim' travel over 'simccl', but the process group in this process" in str(refusal.value)
     assert "make it with torch.distributed.init_process_group('simccl')" in str(refusal.value)
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+def test_a_wrong_seed_of_the_environment_is_named(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks read it, each of them, and so does Lightning: by a bare int()."""
+    monkeypatch.setenv("PL_GLOBAL_SEED", "abc")
+
+    with pytest.raises(VariableError) as refusal:
+        strategy.setup_environment()
+
+    assert str(refusal.value) == (
+        "PL_GLOBAL_SEED='abc' is not a number from 0 to 4294967295. Fix: unset it, and call seed_everything()"
+    )
+    assert refusal.value.variable == "PL_GLOBAL_SEED"
+
+
+def test_torchruns_variable_alone_is_named(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "left over")
+
+    with pytest.raises(
+        ClusterError, match=r"^LOCAL_RANK is not set on .* unset TORCHELASTIC_RUN_ID if it is left over"
+    ):
+        build(accelerator="cpu_sim", devices=2, strategy="ddp")
 
 
 IDLE = """

@@ -13,6 +13,7 @@ from northbridge import software
 from northbridge.capabilities import Claim, no
 from northbridge.errors import (
     BackendNotFoundError,
+    ClusterError,
     CollectiveError,
     DevicesError,
     DeviceTypeTakenError,
@@ -120,6 +121,21 @@ def test_two_nodes_with_a_device_each_train_with_ddp(face: Face, build: Build, m
 
     assert type(strategy) is classes(face).ddp
     assert (strategy.global_rank, strategy.world_size) == (1, 2)
+
+
+def test_a_variable_of_slurms_that_is_not_a_number_is_named(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning reads it wherever it is set, and no other of SLURM's need be."""
+    monkeypatch.setenv("SLURM_NTASKS", "x")
+
+    with pytest.raises(
+        ClusterError, match=r"^SLURM_NTASKS='x' on host .*: it is not a number; start with srun, or unset"
+    ):
+        build(accelerator="cpu_sim", devices=1)
+
+    own = face.fabric_module("plugins.environments").LightningEnvironment()
+    assert build(accelerator="cpu_sim", devices=1, plugins=[own]).strategy.root_device.type == "cpu_sim"
 
 
 @pytest.mark.parametrize("asked", ["ddp_hpu", "DDP_HPU", "single_hpu", "ddp_sdaa_fork_find_unused_parameters_true"])

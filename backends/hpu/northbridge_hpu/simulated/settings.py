@@ -22,9 +22,12 @@ def _permutation(modules: tuple[int, ...] | None) -> tuple[int, ...] | None:
     return modules
 
 
-def _absolute(path: Path | None) -> Path | None:
+def _folder(path: Path | None) -> Path | None:
     if path is not None and not path.is_absolute():
         raise ValueError(f"{str(path)!r} is not an absolute path")
+    found = next(filter(Path.exists, (path, *path.parents)), None) if path is not None else None
+    if found is not None and not found.is_dir():
+        raise ValueError(f"{str(found)!r} is not a folder")
     return path
 
 
@@ -42,7 +45,7 @@ class HPUSimSettings(northbridge.Settings):
     ] = pydantic.Field(
         default=None, description="the module id of each card, by index: a permutation such as 1,0,3,2 that"
     )
-    server: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
+    server: Annotated[Path | None, pydantic.AfterValidator(_folder)] = pydantic.Field(
         default=None, description="the absolute path of a folder (each folder is a server)"
     )
 

@@ -32,6 +32,8 @@ def test_another_folder_is_another_server(tmp_path: Path) -> None:
         ("modules", "0,0,1", "a permutation such as 1,0,3,2"),
         ("modules", "a,b", "a permutation such as 1,0,3,2"),
         ("server", "here", "the absolute path of a folder"),
+        ("server", __file__, "the absolute path of a folder"),
+        ("server", f"{__file__}/below", "the absolute path of a folder"),
     ],
 )
 def test_what_is_not_allowed_is_refused(field: str, text: str, allowed: str) -> None:
