@@ -98,8 +98,7 @@ def prove(
 def _refuse_without_pytest() -> None:
     if find_spec("pytest") is None:
         print(
-            "northbridge: the conformance suite was asked for, and pytest is not installed: pip install"
-            " 'pytest>=8'",
+            "northbridge: the conformance suite was asked for, and pytest is not installed: pip install 'pytest>=8'",
             file=sys.stderr,
         )
         raise typer.Exit(2)

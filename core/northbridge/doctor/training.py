@@ -59,9 +59,7 @@ async def train(
 async def _train(queue: Queue, report: BackendReport, face: Face | None, cards: int, load_seconds: float) -> Training:
     name, simulated = report.states.name, bool(report.states.simulated)
     if face is None:
-        return Training(
-            cards, "", simulated, reason="no Lightning is served here; pip install 'lightning>=2.4,<2.8'"
-        )
+        return Training(cards, "", simulated, reason="no Lightning is served here; pip install 'lightning>=2.4,<2.8'")
     stages = {
         "load": Stage(f"loading {face.name} and the software", load_seconds, "is the driver healthy?"),
         "train": Stage(f"training on {cards} card{'s' * (cards > 1)}", TRAIN_SECONDS, _PATIENCE),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import suppress
 from multiprocessing import active_children
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import UnsupportedError
 from northbridge.handing_down import heirs_listen
+from northbridge.lightning.group_end import resume
 from northbridge.lightning.held import held
 
 if TYPE_CHECKING:
@@ -52,8 +56,21 @@ def make_launcher(face: Face) -> Any:
             except SystemExit as end:
                 # SIGTERM, or the user's own exit(): the same.
                 raise SystemExit(end.code or 1) from end
+            except BaseException:
+                # torch tells the others to end next, which reaches none that somebody has stopped.
+                resume(_siblings())
+                raise
 
     return MultiProcessingLauncher
+
+
+def _siblings() -> list[int]:
+    """Return the processes that this rank's parent has started; none where the system does not tell."""
+    parent, found = os.getppid(), []
+    for children in Path(f"/proc/{parent}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(pid) for pid in children.read_text().split()]
+    return found
 
 
 def _refuse_held_chips() -> None:

@@ -36,13 +36,13 @@ def reply_of(question: str, stage: str) -> Reply:
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        (f"raise ImportError('{MISSING}')", f"torch-broken 1.0 breaks `import torch`: ImportError: {MISSING}. Fix: "),
+        (f"raise ImportError('{MISSING}')", f"torch-broken 1.0 breaks `import torch`: ImportError: {MISSING}. Fix"),
         ("raise SystemExit('no licence')", "torch-broken 1.0 breaks `import torch`: SystemExit: no licence. Fix: "),
         (
             "os._exit(3)",
             (
-                "the process that imports torch ended with exit code 3 while importing torch; does it fit this torch and"
-                " this driver? It runs code of torch-broken 1.0. Fix: "
+                "the process that imports torch ended with exit code 3 while importing torch; does it fit this torch"
+                " and this driver? It runs code of torch-broken 1.0. Fix: "
             ),
         ),
     ],

@@ -1,0 +1,77 @@
+"""How the process of a rank ends whose library waits for the others for ever."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.scripts import run_forked
+
+WAITING = """
+import ctypes, sys
+from datetime import timedelta
+import torch.distributed as dist
+from northbridge.lightning import group_end
+
+how, group_end.GRACE_SECONDS = sys.argv[1], 1.0
+dist.is_initialized = lambda: True
+dist.get_world_size = lambda: 2
+# With the interpreter's lock in its hands, as a library in C may.
+dist.destroy_process_group = lambda: print("waits", flush=True) or ctypes.PyDLL(None).sleep(1000)
+group_end.leave_at_the_end(timedelta(seconds=2 if how == "well" else 1000), None)
+if how == "raises":
+    raise RuntimeError("a rank hangs")
+if how == "caught":
+    group_end.note_failure()
+"""
+
+
+@pytest.mark.parametrize("how", ["raises", "caught", "well"])
+def test_a_process_ends_though_its_library_waits_for_ever(tmp_path: Path, how: str) -> None:
+    """Soon after an error, one that the script catches too; else within the group's timeout."""
+    script = tmp_path / "train.py"
+    script.write_text(WAITING)
+    began = time.monotonic()
+
+    ran = run_forked(script, how, folder=tmp_path)
+
+    assert "waits" in ran.said
+    assert ("RuntimeError: a rank hangs" in ran.said) == (how == "raises")
+    assert ran.status == 1
+    assert time.monotonic() - began < 60
+
+
+STOPPED = """
+import os, signal, sys, time
+from datetime import timedelta
+from importlib import import_module
+
+def work(fabric):
+    value = fabric.all_reduce(__import__("torch").ones(1, device=fabric.device), reduce_op="sum")
+    if fabric.global_rank == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    fabric.barrier()
+
+if __name__ == "__main__":
+    from lightning.fabric import Fabric
+    from lightning.fabric.strategies import DDPStrategy
+    strategy = DDPStrategy(timeout=timedelta(seconds=15), start_method="fork")
+    began = time.monotonic()
+    try:
+        Fabric(accelerator="cpu_sim", devices=2, strategy=strategy).launch(work)
+    except Exception as error:
+        print("after", time.monotonic() - began, str(error).splitlines()[-1], flush=True)
+"""
+
+
+def test_a_stopped_rank_of_a_forked_run_ends_within_the_timeout(tmp_path: Path) -> None:
+    """torch tells it to end, which reaches no stopped process, and kills it half a minute later."""
+    script = tmp_path / "train.py"
+    script.write_text(STOPPED)
+
+    ran = run_forked(script, folder=tmp_path)
+
+    (line,) = [line for line in ran.said.splitlines() if line.startswith("after ")]
+    assert float(line.split()[1]) < 15 + 30, ran.said
+    assert "rank 1" in ran.said
