@@ -167,7 +167,7 @@ def get(name: str) -> Backend:
 
 def say_not_installed(name: str) -> str:
     """Return that no backend is called ``name``, with those that are there, for a message."""
-    # A narrow cutoff: "xpu" and "npu" are other chips, and not "hpu" misspelt.
+    # A narrow cutoff: of three letters, one that differs is another vendor's chip, and not this one misspelt.
     near = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.75)
     hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
     return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"

@@ -39,7 +39,7 @@ def read(path: Path) -> str:
 
 def named(text: str) -> list[str]:
     """Return what each ``pip install`` of a text names; options, folders and addresses are left out."""
-    found = []
+    found: list[str] = []
     for command in _COMMAND.finditer(text):
         words = [word.strip("'\"") for word in _WORD.findall(command[1])]
         for before, word in zip(["", *words], words, strict=False):

@@ -38,7 +38,8 @@ class Listing:
     @property
     def broken(self) -> bool:
         """Whether torch, a backend, or an installed face of Lightning, cannot do its work."""
-        return bool(self.torch_problem) or any(row.is_broken for row in (*self.backends, *self.faces))
+        backends, faces = (any(row.is_broken for row in rows) for rows in (self.backends, self.faces))
+        return bool(self.torch_problem) or backends or faces
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
