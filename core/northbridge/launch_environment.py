@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import pydantic
 
+from northbridge.cleaning import shorten
 from northbridge.errors import ClusterError
 
 Launcher = Literal["lightning", "torchrun", "slurm", "lsf", "mpi", "user"]
@@ -140,7 +141,7 @@ class LaunchEnvironment:
         """Return where this process is, for a message."""
         node = self.get("node_rank") or ""
         host = f"host {socket.gethostname()}"
-        return f"node {node} ({host})" if node.isdecimal() else host
+        return f"node {shorten(node)} ({host})" if node.isdecimal() else host
 
     def error(self, field: str, found: str, cure: str | None = None) -> ClusterError:
         """Return the error about ``field``: variable, value, node, what was ``found``, and the cure."""

@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from northbridge.cleaning import shorten
 from northbridge.errors import BackendConflictError, BackendNotFoundError, SimulationError
 from northbridge.journal import note
 from northbridge.stand_ins import StandIns
@@ -121,7 +122,8 @@ def refuse_unknown_simulation() -> None:
     simulated = os.environ.get("NORTHBRIDGE_SIMULATE")
     if simulated and simulated not in names():
         raise BackendNotFoundError(
-            f"NORTHBRIDGE_SIMULATE={simulated} was asked for, and {say_not_installed(simulated)}", backend=simulated
+            f"NORTHBRIDGE_SIMULATE={shorten(simulated)} was asked for, and {say_not_installed(simulated)}",
+            backend=simulated,
         )
 
 

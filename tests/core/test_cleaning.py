@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
+import northbridge
 from northbridge.cleaning import clean, clean_message, shorten
+from northbridge.cluster import check_variables
+from northbridge.personality import refuse_unknown_simulation
+from northbridge.settings import CoreSettings
 
 
 @pytest.mark.parametrize(
@@ -50,3 +56,33 @@ def test_a_message_without_quoted_texts_stays_as_it_is() -> None:
     said = "torch's way of the ranks" + " and more" * 50 + " isn't Lightning's"
 
     assert clean_message(said) == said
+
+
+LONG = "a" * 5000
+
+
+def long_simulation() -> None:
+    with pytest.MonkeyPatch.context() as environ:
+        environ.setenv("NORTHBRIDGE_SIMULATE", LONG)
+        refuse_unknown_simulation()
+
+
+@pytest.mark.parametrize(
+    ("ask", "end"),
+    [
+        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DETECT_TIMEOUT": LONG}), "default of 20.0", id="number"),
+        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DISABLE": f"acme, {LONG}!"}), "the default", id="names"),
+        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_SIMULATE": "'\"\\" * 999}), "default", id="quotes"),
+        pytest.param(lambda: check_variables({"NODE_RANK": "9" * 5000}), "unset it", id="cluster"),
+        pytest.param(lambda: check_variables({"MASTER_ADDR": LONG, "MASTER_PORT": "1"}), "reach>", id="address"),
+        pytest.param(lambda: northbridge.get(LONG), "says more", id="backend"),
+        pytest.param(long_simulation, "says more", id="simulation"),
+    ],
+)
+def test_an_error_about_a_long_value_can_be_read(ask: Callable[[], object], end: str) -> None:
+    with pytest.raises(northbridge.NorthbridgeError) as caught:
+        ask()
+
+    said = str(caught.value)
+    assert len(said) < 600
+    assert said.endswith(end)
