@@ -7,6 +7,7 @@ import signal
 from contextlib import suppress
 
 from northbridge.cleaning import shorten
+from northbridge.errors import NorthbridgeError
 
 
 def describe_exit(code: int) -> str:
@@ -22,7 +23,8 @@ def describe_exit(code: int) -> str:
 def describe_error(error: BaseException) -> str:
     """Return one line about what a vendor's code raised."""
     try:
-        text = shorten(str(error))
+        # Our own errors quote little, and their end says what to do.
+        text = " ".join(str(error).split()) if isinstance(error, NorthbridgeError) else shorten(str(error))
     except Exception as second:  # noqa: BLE001 - a vendor's __str__
         text = f"(its text cannot be read: {type(second).__name__})"
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.ending import describe_exit
+from northbridge.ending import describe_error, describe_exit
+from northbridge.errors import DetectionError
 
 
 @pytest.mark.parametrize(
@@ -13,3 +14,24 @@ from northbridge.ending import describe_exit
 )
 def test_the_end_of_a_process_in_words(code: int, told: str) -> None:
     assert describe_exit(code) == told
+
+
+def test_what_a_vendors_code_raised_is_one_short_line() -> None:
+    assert describe_error(ValueError("no\n  card\x1b[2J")) == "ValueError: no card"
+    assert describe_error(ValueError("x" * 1000)) == f"ValueError: {'x' * 199}…"
+    assert describe_error(ValueError()) == "ValueError"
+
+
+def test_an_error_of_ours_is_told_to_its_end() -> None:
+    """There it says what to do."""
+    error = DetectionError(f"{'the driver ' * 30}hangs. Fix: restart it", backend="acme")
+
+    assert describe_error(error) == f"DetectionError: {error}"
+
+
+def test_an_error_whose_text_cannot_be_read_is_told_by_its_name() -> None:
+    class Broken(Exception):
+        def __str__(self) -> str:
+            raise KeyError("text")
+
+    assert describe_error(Broken()) == "Broken: (its text cannot be read: KeyError)"
