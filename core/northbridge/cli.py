@@ -202,7 +202,8 @@ def explain_hang(
     try:
         run = read_folder(folder)
     except FolderError as error:
-        raise typer.BadParameter(clean(str(error))) from None
+        print(f"northbridge: {clean(str(error))}", file=sys.stderr)
+        raise typer.Exit(2) from None
     judgement = judge(run, time.time())
     if as_json:
         facts = {"world_size": run.world_size, "ranks": sorted(run.logs), "damages": list(run.damages)}

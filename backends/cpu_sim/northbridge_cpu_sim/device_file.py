@@ -27,6 +27,8 @@ def read_table(path: Path) -> dict[str, Any]:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DeviceFileError(f"{path} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise DeviceFileError(f"{path} is not a device file: its values are nested too deeply") from None
     except ValueError as error:  # no TOML, or no UTF-8
         raise DeviceFileError(f"{path} is not a TOML file: {error}") from None
     for name in tables:

@@ -64,10 +64,12 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
     return 0 if report.levels[-1].granted else 1
 
 
-def verify(path: Path) -> int:
+def verify(path: Path, report: Report) -> int:
     """Say whether the report is to be believed, and return the exit code. Raises :class:`ReportError`."""
-    report = Report.read(path)
-    faults = find_faults(report)
+    try:
+        faults = find_faults(report)
+    except SuiteError as error:
+        raise ReportError(f"{path}: the suite of {report.backend.name!r} could not be collected: {error}") from None
     for fault in faults:
         print(clean(f"{path}: {fault}"))
     if not faults:

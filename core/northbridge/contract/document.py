@@ -81,6 +81,8 @@ class Contract:
             document = _Document.model_validate(tomllib.loads(text))
         except pydantic.ValidationError as error:
             raise wrong("", _complaint(error, _Document)) from None
+        except RecursionError:
+            raise wrong("", "its values are nested too deeply") from None
         except (OSError, ValueError) as error:  # what is no UTF-8, or no TOML, is a ValueError
             raise wrong("", str(error)) from error
         # TOML's reader keeps no line numbers.

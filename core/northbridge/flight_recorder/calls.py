@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ class Group:
     """A process group. Two with one name are told apart by their lives and their ranks."""
 
     name: str
-    ranks: tuple[int, ...]
+    ranks: tuple[int, ...] = field(hash=False)  # there may be many
     life: int = 1
     description: str = ""
 
@@ -110,13 +111,19 @@ class Run:
 
 
 def say_ranks(ranks: Sequence[int]) -> str:
-    """Return "rank 3", "ranks 0, 2", or "ranks 0-7"."""
+    """Return "rank 3", "ranks 0, 2", or "ranks 0-7, 9"."""
     ordered = sorted(ranks)
     if len(ordered) == 1:
         return f"rank {ordered[0]}"
-    if len(ordered) > 2 and ordered == list(range(ordered[0], ordered[-1] + 1)):
+    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:  # the most there are
         return f"ranks {ordered[0]}-{ordered[-1]}"
-    return f"ranks {', '.join(map(str, ordered))}"
+    rows = [[*row] for _, row in groupby(enumerate(ordered), lambda each: each[1] - each[0])]
+    parts = [part for row in rows for part in _say_row([rank for _, rank in row])]
+    return f"ranks {', '.join(parts)}"
+
+
+def _say_row(ranks: Sequence[int]) -> list[str]:
+    return [f"{ranks[0]}-{ranks[-1]}"] if len(ranks) > 2 else [str(rank) for rank in ranks]
 
 
 def name_place(frames: Sequence[Frame]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
+from northbridge.bounded_reading import read_file
 from northbridge.flight_recorder.calls import Call, Channel, Group, RankLog, Run, name_place
 from northbridge.flight_recorder.processes import state_of
 from northbridge.flight_recorder.records import (
@@ -95,7 +96,7 @@ def read_folder(folder: Path) -> Run:
 
 def _read(path: Path, damages: list[str]) -> _File | None:
     try:
-        *lines, torn = path.read_bytes().split(b"\n")
+        *lines, torn = read_file(path).split(b"\n")
     except OSError as error:
         damages.append(f"{path} cannot be read: {error.strerror or error}")
         return None

@@ -5,31 +5,45 @@ from __future__ import annotations
 from typing import Annotated, Literal, NamedTuple
 
 import pydantic
+from typing_extensions import Self
 
 FORMAT = 1
 """The version of what stands in the files."""
 
 
+_LARGEST_WORLD = 1 << 18
+_Count = Annotated[int, pydantic.Field(ge=0, lt=1 << 63)]
+_Number = Annotated[int, pydantic.Field(ge=-(1 << 63), lt=1 << 63)]
+_Rank = Annotated[int, pydantic.Field(ge=0, lt=_LARGEST_WORLD)]
+_Time = Annotated[float, pydantic.Field(ge=0, lt=1e12)]
+
+
 class _Record(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(frozen=True, strict=True)
+    model_config = pydantic.ConfigDict(frozen=True, strict=True, str_max_length=10_000)
 
 
 class RankRecord(_Record):
     """The first line of a file: whose it is. Times are seconds since 1970, by the clock of the rank's host."""
 
     kind: Literal["rank"]
-    format: int
-    rank: int
-    world_size: int
+    format: _Number
+    rank: _Rank
+    world_size: Annotated[int, pydantic.Field(ge=1, le=_LARGEST_WORLD)]
     host: str
-    process: int
-    process_ticks: int | None
+    process: _Count
+    process_ticks: _Count | None
     machine: str
-    started: float
+    started: _Time
     meeting: str
     restart: str
     run: str
     program: str
+
+    @pydantic.model_validator(mode="after")
+    def _is_of_its_world(self) -> Self:
+        if self.rank >= self.world_size:
+            raise ValueError(f"there is no rank {self.rank} of {self.world_size}")
+        return self
 
 
 class RunRecord(_Record):
@@ -45,9 +59,9 @@ class GroupRecord(_Record):
     kind: Literal["group"]
     group: str
     name: str
-    life: int
-    ranks: list[int] | None
-    counts: dict[str, int]
+    life: _Count
+    ranks: Annotated[list[_Rank], pydantic.Field(min_length=1)] | None
+    counts: dict[str, _Count]
     description: str
     library: str
 
@@ -57,7 +71,7 @@ class Frame(NamedTuple):
 
     module: str
     file: str
-    line: int
+    line: _Number
     function: str
 
 
@@ -65,7 +79,7 @@ class PlaceRecord(_Record):
     """A stack, innermost frame first; ``thread`` is empty for the main one."""
 
     kind: Literal["place"]
-    place: int
+    place: _Count
     thread: str
     frames: list[Frame]
 
@@ -74,26 +88,26 @@ class CallRecord(_Record):
     """One call: the ``number``-th of its channel in its group."""
 
     kind: Literal["call"]
-    call: int
+    call: _Count
     group: str
     operation: str
-    number: int
-    at: float
-    place: int
+    number: _Count
+    at: _Time
+    place: _Count
     direction: Literal["send", "receive"] | None = None
-    peer: int | None = None
-    tag: int | None = None
-    tensors: list[tuple[str, list[int]]] = []
-    elements: int = 0
-    more: int = 0
+    peer: _Number | None = None
+    tag: _Number | None = None
+    tensors: list[tuple[str, list[_Number]]] = []
+    elements: _Count = 0
+    more: _Count = 0
 
 
 class EndRecord(_Record):
     """How a call ended; ``over`` where the library does not say whether it failed."""
 
     kind: Literal["end"]
-    call: int
-    at: float
+    call: _Count
+    at: _Time
     how: Literal["finished", "failed", "over", "unknown"]
     why: str = ""
 
@@ -102,15 +116,15 @@ class IdleRecord(_Record):
     """Where the main thread was when nothing had been called for some seconds."""
 
     kind: Literal["idle"]
-    at: float
-    place: int
+    at: _Time
+    place: _Count
 
 
 class ExitRecord(_Record):
     """The process ended by itself."""
 
     kind: Literal["exit"]
-    at: float
+    at: _Time
 
 
 Record = RankRecord | RunRecord | GroupRecord | PlaceRecord | CallRecord | EndRecord | IdleRecord | ExitRecord

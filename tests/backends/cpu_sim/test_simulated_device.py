@@ -165,6 +165,13 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
     assert text == "FILE: the table [collective] is missing: the file has [device] and [collective]"
 
 
+def test_deep_nesting_is_told(tmp_path: Path) -> None:
+    (tmp_path / "device.toml").write_text(f"device = {'[' * 100_000}")
+
+    with pytest.raises(DeviceFileError, match=r"device\.toml is not a (device|TOML) file: .*nest"):
+        SimulatedDevice.read(tmp_path / "device.toml")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(DeviceFileError, match=r"nowhere\.toml cannot be read: No such file or directory"):
         SimulatedDevice.read(tmp_path / "nowhere.toml")

@@ -30,6 +30,13 @@ def test_it_says_what_the_file_says(write: Write) -> None:
     assert str(count) == "toy_chip.count() -> int"
 
 
+def test_deep_nesting_is_told(write: Write) -> None:
+    with pytest.raises(
+        PluginContractError, match=r"contract\.toml is wrong: (its values are nested too deeply|.*nest)"
+    ):
+        write(f"more = {'[' * 100_000}")
+
+
 def test_each_line_is_found_again_in_the_file(write: Write) -> None:
     contract = write("\n# the cards\n", line("toy_chip", "module"), line("toy_chip.count", "function", "() -> int"))
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from typing_extensions import Self
 
+from northbridge.bounded_reading import read_file
+from northbridge.capabilities import LEVEL_CLAIMS, Claim
 from northbridge.conformance.proof.verdict import Ending, Verdict
 from northbridge.errors import ReportError
 
@@ -19,6 +22,18 @@ NOT_ASKED = "it was not asked for"
 """The evidence of a test that was left out, where a part of the suite was asked for."""
 
 
+def _refuse_unknown_level(name: str) -> str:
+    if name not in LEVEL_CLAIMS:
+        raise ValueError(f"no level is called {name[:20]!r}")
+    return name
+
+
+LevelName = Annotated[str, AfterValidator(_refuse_unknown_level)]
+Name = Annotated[str, Field(max_length=2000)]
+Number = Annotated[int, Field(ge=0, lt=1 << 63)]
+Seconds = Annotated[float, Field(ge=0, lt=1e12)]
+
+
 class _Facts(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,16 +41,16 @@ class _Facts(BaseModel):
 class SuiteFacts(_Facts):
     """Which suite ran, and how much of it."""
 
-    northbridge: str
+    northbridge: Name
     """The version that brought it."""
 
-    sources: str
+    sources: Name
     """A digest of the suite's own files."""
 
-    asked: str
+    asked: LevelName
     """The level up to which it was asked to go, such as ``"C3"``."""
 
-    expected: tuple[str, ...]
+    expected: tuple[Name, ...]
     """The id of every test up to there; of a whole report each has a result."""
 
     mutation: str = ""
@@ -48,16 +63,16 @@ class SuiteFacts(_Facts):
 class BackendFacts(_Facts):
     """Whom the report is about."""
 
-    name: str
-    distribution: str
-    version: str
-    api: int = 0
+    name: Name
+    distribution: Name
+    version: Name
+    api: Number = 0
     device: str = ""
     """The torch device type."""
 
     collective: str = ""
     simulated: bool = False
-    devices: int = 0
+    devices: Number = 0
     """How many devices this machine has."""
 
     label: str = ""
@@ -72,8 +87,8 @@ class MachineFacts(_Facts):
 
     system: str
     processor: str
-    cores: int
-    memory: int
+    cores: Number
+    memory: Number
     """In bytes."""
 
     environment: dict[str, str]
@@ -88,8 +103,13 @@ class ClaimResult(_Facts):
     finding: Literal["proved", "refused", "unknown", "false", "hidden", "not tested"]
     """``false``: claimed, and fails; or denied, and does not refuse. ``hidden``: denied, and works."""
 
-    tests: int
+    tests: Number
     """How many tests show it."""
+
+    @model_validator(mode="after")
+    def _is_a_claim(self) -> Self:
+        Claim(self.answer, self.reason)  # which refuses a denial without a reason
+        return self
 
 
 class TestResult(_Facts):
@@ -97,10 +117,10 @@ class TestResult(_Facts):
 
     __test__ = False  # nothing for pytest to collect
 
-    id: str
+    id: Name
     """``C1/Device/test_indexing[…]``."""
 
-    level: str
+    level: LevelName
     topic: str
     """What its class is about: a sentence."""
 
@@ -109,8 +129,8 @@ class TestResult(_Facts):
 
     verdict: Verdict
     ending: Ending
-    claims: tuple[str, ...]
-    seconds: float
+    claims: tuple[Name, ...]
+    seconds: Seconds
     evidence: str
     """Why it failed, was refused or could not run; where it hung, the stack of each rank."""
 
@@ -136,13 +156,13 @@ class TestResult(_Facts):
 class LevelResult(_Facts):
     """Whether a level is granted, and why not."""
 
-    name: str
+    name: LevelName
     title: str
     granted: bool
     simulated: bool
     """The device is simulated: so is the level."""
 
-    cases: int
+    cases: Number
     """How many of its tests ran."""
 
     withheld: tuple[str, ...]
@@ -167,8 +187,8 @@ class Report(_Facts):
     began: str
     """ISO 8601, in UTC."""
 
-    seconds: float
-    claims: dict[str, ClaimResult]
+    seconds: Seconds
+    claims: dict[Name, ClaimResult]
     levels: tuple[LevelResult, ...]
     tests: tuple[TestResult, ...]
     digest: str = Field(default="")
@@ -201,8 +221,8 @@ class Report(_Facts):
     def read(cls, path: Path) -> Report:
         """Return what :meth:`write` wrote; raises :class:`ReportError` where that is no report."""
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = read_file(path)
+        except OSError as error:
             raise ReportError(
                 f"{path} was to be a report of `northbridge conformance`; it could not be read: {error}"
             ) from None
