@@ -19,6 +19,7 @@ import pytest
 import torch
 from tests.scripts import run_forked
 
+from northbridge import software
 from northbridge.discovery import load
 from northbridge.errors import CheckpointError
 from northbridge.lightning.checkpoint import to_cpu
@@ -475,6 +476,26 @@ def test_what_the_user_has_put_in_the_place_of_torch_save_is_called(
     checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
 
     assert len(calls) == 1
+
+
+@pytest.mark.parametrize("by", ["user", "vendor"])
+def test_load_that_was_replaced(by: str, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading calls what the user has put in the place of torch.load, and never what a vendor's import has."""
+    calls: list[object] = []
+    load = torch.load
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return load(*args, **kwargs)
+
+    checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+    monkeypatch.setattr(torch, "load", counting)
+    if by == "vendor":
+        monkeypatch.setattr(software, "_put_into_torch", [counting])
+
+    assert checkpoint_io.load_checkpoint(tmp_path / "last.ckpt") == {"epoch": 1}
+    assert len(calls) == (by == "user")
+    assert torch.load is counting
 
 
 def test_what_the_user_has_put_in_the_place_of_lightnings_way_to_save_is_called(
