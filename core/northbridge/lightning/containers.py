@@ -17,6 +17,7 @@ from typing import Any
 
 _MAPPINGS: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 _SERIES: tuple[Any, ...] = (list, tuple, deque, set, frozenset)
+_BARE = frozenset({dict, list, tuple, set, frozenset, deque})  # without attributes
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 _ABSENT = object()
 _NEW: Any = copyreg.__newobj__  # type: ignore[attr-defined]  # how pickle makes what has no way of its own
@@ -153,7 +154,7 @@ def _held(value: Any) -> list[Any] | None:
     if kind is None:
         return None
     held = [each for item in kind.items(value) for each in item] if kind in _MAPPINGS else [*kind.__iter__(value)]
-    if type(value) is kind and kind is not defaultdict:
+    if type(value) in _BARE:
         return held
     factory = [value.default_factory] if kind is defaultdict else []
     return [*held, *factory, *_attributes(value).values()]

@@ -36,10 +36,6 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
 
         _needs = (*OF_SEVERAL_RANKS, "sharding")
 
-        @property
-        def _writes_shards(self) -> bool:
-            return bool(self._save_distributed_checkpoint)
-
         def setup(self, trainer: Any) -> None:
             self._add_up_gradients(self.model)
             self._drive_sync_batch_norm(self.model)

@@ -7,6 +7,7 @@ checkpoint carries those of every rank, so that a resumed run draws the numbers 
 from __future__ import annotations
 
 import warnings
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,14 @@ if TYPE_CHECKING:
     from northbridge.lightning.faces import Face
 
 KEY = "northbridge_random_states"
-"""Where a Trainer's checkpoint has them, in the state of its first optimizer: a list, with one entry for each rank.
+"""Where a Trainer's checkpoint has them: an attribute of its loops, which are an OrderedDict for that.
 
-Tests and tools of users compare the keys at a checkpoint's top, and those of its loops, with Lightning's own. A key of
-the callbacks that belongs to none is warned of. What an optimizer does not know it passes over. A checkpoint of shards
-has them at the top of its metadata, for its optimizers are shards.
+It is a list, with one entry for each rank. Tests and tools of users compare all keys of a checkpoint with Lightning's
+own, and Lightning warns of one among its callbacks. torch writes and opens an OrderedDict with its attributes.
 """
 
 _CHIPS = "northbridge"
-_OPTIMIZERS = "optimizer_states"
+_LOOPS = "loops"
 
 
 @dataclass(frozen=True)
@@ -74,21 +74,22 @@ def set_with_chip(states: dict[str, Any]) -> None:
     set_chip_states(states.get(_CHIPS, {}))
 
 
-def add(checkpoint: dict[str, Any], states: list[dict[str, Any]], *, is_sharded: bool = False) -> dict[str, Any]:
-    """Return ``checkpoint`` with the random states of every rank; it has none where nothing is optimized."""
-    if is_sharded:
-        return {**checkpoint, KEY: states}
-    first, *others = checkpoint.get(_OPTIMIZERS) or [None]
-    if not isinstance(first, dict):
-        return checkpoint
-    return {**checkpoint, _OPTIMIZERS: [{**first, KEY: states}, *others]}
+def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return ``checkpoint`` with the random states of every rank."""
+
+    class Loops(OrderedDict[str, Any]):
+        """An OrderedDict whose copies have the states too: Lightning's AsyncCheckpointIO makes one of its items."""
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return OrderedDict, (), {KEY: states}, None, iter(self.items())
+
+    setattr(Loops, KEY, states)
+    return {**checkpoint, _LOOPS: Loops(checkpoint.get(_LOOPS, {}))}
 
 
 def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
     """Return the random states of every rank that ``checkpoint`` holds, or None where it holds none that can be."""
-    optimizers = checkpoint.get(_OPTIMIZERS)
-    first = next(iter(optimizers), None) if isinstance(optimizers, list) else None
-    found = checkpoint.get(KEY, first.get(KEY) if isinstance(first, dict) else None)
+    found = getattr(checkpoint.get(_LOOPS), KEY, None)
     if found is None or (isinstance(found, list) and all(isinstance(each, dict) for each in found)):
         return found
     _warn_of_foreign(f"a {type(found).__name__}")

@@ -25,7 +25,6 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
     class SavingStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
         _checkpoint_io: Any
         _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit takes up
-        _writes_shards = False
 
         @property
         def checkpoint_io(self) -> Any:
@@ -94,8 +93,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             """
             if (self._ranks > 1 and self._is_alone()) or "optimizer_states" not in checkpoint:
                 return checkpoint
-            states = random_states.gather(face, self._ranks)  # by all ranks
-            return random_states.add(checkpoint, states, is_sharded=self._writes_shards)
+            return random_states.add(checkpoint, random_states.gather(face, self._ranks))  # by all ranks
 
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
             refuse_denied(self.backend, "checkpoint")

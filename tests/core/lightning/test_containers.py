@@ -299,3 +299,14 @@ def test_looking_ends_where_a_value_holds_itself() -> None:
     loop.append(loop)
 
     assert list(values_in(loop)) == [loop, OLD]
+
+
+def test_an_attribute_of_an_ordered_dict_is_looked_at() -> None:
+    """A module's state has its versions there, and a checkpoint's loops the random states."""
+    value: Any = OrderedDict(key=1)
+    value.beside = [OLD]
+
+    made: Any = replace_in(value, swap)
+
+    assert made.beside == [NEW]
+    assert made == {"key": 1}

@@ -191,13 +191,18 @@ def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(face: Face, b
     assert torch.equal(random_states.chip_states()["cpu_sim"], before)
 
 
-OPTIMIZERS = "optimizer_states"
-NONE: list[dict[str, Any]] = [{}, {OPTIMIZERS: []}, {OPTIMIZERS: [[]]}, {OPTIMIZERS: None}]
-
-
-@pytest.mark.parametrize("checkpoint", NONE, ids=repr)
+@pytest.mark.parametrize("checkpoint", [{}, {"loops": {}}, {"loops": {KEY: []}}, {"loops": None}], ids=repr)
 def test_a_checkpoint_without_states_has_none(checkpoint: dict[str, Any]) -> None:
     assert of_checkpoint(checkpoint) is None
+
+
+def test_the_states_are_in_what_is_written_by_a_thread(face: Face, build: Build, tmp_path: Path) -> None:
+    host = fitted(face, build, plugins=[face.module("plugins.io").AsyncCheckpointIO()])
+
+    host.save_checkpoint(tmp_path / "last.ckpt")
+    host.strategy.checkpoint_io.teardown()
+
+    assert len(saved_states(tmp_path / "last.ckpt")) == 1
 
 
 def test_a_checkpoint_has_no_other_keys_than_lightnings_own(face: Face, build: Build, tmp_path: Path) -> None:
@@ -208,12 +213,14 @@ def test_a_checkpoint_has_no_other_keys_than_lightnings_own(face: Face, build: B
 
     ours, theirs = (torch.load(tmp_path / f"{name}.ckpt", weights_only=True) for name in ("ours", "stock"))
     assert sorted(ours) == sorted(theirs)
-    for part in ("loops", "callbacks"):
+    for part in ("loops", "callbacks", "state_dict", "optimizer_states", "lr_schedulers"):
         assert keys_of(ours[part]) == keys_of(theirs[part])
 
 
 def keys_of(value: Any) -> Any:
-    return {key: keys_of(each) for key, each in value.items()} if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return {key: keys_of(each) for key, each in value.items()}
+    return [keys_of(each) for each in value] if isinstance(value, list) else None
 
 
 def test_a_fit_that_takes_up_another_number_of_ranks_says_so(
@@ -221,7 +228,7 @@ def test_a_fit_that_takes_up_another_number_of_ranks_says_so(
 ) -> None:
     fitted(face, build).save_checkpoint(tmp_path / "two.ckpt")
     checkpoint = torch.load(tmp_path / "two.ckpt", weights_only=True)
-    checkpoint[OPTIMIZERS][0][KEY] *= 2
+    vars(checkpoint["loops"])[KEY] *= 2
     torch.save(checkpoint, tmp_path / "two.ckpt")
 
     with caplog.at_level("WARNING", "northbridge"):

@@ -39,7 +39,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     }
     rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
     bare = torch.load(folder / "shuffled" / _AT_END, weights_only=True)
-    bare["optimizer_states"][0].pop(KEY)
+    delattr(bare["loops"], KEY)
     torch.save(bare, folder / f"bare-{rank}.ckpt")
     found["taken up without the states"] = _take_up(scenario, folder, _shuffled(), folder / f"bare-{rank}.ckpt")
     write(folder, "drawing", rank, found)
