@@ -19,6 +19,7 @@ _MAPPINGS: tuple[Any, ...] = (OrderedDict, defaultdict, dict)
 _SERIES: tuple[Any, ...] = (list, tuple, deque, set, frozenset)
 _BARE = frozenset({dict, list, tuple, set, frozenset, deque})  # without attributes
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
+_FACTORY: Any = vars(defaultdict)["default_factory"]
 _ABSENT = object()
 _NEW: Any = copyreg.__newobj__  # type: ignore[attr-defined]  # how pickle makes what has no way of its own
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
@@ -35,9 +36,9 @@ def values_in(batch: Any) -> Iterator[Any]:
         seen[id(value)] = value
         yield value
         held = _held(value)
-        if held is None and (is_dataclass(value) or isinstance(value, Mapping)):
+        if held is None and not isinstance(value, type) and (is_dataclass(value) or isinstance(value, Mapping)):
             held = [*_attributes(value).values()]
-        left.extend(each for each in held or () if type(each) not in _ATOMS)
+        left.extend(each for each in reversed(held or ()) if type(each) not in _ATOMS)  # the first one is next
 
 
 def replace_in(value: Any, change: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
@@ -107,9 +108,9 @@ class _Replacement:
             return self._copies[id(value)]
         if id(value) not in self._stale:
             return value
-        if isinstance(value, (tuple, frozenset)):
-            return self._copy_fixed(value)
         kind = _kind(value)
+        if kind in (tuple, frozenset):
+            return self._copy_fixed(value, kind)
         new = self._copies[id(value)] = _make_empty(value, kind, self._states.get(id(value)))
         if kind is None:
             state = self._copy(self._states[id(value)])
@@ -126,12 +127,11 @@ class _Replacement:
         else:
             kind.__init__(new, map(self._copy, kind.__iter__(value)))
         if kind is defaultdict:
-            new.default_factory = self._copy(value.default_factory)
+            _FACTORY.__set__(new, self._copy(_FACTORY.__get__(value)))
         self._copy_attributes(value, new)
         return new
 
-    def _copy_fixed(self, value: Any) -> Any:
-        kind = _kind(value)
+    def _copy_fixed(self, value: Any, kind: Any) -> Any:
         parts = [self._copy(each) for each in kind.__iter__(value)]
         if id(value) in self._copies:  # it holds itself, by something that it holds
             return self._copies[id(value)]
@@ -156,7 +156,7 @@ def _held(value: Any) -> list[Any] | None:
     held = [each for item in kind.items(value) for each in item] if kind in _MAPPINGS else [*kind.__iter__(value)]
     if type(value) in _BARE:
         return held
-    factory = [value.default_factory] if kind is defaultdict else []
+    factory = [_FACTORY.__get__(value)] if kind is defaultdict else []
     return [*held, *factory, *_attributes(value).values()]
 
 

@@ -294,6 +294,12 @@ def test_looking_finds_what_is_held_and_makes_nothing(form: str, no_constructor:
     assert sum(each is OLD for each in values_in(value)) == 1
 
 
+def test_looking_goes_from_the_first_to_the_last() -> None:
+    found = list(values_in(({"a": [OLD], "b": NEW}, OLD, Plain)))
+
+    assert [each for each in found if each in (OLD, NEW, Plain)] == [OLD, NEW, Plain]
+
+
 def test_looking_ends_where_a_value_holds_itself() -> None:
     loop: list[Any] = [OLD]
     loop.append(loop)
