@@ -28,7 +28,7 @@ def following(module: torch.nn.Module) -> Iterator[None]:
     newest: dict[int, torch.nn.Parameter] = {}
     for owner, name, old in before:
         now = owner._parameters.get(name)
-        if now is None or now is old or now.shape != old.shape:
+        if now is None or now is old:
             continue
         if id(old) not in newest:
             newest[id(old)] = now
