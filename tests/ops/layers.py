@@ -88,7 +88,7 @@ def run(name: str, dtype: str) -> Outcome:
 
 
 def uses(name: str, dtype: torch.dtype, training: bool) -> Iterator[Use]:
-    """Yield the ways in which the layer is made and called."""
+    """Yield the ways in which the layer is made and called, as many as an entry of the database may have."""
     mode = "training" if training else "evaluation"
     torch.manual_seed(0)
     if name in unlisted_layers.USES:

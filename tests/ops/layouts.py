@@ -41,6 +41,7 @@ LAYOUTS: dict[str, Layout] = {
     "strided": lambda x: torch.stack([x, x], -1)[..., 0],
 }
 
+
 @dataclass(frozen=True)
 class Case:
     """One use of a layer, the layout of what it is given, and that of the gradient of what it gives."""
@@ -117,7 +118,7 @@ def cases() -> Iterator[Case]:
     for name, _ in layers.listed(["float32"]):
         for training in (True, False):
             taken = set()
-            for use in layers._uses(name, torch.float32, training):
+            for use in layers.uses(name, torch.float32, training):
                 dimensions = tuple(x.dim() for x in _tensors(use.called))
                 if dimensions in taken or not _can_be_made(use):
                     continue

@@ -21,6 +21,7 @@ from northbridge_cpu_sim.choices import choose_as_for_cpu
 from northbridge_cpu_sim.faults import plan
 from northbridge_cpu_sim.group import by_dtype, dtype_of
 from northbridge_cpu_sim.module import chip
+from northbridge_cpu_sim.module.backward import count_on_after_backwards
 from northbridge_cpu_sim.module.exchange import name_in_dlpack
 from northbridge_cpu_sim.module.mesh import accept_in_meshes
 from northbridge_cpu_sim.module.sharing import refuse_sharing
@@ -77,6 +78,7 @@ def install(
     choose_as_for_cpu(device.type)
     if device.autograd_threads:
         atexit.register(extension.settle_autograd_threads)
+        count_on_after_backwards(extension)
     else:
         # The chip does this for every thread that touches it; this one may run a backward before.
         torch.autograd.set_multithreading_enabled(False)

@@ -69,9 +69,9 @@ def _with_sparse_gradients(module: torch.nn.Module) -> Iterator[str]:
 
     ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # where torch keeps what DDP leaves alone
     for name, layer in module.named_modules():
-        if isinstance(layer, (Embedding, EmbeddingBag)) and layer.sparse and layer.weight.requires_grad:
-            if f"{name}.weight" not in ignored:
-                yield f"{name!r} is {type(layer).__name__}(sparse=True)"
+        is_sparse = isinstance(layer, (Embedding, EmbeddingBag)) and layer.sparse and layer.weight.requires_grad
+        if is_sparse and f"{name}.weight" not in ignored:
+            yield f"{name!r} is {type(layer).__name__}(sparse=True)"
 
 
 def _why_no_dtype(dtype: torch.dtype, device: torch.device) -> str | None:

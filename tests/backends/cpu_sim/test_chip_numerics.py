@@ -181,6 +181,12 @@ def test_a_recurrent_layer_draws_its_dropout_from_the_chips_generator(chip: Modu
             lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], device="cpu_sim") + 1,
             r"aten::add.Tensor was called on cpu_sim with a nested tensor.*to_padded_tensor\(\)",
         ),
+        (
+            lambda: torch.ops.aten._nested_tensor_from_mask(
+                torch.ones(1, 2, 3, device="cpu_sim"), torch.tensor([[True, False]], device="cpu_sim")
+            ),
+            r"aten::_nested_tensor_from_mask gives a nested tensor of Float, which cpu_sim cannot hold",
+        ),
     ],
 )
 def test_an_operator_on_a_layout_that_the_chip_lacks_is_refused_by_name(

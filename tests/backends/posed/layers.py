@@ -9,8 +9,10 @@ import json
 from types import ModuleType
 
 import pytest
+import torch
 from tests.backends.posed.chip import PosedChip
 from tests.backends.posed.processes import Run
+from torch import Tensor
 
 IN_EVERY_LAYOUT = """
 import json, warnings
@@ -29,9 +31,27 @@ def assert_equal(said: str) -> None:
     assert min(answer["counts"][what] for what in ("output", "gradient", "second derivative")) > 1000
 
 
+def derive_again(device: str) -> list[Tensor]:
+    """Return first, second and third derivatives of sums with several parts, added up in the order of their nodes."""
+    x = (torch.arange(1.0, 41.0) / 7).to(device).requires_grad_()
+    (first,) = torch.autograd.grad((x.sin() * x.exp() * x.pow(2.2)).sum(), x, create_graph=True)
+    parts = (first * x.cos()).sum() + (first.tanh() * first).sum() + (x.sigmoid() * first * x).sum()
+    (second,) = torch.autograd.grad(parts, x, create_graph=True)
+    parts = (second.tanh() * first).sum() + (second * x.cos()).sum()
+    return [each.detach().cpu() for each in (first, second, *torch.autograd.grad(parts, x))]
+
+
 class TestLayers:
+    def test_derivatives_of_derivatives_are_the_cpus(self, posed: PosedChip, loaded: ModuleType) -> None:
+        """A thread of the device has made some of the nodes, and the test's own the others."""
+        assert loaded.is_available()
+        for found, expected in zip(derive_again(posed.name), derive_again("cpu"), strict=True):
+            assert torch.equal(found, expected)
+
     def test_layouts_and_second_derivatives_are_the_cpus(self, posed: PosedChip, run: Run) -> None:
-        assert_equal(run(IN_EVERY_LAYOUT.format(device=f"{posed.name}:0")))
+        """An error that the CPU raises, too, comes at once."""
+        program = IN_EVERY_LAYOUT.format(device=f"{posed.name}:0")
+        assert_equal(run(program, NORTHBRIDGE_CPU_SIM_ERRORS="immediate"))
 
     @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
     @pytest.mark.parametrize("norm", [False, True])

@@ -155,7 +155,9 @@ def test_a_sparse_buffer_on_a_chip_without_them_is_refused(face: Face, host: Any
 
     said = refusal(lambda: train(face, host, model))
 
-    assert said == "the buffer 'given' is sparse, but 'cpu_sim' has no sparse tensors (it says so). Fix: to_dense() of it"
+    assert (
+        said == "the buffer 'given' is sparse, but 'cpu_sim' has no sparse tensors (it says so). Fix: to_dense() of it"
+    )
 
 
 def test_a_compressed_buffer_is_refused(face: Face, host: Any) -> None:
@@ -181,6 +183,5 @@ def test_complex_numbers_on_a_chip_without_them_are_refused(
 
     said = refusal(lambda: train(face, host, model), "complex")
 
-    assert said == (
-        "the parameter 'words.weight' is complex64, but 'cpu_sim' has none (it says so). Fix: torch.view_as_real() of it"
-    )
+    refused = "the parameter 'words.weight' is complex64, but 'cpu_sim' has none (it says so)"
+    assert said == f"{refused}. Fix: torch.view_as_real() of it"

@@ -79,6 +79,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("lacks", [](c10::ScalarType dtype) {
     return chip::detail::has(chip::detail::lacking, dtype);
   });
+  m.def("share_sequence_numbers", chip::share_sequence_numbers);
   m.def("settle_autograd_threads", chip::settle_autograd_threads);
   m.def("label", [] { return chip::settings().label; });
   m.def("use", chip::use);

@@ -213,9 +213,9 @@ Tensor CallTranslation::dense_to_device(const Tensor& host) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       host.key_set().has_all(c10::DispatchKeySet(c10::DispatchKey::CPU)) && host.has_storage(),
       op_.operator_name(),
-      " gives a tensor of layout ",
-      host.layout(),
-      " and type ",
+      " gives a ",
+      host.is_nested() ? "nested" : c10::str(host.layout()),
+      " tensor of ",
       host.scalar_type(),
       ", which ",
       type_name(),

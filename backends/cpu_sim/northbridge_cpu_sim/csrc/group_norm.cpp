@@ -3,7 +3,6 @@
 // adds up in another order. Here the CPU's kernels get what they get on the CPU.
 #include "chip.h"
 
-#include <ATen/FuncTorchTLS.h>
 #include <ATen/TensorSubclassLikeUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/grad_mode.h>
@@ -29,14 +28,14 @@ using std::optional;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// What torch transforms, maps or differentiates forwards takes torch's own way.
+// What torch compiles, maps or differentiates forwards takes torch's own way.
 bool is_plain_channels_last(const Tensor& input) {
   return input.dim() >= 4 && !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
-      at::functorch::functorchTLSAccessor() == nullptr && !at::isTensorSubclassLike(input) &&
-      !input._fw_grad(/*level=*/0).defined() &&
+      !at::isTensorSubclassLike(input) && !input._fw_grad(/*level=*/0).defined() &&
       input.suggest_memory_format() != c10::MemoryFormat::Contiguous;
 }
 
+// Torch's node for it, save that the layout of the input is kept.
 struct KeepingLayout final : torch::autograd::generated::NativeGroupNormBackward0 {
   variable_list apply(variable_list&& grads) override {
     if (at::GradMode::is_enabled() || !grads[0].defined() || grads[1].defined() ||

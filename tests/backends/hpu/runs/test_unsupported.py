@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+NO_SPARSE = (
+    "but 'hpu' has no sparse tensors (Unrecognized tensor type ID: SparseHPU). Fix: sparse=False, and Adam instead of"
+    " SparseAdam"
+)
 REFUSED = {
-    "sparse gradients": (
-        "'words' is Embedding(sparse=True), but 'hpu' has no sparse tensors (Unrecognized tensor type ID: SparseHPU)."
-        " Fix: sparse=False, and Adam instead of SparseAdam"
-    ),
-    "a bag of them": (
-        "'words' is EmbeddingBag(sparse=True), but 'hpu' has no sparse tensors (Unrecognized tensor type ID: SparseHPU)."
-        " Fix: sparse=False, and Adam instead of SparseAdam"
-    ),
+    "sparse gradients": f"'words' is Embedding(sparse=True), {NO_SPARSE}",
+    "a bag of them": f"'words' is EmbeddingBag(sparse=True), {NO_SPARSE}",
     "complex": (
         "the parameter 'waves.weight' is complex64, but 'hpu' has none (Complex datatype is not supported on HPU"
         " device). Fix: torch.view_as_real() of it"

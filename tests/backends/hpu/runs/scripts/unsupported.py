@@ -1,6 +1,7 @@
 """Train, in each of Lightning's namespaces, what a Gaudi does not have: python unsupported.py"""
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,7 +9,7 @@ from torch import nn
 
 import northbridge
 
-MODELS = {
+MODELS: dict[str, Callable[[], dict[str, nn.Module]]] = {
     "sparse gradients": lambda: {"words": nn.Embedding(4, 2, sparse=True)},
     "a bag of them": lambda: {"words": nn.EmbeddingBag(4, 2, sparse=True)},
     "complex": lambda: {"waves": nn.Linear(2, 2, dtype=torch.complex64)},
