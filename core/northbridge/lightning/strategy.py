@@ -105,7 +105,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def model_to_device(self) -> None:
             refuse_tensors(self.backend, self.model, self.root_device)
-            if self.lightning_module.trainer.state.fn == "fit":
+            if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
                 refuse_sparse_gradients(self.backend, self.model, self.root_device)
             with following(self.model):
                 super().model_to_device()
@@ -203,6 +203,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             return result
 
         def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
+            refuse_tensors(self.backend, module, self.root_device)  # what was not moved before
             refuse_sparse_gradients(self.backend, module, self.root_device)
             module = super().setup_module(module)
             if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
