@@ -50,4 +50,4 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 collect_ignore = [plugin.name for plugin in announced(GROUP) if plugin.name != os.environ.get("NORTHBRIDGE_SIMULATE")]
 
 # pytest rewrites assertions in test files alone, and these are the bodies of tests.
-pytest.register_assert_rewrite("tests.backends.posed")
+pytest.register_assert_rewrite("tests.backends.exports", "tests.backends.posed")

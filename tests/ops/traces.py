@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import torch
 from tests.ops import layers, operators
-from tests.ops.calls import Outcome, compare_call
+from tests.ops.calls import SEED, Outcome, compare_call
 from torch import Tensor, nn
 from torch.nn.modules.lazy import LazyModuleMixin
 from torch.utils import _pytree as pytree
 
 MOST = 2
-"""So many calls of an entry are recorded in each mode: what torch records of a kernel, it records of each call."""
+"""So many calls of an entry are traced, and of a layer in training one: what is recorded of one is of each."""
 
 Call = Callable[..., Any]
 Recorder = Callable[[nn.Module, tuple[Tensor, ...]], tuple[list[str], Call]]
@@ -57,41 +57,50 @@ def run_trace(name: str, dtype: str) -> Outcome:
     outcome = Outcome()
     if name in operators.names():
         for what, call, arguments, values in operators.calls(name, dtype, MOST):
-            compare_call(outcome, what, _recorded(_trace, call), arguments, backward=True, values=values)
+            compare_call(outcome, what, _record(_trace, call), arguments, backward=True, values=values)
         return outcome
-    for what, call, arguments in _calls_of_layer(name, dtype, (True, False)):
-        compare_call(outcome, what, _recorded(_trace, call), arguments, backward=True)
+    for what, layer, arguments in _made(name, dtype, {True: 1, False: MOST}):
+        compare_call(outcome, what, _record_layer(_trace, layer), arguments, backward=True)
     return outcome
 
 
 def run_export(name: str, dtype: str) -> Outcome:
-    """Compare what torch.export.export makes of the entry: its nodes, and its numbers for other input."""
+    """Compare what torch.export.export makes of the layer: its nodes, and its numbers for other input."""
     logging.disable(logging.ERROR)  # torch tells at length why it cannot export a layer
     outcome = Outcome()
-    for what, call, arguments in _calls_of_layer(name, dtype, (False,)):
-        with torch.no_grad():
-            compare_call(outcome, what, _recorded(_export, call), arguments, backward=False)
+    for what, layer, arguments in _made(name, dtype, {False: 1}):
+        compare_call(outcome, what, _record_layer(_export, layer), arguments, backward=False)
     return outcome
 
 
-def _calls_of_layer(name: str, dtype: str, modes: tuple[bool, ...]) -> Iterator[tuple[str, Call, Any]]:
-    for training in modes:
-        for use in islice(layers.uses(name, getattr(torch, dtype), training), MOST):
+def _made(name: str, dtype: str, counts: Mapping[bool, int]) -> Iterator[tuple[str, nn.Module, Any]]:
+    for training, count in counts.items():
+        for use in islice(layers.uses(name, getattr(torch, dtype), training), count):
             try:
                 layer = use.make()
             except (RuntimeError, TypeError, ValueError):
                 continue  # the CPU has no such layer
             if not isinstance(layer, LazyModuleMixin):  # which is another class after its first call
-                state = dict(layer.state_dict(keep_vars=True))
-                yield use.what, partial(torch.func.functional_call, layer), ((state, *use.called), {})
+                args, kwargs = use.called
+                yield use.what, layer, ((layer.state_dict(keep_vars=True), *args), kwargs)
 
 
-def _recorded(record: Recorder, call: Call) -> Call:
-    """Return a call that records ``call`` for what it is given, and runs the record on other numbers."""
+def _record_layer(record: Recorder, layer: nn.Module) -> Call:
+    def run(state: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
+        twin = copy.deepcopy(layer)
+        twin.load_state_dict(state, assign=True)
+        return _record(record, twin)(*args, **kwargs), list(twin.buffers())
+
+    return run
+
+
+def _record(record: Recorder, call: Call) -> Call:
+    """Return what records ``call`` for what it is given, and runs the record on other numbers."""
 
     def run(*args: Any, **kwargs: Any) -> Any:
         tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, Tensor)]
         nodes, recorded = record(_OfTensors(call, (args, kwargs)), tuple(tensor.detach() for tensor in tensors))
+        torch.manual_seed(SEED)
         return nodes, recorded(*map(_others_of, tensors))
 
     return run
