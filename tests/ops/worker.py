@@ -14,8 +14,9 @@ def main() -> None:
     """Serve until stdin ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what an operator prints is no answer
-    import northbridge
     from tests.ops.calls import CHIP, Outcome
+
+    import northbridge
 
     northbridge.load(CHIP)
     import torch
