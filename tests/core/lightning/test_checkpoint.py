@@ -608,7 +608,7 @@ print({str(each.device) for each in values["teacher"].parameters()}, found["own"
 """
 
 
-def test_what_users_keep_in_a_checkpoint_opens_where_no_plugin_is(tmp_path: Path) -> None:
+def test_what_users_keep_opens_where_no_plugin_is(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(CONTAINED)
     (tmp_path / "open.py").write_text(OPENED)
 
