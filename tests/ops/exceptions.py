@@ -22,8 +22,10 @@ EXCEPTIONS: dict[str, str] = {
     "sparse.mm.reduce bfloat16": _COMPRESSED,
     "sparse.mm.reduce float16": _COMPRESSED,
     "sparse.mm.reduce float32": _COMPRESSED,
+    "sparse.mm.reduce float32, traced": _COMPRESSED,
     "sparse.sampled_addmm complex64": _COMPRESSED,
     "sparse.sampled_addmm float32": _COMPRESSED,
+    "sparse.sampled_addmm float32, traced": _COMPRESSED,
 }
 
 MOST = 0.02

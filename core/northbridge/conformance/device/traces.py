@@ -46,12 +46,24 @@ class Traces(OneDevice):
         assert_near(learn(found, others, device), learn(expected, others, _CPU), device, within)
 
 
+class _Used(nn.Module):
+    """A layer, and something that uses its results: torch itself refuses a model that is a constant as a whole."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *given: Tensor) -> tuple[Tensor, ...]:
+        return tuple(each * 1 for each in leaves_of(self.layer(*given)) if isinstance(each, Tensor))
+
+
 def trace(made: Made, device: torch.device) -> nn.Module:
     """Return a copy of the layer, traced on ``device`` as Lightning does it: without gradients."""
     layer, given = made
+    used = _Used(copy.deepcopy(layer).to(device))
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch's, of its tracer
-        traced: Any = torch.jit.trace(copy.deepcopy(layer).to(device), _moved(given, device), check_trace=False)
+        traced: Any = torch.jit.trace(used, _moved(given, device), check_trace=False)
     module: nn.Module = traced
     return module
 
