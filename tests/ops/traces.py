@@ -112,7 +112,8 @@ def _others_of(tensor: Tensor) -> Tensor:
 
 
 def _trace(module: nn.Module, tensors: tuple[Tensor, ...]) -> tuple[list[str], Call]:
-    traced: Any = torch.jit.trace(module, tensors, check_trace=False)
+    trace: Any = torch.jit.trace  # untyped
+    traced = trace(module, tensors, check_trace=False)
     return [node.kind() for node in traced.inlined_graph.nodes()], traced
 
 

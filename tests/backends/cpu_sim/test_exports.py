@@ -19,10 +19,11 @@ class TestExports(Exports):
 def test_an_operator_that_escapes_the_tracer_is_refused(chip: ModuleType) -> None:
     """What torch does not record would be a constant of the traced model, and is an error."""
     relu: Any = torch.ops.aten.relu.default
+    trace: Any = torch.jit.trace  # untyped
     below = torch._C.DispatchKeySet(torch._C.DispatchKey.PrivateUse1)  # of the tracer
 
     with pytest.raises(NotImplementedError) as raised:
-        torch.jit.trace(lambda given: relu.redispatch(below, given), torch.ones(2, device="cpu_sim"))
+        trace(lambda given: relu.redispatch(below, given), torch.ones(2, device="cpu_sim"))
 
     assert str(raised.value).splitlines()[0] == (
         "aten::relu on cpu_sim is not recorded by torch.jit.trace, and would be a constant of the traced model; trace"

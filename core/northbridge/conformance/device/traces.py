@@ -41,8 +41,8 @@ class Traces(OneDevice):
             return  # which tells the user; a constant does not
 
         with torch.no_grad():
-            results = [leaves_of(each(*_moved(others, where))) for each, where in ((found, device), (expected, _CPU))]
-        assert_near(*results, device, within)
+            results, cpus = found(*_moved(others, device)), expected(*others)
+        assert_near(results, cpus, device, within)
         assert_near(learn(found, others, device), learn(expected, others, _CPU), device, within)
 
 
@@ -63,9 +63,9 @@ def trace(made: Made, device: torch.device) -> nn.Module:
     used = _Used(copy.deepcopy(layer).to(device))
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch's, of its tracer
-        traced: Any = torch.jit.trace(used, _moved(given, device), check_trace=False)
-    module: nn.Module = traced
-    return module
+        record: Any = torch.jit.trace  # untyped
+        traced: nn.Module = record(used, _moved(given, device), check_trace=False)
+    return traced
 
 
 def _moved(given: tuple[Tensor, ...], device: torch.device) -> tuple[Tensor, ...]:
