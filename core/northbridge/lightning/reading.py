@@ -9,17 +9,15 @@ import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CheckpointCodeError, CheckpointError
+from northbridge.lightning.checksums import LONGEST, find_damage, find_damage_of, first_line
 from northbridge.lightning.torchs_reader import torchs_load
 from northbridge.software import is_vendors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-_LONGEST = 200  # characters of what a damaged file has another error say
 
 
 @contextmanager
@@ -83,7 +81,7 @@ class _Reader:
         file = next((str(each) for each in (f, self._path) if os.path.isfile(str(each))), None)
         begin = f.tell() if hasattr(f, "tell") else 0
         with ThreadPoolExecutor(1) as pool:  # checksums take half as long as reading
-            looked = pool.submit(_find_damage_of, file) if self._check and file else None
+            looked = pool.submit(find_damage_of, file) if self._check and file else None
             try:
                 read = self._load(f, *args, **kwargs)
             except FileNotFoundError:
@@ -95,7 +93,7 @@ class _Reader:
         elif self._check and "://" not in str(self._path):  # where it would be fetched once more
             end = f.tell()
             f.seek(begin)
-            _warn_of_damage(self._path, _find_damage(f))
+            _warn_of_damage(self._path, find_damage(f))
             f.seek(end)
         return read
 
@@ -107,44 +105,6 @@ def _warn_of_damage(path: Any, damage: str) -> None:
             " Fix: copy it again, or take another",
             stacklevel=2,
         )
-
-
-class _Whole:
-    """A file as ``zipfile`` seeks in it, from its end too: torch's view of a part of a file does so wrongly."""
-
-    def __init__(self, file: Any) -> None:
-        self._file = file
-        file.seek(0, os.SEEK_END)
-        self._end: int = file.tell()
-        self.read, self.tell = file.read, file.tell
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        place = {os.SEEK_SET: 0, os.SEEK_CUR: int(self.tell()), os.SEEK_END: self._end}[whence] + offset
-        self._file.seek(place)
-        return place
-
-
-def _find_damage_of(path: Any) -> str:
-    if "://" in str(path):
-        return ""
-    with Path(os.fspath(path)).open("rb") as file:
-        return _find_damage(file)
-
-
-def _find_damage(file: Any) -> str:
-    """Return what is wrong with an archive, of which torch compares no checksums; of other files nothing is known."""
-    if file.read(4) != b"PK\x03\x04":  # torch's former format has none
-        return ""
-    try:
-        with zipfile.ZipFile(_Whole(file)) as archive:
-            has_checksums = any(part.CRC for part in archive.infolist())  # torch.serialization.set_crc32_options
-            wrong = archive.testzip() if has_checksums else None
-    except Exception as error:  # noqa: BLE001 - zipfile's own, and whatever a damaged number makes of a seek
-        return _first_line(error)
-    return f"the checksum of {_clean(wrong)} is wrong" if wrong else ""
 
 
 def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
@@ -160,14 +120,14 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
     """Return what to tell a user of a checkpoint that could not be read."""
     if isinstance(error, CheckpointError):
         return error
-    text, reason = str(error), _first_line(error)
+    text, reason = str(error), first_line(error)
     is_archive = "://" in str(path) or zipfile.is_zipfile(path)
-    damage = _find_damage_of(path) if is_archive else ""
+    damage = find_damage_of(path) if is_archive else ""
     name = re.search(r"GLOBAL ([\w.]+)", text)
     if "weights_only" in text and not damage:
         if is_archive or name or not isinstance(error, pickle.UnpicklingError):
             return CheckpointCodeError(
-                f"the checkpoint {path} holds {name[1][:_LONGEST] if name else 'more than weights'}, which only code"
+                f"the checkpoint {path} holds {name[1][:LONGEST] if name else 'more than weights'}, which only code"
                 " can make, and weights_only=True lets none run. If you trust where the file comes from, write"
                 " weights_only=False, or allow the class with torch.serialization.add_safe_globals([…])"
             )
@@ -176,12 +136,3 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
         f"{path} could not be read as a checkpoint: {damage or reason}. Is it one, and was it copied as a whole? Take"
         " another; what this process has trained is untouched"
     )
-
-
-def _first_line(error: BaseException) -> str:
-    line = _clean(str(error).partition("\n")[0])
-    return f"{type(error).__name__}: {line}" if line else type(error).__name__
-
-
-def _clean(text: str) -> str:
-    return "".join(each if each.isprintable() else "?" for each in text[:_LONGEST])
