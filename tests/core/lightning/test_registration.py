@@ -268,6 +268,7 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
             for module in ("utilities.compile", "trainer.trainer")
             for function in ("_maybe_unwrap_optimized", "_verify_strategy_supports_compile")
         ),
+        ("pytorch_lightning.core.saving", "pl_load"),
         ("pytorch_lightning.loops.fit_loop", "_FitLoop"),
         ("pytorch_lightning.loops.training_epoch_loop", "_TrainingEpochLoop"),
         ("pytorch_lightning.profilers.pytorch", "PyTorchProfiler"),
