@@ -197,7 +197,9 @@ USES: dict[str, Callable[[Any], Any]] = {
     "launch": lambda fabric: fabric.launch(),
     "setup": lambda fabric: fabric.setup(torch.nn.Linear(1, 1)),
     "setup where it stands": lambda fabric: fabric.setup(torch.nn.Linear(1, 1), move_to_device=False),
-    "setup_dataloaders": lambda fabric: fabric.setup_dataloaders(torch.utils.data.DataLoader(torch.ones(2))),
+    "setup_dataloaders": lambda fabric: fabric.setup_dataloaders(
+        torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(2)))
+    ),
     "to_device": lambda fabric: fabric.to_device(torch.ones(1)),
     "init_module": make_on,
 }
