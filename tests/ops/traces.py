@@ -18,6 +18,9 @@ from torch.utils import _pytree as pytree
 MOST = 2
 """So many calls of an entry are traced, and of a layer in training one: what is recorded of one is of each."""
 
+_NEW_ON_THE_CURRENT = "nn.CrossMapLRN2d"
+"""It calls Tensor.new(), which torch.export records without the device's index: the record works on the current one."""
+
 Call = Callable[..., Any]
 Recorder = Callable[[nn.Module, tuple[Tensor, ...]], tuple[list[str], Call]]
 
@@ -49,7 +52,9 @@ def listed_traces(dtypes: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 def listed_exports(dtypes: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield name and dtype of what is exported: each layer, in float32."""
-    yield from ((name, dtype) for name, dtype in layers.listed(dtypes) if dtype == "float32")
+    for name, dtype in layers.listed(dtypes):
+        if dtype == "float32" and name != _NEW_ON_THE_CURRENT:
+            yield name, dtype
 
 
 def run_trace(name: str, dtype: str) -> Outcome:
