@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copyreg
 import functools
 import importlib.util
 import inspect
@@ -39,7 +40,10 @@ def _copy(name: str) -> ModuleType:
     assert spec is not None, f"{name} has been imported"
     assert spec.loader is not None, f"{name} is a module"
     copy = importlib.util.module_from_spec(spec)
+    pickled = dict(copyreg.dispatch_table)
     spec.loader.exec_module(copy)
+    # The module tells pickle how a torch.layout is written, and pickle finds no function of a copy.
+    copyreg.dispatch_table.update(pickled)
     return copy
 
 

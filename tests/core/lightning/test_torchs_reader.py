@@ -99,3 +99,10 @@ def test_knows_the_devices_that_are_registered() -> None:
 
 def test_is_torchs_where_nothing_is_replaced() -> None:
     assert torchs_load() is torch.serialization.load
+
+
+def test_a_layout_is_pickled_by_torchs_own_function() -> None:
+    """The copy of torch's file leaves pickle as it is: ranks tell each other of layouts when they save shards."""
+    torchs_load()
+
+    assert pickle.loads(pickle.dumps(torch.strided)) is torch.strided
