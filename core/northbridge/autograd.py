@@ -22,14 +22,15 @@ def assert_autograd_serves(backend: Backend, index: int) -> None:
     """Raise :class:`SoftwareLoadError` unless gradients can be computed on the device ``index``, which is held.
 
     Autograd starts a thread for each device when the first ``backward()`` of the process runs, and none later. Errors
-    of the chip's own pass through.
+    of the chip's own pass through. Under ``torch.inference_mode`` nothing is asked: no gradient can be computed there.
     """
     import torch
 
+    if torch.is_inference_mode_enabled():  # to leave it would give autograd the threads that a chip may do without
+        return
     device = backend.device.root(index)
     try:
-        # Not inference_mode(False) everywhere: it also gives this thread back the threads that a chip may do without.
-        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else torch.enable_grad():
+        with torch.enable_grad():
             leaf = torch.ones(1, device=device, dtype=torch.float32, requires_grad=True)
             torch.autograd.grad(leaf.sum(), leaf)  # not Tensor.backward, which scripts count and replace
     except RuntimeError as error:

@@ -92,6 +92,15 @@ def test_the_probe_is_no_backward_of_the_users(monkeypatch: pytest.MonkeyPatch) 
     chip = northbridge.load("cpu_sim")
     monkeypatch.setattr(torch.Tensor, "backward", fail)
 
+    with torch.no_grad():
+        assert_autograd_serves(chip, 1)
+
+
+def test_nothing_is_asked_under_inference_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that is taken for an evaluation may have no thread of autograd's."""
+    chip = northbridge.load("cpu_sim")
+    monkeypatch.setattr(torch.autograd, "grad", lambda *_: pytest.fail("a gradient was asked for"))
+
     with torch.inference_mode():
         assert_autograd_serves(chip, 1)
 
