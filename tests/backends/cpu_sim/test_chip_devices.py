@@ -197,9 +197,9 @@ def test_the_accelerator_says_which_dtypes_it_has(chip: ModuleType, posing: Call
 
     assert {torch.float32, torch.bfloat16, torch.complex64, torch.bool, torch.int64} <= set(dtypes)
     for dtype in dtypes:
-        x = torch.ones(2, device="cpu_sim:1").to(dtype)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of complex numbers that lose a part
+            warnings.simplefilter("ignore")  # of complex numbers that lose a part, and of those of half precision
+            x = torch.ones(2, device="cpu_sim:1").to(dtype)
             assert all(x.to(other).dtype is other for other in dtypes)
     assert chip.is_bf16_supported()
     assert chip.get_amp_supported_dtype() == [torch.bfloat16, torch.float16]

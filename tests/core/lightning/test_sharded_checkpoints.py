@@ -47,7 +47,7 @@ def save_often(rank, save):
     if what == "killed":
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
     if writes:
-        limit(2000)
+        limit(12000)  # less than a part of the model, and more than what is printed
     try:
         save(name)
     except Exception as error:
