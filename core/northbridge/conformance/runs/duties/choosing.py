@@ -27,7 +27,7 @@ SECOND = "[1]"
 
 
 def is_held_by_one_fabric(backend: str, face: str) -> bool:
-    """Whether a Fabric of one device, which takes it when it is built, leaves its process no other."""
+    """Whether a Fabric of one device, which takes it when it is asked for it, leaves its process no other."""
     device = northbridge.get(backend).device
     return not is_trainer(face) and device.root(0) == device.root(1)
 
@@ -39,11 +39,11 @@ def perform(scenario: Scenario, folder: Path) -> None:
     for word, devices in FORMS.items():
         try:
             host = trainer(scenario, folder, devices=devices) if trains else fabric(scenario, devices=devices)
+            ranks = getattr(host.strategy, "parallel_devices", None) or [host.strategy.root_device]
         except (northbridge.NorthbridgeError, RuntimeError) as error:
             if not (word == SECOND and is_held_by_one_fabric(scenario.accelerator, scenario.face)):
                 raise
             found[word] = {"error": f"{type(error).__name__}: {error}"}
             continue
-        ranks = getattr(host.strategy, "parallel_devices", None) or [host.strategy.root_device]
         found[word] = [str(device) for device in ranks]
     write(folder, "choosing", 0, found)
