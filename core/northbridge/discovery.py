@@ -210,12 +210,13 @@ def load(name: str) -> Backend:
     Takes no card. Needs no Lightning. Raises what :func:`get` raises, :class:`SoftwareMissingError`,
     :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` where this process has loaded another backend.
     """
-    from northbridge.autoload import arm
+    from northbridge.autoload import arm, is_armed
     from northbridge.software import bring_up
 
     backend = get(name)
     bring_up(backend)
-    arm()  # where torch's autoload was off: a Trainer of this process knows the name from here on
+    if not is_armed():  # torch's autoload was off: a Trainer of this process knows the name from here on
+        arm()
     return backend
 
 

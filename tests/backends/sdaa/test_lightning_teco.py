@@ -185,7 +185,13 @@ def test_what_it_patches_in_lightning_trains_no_model_apart(install: Install) ->
     one, two, nodes = json.loads(child.stdout.splitlines()[-1])
     assert one == ["northbridge.lightning.pytorch", "SingleDeviceStrategy"]
     assert two == ["northbridge.lightning.pytorch", "DDPStrategy"]
-    assert nodes == two  # ours is put over what they patch, once the chip is loaded
+    assert nodes == [
+        "DevicesError",
+        (
+            "strategy='single_sdaa' trains on one device, and num_nodes=2 was asked for: each node would train a model"
+            " of its own; write strategy='ddp'"
+        ),
+    ]
 
 
 MISSPELT = """
