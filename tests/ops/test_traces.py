@@ -15,9 +15,6 @@ PROCESSES = 1
 WHOLE = ("Conv", "LSTM", "GRU", "RNN", "Attention", "Transformer")
 """What the layers are called for which the chip has kernels in the place of what torch records."""
 
-NOT_EXPORTED = {"hpu": "nn.Transformer"}
-"""Where torch.export raises: on a chip with a key of its own, of the choice of the attention's kernel."""
-
 pytestmark = pytest.mark.timeout(900)
 
 
@@ -40,7 +37,6 @@ def test_recorded_layers_compute_other_input(entries: list[Entry], chip: str) ->
         entry
         for entry in entries
         if entry.kind in kinds and entry.name.startswith("nn.") and "functional" not in entry.name
-        if entry.kind == "trace" or not entry.name.startswith(NOT_EXPORTED.get(chip, " "))
     ]
     done = run_on(chip, [entry for entry in chosen if entry.kind == "trace" or _is_whole(entry) or entry.in_tenth])
 

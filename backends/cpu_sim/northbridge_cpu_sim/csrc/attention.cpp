@@ -5,7 +5,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
 #include <c10/core/InferenceMode.h>
+#include <torch/library.h>
 
 namespace chip {
 namespace {
@@ -27,6 +29,10 @@ int64_t choose_attention(
     bool is_causal,
     std::optional<double> scale,
     bool enable_gqa) {
+  // torch.export asks with a tensor that has the chip's key and no data; torch's answer for "meta".
+  if (!on_chip(query)) {
+    return static_cast<int64_t>(sdp::SDPBackend::math);
+  }
   const auto host_mask = mask ? std::optional(alias_for_choice(*mask)) : std::nullopt;
   return at::_fused_sdp_choice(
       alias_for_choice(query),
@@ -40,6 +46,11 @@ int64_t choose_attention(
 }
 
 } // namespace
+
+TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
+  m.impl("_fused_sdp_choice", choose_attention);
+}
+
 } // namespace chip
 
 namespace at::native {
