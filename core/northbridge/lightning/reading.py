@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import pickletools
 import re
 import warnings
 import zipfile
@@ -124,6 +125,13 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
     is_archive = "://" in str(path) or zipfile.is_zipfile(path)
     damage = find_damage_of(path) if is_archive else ""
     name = re.search(r"GLOBAL ([\w.]+)", text)
+    protocol = _newer_protocol(text)
+    if protocol and is_archive and not damage:
+        return CheckpointCodeError(
+            f"the checkpoint {path} was written with pickle protocol {protocol}, which weights_only=True does not read."
+            " Fix: let torch.save write it with pickle_protocol=2; or, if you trust where the file comes from, write"
+            " weights_only=False"
+        )
     if "weights_only" in text and not damage:
         if is_archive or name or not isinstance(error, pickle.UnpicklingError):
             return CheckpointCodeError(
@@ -136,3 +144,10 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
         f"{path} could not be read as a checkpoint: {damage or reason}. Is it one, and was it copied as a whole? Take"
         " another; what this process has trained is untouched"
     )
+
+
+def _newer_protocol(text: str) -> int | None:
+    """Return the pickle protocol in whose operation torch's reader of weights gave up, where it is not the usual 2."""
+    opcode = re.search(r"Unsupported operand (\d+)", text)
+    operation = pickletools.code2op.get(chr(int(opcode[1]))) if opcode else None
+    return operation.proto if operation and operation.proto > 2 else None

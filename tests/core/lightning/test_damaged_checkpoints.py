@@ -132,3 +132,22 @@ def test_class_in_the_former_format_is_named(face: Face, read: Callable[..., Any
         CheckpointCodeError, match=r"holds torch\.nn\.modules\.linear\.Linear, which only code can make"
     ):
         read(file, weights_only=True)
+
+
+@pytest.mark.filterwarnings("ignore:Detected pickle protocol")
+@pytest.mark.parametrize(("protocol", "more"), [(3, b"bytes"), (4, "a word")])
+def test_protocol_of_pickle_that_no_reader_of_weights_reads_is_named(
+    protocol: int, more: bytes | str, face: Face, read: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Of which a vendor's ``torch.save`` may write one; torch's own reader of weights knows protocol 2."""
+    file = tmp_path / "last.ckpt"
+    torch.save({"weight": torch.ones(3), "more": more}, file, pickle_protocol=protocol)
+
+    with pytest.raises(CheckpointCodeError) as raised:
+        read(file, weights_only=True)
+
+    assert str(raised.value) == (
+        f"the checkpoint {file} was written with pickle protocol {protocol}, which weights_only=True does not read."
+        " Fix: let torch.save write it with pickle_protocol=2; or, if you trust where the file comes from, write"
+        " weights_only=False"
+    )
