@@ -76,7 +76,7 @@ class MissingHardware(PluginSuite):
 
     @pytest.fixture
     def found(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
-        """How a Trainer ended, and what is available."""
+        """How a Trainer ended, what is available, and how loading ended where the Trainer found no software."""
         # The software is not loaded, so that the process may be a fork on every machine.
         return ask("missing_hardware", backend, trainer_face(), environ=environ, forked=True).facts
 
@@ -85,6 +85,7 @@ class MissingHardware(PluginSuite):
 
         if kind == "SoftwareMissingError":  # which a Trainer looks for where no device is found
             assert f"backend {backend!r}" in said
+            assert found["loaded"][0] == kind, f"loading it ended with {found['loaded']}"
         else:
             assert kind == "HardwareMissingError", said
             assert f"accelerator={backend!r} was asked for, but this machine has no such device" in said

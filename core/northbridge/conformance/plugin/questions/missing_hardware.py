@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from typing import Any
 
@@ -19,11 +20,18 @@ def answer(name: str, face: str) -> dict[str, object]:
     if bridge.package is not None:
         sys.meta_path.append(_Found(bridge.package.partition(".")[0]))
     arguments = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = _ended(lambda: lightning.Trainer(accelerator=name, devices=1, **arguments))
+    # Loaded only where the Trainer has tried it already: a plugin may not be loaded in a fork.
+    loaded = _ended(lambda: northbridge.load(name)) if trainer[0] == "SoftwareMissingError" else None
+    return {"detected": detect(name), "available": northbridge.available(), "trainer": trainer, "loaded": loaded}
+
+
+def _ended(asked: Callable[[], object]) -> list[str]:
+    """Return the kind of the error and its message; or no kind, and what was returned."""
     try:
-        ended: list[str] = ["", repr(lightning.Trainer(accelerator=name, devices=1, **arguments))]
+        return ["", repr(asked())]
     except Exception as error:  # noqa: BLE001 - which one it is the tests ask
-        ended = [type(error).__name__, str(error)]
-    return {"detected": detect(name), "available": northbridge.available(), "trainer": ended}
+        return [type(error).__name__, str(error)]
 
 
 class _Found:
