@@ -16,6 +16,7 @@ from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.lightning.checkpoint import stock_format
 from northbridge.lightning.random_states import KEY
 
 _BATCHES = 4
@@ -40,7 +41,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
     rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
     bare = torch.load(folder / "shuffled" / _AT_END, weights_only=True)
     delattr(bare["loops"], KEY)
-    torch.serialization.save(bare, folder / f"bare-{rank}.ckpt")  # a vendor's torch.save may write what few read
+    with stock_format():
+        torch.save(bare, folder / f"bare-{rank}.ckpt")
     found["taken up without the states"] = _take_up(scenario, folder, _shuffled(), folder / f"bare-{rank}.ckpt")
     write(folder, "drawing", rank, found)
 
