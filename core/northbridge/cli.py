@@ -24,7 +24,7 @@ import typer
 from northbridge import listing
 from northbridge.cleaning import clean
 from northbridge.conformance import cli as reports
-from northbridge.errors import BackendNotFoundError, ReportError, SettingsError
+from northbridge.errors import BackendDisabledError, BackendNotFoundError, ReportError, SettingsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,7 +101,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         app()
-    except (SettingsError, BackendNotFoundError, ReportError) as error:
+    except (SettingsError, BackendNotFoundError, BackendDisabledError, ReportError) as error:
         print(f"northbridge: {error}", file=sys.stderr)
         sys.exit(2)
 
@@ -171,7 +171,7 @@ def examine(
     from northbridge import doctor
 
     if output is not None and not os.access(output.absolute().parent, os.W_OK):
-        raise typer.BadParameter(f"{output.absolute().parent} is no folder that can be written to")
+        raise typer.BadParameter(clean(f"{output.absolute().parent} is no folder that can be written to"))
     doctor.choose(name)  # a wrong name or variable is told before anything starts
     with _spinner(quiet=as_json) as tell:
         found = doctor.examine(name, acquire=acquire, training=train, load_seconds=load_timeout, tell=tell)
@@ -186,7 +186,7 @@ def examine(
         try:
             output.write_text(text + "\n")
         except OSError as error:
-            raise typer.BadParameter(f"{output} could not be written: {error.strerror or error}") from None
+            raise typer.BadParameter(clean(f"{output} could not be written: {error.strerror or error}")) from None
     raise typer.Exit(found.exit_code)
 
 

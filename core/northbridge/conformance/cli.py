@@ -29,7 +29,7 @@ ended, and the suite goes on. A simulated device earns a simulated level.
 Exit codes:
   0  the level is granted; of --only, those tests pass; of --verify, the report is whole and from this suite; of
      --mutate, at least eight of the ten faults were found
-  1  it is not so
+  1  it is not so, or torch cannot be imported
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 
@@ -87,6 +87,7 @@ def prove(
     if verify is not None:
         raise typer.Exit(_verify(verify))
     _refuse_without_pytest()
+    _refuse_broken_torch()
     from northbridge.conformance import command
 
     assert name is not None
@@ -103,6 +104,7 @@ def _verify(path: Path) -> int:
         print(f"{path}: its digest is not that of what it says: it was changed after the suite wrote it")
         return 1
     _refuse_without_pytest()
+    _refuse_broken_torch()
     from northbridge.conformance import command
 
     return command.verify(path, report)
@@ -115,6 +117,16 @@ def _refuse_without_pytest() -> None:
             file=sys.stderr,
         )
         raise typer.Exit(2)
+
+
+def _refuse_broken_torch() -> None:
+    """End with 1 where ``import torch`` fails: it runs code of others, which may end this process, and with 0."""
+    from northbridge.cleaning import clean
+    from northbridge.listing.torch_import import find_problem
+
+    if problem := find_problem():
+        print(f"northbridge: {clean(problem)}", file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def compare_reports(

@@ -39,6 +39,21 @@ def test_wrong_usage_is_told_and_ends_with_2(tmp_path: Path, arguments: tuple[st
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_backend_that_is_switched_off_is_told_and_ends_with_2(tmp_path: Path) -> None:
+    asked = subprocess.run(
+        [NORTHBRIDGE, "conformance", "cpu_sim", "--level", "C0"],
+        env={**os.environ, "NORTHBRIDGE_DISABLE": "cpu_sim"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert asked.returncode == 2
+    assert asked.stderr.startswith("northbridge: backend 'cpu_sim' (northbridge 0.1.0) is switched off by NORTHBRIDGE_")
+    assert asked.stderr.count("\n") == 1
+
+
 def test_a_misspelt_simulation_is_told_and_ends_with_2(tmp_path: Path) -> None:
     asked = subprocess.run(
         [NORTHBRIDGE, "conformance", "cpu_sim", "--level", "C0"],

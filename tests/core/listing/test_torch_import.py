@@ -88,6 +88,29 @@ def test_somebody_elses_broken_extension_comes_first_and_alone(tmp_path: Path, c
         assert [each["what"] for each in found["advice"] if each["level"] == "wrong"] == [expected]
 
 
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (f"raise ImportError('{MISSING}')", f"torch-broken 1.0 breaks `import torch`: ImportError: {MISSING}. Fix: "),
+        ("raise SystemExit(0)", "torch-broken 1.0 breaks `import torch`: SystemExit: 0. Fix: "),
+        ("os._exit(0)", "the process that imports torch ended with exit code 0 while importing torch; "),
+        ("raise KeyboardInterrupt", "the process that imports torch was killed by SIGINT while importing torch"),
+    ],
+    ids=["raises", "exits", "dies", "is interrupted"],
+)
+def test_a_suite_that_cannot_import_torch_grants_nothing(tmp_path: Path, body: str, told: str) -> None:
+    """Exit code 0 would say that the level is granted."""
+    install_extension(tmp_path, body)
+
+    arguments = ("conformance", "cpu_sim", "--level", "C0", "--out", "report")
+
+    run = northbridge(Site((tmp_path,), tmp_path), *arguments, NORTHBRIDGE_DISABLE="")
+
+    assert run.returncode == 1
+    assert run.stderr.startswith(f"northbridge: {told}")
+    assert not (tmp_path / "report").exists()
+
+
 SWITCHING = """
 import os
 
