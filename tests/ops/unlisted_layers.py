@@ -70,9 +70,10 @@ USES: dict[str, Callable[[], Uses]] = {
     "nn.RReLU": lambda: [((), (torch.randn(6, 5),))],
     "nn.TransformerDecoder": lambda: [
         (
-            (nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0), 2),
-            (torch.randn(5, 2, 8), torch.randn(4, 2, 8)),
+            (nn.TransformerDecoderLayer(8, 2, 16, dropout=0.0, batch_first=batch_first), 2),
+            (torch.randn(5, 2, 8), torch.randn(*((5, 4) if batch_first else (4, 2)), 8)),
         )
+        for batch_first in (False, True)
     ],
     "nn.TripletMarginLoss": lambda: [
         ((1.0, 2.0, 1e-6, swap), tuple(torch.randn(4, 6) for _ in range(3))) for swap in (False, True)

@@ -3,7 +3,10 @@
 #include "memory.h"
 
 #include <ATen/EmptyTensor.h>
+#include <c10/core/GradMode.h>
 #include <c10/core/TensorImpl.h>
+
+#include <utility>
 
 namespace chip {
 namespace {
@@ -23,6 +26,13 @@ void copy_bits(const at::Tensor& from, const at::Tensor& to) {
   }
 }
 
+// Tensor::requires_grad_ takes an alias, which has the CPU's key alone, for one of inference mode.
+void require_grad(at::TensorImpl* impl) {
+  auto meta = c10::impl::GetAutogradMetaFactory()->make();
+  meta->set_requires_grad(true, impl);
+  impl->set_autograd_meta(std::move(meta));
+}
+
 } // namespace
 
 at::Tensor host_alias(const at::Tensor& device) {
@@ -36,6 +46,10 @@ at::Tensor host_alias(const at::Tensor& device) {
   copy_bits(device, host);
   if (C10_UNLIKELY(impl->is_wrapped_number())) {
     host.unsafeGetTensorImpl()->set_wrapped_number(true);
+  }
+  // Without gradients too, torch's products look at it to choose among kernels that round differently.
+  if (C10_UNLIKELY(impl->requires_grad()) && !c10::GradMode::is_enabled()) {
+    require_grad(host.unsafeGetTensorImpl());
   }
   return host;
 }

@@ -15,6 +15,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -143,9 +144,13 @@ variable_list run_on_host(
   const at::AutoGradMode with_graph(leaves != nullptr);
   variable_list aliases;
   for (const auto& tensor : tensors) {
+    const c10::InferenceMode as_made(tensor.is_inference());
     aliases.push_back(owning_host_alias(tensor)); // one that autograd takes
-    if (leaves != nullptr && tensor.requires_grad()) {
-      leaves->push_back(aliases.back().set_requires_grad(true));
+    if (tensor.requires_grad()) {
+      aliases.back().set_requires_grad(true); // torch's products look at it without a graph, too
+      if (leaves != nullptr) {
+        leaves->push_back(aliases.back());
+      }
     }
   }
   replace_tensors(layer, stack.data(), aliases);
