@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import UnsupportedError
+from northbridge.flight_recorder.processes import started_at, state_of, this_machine
 from northbridge.handing_down import heirs_listen
 from northbridge.lightning.group_end import resume
 from northbridge.lightning.held import held
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 10.0
 """How long a rank may take to end once it is told to, before it is killed."""
+
+PATIENCE_SECONDS = 3.0
+"""How long a rank that failed waits for another to end first."""
 
 
 def make_launcher(face: Face) -> Any:
@@ -56,9 +60,12 @@ def make_launcher(face: Face) -> Any:
             except SystemExit as end:
                 # SIGTERM, or the user's own exit(): the same.
                 raise SystemExit(end.code or 1) from end
-            except BaseException:
+            except BaseException as error:
+                siblings = _siblings()
                 # torch tells the others to end next, which reaches none that somebody has stopped.
-                resume(_siblings())
+                resume(siblings)
+                if isinstance(error, RuntimeError):
+                    _let_first_end(siblings)
                 raise
 
     return MultiProcessingLauncher
@@ -70,7 +77,21 @@ def _siblings() -> list[int]:
     for children in Path(f"/proc/{parent}/task").glob("*/children"):
         with suppress(OSError):
             found += [int(pid) for pid in children.read_text().split()]
-    return found
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _let_first_end(siblings: list[int]) -> None:
+    """Wait a moment for one of ``siblings`` to end, that may have failed before this rank.
+
+    torch tells the error of the rank that ends first. A library that has lost a rank fails while that one, which has
+    an error of its own, still leaves.
+    """
+    machine, begun = this_machine(), {pid: started_at(pid) for pid in siblings}
+    deadline = time.monotonic() + PATIENCE_SECONDS if machine and siblings else 0.0
+    while time.monotonic() < deadline and all(
+        state_of(pid, at, machine) in ("running", "stopped") for pid, at in begun.items()
+    ):
+        time.sleep(0.02)
 
 
 def _refuse_held_chips() -> None:

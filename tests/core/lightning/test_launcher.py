@@ -4,14 +4,16 @@ import importlib
 import logging
 import os
 import pickle
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from northbridge import discovery
 from northbridge.errors import UnsupportedError
-from northbridge.lightning import accelerator
+from northbridge.lightning import accelerator, launcher
 from northbridge.lightning.classes import classes
 from northbridge.lightning.faces import Face
 from northbridge.lightning.held import hold
@@ -147,3 +149,38 @@ def test_another_rank_of_a_job_announces_nothing_when_it_runs_alone(
 
     assert strategy.is_global_zero
     assert announcements(caplog) == []
+
+
+@pytest.fixture
+def sibling(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank beside this one, which has failed and takes its time to end."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"]) as process:
+        monkeypatch.setattr(launcher, "_siblings", lambda: [process.pid])
+        yield process
+        process.kill()
+
+
+def test_a_rank_that_lost_another_lets_that_one_end_first(work: Work, sibling: subprocess.Popen[bytes]) -> None:
+    """torch tells the error of the rank that ends first, which has to be the cause."""
+    with pytest.raises(RuntimeError, match="lost"):
+        work(RuntimeError("rank 1 was lost"))
+
+    assert sibling.poll() == 0
+
+
+def test_a_rank_with_an_error_of_its_own_waits_for_nobody(work: Work, sibling: subprocess.Popen[bytes]) -> None:
+    with pytest.raises(ValueError, match="mine"):
+        work(ValueError("mine"))
+
+    assert sibling.poll() is None
+
+
+def test_no_rank_waits_long_for_one_that_goes_on(
+    work: Work, sibling: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launcher, "PATIENCE_SECONDS", 0.1)
+
+    with pytest.raises(RuntimeError, match="lost"):
+        work(RuntimeError("rank 1 was lost"))
+
+    assert sibling.poll() is None
