@@ -32,14 +32,17 @@ class Server:
         """Hold ``card`` until this process ends, however it ends; holding it already is no error.
 
         Raises :class:`CardTakenError` where another process holds it, and :class:`ServerError` where the folder may be
-        somebody else's.
+        somebody else's, or cannot be made.
         """
         file = self._file(card)
-        self.folder.parent.mkdir(parents=True, exist_ok=True)
-        for folder in self._folders():
-            if not os.path.lexists(folder):
-                folder.mkdir(mode=0o700, exist_ok=True)
-            self._refuse_foreign(folder)
+        try:
+            self.folder.parent.mkdir(parents=True, exist_ok=True)
+            for folder in self._folders():
+                if not os.path.lexists(folder):
+                    folder.mkdir(mode=0o700, exist_ok=True)
+                self._refuse_foreign(folder)
+        except OSError as error:
+            raise self._unusable(f"{self.folder} cannot be made ({error.strerror})") from error
         with _lock:
             while file not in _held:
                 descriptor = _open(file, os.O_CREAT)
@@ -78,9 +81,12 @@ class Server:
         # The name of the default folder can be guessed, and it lies where everybody may make one.
         fault = find_own_fault(folder) or (None if folder.is_dir() else f"{folder} is not a folder")
         if fault is not None:
-            raise ServerError(
-                f"the simulated server cannot be used: {fault}. Fix: {self._cure} a folder that only you can write"
-            )
+            raise self._unusable(fault)
+
+    def _unusable(self, fault: str) -> ServerError:
+        return ServerError(
+            f"the simulated server cannot be used: {fault}. Fix: {self._cure} a folder that only you can write"
+        )
 
     def _folders(self) -> tuple[Path, Path, Path]:
         server = self.folder.absolute()

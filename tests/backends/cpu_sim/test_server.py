@@ -151,6 +151,16 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     assert f"{tmp_path / 'server'} is not a folder. Fix: set ACME" in refusal(tmp_path / "server")
 
 
+def test_a_folder_that_cannot_be_made_is_refused() -> None:
+    with pytest.raises(ServerError) as raised:
+        Server(Path("/proc/nosuch/server"), 8).take(3)
+
+    assert str(raised.value) == (
+        "the simulated server cannot be used: /proc/nosuch/server cannot be made (No such file or directory). Fix: name"
+        " a folder that only you can write"
+    )
+
+
 def test_a_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
     (tmp_path / "server").mkdir()
     (tmp_path / "server").chmod(0o777)
