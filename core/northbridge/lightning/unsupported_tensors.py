@@ -6,6 +6,7 @@ import warnings
 from typing import TYPE_CHECKING
 
 from northbridge.errors import UnsupportedError
+from northbridge.nested_tensors import has_nested_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def refuse_tensors(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
-    """Raise :class:`UnsupportedError` for a complex or sparse tensor of ``module`` that ``device`` cannot hold."""
+    """Raise :class:`UnsupportedError` for a tensor of ``module`` that ``device`` cannot hold: complex, sparse, nested."""
     import torch
 
     for what, tensor in _tensors_of(module):
@@ -27,6 +28,10 @@ def refuse_tensors(backend: Backend, module: torch.nn.Module, device: torch.devi
         elif tensor.layout is torch.sparse_coo:
             why = _why_no_sparse(device)
             _refuse(why, "sparse", f"{what} is sparse, but {backend.name!r} has no sparse tensors", "to_dense() of it")
+        elif tensor.is_nested:  # a jagged one consists of dense ones
+            known = tensor.layout is not torch.strided or has_nested_tensors(device.type)
+            what = f"{what} is nested, but {backend.name!r} has no nested tensors"
+            _refuse(None if known else "", "nested", what, "to_padded_tensor(0.0) of it")
         elif tensor.layout is not torch.strided and not tensor.is_mkldnn:
             known = _has_kernel("aten::addmm", "SparseCsr", device)
             layout = str(tensor.layout).removeprefix("torch.")

@@ -168,6 +168,23 @@ def test_a_compressed_buffer_is_refused(face: Face, host: Any) -> None:
     assert said == "the buffer 'given' is sparse_csr, but 'cpu_sim' computes with none. Fix: to_dense() of it"
 
 
+def nested(layout: torch.layout) -> torch.Tensor:
+    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
+def test_a_nested_buffer_is_refused(face: Face, host: Any) -> None:
+    model = model_of(face, nn.Embedding(4, 2), nested(torch.strided))
+
+    said = refusal(lambda: train(face, host, model), "nested")
+
+    assert said == "the buffer 'given' is nested, but 'cpu_sim' has no nested tensors. Fix: to_padded_tensor(0.0) of it"
+
+
+def test_a_jagged_buffer_passes(face: Face, host: Any) -> None:
+    train(face, host, model_of(face, nn.Embedding(4, 2), nested(torch.jagged)))
+
+
 @pytest.mark.parametrize("tensor", [torch.eye(2).to_sparse(), torch.ones(2, dtype=torch.complex64)])
 def test_what_the_chip_holds_passes(face: Face, host: Any, tensor: torch.Tensor) -> None:
     model = model_of(face, nn.Embedding(4, 2), tensor)
