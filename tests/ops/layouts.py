@@ -1,4 +1,4 @@
-"""The layers of torch.nn on a chip, given tensors that lie otherwise in memory; their second derivatives, and no gradients.
+"""The layers of torch.nn on a chip: tensors that lie otherwise in memory, second derivatives, and none at all.
 
 A program: ``python -m tests.ops.layouts hpu`` prints a line of JSON for each difference from the CPU.
 """
@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 Layout = Callable[[Tensor], Tensor]
 
 SHORTCUTS = ("MultiheadAttention", "Transformer")
-"""How layers begin for whose evaluation torch has a shortcut, on the CPU, on CUDA and on its spare device type alone."""
+"""How layers begin for which torch has a shortcut without gradients, on the CPU, CUDA and its spare type alone."""
 
 WITHOUT_SECOND = {"GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"}
 """Layers that consist of single operators in a second derivative, and add up in another order there."""
