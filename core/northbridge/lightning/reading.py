@@ -8,9 +8,12 @@ import pickletools
 import re
 import warnings
 import zipfile
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from packaging.version import InvalidVersion, Version
 
 from northbridge.errors import CheckpointCodeError, CheckpointError
 from northbridge.lightning.checksums import LONGEST, find_damage, find_damage_of, first_line
@@ -115,6 +118,37 @@ def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
             f"{path} could not be read as a checkpoint: it holds a {type(checkpoint).__name__}, and no dict;"
             " Trainer.save_checkpoint() and Fabric.save() write one"
         )
+
+
+def refuse_other_parts(path: Any, checkpoint: Any) -> None:
+    """Raise :class:`CheckpointError` where a part of a Trainer's ``checkpoint`` is nothing that Lightning can restore.
+
+    A bit that flipped, or a file of somebody else's, fails in Lightning otherwise, in words about neither.
+    """
+    version = checkpoint.get(_VERSION)
+    fault = None
+    if not isinstance(version, str) or not _is_version(version):
+        fault = f"its {_VERSION!r} is {version!r:.50}" if _VERSION in checkpoint else f"it has no {_VERSION!r}"
+    for part in _DICTS:
+        found = checkpoint.get(part)
+        if found is not None and not isinstance(found, Mapping):
+            fault = fault or f"its {part!r} is a {type(found).__name__}, and no dict"
+    if fault:
+        raise CheckpointError(
+            f"{path} could not be read as a checkpoint: {fault}. Is it a Trainer's, and was it copied as a whole?"
+        )
+
+
+_VERSION = "pytorch-lightning_version"
+_DICTS = ("state_dict", "loops", "callbacks")
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
 
 
 def unreadable(path: Any, error: BaseException) -> CheckpointError:

@@ -10,7 +10,7 @@ from northbridge.journal import logger
 from northbridge.lightning import random_states
 from northbridge.lightning.checkpoint import stock_format, to_cpu
 from northbridge.lightning.denials import refuse_denied, refuse_resume
-from northbridge.lightning.reading import reading, refuse_other_than_dict
+from northbridge.lightning.reading import reading, refuse_other_parts, refuse_other_than_dict
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,6 +126,8 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             with self.reading(checkpoint_path):
                 checkpoint = super().load_checkpoint(checkpoint_path, *args, **kwargs)
             refuse_other_than_dict(checkpoint_path, checkpoint)
+            if self.lightning_module is not None and self.lightning_module.trainer.ckpt_path == checkpoint_path:
+                refuse_other_parts(checkpoint_path, checkpoint)  # the Trainer restores it, and no user reads it
             return checkpoint
 
         def _read_fabric(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:

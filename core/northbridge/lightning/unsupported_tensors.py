@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def refuse_tensors(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
-    """Raise :class:`UnsupportedError` for a tensor of ``module`` that ``device`` cannot hold: complex, sparse, nested."""
+    """Raise :class:`UnsupportedError` for a complex, sparse or nested tensor of ``module`` that ``device`` lacks."""
     import torch
 
     for what, tensor in _tensors_of(module):

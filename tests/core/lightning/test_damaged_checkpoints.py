@@ -151,3 +151,31 @@ def test_protocol_of_pickle_that_no_reader_of_weights_reads_is_named(
         " Fix: let torch.save write it with pickle_protocol=2; or, if you trust where the file comes from, write"
         " weights_only=False"
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "fault"),
+    [
+        ("pytorch-lightning_version", None, "its 'pytorch-lightning_version' is None"),
+        ("pytorch-lightning_version", "x.y", "its 'pytorch-lightning_version' is 'x.y'"),
+        ("state_dict", [1], "its 'state_dict' is a list, and no dict"),
+        ("loops", 3, "its 'loops' is a int, and no dict"),
+        ("callbacks", "x", "its 'callbacks' is a str, and no dict"),
+        ("pytorch-lightning_versiom", "2.6.6", "it has no 'pytorch-lightning_version'"),
+    ],
+)
+def test_what_no_trainer_can_restore_is_one_error(
+    part: str, value: object, fault: str, trainer_face: Face, tmp_path: Path
+) -> None:
+    file = tmp_path / "last.ckpt"
+    whole = {"state_dict": {}} if part.endswith("versiom") else {"pytorch-lightning_version": "2.6.6", "state_dict": {}}
+    torch.save({**whole, part: value}, file)
+    model = trainer_face.module("demos.boring_classes").BoringModel()
+    trainer = trainer_face.module("trainer").Trainer(accelerator="cpu_sim", devices=1, logger=False, max_steps=1)
+
+    with pytest.raises(CheckpointError) as raised:
+        trainer.fit(model, ckpt_path=file)
+
+    assert str(raised.value) == (
+        f"{file} could not be read as a checkpoint: {fault}. Is it a Trainer's, and was it copied as a whole?"
+    )
