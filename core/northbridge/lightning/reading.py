@@ -182,6 +182,6 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
 
 def _newer_protocol(text: str) -> int | None:
     """Return the pickle protocol in whose operation torch's reader of weights gave up, where it is not the usual 2."""
-    opcode = re.search(r"Unsupported operand (\d+)", text)
-    operation = pickletools.code2op.get(chr(int(opcode[1]))) if opcode else None
-    return operation.proto if operation and operation.proto > 2 else None
+    unknown = re.search(r"Unsupported operand (\d+)", text)
+    protocols = (each.proto for each in pickletools.opcodes if unknown and ord(each.code) == int(unknown[1]))
+    return next((protocol for protocol in protocols if protocol > 2), None)
