@@ -4,8 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/native/transformers/attention.h>
-#include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <ATen/ops/_fused_sdp_choice.h>
 #include <c10/core/InferenceMode.h>
 #include <torch/library.h>
 
