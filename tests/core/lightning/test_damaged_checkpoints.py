@@ -171,7 +171,8 @@ def test_what_no_trainer_can_restore_is_one_error(
     whole = {"state_dict": {}} if part.endswith("versiom") else {"pytorch-lightning_version": "2.6.6", "state_dict": {}}
     torch.save({**whole, part: value}, file)
     model = trainer_face.module("demos.boring_classes").BoringModel()
-    trainer = trainer_face.module("trainer").Trainer(accelerator="cpu_sim", devices=1, logger=False, max_steps=1)
+    quiet = {"logger": False, "enable_checkpointing": False}
+    trainer = trainer_face.module("trainer").Trainer(accelerator="cpu_sim", devices=1, max_steps=1, **quiet)
 
     with pytest.raises(CheckpointError) as raised:
         trainer.fit(model, ckpt_path=file)
