@@ -110,6 +110,14 @@ def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path: 
     assert f"{tmp_path}/no_such_folder is no folder that can be written to" in run.stderr.replace("\n", "")
 
 
+def test_the_name_of_a_folder_moves_no_terminal(tmp_path: Path) -> None:
+    run = northbridge(Site((), tmp_path), "doctor", "--output", "\x1b]0;OWNED\x07no_such_folder/found.json")
+
+    assert "no_such_folder is no folder that can be written to" in run.stderr.replace("\n", "")
+    assert "\x1b" not in run.stderr
+    assert "\x07" not in run.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_report_that_cannot_be_written_is_printed_all_the_same(install: Install) -> None:
     run = northbridge(install("acme"), "doctor", "acme", "--json", "--output", "/dev/full")
