@@ -12,6 +12,8 @@
 #include <ATen/core/List.h>
 #include <ATen/native/Resize.h>
 
+#include <algorithm>
+
 namespace chip {
 
 using at::Tensor;
@@ -107,16 +109,15 @@ Tensor CallTranslation::to_host(const Tensor& tensor, const Argument& argument) 
     return tensor;
   }
   see_device(tensor.device(), argument);
-  // Attention takes another way where its query, key and value are one tensor. Lists have too many
-  // to look through, and no operator that asks.
-  const auto* same = passed_.begin();
-  while (argument.kind != Kind::tensors && same != passed_.end() && !same->device.is_same(tensor)) {
-    ++same;
-  }
-  const bool is_known = argument.kind != Kind::tensors && same != passed_.end();
-  auto host = C10_UNLIKELY(is_known) ? same->host
-      : C10_UNLIKELY(tensor.is_sparse()) ? sparse_alias(tensor, host_alias)
-                                         : host_alias(tensor);
+  // Attention takes another path if query, key and value are one tensor. Lists are too long to search.
+  const auto* same = argument.kind == Kind::tensors
+      ? passed_.end()
+      : std::find_if(passed_.begin(), passed_.end(), [&tensor](const Passed& passed) {
+          return passed.device.is_same(tensor);
+        });
+  auto host = C10_UNLIKELY(same != passed_.end()) ? same->host
+      : C10_UNLIKELY(tensor.is_sparse())          ? sparse_alias(tensor, host_alias)
+                                                  : host_alias(tensor);
   passed_.push_back({tensor, host, argument.position, argument.written});
   return host;
 }
