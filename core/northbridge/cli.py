@@ -24,10 +24,19 @@ import typer
 from northbridge import listing
 from northbridge.cleaning import clean
 from northbridge.conformance import cli as reports
-from northbridge.errors import BackendDisabledError, BackendNotFoundError, ReportError, SettingsError
+from northbridge.errors import (
+    BackendConflictError,
+    BackendDisabledError,
+    BackendNameError,
+    BackendNotFoundError,
+    ReportError,
+    SettingsError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+_WRONG_NAME = (BackendNotFoundError, BackendDisabledError, BackendConflictError, BackendNameError)
 
 _EXIT_CODES = """\b
 Exit codes:
@@ -101,7 +110,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         app()
-    except (SettingsError, BackendNotFoundError, BackendDisabledError, ReportError) as error:
+    except (SettingsError, *_WRONG_NAME, ReportError) as error:
         print(f"northbridge: {error}", file=sys.stderr)
         sys.exit(2)
 

@@ -133,3 +133,20 @@ def test_the_simulated_chip_is_ready_with_its_devices(tmp_path: Path) -> None:
     chip = backend("cpu_sim", run)
     assert (chip["status"], chip["loadable"], chip["devices"], chip["simulated"]) == ("ready", True, 3, True)
     assert run.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("vendors", "name", "words"),
+    [
+        (("twin_one", "twin_two"), "twin", "backend 'twin' is claimed by northbridge-twin-one 1.0 and "),
+        (("takes_cuda",), "cuda", "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is one of Lightning's"),
+    ],
+)
+def test_name_without_one_backend_ends_with_2(
+    install: Install, vendors: tuple[str, ...], name: str, words: str
+) -> None:
+    run = northbridge(install(*vendors), "conformance", name)
+
+    assert run.returncode == 2
+    assert run.stderr.startswith(f"northbridge: {words}")
+    assert run.stderr.count("\n") == 1

@@ -120,7 +120,7 @@ def _refuse_without_pytest() -> None:
 
 
 def _refuse_broken_torch() -> None:
-    """End with 1 where ``import torch`` fails: it runs code of others, which may end this process, and with 0."""
+    """Exit with 1 if ``import torch`` fails in a child: here, another package's entry point could exit with 0."""
     from northbridge.cleaning import clean
     from northbridge.listing.torch_import import find_problem
 
