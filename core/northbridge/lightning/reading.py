@@ -23,6 +23,8 @@ from northbridge.software import is_vendors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+_VERSION = "pytorch-lightning_version"
+
 
 @contextmanager
 def stock_reading() -> Iterator[None]:
@@ -121,26 +123,24 @@ def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
 
 
 def refuse_other_parts(path: Any, checkpoint: Any) -> None:
-    """Raise :class:`CheckpointError` where a part of a Trainer's ``checkpoint`` is nothing that Lightning can restore.
+    """Raise :class:`CheckpointError` if Lightning cannot restore its own parts of a Trainer's ``checkpoint``.
 
-    A bit that flipped, or a file of somebody else's, fails in Lightning otherwise, in words about neither.
+    A flipped bit in a key's name would otherwise raise a KeyError in Lightning's migration. The user's parts, the
+    ``state_dict`` among them, are not checked: hooks may read what they wrote.
     """
     version = checkpoint.get(_VERSION)
-    fault = None
+    faults = [
+        f"its {part!r} is of type {type(checkpoint[part]).__name__}, not a dict"
+        for part in ("loops", "callbacks")
+        if not isinstance(checkpoint.get(part, {}), (Mapping, type(None)))
+    ]
     if not isinstance(version, str) or not _is_version(version):
-        fault = f"its {_VERSION!r} is {version!r:.50}" if _VERSION in checkpoint else f"it has no {_VERSION!r}"
-    for part in _DICTS:
-        found = checkpoint.get(part)
-        if found is not None and not isinstance(found, Mapping):
-            fault = fault or f"its {part!r} is a {type(found).__name__}, and no dict"
-    if fault:
+        faults.append(f"its {_VERSION!r} is {version!r:.50}" if _VERSION in checkpoint else f"it has no {_VERSION!r}")
+    if faults:
         raise CheckpointError(
-            f"{path} could not be read as a checkpoint: {fault}. Is it a Trainer's, and was it copied as a whole?"
+            f"{path} could not be read as a checkpoint: {faults[0]}. Fix: copy it again, or load a file that a Trainer"
+            " wrote"
         )
-
-
-_VERSION = "pytorch-lightning_version"
-_DICTS = ("state_dict", "loops", "callbacks")
 
 
 def _is_version(text: str) -> bool:
@@ -181,7 +181,7 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
 
 
 def _newer_protocol(text: str) -> int | None:
-    """Return the pickle protocol in whose operation torch's reader of weights gave up, where it is not the usual 2."""
+    """Return the pickle protocol of the opcode that ``weights_only=True`` rejected; None if it is 2 or older."""
     unknown = re.search(r"Unsupported operand (\d+)", text)
     protocols = (each.proto for each in pickletools.opcodes if unknown and ord(each.code) == int(unknown[1]))
     return next((protocol for protocol in protocols if protocol > 2), None)

@@ -127,7 +127,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
                 checkpoint = super().load_checkpoint(checkpoint_path, *args, **kwargs)
             refuse_other_than_dict(checkpoint_path, checkpoint)
             if self.lightning_module is not None and self.lightning_module.trainer.ckpt_path == checkpoint_path:
-                refuse_other_parts(checkpoint_path, checkpoint)  # the Trainer restores it, and no user reads it
+                refuse_other_parts(checkpoint_path, checkpoint)
             return checkpoint
 
         def _read_fabric(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:
