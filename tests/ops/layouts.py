@@ -1,4 +1,4 @@
-"""The layers of torch.nn on a chip: tensors that lie otherwise in memory, second derivatives, and none at all.
+"""Layers of torch.nn on a chip: every memory layout, second derivatives, and evaluation without gradients.
 
 A program: ``python -m tests.ops.layouts hpu`` prints a line of JSON for each difference from the CPU.
 """
@@ -24,7 +24,7 @@ from torch.utils import _pytree as pytree
 Layout = Callable[[Tensor], Tensor]
 
 SHORTCUTS = ("MultiheadAttention", "Transformer")
-"""How layers begin for which torch has a shortcut without gradients, on the CPU, CUDA and its spare type alone."""
+"""Prefixes of the layers with a fast path without gradients, which torch has for the CPU, CUDA and PrivateUse1."""
 
 WITHOUT_SECOND = {"GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"}
 """Layers that consist of single operators in a second derivative, and add up in another order there."""
@@ -36,8 +36,8 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=formats[x.dim()]) if x.dim() in formats else x.contiguous()
 
 
-def contiguous(x: Tensor) -> Tensor:
-    """Return a copy with the strides of a new tensor, where a dimension of size 1 may have others, too."""
+def with_new_strides(x: Tensor) -> Tensor:
+    """Return a copy with the strides of a new tensor, also in dimensions of size 1."""
     return x.clone(memory_format=torch.contiguous_format)
 
 
@@ -98,7 +98,7 @@ class Case:
                 with mode():
                     results = self.use(state, args, kwargs)
                 if self.name == "nn.MaxPool1d":  # the CPU has a kernel for this case alone, with strides of its own
-                    results = pytree.tree_map_only(Tensor, contiguous, results)
+                    results = pytree.tree_map_only(Tensor, with_new_strides, results)
                 found[mode.__name__] = results
             except (RuntimeError, NotImplementedError) as error:
                 found[mode.__name__] = type(error).__name__

@@ -22,7 +22,7 @@ GRACE_SECONDS = 10.0
 """How long a rank may take to end once it is told to, before it is killed."""
 
 PATIENCE_SECONDS = 3.0
-"""How long a rank that failed waits for another to end first."""
+"""How long a failed rank waits for another rank to end first."""
 
 
 def make_launcher(face: Face) -> Any:
@@ -81,10 +81,10 @@ def _siblings() -> list[int]:
 
 
 def _let_first_end(siblings: list[int]) -> None:
-    """Wait a moment for one of ``siblings`` to end, that may have failed before this rank.
+    """Wait up to :data:`PATIENCE_SECONDS` until one of the processes ``siblings`` ends.
 
-    torch tells the error of the rank that ends first. A library that has lost a rank fails while that one, which has
-    an error of its own, still leaves.
+    torch reports the error of the rank that ends first. If another rank failed and closed its connections, this rank's
+    library fails too, and would end before the rank with the real error does.
     """
     machine, begun = this_machine(), {pid: started_at(pid) for pid in siblings}
     deadline = time.monotonic() + PATIENCE_SECONDS if machine and siblings else 0.0

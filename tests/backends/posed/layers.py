@@ -28,10 +28,8 @@ def assert_equal(said: str) -> None:
     """Check what :data:`IN_EVERY_LAYOUT` printed: that enough was compared, and that nothing differs."""
     answer = json.loads(said.splitlines()[-1])
     assert answer["differences"] == []
-    assert (
-        min(answer["counts"][what] for what in ("output", "gradient", "second derivative", "no_grad", "inference_mode"))
-        > 1000
-    )
+    compared = ("output", "gradient", "second derivative", "no_grad", "inference_mode")
+    assert min(answer["counts"][what] for what in compared) > 1000
 
 
 def derive_again(device: str) -> list[Tensor]:
