@@ -107,8 +107,8 @@ def test_the_wheel_announces_its_backends_their_simulations_its_autoload_and_its
         "dpp_sdaa",
     }
     assert groups == {
-        "pytest11": {"northbridge": "northbridge.conformance.adoption"},
-        "console_scripts": {"northbridge": "northbridge.cli:main"},
+        "pytest11": {"northbridge": "northbridge.conformance.pytest_plugin"},
+        "console_scripts": {"northbridge": "northbridge.cli.app:main"},
         "northbridge.backends": {
             "cpu_sim": "northbridge_cpu_sim",
             "hpu": "northbridge_hpu",

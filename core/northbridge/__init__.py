@@ -21,14 +21,12 @@ if TYPE_CHECKING:
     )
     from northbridge.collective import Collective as Collective
     from northbridge.device import Device as Device
-    from northbridge.discovery import (
-        Plugin as Plugin,
-        available as available,
-        get as get,
-        installed as installed,
-        load as load,
-    )
-    from northbridge.environment import keep_environment as keep_environment
+    from northbridge.discovery.declared import get as get
+    from northbridge.discovery.device_users import holders as holders
+    from northbridge.discovery.installed import Plugin as Plugin, installed as installed
+    from northbridge.discovery.loaded import load as load
+    from northbridge.discovery.present import available as available
+    from northbridge.discovery.vendor_tool import run_tool as run_tool
     from northbridge.errors import (
         AmbiguousAcceleratorError as AmbiguousAcceleratorError,
         ArgumentsError as ArgumentsError,
@@ -66,27 +64,25 @@ if TYPE_CHECKING:
         WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
-    from northbridge.holders import holders as holders
-    from northbridge.hook_marker import hookimpl as hookimpl
-    from northbridge.journal import Entry as Entry, record as record
-    from northbridge.late_names import late_names as late_names
-    from northbridge.lightning.strategy_names import (
-        DDPStrategyName as DDPStrategyName,
-        SingleDeviceStrategyName as SingleDeviceStrategyName,
-    )
-    from northbridge.lightning.vendor_names import (
+    from northbridge.hook import hookimpl as hookimpl, late_names as late_names
+    from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
         PrecisionName as PrecisionName,
         undriven_names as undriven_names,
     )
-    from northbridge.personality import Personality as Personality
+    from northbridge.lightning.vendor_names.strategies import (
+        DDPStrategyName as DDPStrategyName,
+        SingleDeviceStrategyName as SingleDeviceStrategyName,
+    )
+    from northbridge.process_record import Entry as Entry, record as record
+    from northbridge.processes.environment import keep_environment as keep_environment
     from northbridge.settings import (
         Indices as Indices,
         Settings as Settings,
         VendorSettings as VendorSettings,
     )
-    from northbridge.vendor_tool import run_tool as run_tool
+    from northbridge.simulation import Personality as Personality
 
 
 _HOMES = {
@@ -95,7 +91,10 @@ _HOMES = {
     "northbridge.capabilities": ("Capabilities", "Claim", "no", "unknown", "yes"),
     "northbridge.collective": ("Collective",),
     "northbridge.device": ("Device",),
-    "northbridge.discovery": ("Plugin", "available", "get", "installed", "load"),
+    "northbridge.discovery.declared": ("get",),
+    "northbridge.discovery.installed": ("Plugin", "installed"),
+    "northbridge.discovery.loaded": ("load",),
+    "northbridge.discovery.present": ("available",),
     "northbridge.errors": (
         "AmbiguousAcceleratorError",
         "ArgumentsError",
@@ -133,16 +132,20 @@ _HOMES = {
         "WeightsDisagreeError",
         "WrongDeviceError",
     ),
-    "northbridge.environment": ("keep_environment",),
-    "northbridge.holders": ("holders",),
-    "northbridge.hook_marker": ("hookimpl",),
-    "northbridge.journal": ("Entry", "record"),
-    "northbridge.late_names": ("late_names",),
-    "northbridge.lightning.strategy_names": ("DDPStrategyName", "SingleDeviceStrategyName"),
-    "northbridge.lightning.vendor_names": ("AcceleratorName", "CheckpointIOName", "PrecisionName", "undriven_names"),
-    "northbridge.personality": ("Personality",),
+    "northbridge.processes.environment": ("keep_environment",),
+    "northbridge.discovery.device_users": ("holders",),
+    "northbridge.hook": ("hookimpl", "late_names"),
+    "northbridge.process_record": ("Entry", "record"),
+    "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
+    "northbridge.lightning.vendor_names.names": (
+        "AcceleratorName",
+        "CheckpointIOName",
+        "PrecisionName",
+        "undriven_names",
+    ),
+    "northbridge.simulation": ("Personality",),
     "northbridge.settings": ("Indices", "Settings", "VendorSettings"),
-    "northbridge.vendor_tool": ("run_tool",),
+    "northbridge.discovery.vendor_tool": ("run_tool",),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING
 
-from northbridge.journal import note
+from northbridge.process_record import note
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
@@ -32,6 +33,11 @@ COMMANDS = {"lightning.fabric.cli": "lightning.fabric", "lightning_fabric.cli": 
 """The modules of Lightning's command ``fabric``, and each one's face."""
 
 _WATCHED = {**CONNECTORS, **COMMANDS}
+
+# By name: this module stands below all of them.
+_POSE = "northbridge.discovery.simulated:pose"
+_REGISTER = "northbridge.lightning.corrections.table:register"
+_SERVE_COMMAND = "northbridge.lightning.corrections.fabric_run:serve_command"
 
 
 def arm() -> None:
@@ -51,6 +57,12 @@ def arm() -> None:
         note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
 
 
+def _find(place: str) -> Callable[[str], object]:
+    module, _, name = place.partition(":")
+    found: Callable[[str], object] = getattr(import_module(module), name)
+    return found
+
+
 def is_armed() -> bool:
     """Whether faces of Lightning that are yet to be imported in this process will be served."""
     return any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path)
@@ -62,10 +74,9 @@ def _pose() -> None:
     if not name:
         return
     from northbridge.errors import NorthbridgeError
-    from northbridge.personality import pose
 
     try:
-        pose(name)
+        _find(_POSE)(name)
     except NorthbridgeError as error:  # the run that names the backend is told
         note(name, "not simulated", str(error), problem=True)
 
@@ -73,14 +84,7 @@ def _pose() -> None:
 def _serve(face: str, command: bool = False) -> None:
     # Lightning is being imported by somebody who may not have asked for us: what fails is recorded, not raised.
     try:
-        if command:
-            from northbridge.lightning.command_line import serve_command
-
-            serve_command(face)
-        else:
-            from northbridge.lightning.registration import register
-
-            register(face)
+        _find(_SERVE_COMMAND if command else _REGISTER)(face)
     except Exception as error:  # noqa: BLE001
         note(face, "left alone", f"{type(error).__name__}: {error}", problem=True)
 

@@ -50,9 +50,3 @@ class Backend:
     def present_capabilities(self) -> Capabilities:
         """Return what the cards of this machine can do: what is claimed, corrected by the device. After loading."""
         return self.device.capabilities(self.capabilities)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        # Devices and vendor handles do not cross a process boundary; the name does, and the child finds its own.
-        from northbridge.discovery import get
-
-        return get, (self.name,)

@@ -50,26 +50,24 @@ class Bridge(ABC):
         :class:`SoftwareMissingError` or :class:`SoftwareLoadError`.
         """
 
-    def detect(self) -> int:
+    def detect(self) -> int | None:
         """Return how many devices this machine has, without loading the vendor's software in this process.
 
         Called by ``auto``, by ``is_available()`` and before a run: within milliseconds where the vendor can (a device
-        file, a management library with a time limit). This default says 0 where :attr:`package` is not installed, and
-        else asks a child process, once per process tree, when :meth:`check_environment` has found nothing. Raises
-        :class:`DetectionError` if the child crashes or hangs.
+        file, a management library with a time limit). None says "count me in a child process", which loads the
+        software: it is started where :attr:`package` is installed and :meth:`check_environment` finds nothing.
         """
-        from northbridge.probe import count_in_child
+        return None
 
-        if self.package is not None and not is_installed(self.package):
-            return 0
-        self.check_environment()
-        return count_in_child(self.backend)
+    def check_count(self, count: int) -> None:
+        """Refuse ``count`` devices, where the environment speaks of others. Called after every count."""
 
-    def count_cards(self, devices: Collection[int]) -> int | None:  # noqa: ARG002 - the interface's
+    def count_cards(self, devices: Collection[int], *, total: int) -> int | None:  # noqa: ARG002 - the interface's
         """Return on how many cards ``devices`` lie, by their indices, where a card may be several devices.
 
-        None says that a device is a card, or that nobody can tell. Called by ``northbridge list``, and for the line of
-        the log that says what a Trainer uses; takes no card. Raises :class:`DetectionError`.
+        ``total`` is how many devices this process sees. None says that a device is a card, or that nobody can tell.
+        Called by ``northbridge list``, and for the line of the log that says what a Trainer uses; takes no card. Raises
+        :class:`DetectionError`.
         """
         return None
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from northbridge.errors import CollectiveError, VariableError
-from northbridge.restarts import store_of_attempt
+from northbridge.errors import CollectiveError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import timedelta
 
     import torch
+    from torch._C._distributed_c10d import Store
     from torch.distributed import ProcessGroup
 
 
@@ -55,36 +54,28 @@ class Collective(ABC):
     def register(self) -> None:
         """Make :attr:`name` known to torch. Called once, after ``Bridge.load()``; most vendors do it on import."""
 
-    def initialize(self, *, rank: int, world_size: int, timeout: timedelta | None, device: torch.device) -> None:
+    def initialize(
+        self,
+        *,
+        rank: int,
+        world_size: int,
+        timeout: timedelta | None,
+        device: torch.device,
+        store: Store | None = None,
+    ) -> None:
         """Start the default process group on this library.
 
-        The DDP strategy calls it once a rank, with the device selected, ``MASTER_ADDR`` and ``MASTER_PORT`` set. Raises
-        :class:`CollectiveError` where torch knows no library of the name.
+        :func:`northbridge.launch.process_group.start` calls it once a rank, with the device selected, ``MASTER_ADDR``
+        and ``MASTER_PORT`` set. ``store`` is where the ranks meet; None leaves it to torch.
         """
         import torch.distributed
 
-        from northbridge import flight_recorder
-
-        _refuse_torchcomms(self.name)
-        flight_recorder.begin(rank, world_size)
-        ignore_doubt_about_device()
         options: dict[str, Any] = {"timeout": timeout} if timeout is not None else {}
         if self.takes_device_id:
             options["device_id"] = device
-        store = store_of_attempt(rank, world_size, timeout)
         if store is not None:
             options["store"] = store
-        try:
-            torch.distributed.init_process_group(self.name, rank=rank, world_size=world_size, **options)
-        except AssertionError as error:
-            known = torch.distributed.Backend.backend_list
-            if self.name in known:
-                raise
-            raise CollectiveError(
-                f"a process group was asked for over {self.name!r}, and torch knows no library of that name; found"
-                f" {', '.join(known)}: give the Collective the name by which the vendor's import registers it, or"
-                " register it in Collective.register()"
-            ) from error
+        torch.distributed.init_process_group(self.name, rank=rank, world_size=world_size, **options)
 
     def assert_carries(self, device: torch.device, group: ProcessGroup | None = None) -> None:
         """Raise :class:`CollectiveError` unless ``group`` carries tensors of ``device`` over this library.
@@ -213,25 +204,5 @@ class Collective(ABC):
         torch.distributed.barrier(group=group)
 
 
-def _refuse_torchcomms(library: str) -> None:
-    from importlib import import_module
-
-    try:
-        config = import_module("torch.distributed.config")
-    except ModuleNotFoundError:  # before torch 2.13
-        return
-    if getattr(config, "use_torchcomms", False):
-        raise VariableError(
-            "TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, which hands every process group to torchcomms, and that does not"
-            f" know {library!r}: unset it",
-            variable="TORCH_DISTRIBUTED_USE_TORCHCOMMS",
-        )
-
-
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def ignore_doubt_about_device() -> None:
-    """Silence torch's warning at every ``barrier()`` that ranks might share a device: each has selected its own."""
-    warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)

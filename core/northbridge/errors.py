@@ -37,14 +37,14 @@ NorthbridgeError
     └── SettingsError              a ``NORTHBRIDGE_…`` variable has a value that is not allowed
 
 Every message says what was asked, what was found, and what to do. This module imports the standard library alone
-(and northbridge.cleaning, which does too), so that ``import torch`` never pays for it.
+(and northbridge.untrusted.text, which does too), so that ``import torch`` never pays for it.
 """
 
 from __future__ import annotations
 
 import pickle
 
-from northbridge.cleaning import clean_message
+from northbridge.untrusted.text import clean_message
 
 
 class NorthbridgeError(Exception):

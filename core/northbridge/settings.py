@@ -15,8 +15,8 @@ from typing import Annotated, ClassVar, Literal
 import pydantic
 from typing_extensions import Self
 
-from northbridge.cleaning import shorten
 from northbridge.errors import SettingsError
+from northbridge.untrusted.text import shorten
 
 _WRITTEN = "_NORTHBRIDGE_WROTE_"
 """Before a variable's name: what :meth:`Settings.write` wrote there."""

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.discovery import announced
-from northbridge.personality import GROUP
+from northbridge.discovery.installed import announced
+from northbridge.discovery.simulated import GROUP
 
 HERE = Path(__file__).parent
 

@@ -40,7 +40,7 @@ def suites() -> tuple[Suite, ...]:
     jobs = [f"{CHIP}/test_conformance.py"]
     collective = [file for file in files if file not in jobs and any(word in file for word in COLLECTIVE)]
     device = [file for file in files if file not in (*jobs, *collective)]
-    trainings = ["tests/matrix/test_matrix.py", "tests/core/lightning/test_ddp.py"]
+    trainings = ["tests/matrix/test_matrix.py", "tests/core/lightning/strategies/test_ddp.py"]
     return (
         Suite("device", tuple(device)),
         Suite("collective", tuple(collective)),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tests.report_page import find_broken_links
 
-import northbridge.personality
-from northbridge.conformance.pages.overview import FAILURES, of_verdict
-from northbridge.conformance.proof.report import Report
+import northbridge.discovery.simulated
+from northbridge.conformance.report.pages.overview import FAILURES, of_verdict
+from northbridge.conformance.report.report import Report
 
 LEVEL = "C3"
 EARNED = f"{LEVEL} (simulated)"
@@ -27,7 +27,7 @@ def prove(chip: str, out: Path, environ: Mapping[str, str] = os.environ) -> list
 
     The report is in the folder ``out`` then, and what the command said in a text file beside it.
     """
-    if northbridge.personality.is_simulable(chip):
+    if northbridge.discovery.simulated.is_simulable(chip):
         environ = {**environ, "NORTHBRIDGE_SIMULATE": chip}
     out.parent.mkdir(exist_ok=True)
     said, written = out.with_suffix(".txt"), out / "report.json"

@@ -9,10 +9,10 @@ import pytest
 from tests.conformance.wrong_backends import try_backend
 from tests.core.conftest import Site, install_in
 
-from northbridge.conformance.proof.report import TestResult
-from northbridge.conformance.proof.verdict import Verdict
+from northbridge.conformance.report.report import TestResult
 from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge.conformance.suite import MODELS
+from northbridge.conformance.verdict import Verdict
 
 pytestmark = pytest.mark.timeout(900)  # a run of the suite each
 

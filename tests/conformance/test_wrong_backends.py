@@ -10,9 +10,9 @@ from tests.conformance.wrong_backends import PAGE, PARENT, Fault, Trial, catchin
 from tests.core.conftest import install_in
 
 from northbridge.conformance.levels import LEVELS
-from northbridge.conformance.proof.verdict import Verdict
-from northbridge.conformance.proof.watching import plan
+from northbridge.conformance.runner.supervisor import plan
 from northbridge.conformance.runs.shared_runs import folder_of_runs
+from northbridge.conformance.verdict import Verdict
 
 pytestmark = pytest.mark.timeout(1800)  # a test waits for those before it
 

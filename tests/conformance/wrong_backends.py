@@ -16,12 +16,12 @@ from pathlib import Path
 from tests.core.conftest import Site, install_in
 
 from northbridge.capabilities import Claim
-from northbridge.conformance.plugin.asking import ask
-from northbridge.conformance.proof.granting import judge_tests
-from northbridge.conformance.proof.report import TestResult
-from northbridge.conformance.proof.verdict import Verdict
-from northbridge.conformance.proof.watching import watch
+from northbridge.conformance.report.grading import judge_tests
+from northbridge.conformance.report.report import TestResult
+from northbridge.conformance.runner.supervisor import watch
+from northbridge.conformance.runs.question import ask
 from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge.conformance.verdict import Verdict
 from northbridge_cpu_sim import HARSH
 
 if sys.version_info >= (3, 11):
@@ -99,7 +99,7 @@ def try_backend(
     backend: str, level: str, only: tuple[str, ...], environ: Mapping[str, str], *, forked: bool = True
 ) -> list[TestResult]:
     """Return what came of the tests whose ids hold one of ``only``; a chip that says it is real is not ``forked``."""
-    declared = ask("declaring", backend, environ=environ).facts["capabilities"]
+    declared = ask("declaration", backend, environ=environ).facts["capabilities"]
     claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
     course = watch(backend, (level,), only=only, environ=environ, forked=forked)
     return [result for result in judge_tests(course, claims) if result.id in course.chosen]

@@ -19,7 +19,7 @@ NO_CHIP = {"NORTHBRIDGE_DISABLE": "cpu_sim"}  # compiling the chip would take a 
 
 
 def command(*arguments: str) -> str:
-    return f"import sys; sys.argv = ['northbridge', *{list(arguments)}]; from northbridge.cli import main; main()"
+    return f"import sys; sys.argv = ['northbridge', *{list(arguments)}]; from northbridge.cli.app import main; main()"
 
 
 def northbridge(site: Site, *arguments: str, **environ: str) -> Completed:

@@ -20,7 +20,9 @@ from typing import Any
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
-from northbridge import discovery, handing_down, journal, probe
+from northbridge import process_record
+from northbridge.discovery import declared, present
+from northbridge.processes import inheritance
 
 VENDORS = Path(__file__).parents[1] / "vendors"
 _OURS = ("NORTHBRIDGE_", "_NORTHBRIDGE_", "PYTHON", "TORCH_DEVICE_BACKEND_AUTOLOAD")
@@ -106,10 +108,10 @@ def install_here(install: Install, nothing_known: None, monkeypatch: pytest.Monk
 @pytest.fixture
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the process know as little as a new one: nothing declared, recorded, detected, or set."""
-    monkeypatch.setattr(discovery, "_declared", {})
-    monkeypatch.setattr(journal, "_entries", [])
-    monkeypatch.setattr(probe, "_hanging", {})
+    monkeypatch.setattr(declared, "_declared", {})
+    monkeypatch.setattr(process_record, "_entries", [])
+    monkeypatch.setattr(present, "_hanging", {})
     for name in os.environ:
         if name.startswith(_OURS[:2]):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(handing_down, "_words", {})
+    monkeypatch.setattr(inheritance, "_words", {})

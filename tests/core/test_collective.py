@@ -11,7 +11,6 @@ import torch.distributed as dist
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # torch's
 
 import northbridge
-from northbridge.conformance.runs.ports import reserve_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -270,17 +269,6 @@ def test_a_group_that_serves_other_devices_only_is_refused() -> None:
         dist.destroy_process_group()
 
 
-@pytest.mark.filterwarnings("ignore:Device capability of accl unknown:UserWarning")  # torch's guess, before it fails
-def test_a_library_that_nobody_has_registered_is_told_with_those_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", str(reserve_port()))
-
-    with pytest.raises(northbridge.CollectiveError, match=r"over 'accl', and torch knows no library.*found .*gloo"):
-        ACCL().initialize(rank=0, world_size=1, timeout=None, device=CPU)
-
-    assert not dist.is_initialized()
-
-
 class TestInitialize:
     @pytest.fixture
     def asked(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
@@ -299,18 +287,6 @@ class TestInitialize:
 
         assert "timeout" not in asked
 
-    def test_torchcomms_in_its_place_is_refused_by_the_variables_name(self, asked: dict[str, Any]) -> None:
-        config = pytest.importorskip("torch.distributed.config", reason="torchcomms came with torch 2.13")
-        with config.patch(use_torchcomms=True), pytest.raises(northbridge.VariableError) as caught:
-            ACCL().initialize(rank=0, world_size=1, timeout=None, device=CPU)
-
-        assert not asked
-        assert caught.value.variable == "TORCH_DISTRIBUTED_USE_TORCHCOMMS"
-        assert str(caught.value) == (
-            "TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, which hands every process group to torchcomms, and that does not"
-            " know 'accl': unset it"
-        )
-
     def test_a_library_that_takes_the_device_is_given_it(self, asked: dict[str, Any]) -> None:
         class Eager(ACCL):
             takes_device_id = True
@@ -318,6 +294,13 @@ class TestInitialize:
         Eager().initialize(rank=0, world_size=1, timeout=None, device=CPU)
 
         assert asked["device_id"] == CPU
+
+    def test_a_store_is_handed_on(self, asked: dict[str, Any]) -> None:
+        store = HashStore()
+
+        ACCL().initialize(rank=0, world_size=1, timeout=None, device=CPU, store=store)
+
+        assert asked["store"] is store
 
 
 class TestWhatIsCarried:

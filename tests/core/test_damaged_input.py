@@ -16,14 +16,14 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
-from tests.core.conformance.pages.conftest import passing, report_of
+from tests.core.conformance.report.pages.conftest import passing, report_of
 from tests.core.flight_recorder.files import call_record, end_record, group_record, place_record, rank_record
 from tests.core.lightning.damage import damaged
 
-from northbridge.bounded_reading import MOST_BYTES
-from northbridge.cli import main
-from northbridge.conformance.proof.report import Report
+from northbridge.cli.app import main
+from northbridge.conformance.report.report import Report
 from northbridge.errors import ReportError
+from northbridge.untrusted.files import MOST_BYTES
 
 Record = dict[str, object]
 
@@ -216,9 +216,9 @@ def test_damaged_report(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_changed_report_that_was_sealed_again(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where its digest fits, each thing in it is looked at."""
-    from northbridge.conformance.proof import verifying
+    from northbridge.conformance.report import verification
 
-    monkeypatch.setattr(verifying, "plan", lambda *_: {})
+    monkeypatch.setattr(verification, "plan", lambda *_: {})
     monkeypatch.chdir(tmp_path)
     draw, sealed = Random(23), 0
 

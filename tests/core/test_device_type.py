@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import northbridge
-from northbridge.device_type import describe_device_type
+from northbridge.device import describe_device_type
 
 
 def test_a_spare_type_that_was_renamed_is_told_from_one_of_torchs_own() -> None:

@@ -23,7 +23,7 @@ PRODUCED = {
     "PluginHookError": "northbridge.get('hook_misspelt')",
     "PluginAPIError": "northbridge.get('newer_api')",
     "PluginNameError": "northbridge.get('other_name')",
-    "PluginContractError": "contract_of(northbridge.get('contract_misspelt'))",
+    "PluginContractError": "contract_of(northbridge.get('contract_misspelt'), who=describe('contract_misspelt'))",
     "SoftwareMissingError": "northbridge.load('load_needs_software')",
     "SoftwareLoadError": "northbridge.load('load_raises')",
     "BuildError": "find_compiler({'PATH': ''})",
@@ -31,11 +31,11 @@ PRODUCED = {
     "DeviceFileError": "read_device_file('[device]')",
     "SimulationError": "with environ(NORTHBRIDGE_SIMULATE='acme'): northbridge.get('acme')",
     "HardwareMissingError": "load_with_hardware('no_hardware')",
-    "DetectionError": "discovery.detect('probe_crashes')",
+    "DetectionError": "present.detect('probe_crashes')",
     "ReportError": "Report.read(Path('acme.json'))",
     "AmbiguousAcceleratorError": "auto(acme=2, load_raises=1)",
     "ClusterError": "check_environment(Run(nodes=2, devices=4, launcher='lightning', stage='launch'), {})",
-    "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): discovery.detect('cpu_sim')",
+    "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): present.detect('cpu_sim')",
     "DeviceTypeTakenError": "northbridge.load('cpu_sim'); northbridge.load('acme')",
     # The last: from here on torch has something that is called as a backend's device.
     "ContractError": "torch.contracted = ModuleType('contracted'); refuse_software_of('contracted')",
@@ -68,12 +68,13 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 import torch
 import northbridge
-from northbridge import discovery
-from northbridge.cluster import Run, check_environment
-from northbridge.conformance.proof.report import Report
+from northbridge.discovery import present
+from northbridge.discovery.installed import describe
+from northbridge.launch.cluster import Run, check_environment
+from northbridge.conformance.report.report import Report
 from northbridge.contract import contract_of, refuse_broken
-from northbridge.lightning.accelerator import load_with_hardware
-from northbridge.lightning.auto import choose_auto
+from northbridge.lightning.accelerators.accelerator import load_with_hardware
+from northbridge.lightning.connector.auto import choose_auto
 from northbridge_cpu_sim import Fault, SimulatedDevice
 from northbridge_cpu_sim.compiler import find_compiler
 
@@ -94,7 +95,7 @@ def read_device_file(text):
         SimulatedDevice.read(Path("device.toml"))
 
 def refuse_software_of(name):
-    refuse_broken(contract_of(northbridge.get(name)))
+    refuse_broken(contract_of(northbridge.get(name), who=describe(name)))
 
 TAKE = """
 import northbridge

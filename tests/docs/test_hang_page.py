@@ -9,8 +9,8 @@ from tests.core.flight_recorder.files import call_record, end_record, group_reco
 from tests.docs.page import PAGES, shows
 from typer.testing import CliRunner
 
-from northbridge.cli import app
-from northbridge.flight_recorder.processes import this_machine
+from northbridge.cli.app import app
+from northbridge.processes.identity import this_machine
 
 
 def test_a_hang_is_told_as_the_page_shows(tmp_path: Path) -> None:

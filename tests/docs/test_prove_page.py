@@ -9,7 +9,7 @@ from tests.docs.page import PAGES, ROOT, samples
 
 from northbridge.capabilities import LEVEL_CLAIMS
 from northbridge.conformance.levels import LEVELS
-from northbridge.conformance.proof.verdict import Verdict
+from northbridge.conformance.verdict import Verdict
 
 PAGE = "docs/prove-your-backend.md"
 

@@ -31,7 +31,7 @@ class HPUBridge(northbridge.Bridge):
     def __init__(self) -> None:
         self._mark: Callable[[], None] = _mark_nothing
 
-    def detect(self) -> int:
+    def detect(self) -> int | None:
         if find_spec("habana_frameworks") is None:
             return 0
         return len(cards.visible_modules()) if cards.can_be_asked() else super().detect()

@@ -17,11 +17,9 @@ class SDAABridge(northbridge.Bridge):
     package = "torch_sdaa"
     compile_backend = "teco_inductor"
 
-    def detect(self) -> int:
-        found = super().detect()
+    def check_count(self, count: int) -> None:
         if find_spec("torch_sdaa") is not None:
-            SDAASettings.read().refuse_absent(found)
-        return found
+            SDAASettings.read().refuse_absent(count)
 
     def check_environment(self) -> None:
         SDAASettings.read().refuse_migration()
@@ -29,9 +27,9 @@ class SDAABridge(northbridge.Bridge):
     def load(self) -> None:
         import torch_sdaa  # noqa: F401 - it makes sdaa a device of torch
 
-    def count_cards(self, devices: Collection[int]) -> int | None:
+    def count_cards(self, devices: Collection[int], *, total: int) -> int | None:
         table = standing()
-        return None if table is None else table.count_cards(devices, self.detect())
+        return None if table is None else table.count_cards(devices, total)
 
     def describe_machine(self) -> dict[str, object]:
         table = Table.read()

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 
-WITH_TESTS = ("collective", "device", "endurance", "lightning", "plugin", "suite")
+WITH_TESTS = ("suite", "tests")
 """The packages, and the module, that assert."""
 
 

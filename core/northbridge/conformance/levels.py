@@ -18,69 +18,73 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from northbridge.conformance.collective.averaging import GradientAveraging
-from northbridge.conformance.collective.collective_reductions import CollectiveReductions
-from northbridge.conformance.collective.exchanges import Exchanges
-from northbridge.conformance.collective.following_groups import FollowingGroups
-from northbridge.conformance.collective.groups import Groups
-from northbridge.conformance.collective.missing_rank import MissingRank
-from northbridge.conformance.collective.transfers import Transfers
-from northbridge.conformance.collective.waits import Waits
-from northbridge.conformance.device.autocast import Autocast
-from northbridge.conformance.device.device import Device
-from northbridge.conformance.device.distributions import Distributions
-from northbridge.conformance.device.dtypes import Dtypes
-from northbridge.conformance.device.extreme_numbers import ExtremeNumbers
-from northbridge.conformance.device.gradient_scaling import GradientScaling
-from northbridge.conformance.device.gradients import Gradients
-from northbridge.conformance.device.inference_mode import InferenceMode
-from northbridge.conformance.device.large_operations import LargeOperations
-from northbridge.conformance.device.layers import Layers
-from northbridge.conformance.device.matrix_unit import MatrixUnit
-from northbridge.conformance.device.memory import Memory
-from northbridge.conformance.device.operation_options import OperationOptions
-from northbridge.conformance.device.operations import Operations
-from northbridge.conformance.device.out_of_memory import OutOfMemory
-from northbridge.conformance.device.placement import Placement
-from northbridge.conformance.device.random_numbers import RandomNumbers
-from northbridge.conformance.device.saved_tensors import SavedTensors
-from northbridge.conformance.device.streams import Streams
-from northbridge.conformance.device.traces import Traces
-from northbridge.conformance.device.views import Views
-from northbridge.conformance.endurance.endurance import Endurance
-from northbridge.conformance.endurance.interruptions import KilledRank, Preemption, Restarts
-from northbridge.conformance.endurance.launches import Launches
-from northbridge.conformance.endurance.side_by_side import SideBySide
 from northbridge.conformance.level import Adopted, Level
-from northbridge.conformance.lightning.agreement import FabricWeightsAgreement, WeightsAgreement
-from northbridge.conformance.lightning.callbacks import Callbacks
-from northbridge.conformance.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
-from northbridge.conformance.lightning.compilation import Compilation, FabricCompilation
-from northbridge.conformance.lightning.devices import DeviceChoice, LastDevices, SecondDevice
-from northbridge.conformance.lightning.distributed_training import DistributedTraining
-from northbridge.conformance.lightning.fabric import FabricLoops, FabricTraining
-from northbridge.conformance.lightning.hooks import BridgeHooks, UsersEnvironment
-from northbridge.conformance.lightning.joining import Joining
-from northbridge.conformance.lightning.loading import Loading
-from northbridge.conformance.lightning.metrics import LoggedMetrics
-from northbridge.conformance.lightning.normalization import FabricSyncBatchNorm, SyncBatchNorm, UnevenSyncBatchNorm
-from northbridge.conformance.lightning.optimization import Optimization
-from northbridge.conformance.lightning.outlasting import Outlasting, UsersCheckpointIO
-from northbridge.conformance.lightning.precision import Precision
-from northbridge.conformance.lightning.profilers import Profilers
-from northbridge.conformance.lightning.random_states import RandomStates
-from northbridge.conformance.lightning.reductions import Reductions
-from northbridge.conformance.lightning.refusals import Refusals
-from northbridge.conformance.lightning.sharding import Resharding, Sharding
-from northbridge.conformance.lightning.strategies import Strategies
-from northbridge.conformance.lightning.training import Training
-from northbridge.conformance.plugin.declaration import Declaration
-from northbridge.conformance.plugin.detection import Detection
-from northbridge.conformance.plugin.missing_parts import MissingHardware, MissingSoftware
-from northbridge.conformance.plugin.pickling import Pickling
-from northbridge.conformance.plugin.plugin_import import PluginImport
-from northbridge.conformance.plugin.plugin_metadata import PluginMetadata
-from northbridge.conformance.plugin.software_loading import SoftwareLoading
+from northbridge.conformance.tests.collective.averaging import GradientAveraging
+from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.tests.collective.exchanges import Exchanges
+from northbridge.conformance.tests.collective.following_groups import FollowingGroups
+from northbridge.conformance.tests.collective.groups import Groups
+from northbridge.conformance.tests.collective.missing_rank import MissingRank
+from northbridge.conformance.tests.collective.transfers import Transfers
+from northbridge.conformance.tests.collective.waits import Waits
+from northbridge.conformance.tests.device.autocast import Autocast
+from northbridge.conformance.tests.device.device import Device
+from northbridge.conformance.tests.device.distributions import Distributions
+from northbridge.conformance.tests.device.dtypes import Dtypes
+from northbridge.conformance.tests.device.extreme_numbers import ExtremeNumbers
+from northbridge.conformance.tests.device.gradient_scaling import GradientScaling
+from northbridge.conformance.tests.device.gradients import Gradients
+from northbridge.conformance.tests.device.inference_mode import InferenceMode
+from northbridge.conformance.tests.device.large_operations import LargeOperations
+from northbridge.conformance.tests.device.layers import Layers
+from northbridge.conformance.tests.device.matrix_unit import MatrixUnit
+from northbridge.conformance.tests.device.memory import Memory
+from northbridge.conformance.tests.device.operation_options import OperationOptions
+from northbridge.conformance.tests.device.operations import Operations
+from northbridge.conformance.tests.device.out_of_memory import OutOfMemory
+from northbridge.conformance.tests.device.placement import Placement
+from northbridge.conformance.tests.device.random_numbers import RandomNumbers
+from northbridge.conformance.tests.device.saved_tensors import SavedTensors
+from northbridge.conformance.tests.device.streams import Streams
+from northbridge.conformance.tests.device.traces import Traces
+from northbridge.conformance.tests.device.views import Views
+from northbridge.conformance.tests.endurance.endurance import Endurance
+from northbridge.conformance.tests.endurance.interruptions import KilledRank, Preemption, Restarts
+from northbridge.conformance.tests.endurance.launches import Launches
+from northbridge.conformance.tests.endurance.side_by_side import SideBySide
+from northbridge.conformance.tests.lightning.agreement import FabricWeightsAgreement, WeightsAgreement
+from northbridge.conformance.tests.lightning.callbacks import Callbacks
+from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
+from northbridge.conformance.tests.lightning.compilation import Compilation, FabricCompilation
+from northbridge.conformance.tests.lightning.devices import DeviceChoice, LastDevices, SecondDevice
+from northbridge.conformance.tests.lightning.distributed_training import DistributedTraining
+from northbridge.conformance.tests.lightning.fabric import FabricLoops, FabricTraining
+from northbridge.conformance.tests.lightning.hooks import BridgeHooks, UsersEnvironment
+from northbridge.conformance.tests.lightning.joining import Joining
+from northbridge.conformance.tests.lightning.loading import Loading
+from northbridge.conformance.tests.lightning.metrics import LoggedMetrics
+from northbridge.conformance.tests.lightning.normalization import (
+    FabricSyncBatchNorm,
+    SyncBatchNorm,
+    UnevenSyncBatchNorm,
+)
+from northbridge.conformance.tests.lightning.optimization import Optimization
+from northbridge.conformance.tests.lightning.outlasting import Outlasting, UsersCheckpointIO
+from northbridge.conformance.tests.lightning.precision import Precision
+from northbridge.conformance.tests.lightning.profilers import Profilers
+from northbridge.conformance.tests.lightning.random_states import RandomStates
+from northbridge.conformance.tests.lightning.reductions import Reductions
+from northbridge.conformance.tests.lightning.refusals import Refusals
+from northbridge.conformance.tests.lightning.sharding import Resharding, Sharding
+from northbridge.conformance.tests.lightning.strategies import Strategies
+from northbridge.conformance.tests.lightning.training import Training
+from northbridge.conformance.tests.plugin.declaration import Declaration
+from northbridge.conformance.tests.plugin.detection import Detection
+from northbridge.conformance.tests.plugin.missing_parts import MissingHardware, MissingSoftware
+from northbridge.conformance.tests.plugin.pickling import Pickling
+from northbridge.conformance.tests.plugin.plugin_import import PluginImport
+from northbridge.conformance.tests.plugin.plugin_metadata import PluginMetadata
+from northbridge.conformance.tests.plugin.software_load import SoftwareLoading
 
 _ONE_OR_SEVERAL = (
     FabricTraining,

@@ -11,7 +11,7 @@ import pytest
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
-from northbridge.lightning.faces import FACES
+from northbridge.lightning.namespaces import FACES
 
 MODELS = ("mlp", "convnet", "transformer", "tied")
 """The models that every way of training is tried with."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from northbridge.contract.lookup import NotThereError, look_up
 from northbridge.contract.signature import IncomparableError, difference, is_kind_of, parse, signature_of
-from northbridge.ending import describe_error
+from northbridge.processes.endings import describe_error
 
 if TYPE_CHECKING:
     from northbridge.contract.document import Contract

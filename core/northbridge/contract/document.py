@@ -27,7 +27,6 @@ import pydantic
 from typing_extensions import Self
 
 from northbridge.contract.symbol import Symbol, Text
-from northbridge.discovery import describe
 from northbridge.errors import PluginContractError
 
 if sys.version_info >= (3, 11):
@@ -58,10 +57,11 @@ class _Document(pydantic.BaseModel):
 
 @dataclass(frozen=True)
 class Contract:
-    """What one backend relies on; ``backend`` is its name."""
+    """What one backend relies on; ``backend`` is its name, and ``who`` what messages call it."""
 
     path: Path | Traversable
     backend: str
+    who: str
     vendor: str
     packages: tuple[str, ...]
     distributions: tuple[str, ...]
@@ -70,12 +70,13 @@ class Contract:
     """The number of the line at which each symbol, by its name, begins in the file."""
 
     @classmethod
-    def read(cls, path: Path | Traversable, *, backend: str = "") -> Self:
-        """Return what the file says. ``backend`` is the name of the one that it belongs to, for messages.
+    def read(cls, path: Path | Traversable, *, backend: str = "", who: str = "") -> Self:
+        """Return what the file says. ``backend`` is the name of the one that it belongs to; messages call it ``who``.
 
         Raises :class:`PluginContractError`, which names the line.
         """
-        wrong = partial(_wrong, path, backend)
+        who = who or (f"backend {backend!r}" if backend else "")
+        wrong = partial(_wrong, path, backend, who)
         try:
             text = path.read_text(encoding="utf-8")
             document = _Document.model_validate(tomllib.loads(text))
@@ -100,17 +101,17 @@ class Contract:
                 raise wrong(f" line {line}", f"{symbol.name!r} is in line {lines[symbol.name]} already")
             symbols[symbol.name], lines[symbol.name] = symbol, line
         packages, distributions = tuple(document.packages), tuple(document.distributions)
-        return cls(path, backend, document.vendor, packages, distributions, tuple(symbols.values()), lines)
+        return cls(path, backend, who, document.vendor, packages, distributions, tuple(symbols.values()), lines)
 
     def place(self, symbol: Symbol) -> str:
         """Return where ``symbol`` stands: ``contract.toml line 120``."""
         return f"{self.path.name} line {self.lines[symbol.name]}"
 
 
-def contract_of(backend: Backend) -> Contract | None:
+def contract_of(backend: Backend, *, who: str = "") -> Contract | None:
     """Return the contract that lies beside the bridge of ``backend``, or beside a class that it derives from.
 
-    ``None`` where there is none. Raises :class:`PluginContractError`.
+    Messages call the backend ``who``. ``None`` where there is none. Raises :class:`PluginContractError`.
     """
     for kind in type(backend.bridge).__mro__:
         module = sys.modules.get(kind.__module__)
@@ -119,12 +120,12 @@ def contract_of(backend: Backend) -> Contract | None:
             continue
         path = files(package) / FILE
         if path.is_file():
-            return Contract.read(path, backend=backend.name)
+            return Contract.read(path, backend=backend.name, who=who)
     return None
 
 
-def _wrong(path: Path | Traversable, backend: str, line: str, found: str) -> PluginContractError:
-    whose = f"{describe(backend)}: its {path.name}" if backend else str(path)
+def _wrong(path: Path | Traversable, backend: str, who: str, line: str, found: str) -> PluginContractError:
+    whose = f"{who}: its {path.name}" if who else str(path)
     return PluginContractError(f"{whose}{line} is wrong: {found}; its author has to correct it", backend=backend)
 
 

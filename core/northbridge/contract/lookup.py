@@ -7,7 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 
-from northbridge.ending import describe_error
+from northbridge.processes.endings import describe_error
 
 
 class NotThereError(LookupError):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from northbridge.contract.check import disagreement
 from northbridge.contract.lookup import NotLoadedError, NotThereError, look_up
 from northbridge.contract.signature import IncomparableError
-from northbridge.discovery import describe
 from northbridge.errors import ContractError
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def refuse_broken(contract: Contract) -> None:
     symbol, reason = wrong[0]
     more = f", and so are {len(wrong) - 1} more" if len(wrong) > 1 else ""
     raise ContractError(
-        f"{describe(contract.backend)} needs {symbol}, and {reason}; found: {_installed(contract)}."
+        f"{contract.who} needs {symbol}, and {reason}; found: {_installed(contract)}."
         f" {contract.place(symbol)} is wrong here{more} ({symbol.evidence}, {symbol.source}):"
         f" `northbridge doctor {contract.backend}` checks every line; {cure(contract.vendor, symbol.since)}",
         backend=contract.backend,

@@ -8,6 +8,6 @@ one.
 
 from __future__ import annotations
 
-from northbridge.flight_recorder.arming import arm as arm, begin as begin
+from northbridge.flight_recorder.recording.switch import arm as arm, begin as begin
 
 __all__ = ["arm", "begin"]

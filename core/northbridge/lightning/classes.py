@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from northbridge.lightning.accelerator import make_accelerator
-from northbridge.lightning.agreement import make_weights_agreement
-from northbridge.lightning.checkpoint import make_checkpoint_io
-from northbridge.lightning.ddp import make_ddp_strategy
-from northbridge.lightning.faces import Face
-from northbridge.lightning.launcher import make_launcher
-from northbridge.lightning.layer_sync import make_layer_sync
-from northbridge.lightning.model_parallel import make_model_parallel_strategy
-from northbridge.lightning.script_launcher import make_script_launcher
-from northbridge.lightning.single import make_single_device_strategy
+from northbridge.lightning.accelerators.accelerator import make_accelerator
+from northbridge.lightning.launchers.multiprocessing import make_launcher
+from northbridge.lightning.launchers.subprocess_script import make_script_launcher
+from northbridge.lightning.namespaces import Face
+from northbridge.lightning.plugins.checkpoint_io import make_checkpoint_io
+from northbridge.lightning.plugins.layer_sync import make_layer_sync
+from northbridge.lightning.strategies.ddp import make_ddp_strategy
+from northbridge.lightning.strategies.model_parallel import make_model_parallel_strategy
+from northbridge.lightning.strategies.single_device import make_single_device_strategy
+from northbridge.lightning.weights_agreement import make_weights_agreement
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from northbridge.lightning.classes import classes
-from northbridge.lightning.faces import FACES
+from northbridge.lightning.namespaces import FACES
 
 _ours = classes(FACES["lightning.pytorch"])
 

@@ -8,16 +8,16 @@ from types import MappingProxyType
 import pytest
 from tests.conformance.proving import prove
 
-from northbridge.conformance.collective.collective_reductions import CollectiveReductions
-from northbridge.conformance.collective.exchanges import Exchanges
-from northbridge.conformance.collective.groups import Groups
-from northbridge.conformance.collective.transfers import Transfers
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
-from northbridge.conformance.lightning.devices import SecondDevice
-from northbridge.conformance.lightning.distributed_training import DistributedTraining
-from northbridge.conformance.lightning.fabric import FabricTraining
 from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.tests.collective.exchanges import Exchanges
+from northbridge.conformance.tests.collective.groups import Groups
+from northbridge.conformance.tests.collective.transfers import Transfers
+from northbridge.conformance.tests.lightning.devices import SecondDevice
+from northbridge.conformance.tests.lightning.distributed_training import DistributedTraining
+from northbridge.conformance.tests.lightning.fabric import FabricTraining
 
 ONE_PER_PROCESS = MappingProxyType({"NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS": "1"})
 

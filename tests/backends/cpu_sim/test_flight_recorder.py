@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.flight_recorder.findings import Finding
-from northbridge.flight_recorder.judgement import judge
-from northbridge.flight_recorder.reading import FolderError, read_folder
+from northbridge.flight_recorder.analysis.findings import Finding
+from northbridge.flight_recorder.analysis.judgement import judge
+from northbridge.flight_recorder.analysis.record_files import FolderError, read_folder
 
 PROGRAMS = Path(__file__).with_name("flight_programs.py")
 LIMIT_S = 120.0

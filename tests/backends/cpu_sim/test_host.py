@@ -13,8 +13,8 @@ import pytest
 import torch
 from tests.core.command import command
 
-from northbridge.discovery import announced
-from northbridge.personality import GROUP
+from northbridge.discovery.installed import announced
+from northbridge.discovery.simulated import GROUP
 from northbridge_cpu_sim.errors import HostError
 from northbridge_cpu_sim.host import check_host
 

@@ -27,7 +27,7 @@ def last(said: str) -> str:
 
 
 COMPILE = """
-from northbridge.lightning.compilation import refuse_compiler
+from northbridge.lightning.corrections.compilation import refuse_compiler
 for asked in ("hpu_backend", "inductor"):
     try:
         refuse_compiler(backend, {"backend": asked})

@@ -9,17 +9,17 @@ from types import MappingProxyType
 
 from tests.backends.posed.proof import Proof
 
-from northbridge.conformance.collective.collective_reductions import CollectiveReductions
-from northbridge.conformance.collective.exchanges import Exchanges
-from northbridge.conformance.collective.transfers import Transfers
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
-from northbridge.conformance.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU
-from northbridge.conformance.lightning.distributed_training import DistributedTraining
-from northbridge.conformance.lightning.fabric import FabricTraining
-from northbridge.conformance.lightning.hooks import BridgeHooks
-from northbridge.conformance.lightning.random_states import RandomStates
-from northbridge.conformance.lightning.training import Training
+from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.tests.collective.exchanges import Exchanges
+from northbridge.conformance.tests.collective.transfers import Transfers
+from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU
+from northbridge.conformance.tests.lightning.distributed_training import DistributedTraining
+from northbridge.conformance.tests.lightning.fabric import FabricTraining
+from northbridge.conformance.tests.lightning.hooks import BridgeHooks
+from northbridge.conformance.tests.lightning.random_states import RandomStates
+from northbridge.conformance.tests.lightning.training import Training
 
 
 class TestProof(Proof):

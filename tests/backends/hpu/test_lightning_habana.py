@@ -18,7 +18,7 @@ import northbridge
 import northbridge_hpu
 import northbridge_hpu.fabric
 from northbridge.errors import ArgumentsError, UnsupportedError
-from northbridge.lightning import vendor_arguments
+from northbridge.lightning.vendor_names import arguments
 
 if TYPE_CHECKING:
     from tests.core.conftest import Install
@@ -42,7 +42,7 @@ class TestLightningHabana(Predecessor):
 
 @pytest.fixture(autouse=True)
 def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vendor_arguments, "_warned", set())
+    monkeypatch.setattr(arguments, "_warned", set())
 
 
 def test_the_precision_is_called_otherwise_for_a_fabric() -> None:

@@ -57,7 +57,7 @@ class TestLayers:
     @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
     @pytest.mark.parametrize("norm", [False, True])
     def test_padded_sequences_are_encoded_as_on_the_cpu(self, posed: PosedChip, loaded: ModuleType, norm: bool) -> None:
-        from tests.core.test_nested_tensors import assert_encodes_padding
+        from tests.core.discovery.test_nested_tensors import assert_encodes_padding
 
         assert_encodes_padding(posed.name, norm)
         assert loaded.is_available()

@@ -106,8 +106,9 @@ def test_where_torch_brings_it_the_list_calls_nothing_else_broken(start: Callabl
 def test_devices_that_are_all_absent_are_told_by_the_variable(run: Run) -> None:
     program = """
     import northbridge
+    from northbridge.discovery.present import detect
     try:
-        northbridge.get("sdaa").bridge.detect()
+        detect("sdaa")
     except northbridge.SettingsError as error:
         print(error)
     """

@@ -8,8 +8,8 @@ from tests.backends.posed.proof import Proof
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
-from northbridge.conformance.lightning.precision import Precision
-from northbridge.conformance.lightning.training import Training
+from northbridge.conformance.tests.lightning.precision import Precision
+from northbridge.conformance.tests.lightning.training import Training
 
 
 class TestProof(Proof):

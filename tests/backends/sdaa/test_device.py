@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import northbridge
+from northbridge.discovery.present import detect
 from northbridge_sdaa.cards import standing
 
 
@@ -37,12 +38,11 @@ def test_devices_are_counted_by_torch(device: northbridge.Device) -> None:
 def test_a_variable_that_names_more_than_are_there_is_refused(
     sdaa: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bridge = northbridge.get("sdaa").bridge
-    assert bridge.detect() == 32
+    assert detect("sdaa") == 32
     monkeypatch.setenv("SDAA_VISIBLE_DEVICES", "0,1,99")
 
     with pytest.raises(northbridge.SettingsError) as caught:
-        bridge.detect()
+        detect("sdaa")
 
     assert caught.value.variable == "SDAA_VISIBLE_DEVICES"
     assert str(caught.value) == (
@@ -73,7 +73,7 @@ def test_teco_smi_which_takes_a_process_is_asked_once_for_names_and_places(
     monkeypatch.setattr(northbridge, "run_tool", lambda *_, **__: next(answers))
 
     assert [device.label(0), device.label(1)] == ["core group of a Teco card"] * 2
-    assert northbridge.get("sdaa").bridge.count_cards([0]) is None
+    assert northbridge.get("sdaa").bridge.count_cards([0], total=32) is None
     assert next(answers) == "never asked for"
 
 

@@ -22,7 +22,7 @@ from lightning.pytorch import LightningDataModule
 from lightning.pytorch.demos.boring_classes import BoringModel
 
 import northbridge
-from northbridge.cli import main
+from northbridge.cli.app import main
 
 FILE = "model.ckpt"
 QUIET = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from tests.backends.together.conftest import ACCELERATORS, Train, differences
 
-from northbridge.lightning import random_states
+from northbridge.lightning.plugins import random_states
 
 PARTS = ("state_dict", "optimizer_states", "lr_schedulers", "epoch", "global_step")
 

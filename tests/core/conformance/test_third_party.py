@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from tests.core.conftest import VENDORS, Install, Site
 
-from northbridge.conformance.proof.report import Report
-from northbridge.conformance.proof.verdict import Verdict
+from northbridge.conformance.report.report import Report
+from northbridge.conformance.verdict import Verdict
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 SIMULATED = {"NORTHBRIDGE_SIMULATE": "kelvin"}

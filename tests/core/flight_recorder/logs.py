@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from northbridge.flight_recorder.calls import Call, Channel, Group, RankLog, Run
-from northbridge.flight_recorder.judgement import Judgement, judge
+from northbridge.flight_recorder.analysis.calls import Call, Channel, Group, RankLog, Run
+from northbridge.flight_recorder.analysis.judgement import Judgement, judge
 
 WORLD = Group("0", (0, 1, 2, 3), description="default_pg")
 NOW = 1000.0

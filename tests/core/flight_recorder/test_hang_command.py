@@ -18,7 +18,7 @@ from tests.core.flight_recorder.files import (
 )
 from typer.testing import CliRunner, Result
 
-from northbridge.cli import app
+from northbridge.cli.app import app
 
 
 @pytest.fixture

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from northbridge import discovery
 from northbridge.capabilities import Claim
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
-from northbridge.lightning.faces import FACES, Face
+from northbridge.discovery import declared, loaded
+from northbridge.lightning.namespaces import FACES, Face
 
 
 @pytest.fixture(autouse=True)
@@ -79,8 +79,8 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have the simulated chip claim something else about what it can do."""
 
     def claim(**claims: Claim) -> None:
-        backend = discovery.load("cpu_sim")
+        backend = loaded.load("cpu_sim")
         capabilities = replace(backend.capabilities, **claims)  # type: ignore[arg-type]  # only claims are given
-        monkeypatch.setitem(discovery._declared, "cpu_sim", replace(backend, capabilities=capabilities))
+        monkeypatch.setitem(declared._declared, "cpu_sim", replace(backend, capabilities=capabilities))
 
     return claim

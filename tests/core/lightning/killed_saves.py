@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from northbridge.lightning.drafts import name_draft
+from northbridge.lightning.plugins.atomic_write import name_draft
 
 
 def killed_while_writing(target: Path, *, shards: bool = False) -> Path:

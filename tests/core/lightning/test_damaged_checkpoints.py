@@ -17,7 +17,7 @@ from tests.core.lightning.damage import damaged
 from tests.scripts import run_forked
 
 from northbridge.errors import CheckpointCodeError, CheckpointError
-from northbridge.lightning.faces import FACES, Face
+from northbridge.lightning.namespaces import FACES, Face
 
 Build = Callable[..., Any]
 

@@ -10,10 +10,10 @@ from itertools import groupby
 from operator import attrgetter
 
 from northbridge.conformance.mutation.mutations import Mutation, as_variable, draw
-from northbridge.conformance.proof.facts import find_facts
-from northbridge.conformance.proof.granting import judge_tests
-from northbridge.conformance.proof.verdict import Verdict
-from northbridge.conformance.proof.watching import SuiteError, watch
+from northbridge.conformance.report.facts import find_facts
+from northbridge.conformance.report.grading import judge_tests
+from northbridge.conformance.runner.supervisor import SuiteError, watch
+from northbridge.conformance.verdict import Verdict
 
 LEAST = 8
 """How many of the ten have to be found."""
@@ -50,7 +50,7 @@ def hunt(
     """Return what came of each of the ten faults of ``seed``; ``tell`` is called with each as it is known.
 
     To find one, the tests are run whose ids hold what ``by`` says of it. Raises what
-    :func:`northbridge.discovery.find` raises, and :class:`~northbridge.conformance.proof.watching.SuiteError`.
+    :func:`~northbridge.discovery.installed.find` raises, and :class:`SuiteError`.
     """
     facts = find_facts(backend, environ)
     environ = facts.environ_of_suite(environ)

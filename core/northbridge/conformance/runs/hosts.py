@@ -18,7 +18,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.models import MODELS, adam, seen
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.lightning.faces import FACES
+from northbridge.lightning.namespaces import FACES
 
 
 @atexit.register

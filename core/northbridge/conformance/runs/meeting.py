@@ -14,6 +14,7 @@ import torch.distributed as dist
 
 import northbridge
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.launch import process_group
 
 LIMIT = timedelta(seconds=120)
 """How long a rank waits for the others, unless it is told otherwise."""
@@ -52,7 +53,7 @@ def meet(scenario: Scenario, timeout: timedelta = LIMIT, until: Callable[[], Non
         backend.bridge.prepare_rank(index=rank, local_rank=rank, world_size=ranks)
         backend.device.select(rank)
         until()
-        backend.collective.initialize(rank=rank, world_size=ranks, timeout=timeout, device=device)
+        process_group.start(backend.collective, rank=rank, world_size=ranks, timeout=timeout, device=device)
         backend.collective.assert_carries(device)
         atexit.register(_leave)
     return found

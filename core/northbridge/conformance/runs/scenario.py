@@ -17,15 +17,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import northbridge
-from northbridge import discovery
 from northbridge.conformance.mutation.mutations import VARIABLE as MUTATION
-from northbridge.conformance.proof.hanging import collect_stacks, kill_group
 from northbridge.conformance.runs.findings import Findings, read
 from northbridge.conformance.runs.ports import reserve_port
 from northbridge.conformance.runs.processes import Process, fork, start
 from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.shared_runs import folder_of_runs, run_once
+from northbridge.conformance.runs.stacks import collect_stacks, kill_group
+from northbridge.discovery import installed
 from northbridge.errors import UnsupportedError
 
 Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
@@ -238,7 +238,7 @@ def may_be_forked(scenario: Scenario) -> bool:
     if scenario.launch != "script":
         return False
     name = scenario.accelerator
-    return name == "cpu" or (name in discovery.names() and northbridge.get(name).capabilities.simulated)
+    return name == "cpu" or (name in installed.names() and northbridge.get(name).capabilities.simulated)
 
 
 def _package(face: str) -> str:

@@ -11,9 +11,9 @@ from pathlib import Path
 import torch.distributed
 
 from northbridge.conformance.mutation.mutations import mutate_if_asked
-from northbridge.conformance.proof.hanging import dump_stacks_when_asked
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.scenario import FAILED, REFUSED, Scenario
+from northbridge.conformance.runs.stacks import dump_stacks_when_asked
 from northbridge.errors import UnsupportedError
 
 

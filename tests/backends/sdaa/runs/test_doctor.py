@@ -12,10 +12,10 @@ import pytest
 from tests.backends.posed.runs.doctor import TheDoctor, ask
 from tests.backends.sdaa.teco import TECO
 
-from northbridge.doctor import choose
-from northbridge.doctor.backend import BackendReport, backend_report
-from northbridge.doctor.examination import question, stages
-from northbridge.listing.child import ask as ask_child
+from northbridge.diagnostics.backend_report import BackendReport, backend_report
+from northbridge.diagnostics.doctor import choose
+from northbridge.diagnostics.examination import question, stages
+from northbridge.processes.child import ask as ask_child
 
 
 class TestTheDoctor(TheDoctor):

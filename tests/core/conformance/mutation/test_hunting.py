@@ -11,11 +11,11 @@ import pytest
 from northbridge.conformance.mutation import hunting
 from northbridge.conformance.mutation.hunting import Catch, hunt, is_enough
 from northbridge.conformance.mutation.mutations import VARIABLE, draw
-from northbridge.conformance.proof.facts import Facts
-from northbridge.conformance.proof.journal import Ended, Planned
-from northbridge.conformance.proof.report import BackendFacts
-from northbridge.conformance.proof.verdict import Ending
-from northbridge.conformance.proof.watching import Course, SuiteError
+from northbridge.conformance.report.facts import Facts
+from northbridge.conformance.report.report import BackendFacts
+from northbridge.conformance.runner.event_log import Ended, Planned
+from northbridge.conformance.runner.supervisor import Course, SuiteError
+from northbridge.conformance.verdict import Ending
 
 SEED = 3
 ABSENT = "C1/no_such_test"

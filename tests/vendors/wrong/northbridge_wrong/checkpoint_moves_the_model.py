@@ -8,7 +8,7 @@ class Bridge(right.Bridge):
     def load(self) -> None:
         super().load()
         from northbridge.lightning.classes import classes
-        from northbridge.lightning.faces import FACES
+        from northbridge.lightning.namespaces import FACES
         from torch.nn import Module
 
         strategy = classes(FACES["lightning.fabric"]).single_device

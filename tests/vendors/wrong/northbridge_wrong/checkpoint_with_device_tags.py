@@ -11,9 +11,9 @@ def to_cpu(state):
 class Bridge(right.Bridge):
     def load(self) -> None:
         super().load()
-        from northbridge.lightning import checkpoint
+        from northbridge.lightning.plugins import checkpoint_io
 
-        checkpoint.to_cpu.__code__ = to_cpu.__code__  # by its code, since others have taken the function already
+        checkpoint_io.to_cpu.__code__ = to_cpu.__code__  # by its code, since others have taken the function already
 
 
 @northbridge.hookimpl

@@ -9,9 +9,9 @@ from northbridge_wrong import right
 class Bridge(right.Bridge):
     def load(self) -> None:
         super().load()
-        from northbridge.lightning import checkpoint
+        from northbridge.lightning.plugins import checkpoint_io
 
-        checkpoint.draft_of = nullcontext
+        checkpoint_io.draft_of = nullcontext
 
 
 @northbridge.hookimpl

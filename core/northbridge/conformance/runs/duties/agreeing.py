@@ -14,7 +14,7 @@ from northbridge.conformance.runs.hosts import build, classifier_class, fabric, 
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import WeightsDisagreeError
-from northbridge.lightning.faces import FACES
+from northbridge.lightning.namespaces import FACES
 
 STEP = 3
 """After which the last rank changes a weight."""

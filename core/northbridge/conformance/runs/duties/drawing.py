@@ -16,8 +16,8 @@ from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, classifier_class, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.lightning.checkpoint import stock_format
-from northbridge.lightning.random_states import KEY
+from northbridge.lightning.plugins.checkpoint_io import stock_format
+from northbridge.lightning.plugins.random_states import KEY
 
 _BATCHES = 4
 """Of an epoch, for each rank; there are two epochs."""

@@ -88,8 +88,8 @@ def _wait_in_vain(rank: Rank, call: Callable[[], object]) -> dict[str, Any]:
 
 def _judge(flight: Path) -> list[dict[str, Any]]:
     """Return what ``northbridge hang`` says of the record."""
-    from northbridge.flight_recorder.judgement import judge
-    from northbridge.flight_recorder.reading import read_folder
+    from northbridge.flight_recorder.analysis.judgement import judge
+    from northbridge.flight_recorder.analysis.record_files import read_folder
 
     judgement = judge(read_folder(flight), time.time())
     return [{"kind": each.kind, "blamed": each.blamed, "text": each.text} for each in judgement.findings]

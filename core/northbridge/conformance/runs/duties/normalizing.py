@@ -15,7 +15,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader, pictures
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.discovery import get
+from northbridge.discovery.declared import get
 
 _BATCH = 8
 """Of each rank, and all that it sees: Lightning shuffles what the ranks share, and the whole is the same."""
@@ -83,7 +83,7 @@ def _distance(net: nn.Module, ranks: int) -> dict[str, float]:
 
 def _uneven(backend: str, device: torch.device) -> dict[str, float]:
     """Normalize batches of other sizes on each rank, of which the first is empty; return the distances from one."""
-    from northbridge.lightning.sync_batch_norm import synchronize
+    from northbridge.lightning.plugins.sync_batch_norm import synchronize
 
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
     torch.manual_seed(5)

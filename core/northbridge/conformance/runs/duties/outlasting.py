@@ -16,7 +16,7 @@ from northbridge.conformance.runs.hosts import build, classifier_class, fabric, 
 from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import CheckpointError
-from northbridge.lightning.faces import FACES
+from northbridge.lightning.namespaces import FACES
 
 _NOWHERE = "/proc/last.ckpt"
 

@@ -13,7 +13,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.software import loaded
+from northbridge.discovery.current import loaded
 
 FLOATS = ((1.5, -2.0), (3.0, -4.0), (0.25, 8.0), (-1.0, 0.5))
 """What each rank gives."""

@@ -7,7 +7,7 @@ from lightning.pytorch import Trainer
 from lightning.pytorch.demos.boring_classes import BoringModel
 from lightning.pytorch.strategies import DDPStrategy
 
-from northbridge.lightning import group_end
+from northbridge.launch import group_end
 
 group_end.GRACE_SECONDS = 3.0
 

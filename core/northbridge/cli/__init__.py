@@ -1,0 +1,1 @@
+"""The command ``northbridge``: one file a command."""

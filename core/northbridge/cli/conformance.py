@@ -1,0 +1,150 @@
+"""The commands ``northbridge conformance`` and ``northbridge compare``: their options, and what they refuse."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from northbridge.capabilities import LEVEL_CLAIMS
+
+_CONFORMANCE = """Prove a backend: run the conformance suite on it, and say which level it earns on this machine.
+
+\b
+Levels, each with those before it:
+  C0  the plugin          no hardware and no vendor software needed
+  C1  one device          as torch has it
+  C2  one device in Lightning
+  C3  several devices
+  C4  endurance and faults
+
+FOLDER gets report.json, a page for people (index.html), report.md, junit.xml, and torch_exclusions.json. What the
+backend claims is tested as well as what it denies; what it leaves unknown is reported as unknown. A test that hangs is
+ended, and the suite goes on. A simulated device earns a simulated level.
+
+\b
+Exit codes:
+  0  the level is granted; of --only, those tests pass; of --verify, the report is whole and from this suite; of
+     --mutate, at least eight of the ten faults were found
+  1  it is not so, or torch cannot be imported
+  2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
+"""
+
+_COMPARE = """Compare reports of `northbridge conformance`: their levels, and each test on which they differ.
+
+\b
+Exit codes:
+  0  every test has the same verdict in all of them
+  1  they differ
+  2  wrong usage: an option, fewer than two reports, or a file that is no report
+"""
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Add both to ``app``. Called where the command line is put together, which imports nothing of the suite."""
+    app.command("conformance", help=_CONFORMANCE)(prove)
+    app.command("compare", help=_COMPARE)(compare_reports)
+
+
+def prove(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The backend.", show_default=False)] = None,
+    level: Annotated[str | None, typer.Option(metavar="C0..C4", help="How far to go; C3 without.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the report goes; conformance-NAME without.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(metavar="TEXT", help="Run the tests whose ids hold TEXT. Grants no level.")
+    ] = None,
+    verify: Annotated[
+        Path | None, typer.Option(metavar="REPORT", help="Say whether a report is whole, and from this suite.")
+    ] = None,
+    mutate: Annotated[
+        int | None, typer.Option(metavar="SEED", help="Break ten things on purpose, and say which the suite finds.")
+    ] = None,
+) -> None:
+    """Run the suite and write its report, or look at a report."""
+    from northbridge.discovery.installed import find
+    from northbridge.discovery.simulated import refuse_unknown_simulation
+
+    if (name is None) == (verify is None):
+        raise typer.BadParameter("name the backend whose conformance is asked for, or a report with --verify")
+    of_a_run = {"--level": level, "--out": out, "--only": only}
+    alone = {"--verify": verify, "--mutate": mutate}
+    for option in (option for option, value in alone.items() if value is not None):
+        beside = [other for other, value in (of_a_run | alone).items() if value is not None and other != option]
+        if beside:
+            raise typer.BadParameter(
+                f"{option} is asked for by itself, and {', '.join(beside)} means nothing beside it"
+            )
+    if level is not None and level not in LEVEL_CLAIMS:
+        raise typer.BadParameter(f"--level takes {', '.join(LEVEL_CLAIMS)}, found {level!r}")
+    if name is not None:
+        find(name)  # a wrong name is told before anything starts
+        refuse_unknown_simulation()
+    if verify is not None:
+        raise typer.Exit(_verify(verify))
+    _refuse_without_pytest()
+    _refuse_broken_torch()
+    from northbridge.conformance.report import command
+
+    assert name is not None
+    if mutate is not None:
+        raise typer.Exit(command.mutate(name, mutate))
+    raise typer.Exit(command.run(name, level or "C3", out or Path(f"conformance-{name}"), tuple(only or ())))
+
+
+def _verify(path: Path) -> int:
+    from northbridge.conformance.report.report import Report
+
+    report = Report.read(path)
+    if report.digest != report.compute_digest():  # told at once: nothing else that it says counts
+        print(f"{path}: its digest is not that of what it says: it was changed after the suite wrote it")
+        return 1
+    _refuse_without_pytest()
+    _refuse_broken_torch()
+    from northbridge.conformance.report import command
+
+    return command.verify(path, report)
+
+
+def _refuse_without_pytest() -> None:
+    if find_spec("pytest") is None:
+        print(
+            "northbridge: the conformance suite was asked for, and pytest is not installed: pip install 'pytest>=8'",
+            file=sys.stderr,
+        )
+        raise typer.Exit(2)
+
+
+def _refuse_broken_torch() -> None:
+    """Exit with 1 if ``import torch`` fails in a child: here, another package's entry point could exit with 0."""
+    from northbridge.diagnostics.torch_import import find_problem
+    from northbridge.untrusted.text import clean
+
+    if problem := find_problem():
+        print(f"northbridge: {clean(problem)}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def compare_reports(
+    files: Annotated[list[Path], typer.Argument(metavar="REPORT.json", help="Two reports or more.")],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page of HTML there, with the evidence.")
+    ] = None,
+) -> None:
+    """Print how reports differ, and write it as a page."""
+    from northbridge.conformance.report.pages.comparison import compare
+    from northbridge.conformance.report.pages.terminal import show
+    from northbridge.conformance.report.report import Report
+
+    comparison = compare([Report.read(file) for file in files])
+    show(comparison)
+    if out is not None:
+        from northbridge.conformance.report.pages.folder import write_page
+        from northbridge.conformance.report.pages.html import render_page
+
+        write_page(out, render_page(*comparison.reports))
+    raise typer.Exit(1 if comparison.differing else 0)

@@ -1,4 +1,0 @@
-"""What processes of :mod:`northbridge.conformance.plugin.asking` are asked: ``answer(…)`` of each module returns JSON.
-
-None imports another, nor anything of the suite: each is read by its path.
-"""

@@ -1,0 +1,121 @@
+"""What a report says about a backend and a machine.
+
+The backend is asked in a process of its own, which may crash, hang or print; where it gives no answer, the metadata's
+few facts serve, and nothing is claimed.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from northbridge.capabilities import Capabilities, Claim
+from northbridge.conformance.report.report import BackendFacts, MachineFacts
+from northbridge.conformance.runs.question import ask_again
+from northbridge.conformance.runs.run_errors import HungError
+from northbridge.diagnostics.shown_variables import tell_value
+from northbridge.diagnostics.system import describe_system
+from northbridge.discovery import installed
+from northbridge.discovery.declared import get
+from northbridge.discovery.simulated import posing
+
+_LIMIT_S = 900.0
+"""How long loading may take: some software is compiled on first use."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """All of it."""
+
+    backend: BackendFacts
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    """What the chip claims, corrected by the cards that are here."""
+
+    versions: Mapping[str, str] = field(default_factory=dict)
+    variables: tuple[str, ...] = ()
+    """The vendor's variables that its contract lists."""
+
+    def environ_of_suite(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return ``environ`` as the suite's processes have it: a simulated chip is harsh, unless the user says not."""
+        harsh = harsh_variables(self.backend.name) if self.backend.simulated else {}
+        return {**harsh, **environ}
+
+    def list_spared(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+        """Return where the user's ``environ`` has a simulated chip forgive what a harsh one does not, an option each.
+
+        One whose personality and bridge name no harsh options is spared them all.
+        """
+        if not self.backend.simulated:
+            return ()
+        harsh = harsh_variables(self.backend.name)
+        if not harsh:
+            return ("it has no harsh options: give its Personality some",)
+        return tuple(
+            f"{name}={environ[name]}, and not {value}: unset it"
+            for name, value in harsh.items()
+            if environ.get(name, value) != value
+        )
+
+    def describe_machine(self, environ: Mapping[str, str]) -> MachineFacts:
+        """Return where this process runs, with those variables of ``environ`` that bear on a run.
+
+        Values are told of the vendor's, of a simulated chip's harsh options, and of those that the core shows.
+        """
+        beginnings = ("NORTHBRIDGE_", "TORCH", "OMP_NUM_THREADS")
+        also = (*self.variables, *(harsh_variables(self.backend.name) if self.backend.simulated else ()))
+        told = {
+            name: tell_value(name, value, also)
+            for name, value in sorted(environ.items())
+            if name.startswith(beginnings) or name in self.variables
+        }
+        return MachineFacts(
+            system=describe_system(),
+            processor=_processor(),
+            cores=len(os.sched_getaffinity(0)),
+            memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+            environment=told,
+        )
+
+
+def find_facts(name: str, environ: Mapping[str, str] = os.environ) -> Facts:
+    """Return what there is to know about backend ``name``; raises what ``discovery.installed.find`` raises."""
+    plugin = installed.find(name)
+    origin: dict[str, Any] = {"name": name, "distribution": plugin.distribution, "version": plugin.version}
+    try:
+        found: dict[str, Any] = ask_again("description", name, environ=environ, limit_s=_LIMIT_S).facts
+    except (AssertionError, HungError) as error:
+        return Facts(BackendFacts(**origin, problem=str(error)))
+    return Facts(
+        BackendFacts(**origin, **found["backend"]),
+        Capabilities(**{claim: _decode(value) for claim, value in found["capabilities"].items()}),
+        found["versions"],
+        tuple(found["variables"]),
+    )
+
+
+def now() -> str:
+    """Return the time, as a report has it."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _processor() -> str:
+    with open("/proc/cpuinfo") as file:
+        names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def _decode(value: Any) -> Any:  # a bool, or a claim's fields
+    return Claim(**value) if isinstance(value, dict) else value
+
+
+def harsh_variables(name: str) -> Mapping[str, str]:
+    """Return the variables under which the simulated chip of backend ``name`` forgives nothing.
+
+    Those of its bridge, and of what poses as its software. Raises what :func:`northbridge.get` raises.
+    """
+    personality = posing(name)
+    return {**get(name).bridge.harsh, **(personality.harsh if personality else {})}

@@ -1,0 +1,146 @@
+"""Which levels a course of the suite earns, and which claims it proves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+from northbridge.capabilities import Claim
+from northbridge.conformance.level import Level
+from northbridge.conformance.levels import LEVELS
+from northbridge.conformance.report.report import NOT_ASKED, ClaimResult, LevelResult, TestResult
+from northbridge.conformance.runner.event_log import Ended, Planned
+from northbridge.conformance.runner.supervisor import Course
+from northbridge.conformance.verdict import Ending, Verdict, judge
+
+_UNTAGGED_ADVICE = "Read the evidence; docs/prove-your-backend.md says how to run this test alone."
+
+Finding = Literal["proved", "refused", "unknown", "false", "hidden", "not tested"]
+
+
+def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) -> TestResult:
+    """Return the result of one test; of one that has not ended, nobody knows anything."""
+    if ended is None:
+        ended = Ended(id=test.id, ending=Ending.FORBIDDEN, seconds=0.0, evidence=NOT_ASKED)
+    verdict = judge(ended.ending, [claims[name] for name in test.claims if name in claims])
+    good = verdict in (Verdict.PASS, Verdict.UNKNOWN)
+    return TestResult(
+        id=test.id,
+        level=test.level,
+        topic=test.topic,
+        title=test.title,
+        verdict=verdict,
+        ending=ended.ending,
+        claims=test.claims,
+        seconds=round(ended.seconds, 3),
+        evidence=ended.evidence,
+        advice="" if good else _advise(verdict, test, ended),
+    )
+
+
+def judge_tests(course: Course, claims: Mapping[str, Claim]) -> list[TestResult]:
+    """Return the result of each test that was planned."""
+    return [judge_test(test, course.ended.get(test.id), claims) for test in course.planned.values()]
+
+
+def judge_claims(claims: Mapping[str, Claim], tests: Iterable[TestResult]) -> dict[str, ClaimResult]:
+    """Return what ``tests`` say of each claim."""
+    about: dict[str, list[TestResult]] = {name: [] for name in claims}
+    for test in tests:
+        for name in test.claims:
+            if name in about:
+                about[name].append(test)
+    return {
+        name: ClaimResult(
+            answer=claim.answer, reason=claim.reason, finding=_find(claim, about[name]), tests=len(about[name])
+        )
+        for name, claim in claims.items()
+    }
+
+
+def grant(
+    asked: str, tests: Iterable[TestResult], claims: Mapping[str, ClaimResult], *, simulated: bool
+) -> tuple[LevelResult, ...]:
+    """Return each level up to ``asked``, with every reason why it is not granted."""
+    by_level: dict[str, list[TestResult]] = {name: [] for name in LEVELS}
+    for test in tests:
+        by_level[test.level].append(test)
+    results: list[LevelResult] = []
+    for name, level in LEVELS.items():
+        ran = [test for test in by_level[name] if test.verdict is not Verdict.NOT_RUN]
+        withheld = [*_below(results), *_missing(level, ran), *_bad(by_level[name]), *_unproved(level, claims)]
+        results.append(
+            LevelResult(
+                name=name,
+                title=level.title,
+                granted=not withheld,
+                simulated=simulated,
+                cases=len(ran),
+                withheld=tuple(withheld),
+            )
+        )
+        if name == asked:
+            break
+    return tuple(results)
+
+
+def _below(results: list[LevelResult]) -> list[str]:
+    return [f"{results[-1].name} is not granted"] if results and not results[-1].granted else []
+
+
+def _missing(level: Level, ran: list[TestResult]) -> list[str]:
+    least = max(level.least_cases, 1)
+    return [f"{len(ran)} of its tests ran, and it takes {least}"] if len(ran) < least else []
+
+
+def _bad(tests: list[TestResult]) -> list[str]:
+    harmless = (Verdict.PASS, Verdict.UNKNOWN, Verdict.NOT_RUN)
+    forbidden: dict[str, list[str]] = {}  # what forbids one often forbids many
+    for test in tests:
+        if test.verdict is Verdict.NOT_RUN:
+            forbidden.setdefault(test.evidence, []).append(test.id)
+    return [
+        *(f"{test.verdict.value}: {test.id}" for test in tests if test.verdict not in harmless),
+        *(
+            f"{Verdict.NOT_RUN.value}: {first}{f' and {len(more)} more' if more else ''}: {reason}"
+            for reason, (first, *more) in forbidden.items()
+        ),
+    ]
+
+
+def _unproved(level: Level, claims: Mapping[str, ClaimResult]) -> list[str]:
+    reasons = []
+    for name in level.claims:
+        claim = claims.get(name)
+        if claim is None or claim.answer != "yes":
+            reasons.append(
+                f"it takes the claim {name!r}, and the backend says {claim.answer if claim else 'nothing'!r}"
+            )
+        elif claim.finding != "proved":
+            reasons.append(f"it takes the claim {name!r}, which is {claim.finding}")
+    return reasons
+
+
+def _find(claim: Claim, tests: list[TestResult]) -> Finding:
+    verdicts = {test.verdict for test in tests} - {Verdict.NOT_RUN}
+    if claim.answer == "unknown":
+        return "unknown"
+    if Verdict.UNDERCLAIM in verdicts:
+        return "hidden"
+    if verdicts & {Verdict.FAIL, Verdict.TIMEOUT}:
+        return "false"
+    # A test that shows an unknown claim too says nothing about this one.
+    if Verdict.PASS not in verdicts or any(test.verdict is Verdict.NOT_RUN for test in tests):
+        return "not tested"
+    return "proved" if claim.answer == "yes" else "refused"
+
+
+def _advise(verdict: Verdict, test: Planned, ended: Ended) -> str:
+    claims = " and ".join(map(repr, test.claims))
+    if verdict is Verdict.UNDERCLAIM:
+        return f"The chip can do this: claim {claims} as northbridge.yes, or let it refuse with an error that says so."
+    if ended.evidence == NOT_ASKED:
+        return "Run the suite without --only."
+    if verdict is Verdict.NOT_RUN:
+        return "Run the suite on a machine that allows it; until then the level is withheld."
+    return test.advice or _UNTAGGED_ADVICE

@@ -1,0 +1,41 @@
+"""The folder that a run of the suite leaves: the report, and all that is read instead of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from northbridge.conformance.report.pages.html import render_page
+from northbridge.conformance.report.pages.junit import render_junit
+from northbridge.conformance.report.pages.markdown import render_markdown
+from northbridge.conformance.report.pages.torch_exclusions import list_exclusions
+from northbridge.conformance.report.report import Report
+from northbridge.errors import ReportError
+from northbridge.lightning.plugins.atomic_write import draft_of
+
+
+def write_all(report: Report, folder: Path) -> list[Path]:
+    """Write the report and every page of it into ``folder``, and return the files.
+
+    Each takes its place when it is whole. Raises :class:`ReportError` where one cannot be written.
+    """
+    texts = {
+        "report.json": report.to_json(),
+        "index.html": render_page(report),
+        "report.md": render_markdown(report),
+        "junit.xml": render_junit(report),
+        "torch_exclusions.json": list_exclusions(report).to_json(),
+    }
+    return [write_page(folder / name, text) for name, text in texts.items()]
+
+
+def write_page(path: Path, text: str) -> Path:
+    """Write ``text``, whole or not at all; raises :class:`ReportError` where that cannot be done."""
+    try:
+        with draft_of(path) as draft:
+            draft.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ReportError(
+            f"{path.name} was to be written into the folder {path.parent}: {error.strerror or error}; name another"
+            " folder, or make this one writable"
+        ) from None
+    return path

@@ -1,0 +1,109 @@
+"""What the words of a report mean, for people who have never seen one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import get_args
+
+from northbridge.conformance.report.report import ClaimResult
+from northbridge.conformance.verdict import Verdict
+
+FINDINGS: tuple[str, ...] = get_args(ClaimResult.model_fields["finding"].annotation)
+
+LEVELS: Mapping[str, str] = MappingProxyType(
+    {
+        "C0": "The plugin installs, is found, and says clearly what is missing where its software or hardware is."
+        " Nothing has been computed with it.",
+        "C1": "One device computes what the CPU computes: tensors, views, random numbers, memory and gradients. A real"
+        " one within tolerances that the suite states for each operation, a simulated one to the bit.",
+        "C2": "Lightning trains on one device: every stage, the precisions that are claimed, checkpoints that open on"
+        " the CPU too, and a training that is taken up again bit for bit.",
+        "C3": "Several devices train together: each collective operation gives the right numbers, and two and four"
+        " ranks learn what one process learns from the whole batch.",
+        "C4": "It lasts: ranks that are killed, restarts, a thousand steps in steady memory, two jobs side by side,"
+        " two nodes.",
+    }
+)
+PART = (
+    "Only the tests that were asked for ran, so that no level can be granted or withheld. Run the suite without --only."
+)
+NO_LEVEL = (
+    "On this machine some test of the first level did not pass, or did not run. Rely on nothing but the single claims"
+    " that are proved below."
+)
+SIMULATED = (
+    "The device is simulated: this computer's own memory and processor pose as the chip. What is proved is the software"
+    " around a chip. Nothing is claimed about a real one, neither its numbers nor its speed nor its memory."
+)
+
+VERDICTS: Mapping[Verdict, str] = MappingProxyType(
+    {
+        Verdict.FAIL: "It does not do what it has to do or claims to do, or what it says it cannot do is not refused.",
+        Verdict.TIMEOUT: "It hung, and was ended.",
+        Verdict.UNDERCLAIM: "It works, although the backend says that it cannot do this: the claim is wrong.",
+        Verdict.NOT_RUN: "A fact of this machine forbids the test, such as too few devices, or it was not asked for."
+        " Nothing is known.",
+        Verdict.UNKNOWN: "The backend does not say whether it can do this; what came of trying proves nothing.",
+        Verdict.PASS: "It works as claimed; or the backend says that it cannot do this, and refuses it clearly.",
+    }
+)
+"""In the order in which they are shown: what needs somebody first."""
+
+CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "proved": (
+            "Proved",
+            "claimed, and every test of it passed here, up to the level that was asked for: rely on it",
+        ),
+        "refused": (
+            "Refused",
+            "the backend says no, and an attempt ends in a clear error, or a warning: you will be told",
+        ),
+        "false": ("False", "what the backend says is wrong: do not rely on it"),
+        "hidden": ("Hidden", "the backend says no, yet it works: the vendor has not promised it"),
+        "unknown": (
+            "Unknown",
+            "the backend does not say, or Northbridge does not drive it yet: try it before you rely on it",
+        ),
+        "not tested": ("Not tested", "no test that ran here shows it: nothing is known beyond what the backend says"),
+    }
+)
+"""A title for each finding, and what a user can do with it; in the order in which they are shown."""
+
+CLAIMED: Mapping[str, str] = MappingProxyType(
+    {
+        "float32": "numbers in float32 are computed as float32",
+        "autograd": "gradients are computed on the chip",
+        "views": "parts of a tensor share its memory, however they lie in it",
+        "random_numbers": "each device has a generator, whose state can be kept and put back",
+        "out_of_memory": "full memory is an error after which the process goes on",
+        "inference_mode": "torch.inference_mode computes what torch.no_grad does",
+        "fit": "Lightning trains on one device",
+        "checkpoint": "what was trained is written, and opens on the chip and on the CPU",
+        "resume": "a training that is taken up goes on as if it had never stopped",
+        "sum_all_reduce": "several devices add up their tensors",
+        "broadcast": "the tensor of one device reaches all others",
+        "all_gather": "the tensors of all devices reach each of them",
+        "barrier": "processes wait for each other",
+        "ddp_averaging": "several devices train with the average of their gradients",
+        "bfloat16": "tensors and mixed precision in bfloat16",
+        "float16": "tensors and mixed precision in float16, with a gradient scaler",
+        "float64": "numbers in float64 are computed as float64",
+        "int64": "numbers in int64 are held and computed as int64",
+        "float32_convolutions": "convolutions of float32 are computed in float32, and not in fewer bits",
+        "bfloat16_range": "matrix products in bfloat16 have bfloat16's range",
+        "sync_batchnorm": "batch norm over the batches of all devices",
+        "sharding": "FSDP2 and tensor parallel spread a model over devices",
+        "fork": "Lightning may fork processes that have loaded the vendor's software, as notebooks do",
+        "float8": "matrix products in float8",
+        "graphs": "steps are captured once and replayed",
+        "compile": "torch.compile with the vendor's own compiler",
+        "fused_optimizers": "optimizers whose step is one kernel of the vendor's",
+        "profiler": "the chip's work shows in Lightning's PyTorchProfiler",
+        "data_loaders": "the vendor's loaders decode on the chip",
+        "deepspeed": "DeepSpeed's sharded training",
+        "fsdp": "torch's first FSDP",
+    }
+)
+"""What a user gets where a claim holds."""

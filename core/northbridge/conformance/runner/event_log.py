@@ -1,0 +1,87 @@
+"""What happens in the pytest that runs the suite, a line each, for the process that watches over it.
+
+A line is written before a test begins and after it has ended, so that of a process that hangs or dies it is known in
+which test it does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from northbridge.conformance.verdict import Ending
+
+
+class _Line(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Planned(_Line):
+    """A test of the levels that were asked for."""
+
+    event: Literal["planned"] = "planned"
+    id: str
+    chosen: bool
+    """Whether it is to run: a part of the suite may be asked for."""
+
+    level: str
+    topic: str
+    title: str
+    claims: tuple[str, ...]
+    advice: str
+
+
+class Began(_Line):
+    """A test has begun."""
+
+    event: Literal["began"] = "began"
+    id: str
+
+
+class Ended(_Line):
+    """A test has ended."""
+
+    event: Literal["ended"] = "ended"
+    id: str
+    ending: Ending
+    seconds: float
+    evidence: str = ""
+
+
+class Refused(_Line):
+    """Nothing could be collected, for the reason."""
+
+    event: Literal["refused"] = "refused"
+    reason: str
+
+
+Line = Planned | Began | Ended | Refused
+_LINES: TypeAdapter[Line] = TypeAdapter(Line)
+
+
+class Journal:
+    """The file, for one writer and one reader."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read = 0
+
+    def write(self, line: Line) -> None:
+        """Append ``line``; it is in the file when this returns."""
+        with self._path.open("a") as file:
+            file.write(line.model_dump_json() + "\n")
+
+    def read(self) -> list[Line]:
+        """Return the lines that were written since the last call."""
+        if not self._path.exists():
+            return []
+        with self._path.open() as file:
+            file.seek(self._read)
+            text = file.read()
+        whole, _, _ = text.rpartition("\n")
+        if not whole:
+            return []
+        self._read += len(whole.encode()) + 1
+        return [_LINES.validate_json(line) for line in whole.split("\n")]

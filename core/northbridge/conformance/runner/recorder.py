@@ -1,0 +1,162 @@
+"""The plugin of pytest that keeps the journal: ``pytest -p northbridge.conformance.runner.recorder``.
+
+It changes nothing about the tests. It says of each what it is about, how it ended, and whether what the backend cannot
+do was refused by an error that says so.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection, Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from northbridge.conformance import rewrite_assertions
+from northbridge.conformance.mutation.mutations import mutate_if_asked
+from northbridge.conformance.runner.event_log import Began, Ended, Journal, Planned, Refused
+from northbridge.conformance.runs.run_errors import HungError, RunError
+from northbridge.conformance.runs.stacks import dump_stacks_when_asked
+from northbridge.conformance.verdict import Ending
+from northbridge.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from northbridge.conformance.suite import Suite
+
+MOST_EVIDENCE = 12000
+"""How many characters of evidence are kept: its end, where the error stands."""
+
+_REFUSALS = re.compile(
+    r"not (?:been |yet )?(?:implemented|supported)|unsupported|does not support|could not run|has no |no kernel|cannot",
+    re.IGNORECASE,
+)
+"""What torch and vendors say where a device does not do something."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options by which the watching process says what it wants."""
+    group = parser.getgroup("northbridge")
+    group.addoption("--northbridge-journal", type=Path, required=True, help="the file to write into")
+    group.addoption("--northbridge-done", type=Path, default=None, help="a file with the ids that have an ending")
+    group.addoption("--northbridge-only", action="append", default=[], help="a part of an id; of several, any")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the journal of this run."""
+    rewrite_assertions()  # in a fork the package was imported before pytest was
+    config.pluginmanager.register(Recorder(config), "northbridge-recorder")
+
+
+class Recorder:
+    """Writes what happens."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        journal: Any = config.getoption("--northbridge-journal")
+        done: Any = config.getoption("--northbridge-done")
+        only: Any = config.getoption("--northbridge-only")
+        self._journal = Journal(journal)
+        self._done = set(done.read_text().splitlines()) if done is not None else set[str]()
+        self._only: list[str] = only
+        self._began = 0.0
+        self._ended: tuple[Ending, str] | None = None
+        dump_stacks_when_asked(journal.parent)
+        mutate_if_asked()
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Say what is planned, and leave out what has been done."""
+        planned = [(item, describe(item, self._only)) for item in items]
+        for _, test in planned:
+            self._journal.write(test)
+        items[:] = [item for item, test in planned if test.chosen and test.id not in self._done]
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Say why nothing could be collected."""
+        if report.failed:
+            self._journal.write(Refused(reason=report.longreprtext[-MOST_EVIDENCE:]))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Write before and after a test."""
+        self._ended = None
+        self._began = time.monotonic()
+        self._journal.write(Began(id=identify(item)))
+        result = yield
+        ending, evidence = self._ended or (Ending.WORKED, "")
+        seconds = time.monotonic() - self._began
+        self._journal.write(Ended(id=identify(item), ending=ending, seconds=seconds, evidence=evidence))
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Remember how the test ended, by its first error."""
+        report = yield
+        if report.outcome != "passed" and self._ended is None:
+            assert call.excinfo is not None
+            ending = classify(call.excinfo.value)
+            evidence = str(call.excinfo.value) if ending is Ending.FORBIDDEN else report.longreprtext
+            self._ended = ending, evidence[-MOST_EVIDENCE:]
+        return report
+
+
+def identify(item: pytest.Item) -> str:
+    """Return the test's id in a report: ``C1/Device/test_indexing``."""
+    suite = _suite(item)
+    return f"{suite.level}/{_name(suite)}/{item.name}"
+
+
+def describe(item: pytest.Item, only: Collection[str] = ()) -> Planned:
+    """Return what a test is about; it is chosen where its id holds one of ``only``, or where that is empty."""
+    suite = _suite(item)
+    function, _, parameters = item.name.partition("[")
+    words = function.removeprefix("test_").replace("_", " ")
+    return Planned(
+        id=identify(item),
+        chosen=not only or any(part in identify(item) for part in only),
+        level=suite.level,
+        topic=(suite.__doc__ or "").strip().split("\n")[0],
+        title=f"{words} [{parameters}" if parameters else words,
+        claims=claims_of(item),
+        advice=suite.advice,
+    )
+
+
+def claims_of(item: pytest.Item) -> tuple[str, ...]:
+    """Return the claims that a test shows; see :func:`northbridge.conformance.suite.shows`."""
+    from northbridge.capabilities import Capabilities
+
+    function: Any = getattr(item, "obj", None)
+    callspec: Any = getattr(item, "callspec", None)
+    parameters: dict[str, Any] = {} if callspec is None else callspec.params
+    named = (*_suite(item).claims, *getattr(function, "claims", ()))
+    found = dict.fromkeys(name.format(**parameters) for name in named)
+    return tuple(name for name in found if name in Capabilities().claims())
+
+
+def classify(error: BaseException) -> Ending:
+    """Return how a test ended that raised ``error``."""
+    if isinstance(error, pytest.skip.Exception):
+        return Ending.FORBIDDEN
+    if isinstance(error, HungError):
+        return Ending.HUNG
+    if isinstance(error, RunError):
+        return Ending.FAILED  # its words are those of whole processes
+    if isinstance(error, UnsupportedError | NotImplementedError):
+        return Ending.REFUSED
+    if isinstance(error, RuntimeError | TypeError) and _REFUSALS.search(str(error)):
+        return Ending.REFUSED
+    return Ending.FAILED
+
+
+def _suite(item: pytest.Item) -> type[Suite]:
+    parent = item.getparent(pytest.Class)
+    assert parent is not None
+    suite: type[Suite] = parent.obj
+    return suite
+
+
+def _name(suite: type[Suite]) -> str:
+    return suite.__name__.removeprefix("Test")

@@ -1,0 +1,66 @@
+"""Run the suite on a backend, from what there is to know about it to the report."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+
+from northbridge.conformance.levels import LEVELS
+from northbridge.conformance.mutation.mutations import read_mutation
+from northbridge.conformance.report.facts import Facts, find_facts, now
+from northbridge.conformance.report.grading import grant, judge_claims, judge_tests
+from northbridge.conformance.report.report import Report, SuiteFacts
+from northbridge.conformance.report.sources import digest_sources
+from northbridge.conformance.runner.supervisor import Course, watch
+
+
+def prove(
+    name: str,
+    level: str,
+    *,
+    only: tuple[str, ...] = (),
+    environ: Mapping[str, str] = os.environ,
+    tell: Callable[[Course, str], None] = lambda _course, _test: None,
+) -> Report:
+    """Run every level up to ``level`` for backend ``name`` and return the report, sealed.
+
+    ``only`` limits it to tests whose ids hold one of these texts; such a report grants nothing. Raises what
+    :func:`~northbridge.discovery.installed.find` raises, and :class:`SuiteError`.
+    """
+    began, start = now(), time.monotonic()
+    digest_sources()  # of the files that run, and not of what somebody edits meanwhile
+    facts = find_facts(name, environ)
+    environ = facts.environ_of_suite(environ)
+    levels = tuple(LEVELS)[: list(LEVELS).index(level) + 1]
+    course = watch(name, levels, only=only, environ=environ, tell=tell)
+    return make_report(facts, level, course, environ, began=began, seconds=time.monotonic() - start)
+
+
+def make_report(
+    facts: Facts, level: str, course: Course, environ: Mapping[str, str], *, began: str, seconds: float
+) -> Report:
+    """Return the report of a course of the suite."""
+    claims = facts.capabilities.claims()
+    mutation = read_mutation(environ)
+    tests = tuple(judge_tests(course, claims))
+    results = judge_claims(claims, tests)
+    return Report(
+        suite=SuiteFacts(
+            northbridge=version("northbridge"),
+            sources=digest_sources(),
+            asked=level,
+            expected=tuple(course.planned),
+            mutation=mutation.describe() if mutation is not None else "",
+            spared=facts.list_spared(environ),
+        ),
+        backend=facts.backend,
+        machine=facts.describe_machine(environ),
+        versions=dict(facts.versions),
+        began=began,
+        seconds=round(seconds, 1),
+        claims=results,
+        levels=grant(level, tests, results, simulated=facts.backend.simulated),
+        tests=tests,
+    ).sealed()

@@ -1,0 +1,203 @@
+"""Run the suite in a pytest of its own, and go on where that hangs or dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from northbridge.conformance.runner.event_log import Began, Ended, Journal, Line, Planned, Refused
+from northbridge.conformance.runs.processes import Process, fork, start
+from northbridge.conformance.runs.run_environment import ONE_THREAD
+from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge.conformance.runs.stacks import collect_stacks, kill_group
+from northbridge.conformance.verdict import Ending
+from northbridge.processes.endings import describe_exit
+
+LIMIT_S = 600.0
+"""How long a test may take. One that waits for a run ends sooner: the run has a limit of its own."""
+
+_POLL_S = 0.1
+_LAST_WORDS = 4000
+
+
+class SuiteError(Exception):
+    """The suite itself cannot run; the message says why."""
+
+
+@dataclass
+class Course:
+    """What has happened so far."""
+
+    planned: dict[str, Planned] = field(default_factory=dict)
+    ended: dict[str, Ended] = field(default_factory=dict)
+
+    @property
+    def chosen(self) -> set[str]:
+        """The tests that are to run."""
+        return {test.id for test in self.planned.values() if test.chosen}
+
+    def note(self, line: Line) -> None:
+        """Take up a line of the journal."""
+        if isinstance(line, Planned):
+            self.planned.setdefault(line.id, line)
+        elif isinstance(line, Ended):
+            self.ended.setdefault(line.id, line)
+        elif isinstance(line, Refused):
+            raise SuiteError(line.reason)
+
+
+def watch(
+    backend: str,
+    levels: tuple[str, ...],
+    *,
+    only: tuple[str, ...] = (),
+    environ: Mapping[str, str] = os.environ,
+    tell: Callable[[Course, str], None] = lambda _course, _test: None,
+    limit_s: float = LIMIT_S,
+    forked: bool = False,
+) -> Course:
+    """Run the tests of ``levels`` for ``backend``, or those whose ids hold one of ``only``, and return what came of it.
+
+    ``tell`` is called with the id of the test that is under way. A test that takes longer than ``limit_s``, or in which
+    the process dies, has its ending here; the suite goes on with the next in a new process. Where backends are tried by
+    the dozen, ``forked`` saves each the import of torch and Lightning, with which its processes begin then: for
+    simulated chips alone, as :func:`northbridge.conformance.runs.scenario.may_be_forked` says. Raises
+    :class:`SuiteError`.
+    """
+    course = Course()
+    with tempfile.TemporaryDirectory(prefix="northbridge-conformance-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        runs = folder / "runs"
+        runs.mkdir()
+        write_tests(folder, backend, levels)
+        shared = {FOLDER: environ[FOLDER]} if environ.get(FOLDER) else {FOLDER: str(runs)}
+        attempt = 0
+        while True:
+            done = len(course.ended)
+            (folder / "done.txt").write_text("\n".join(course.ended))
+            worker = _Worker(folder, attempt, only, {**environ, **shared}, forked=forked)
+            worker.follow(course, tell, limit_s)
+            attempt += 1
+            if worker.finished:
+                return course
+            if len(course.ended) == done:
+                raise SuiteError(f"pytest {describe_exit(worker.code)} before any test: {worker.last_words}")
+
+
+def plan(folder: Path, backend: str, levels: tuple[str, ...]) -> dict[str, Planned]:
+    """Return the tests of ``levels``, none of which runs; raises :class:`SuiteError`."""
+    course = Course()
+    write_tests(folder, backend, levels)
+    worker = _Worker(folder, 0, (), os.environ, collect_only=True)
+    worker.follow(course, lambda _course, _test: None, LIMIT_S)
+    if worker.code not in (0, 5):
+        raise SuiteError(f"pytest {describe_exit(worker.code)} when it collected the tests: {worker.last_words}")
+    return course.planned
+
+
+def write_tests(folder: Path, backend: str, levels: tuple[str, ...]) -> Path:
+    """Write the file of tests that a vendor would write, and return its path."""
+    lines = [f"from northbridge.conformance.levels import {', '.join(levels)}"]
+    for level in levels:
+        lines += ["", "", f"class Test{level}({level}):", f"    backend = {backend!r}"]
+    file = folder / "test_conformance.py"
+    file.write_text("\n".join(lines) + "\n")
+    (folder / "pytest.ini").write_text("[pytest]\n")  # whatever lies in a folder above is not meant
+    return file
+
+
+class _Worker:
+    """One pytest."""
+
+    def __init__(
+        self,
+        folder: Path,
+        attempt: int,
+        only: tuple[str, ...],
+        environ: Mapping[str, str],
+        *,
+        collect_only: bool = False,
+        forked: bool = False,
+    ) -> None:
+        self._folder = folder
+        self._said = folder / f"said-{attempt}.txt"
+        self._journal = Journal(folder / f"journal-{attempt}.jsonl")
+        self.code = 0
+        self.finished = False
+        command = [
+            *("-m", "pytest", "-q", "--no-header", "--noconftest", "--import-mode=importlib"),
+            *("-c", str(folder / "pytest.ini"), "--rootdir", str(folder)),
+            *("-p", "northbridge.conformance.runner.recorder", "-p", "no:cacheprovider", "-p", "no:timeout"),
+            *("--northbridge-journal", str(folder / f"journal-{attempt}.jsonl")),
+            *(("--collect-only",) if collect_only else ("--northbridge-done", str(folder / "done.txt"))),
+            *(each for part in only for each in ("--northbridge-only", part)),
+            str(folder / "test_conformance.py"),
+        ]
+        environ = {**environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        with self._said.open("wb") as said:
+            self._process: Process
+            if forked:
+                variables = {**environ, **ONE_THREAD}
+                self._process = fork(command, variables, folder, said, imported=("lightning",), asks_on=True)
+            else:
+                self._process = start(command, environ, folder, said)
+
+    @property
+    def last_words(self) -> str:
+        return self._said.read_text(errors="replace")[-_LAST_WORDS:]
+
+    def follow(self, course: Course, tell: Callable[[Course, str], None], limit_s: float) -> None:
+        """Note what happens until the process has ended, or has to be ended."""
+        test, began = "", time.monotonic()
+        try:
+            while True:
+                running = self._is_running()
+                for line in self._journal.read():
+                    course.note(line)
+                    if isinstance(line, Began):
+                        test, began = line.id, time.monotonic()
+                        tell(course, test)
+                    elif isinstance(line, Ended):
+                        test, began = "", time.monotonic()
+                seconds = time.monotonic() - began
+                if not running:
+                    self.code = self._process.wait()
+                    break
+                if seconds > (limit_s if test else max(limit_s, LIMIT_S)):
+                    stacks = collect_stacks(self._process.pid, self._folder)
+                    self._end()
+                    if not test:
+                        raise SuiteError(f"pytest has done nothing for {seconds:.0f} s\n{stacks}\n{self.last_words}")
+                    evidence = f"it did not end within {limit_s:g} s\n{stacks}"
+                    course.note(Ended(id=test, ending=Ending.HUNG, seconds=seconds, evidence=evidence))
+                    return
+                time.sleep(_POLL_S)
+        finally:
+            self._end()
+        if test:  # it died there
+            evidence = f"the process {describe_exit(self.code)} in this test; it had said:\n{self.last_words}"
+            course.note(Ended(id=test, ending=Ending.FAILED, seconds=seconds, evidence=evidence))
+        else:
+            self.finished = course.chosen == set(course.ended) and self.code in (0, 1, 5)
+
+    def _is_running(self) -> bool:
+        try:
+            self._process.wait(0.0)
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def _end(self) -> None:
+        if self._is_running():
+            os.kill(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(5)
+            except subprocess.TimeoutExpired:
+                kill_group(self._process.pid)
+                self._process.wait()

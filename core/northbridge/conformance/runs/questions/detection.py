@@ -1,0 +1,32 @@
+"""What a backend says of this machine's devices, in a process without torch."""
+
+from __future__ import annotations
+
+import sys
+
+
+def answer(name: str) -> dict[str, object]:
+    """Return what ``detect`` of the backend ``name`` says twice, and which of all backends are available."""
+    import northbridge
+    from northbridge.discovery.present import detect
+
+    backend = northbridge.get(name)
+    found: list[object] = []
+    for _ in range(2):
+        try:
+            found.append(detect(name))
+        except northbridge.NorthbridgeError as error:
+            found.append(f"{type(error).__name__}: {error}")
+    modules = sorted({module.partition(".")[0] for module in sys.modules})  # before the other plugins come in
+    return {
+        "detected": found,
+        "available": northbridge.available(),
+        "installed": backend.bridge.package is None or _is_installed(backend.bridge.package),
+        "modules": modules,
+    }
+
+
+def _is_installed(package: str) -> bool:
+    from northbridge.bridge import is_installed
+
+    return is_installed(package)

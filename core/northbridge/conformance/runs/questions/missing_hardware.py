@@ -1,0 +1,44 @@
+"""What a user reads who asks for a chip of which this machine has none, though the software is there."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from importlib.machinery import ModuleSpec
+from typing import Any
+
+
+def answer(name: str, face: str) -> dict[str, object]:
+    """Return how a Trainer of ``face`` ends where ``detect`` of the backend ``name`` finds nothing."""
+    lightning: Any = importlib.import_module(face)
+    import northbridge
+    from northbridge.discovery.present import detect
+
+    bridge: Any = northbridge.get(name).bridge
+    bridge.detect = lambda: 0
+    if bridge.package is not None:
+        sys.meta_path.append(_Found(bridge.package.partition(".")[0]))
+    arguments = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = _ended(lambda: lightning.Trainer(accelerator=name, devices=1, **arguments))
+    # Loaded only where the Trainer has tried it already: a plugin may not be loaded in a fork.
+    loaded = _ended(lambda: northbridge.load(name)) if trainer[0] == "SoftwareMissingError" else None
+    return {"detected": detect(name), "available": northbridge.available(), "trainer": trainer, "loaded": loaded}
+
+
+def _ended(asked: Callable[[], object]) -> list[str]:
+    """Return the kind of the error and its message; or no kind, and what was returned."""
+    try:
+        return ["", repr(asked())]
+    except Exception as error:  # noqa: BLE001 - which one it is the tests ask
+        return [type(error).__name__, str(error)]
+
+
+class _Found:
+    """A finder for a package that is not here: it can be found, and nobody should import it."""
+
+    def __init__(self, package: str) -> None:
+        self._package = package
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
+        return ModuleSpec(fullname, None) if fullname == self._package else None

@@ -1,0 +1,101 @@
+"""What is there when a backend's software has been loaded, and loaded again."""
+
+from __future__ import annotations
+
+import base64
+import multiprocessing
+import os
+import pickle
+import random
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
+    """Return why the backend ``name`` could not be loaded, or what it is like since: on ``rank`` of so many."""
+    import torch
+
+    import northbridge
+    from northbridge.discovery.present import detect
+
+    backend = northbridge.get(name)
+    before, state = dict(os.environ), _state(torch)
+    found: dict[str, object] = {"pickles": {"declared": _pickle(backend)}}
+    try:
+        found["detected"] = detect(name)
+        northbridge.load(name)
+    except northbridge.NorthbridgeError as error:
+        return {**found, "error": [type(error).__name__, str(error)], "variables": _changed(before)}
+    found["states"] = [state, _state(torch)]
+    first = _look(torch, backend)
+    again = northbridge.load(name)
+    found["loaded again"] = _say(backend.bridge.load)
+    found["looks"] = [first, _look(torch, again)]
+    found["same objects"] = again is backend and torch.get_device_module(backend.device.type) is backend.device.module
+    module: Any = backend.device.module
+    found["is available"] = _say(module.is_available) if hasattr(module, "is_available") else "it does not say"
+    index = int(rank)
+    if backend.device.count() > index:
+        try:
+            backend.bridge.prepare_rank(index=index, local_rank=index, world_size=int(ranks))
+        except northbridge.NorthbridgeError as error:  # such as of a variable that the user has set
+            found["refused for a rank"] = str(error)
+    return {**found, "pickles": {**_pickled(found), "loaded": _pickle(backend)}, "variables": _changed(before)}
+
+
+def _say(function: Callable[[], object]) -> str:
+    """Return what ``function`` returns, or raises, in words."""
+    try:
+        return repr(function())
+    except Exception as error:  # noqa: BLE001 - whatever a vendor's code raises
+        return f"{type(error).__name__}: {error}"
+
+
+def _state(torch: Any) -> dict[str, str]:
+    """Return what a process has once, and others than the chip's software rely on."""
+    numpy: Any = sys.modules.get("numpy")
+    return {
+        "torch's generator": str(torch.default_generator.get_state().tolist()),
+        "Python's generator": str(random.getstate()),
+        "numpy's generator": str(numpy.random.get_state()) if numpy else "",
+        "default dtype": str(torch.get_default_dtype()),
+        "threads": str(torch.get_num_threads()),
+        "gradients": str(torch.is_grad_enabled()),
+        "deterministic algorithms": str(torch.are_deterministic_algorithms_enabled()),
+        "signal handlers": str({each.name: repr(signal.getsignal(each)) for each in signal.Signals}),
+        "working folder": os.getcwd(),
+        "start method": str(multiprocessing.get_start_method(allow_none=True)),
+        "excepthook": repr(sys.excepthook),
+    }
+
+
+def _look(torch: Any, backend: Any) -> dict[str, object]:
+    return {
+        "count": repr(backend.device.count()),
+        "device": str(torch.device(backend.device.type)),
+        "present": repr(backend.present_capabilities()),
+    }
+
+
+def _changed(before: dict[str, str]) -> dict[str, list[str | None]]:
+    """Return each variable that is no longer what it was, with both values."""
+    names = {name for name, _ in before.items() ^ dict(os.environ).items()}
+    return {name: [before.get(name), os.environ.get(name)] for name in sorted(names)}
+
+
+def _pickled(found: dict[str, object]) -> Any:
+    return found["pickles"]
+
+
+def _pickle(backend: Any) -> dict[str, list[str]]:
+    """Return the pickle of the backend and of each part, or why there is none."""
+    found = {}
+    for part in ("backend", "device", "collective", "bridge", "capabilities"):
+        value = backend if part == "backend" else getattr(backend, part)
+        try:
+            found[part] = ["pickle", base64.b64encode(pickle.dumps(value)).decode()]
+        except Exception as error:  # noqa: BLE001 - whatever a vendor's object raises
+            found[part] = ["error", f"{type(error).__name__}: {error}"]
+    return found

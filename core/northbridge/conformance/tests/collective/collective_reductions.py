@@ -1,0 +1,173 @@
+"""Sums, means and extremes over the ranks, without Lightning."""
+
+from __future__ import annotations
+
+from math import prod, trunc
+from typing import Any
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.duties import reducing
+from northbridge.conformance.suite import shows
+from northbridge.conformance.tests.collective.ranks import (
+    Claims,
+    Facts,
+    Ranks,
+    as_held,
+    everybodys,
+    may_refuse,
+    refusals,
+)
+
+
+def expected(word: str, dtype: str, devices: int) -> list[Any]:
+    """Return what a reduction of what so many ranks give leads to."""
+    columns = list(zip(*reducing.GIVEN[:devices], strict=True))
+    if word == "mean":
+        means = [sum(column) / devices for column in columns]
+        return means if dtype in reducing.FLOATS else [trunc(mean) for mean in means]
+    reduce: Any = {"sum": sum, "min": min, "max": max, "product": prod}[word]
+    return [reduce(column) for column in columns]
+
+
+class CollectiveReductions(Ranks):
+    """Every reduction in every dtype that the library carries is exact, counts each rank once, and is in place.
+
+    A dtype that the chip does not claim may be refused; what is not refused is right.
+    """
+
+    advice = (
+        "Look at the backend's Collective: `exact_dtypes`, `carried_dtypes` and `missing_reductions` say what its"
+        " library reduces as it is. What it rounds or does not know has to be left out of them, and goes over the"
+        " host."
+    )
+    duty = "reducing"
+
+    @shows("sum_all_reduce")
+    @pytest.mark.parametrize("dtype", reducing.DTYPES)
+    def test_a_sum(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"sum of {dtype}")):
+            assert everybodys(ranks, f"sum of {dtype}") == [expected("sum", dtype, devices)] * devices
+
+    @pytest.mark.parametrize("dtype", reducing.DTYPES)
+    @pytest.mark.parametrize("word", [word for word in reducing.WORDS if word != "sum"])
+    def test_a_reduction(
+        self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
+    ) -> None:
+        name, missing = f"{word} of {dtype}", northbridge.load(backend).collective.missing_reductions
+        if may_refuse(claimed, dtype) and refusals(ranks, name):
+            return
+        if word in missing:
+            assert all(missing[word] in error for error in refusals(ranks, name) or [""])
+        else:
+            assert everybodys(ranks, name) == [expected(word, dtype, devices)] * devices
+
+    @pytest.mark.parametrize("dtype", ["int64", "int32"])
+    def test_a_mean_of_whole_numbers_is_cut_towards_zero(self, ranks: Facts, devices: int, dtype: str) -> None:
+        means = [trunc(sum(column) / devices) for column in zip(*reducing.NEGATIVE[:devices], strict=True)]
+
+        assert everybodys(ranks, f"mean of negative {dtype}") == [means] * devices
+
+    @shows("sum_all_reduce")
+    @pytest.mark.parametrize("dtype", reducing.DIGITS)
+    def test_a_sum_that_uses_every_digit_of_its_dtype_loses_none(
+        self, ranks: Facts, devices: int, claimed: Claims, dtype: str
+    ) -> None:
+        self.check_digits(ranks, devices, claimed, "sum", dtype)
+
+    @pytest.mark.parametrize("dtype", reducing.DIGITS)
+    @pytest.mark.parametrize("word", ["min", "max"])
+    def test_the_smallest_and_the_largest_have_every_digit_of_their_dtype(
+        self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
+    ) -> None:
+        if word not in northbridge.load(backend).collective.missing_reductions:
+            self.check_digits(ranks, devices, claimed, word, dtype)
+
+    def check_digits(self, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str) -> None:
+        """Compare with what the reduction ``word`` leads to without any rounding."""
+        name = f"{word} of digits of {dtype}"
+        reduce: Any = {"sum": sum, "min": min, "max": max}[word]
+        given = [reducing.digits(dtype, rank) for rank in range(devices)]
+        exact = as_held([reduce(column) for column in zip(*given, strict=True)], dtype, claimed)
+
+        if not (may_refuse(claimed, dtype) and refusals(ranks, name)):
+            assert everybodys(ranks, name) == [exact] * devices
+
+    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    def test_an_average_of_the_librarys_own_is_one_where_it_has_one(
+        self, backend: str, ranks: Facts, devices: int, claimed: Claims, dtype: str
+    ) -> None:
+        name, averages = f"average of {dtype}", northbridge.load(backend).collective.averages
+        exact = [sum(column) for column in zip(*reducing.GIVEN[:devices], strict=True)]
+
+        if not ((may_refuse(claimed, dtype) or not averages) and refusals(ranks, name)):
+            assert everybodys(ranks, name) == [exact] * devices
+
+    @pytest.mark.parametrize(
+        ("word", "exact"),
+        [("min", [False, True, False]), ("max", [True, True, False]), ("sum", [True, True, False])],
+    )
+    def test_bools_are_reduced_to_all_and_to_any(
+        self, ranks: Facts, devices: int, word: str, exact: list[bool]
+    ) -> None:
+        assert everybodys(ranks, f"{word} of bool") == [exact] * devices
+
+    def test_the_mean_of_bools_is_refused(self, ranks: Facts) -> None:
+        assert all("the mean of bool is not a bool" in error for error in refusals(ranks, "mean of bool") or [""])
+
+    @shows("sum_all_reduce")
+    def test_a_sum_of_large_whole_numbers_is_exact(self, ranks: Facts, devices: int) -> None:
+        total = devices * ranks[0]["large"] + sum(range(devices))
+
+        assert everybodys(ranks, "sum of large numbers") == [[total]] * devices
+
+    @shows("sum_all_reduce")
+    def test_each_rank_is_counted_once(self, ranks: Facts, devices: int) -> None:
+        # Each rank gives another power of 4: what is counted twice, or not at all, is a digit of the sum.
+        assert everybodys(ranks, "each counted") == [[sum(4**rank for rank in range(devices))] * 5] * devices
+
+    @pytest.mark.parametrize("form", ["transposed", "a part"])
+    def test_what_does_not_lie_in_one_piece_is_reduced_or_refused(self, ranks: Facts, devices: int, form: str) -> None:
+        weight = sum(range(1, devices + 1))
+        exact = {
+            "transposed": [[0, 3 * weight], [weight, 4 * weight], [2 * weight, 5 * weight]],
+            "a part": [devices, 1, devices, 1, devices, 1],
+        }[form]
+
+        assert refusals(ranks, form) or everybodys(ranks, form) == [exact] * devices
+
+    @shows("sum_all_reduce")
+    def test_a_sum_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "behind others") == [[1, 1, 1, devices, devices, devices]] * devices
+
+    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    @pytest.mark.parametrize("word", ["sum", "mean"])
+    def test_what_is_not_a_number_on_one_rank_is_none_on_any(
+        self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
+    ) -> None:
+        name = f"{word} of no numbers, {dtype}"
+        missing = northbridge.load(backend).collective.missing_reductions
+        if not ((word in missing or may_refuse(claimed, dtype)) and refusals(ranks, name)):
+            assert everybodys(ranks, name) == [[True, True]] * devices
+
+    def test_no_numbers_and_one_without_a_dimension(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "nothing") == [[]] * devices
+        assert everybodys(ranks, "a number") == [sum(range(1, devices + 1))] * devices
+
+    @shows("sum_all_reduce")
+    def test_a_sum_of_millions_of_numbers(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "many") == [[0, 0]] * devices
+
+    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    def test_a_sum_of_a_million_numbers_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"many of {dtype}")):
+            assert everybodys(ranks, f"many of {dtype}") == [[0, 0]] * devices
+
+    @pytest.mark.parametrize("root", [0, -1], ids=["the first", "the last"])
+    def test_reduce_to_one_rank(self, ranks: Facts, devices: int, root: int) -> None:
+        weight = sum(range(1, devices + 1))
+
+        found = everybodys(ranks, f"to rank {root % devices}")
+
+        assert found[root] == [[0, 2 * weight], [weight, 3 * weight]]

@@ -1,0 +1,71 @@
+"""Collectives among some of the ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from northbridge.conformance.runs.duties import grouping
+from northbridge.conformance.suite import shows
+from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybodys
+
+
+class Groups(Ranks):
+    """A collective within a group reaches the ranks of the group, in their order, and no other."""
+
+    advice = (
+        "Look at how the vendor's process group is made of a store, a rank and a size: those of the group, and not of"
+        " the run. The backend's Collective hands a group on to torch."
+    )
+    duty = "grouping"
+
+    def check(self, ranks: Facts, devices: int, fact: str, right: Callable[[list[int]], Any]) -> None:
+        """Compare a ``fact`` of each rank of each group with what is ``right`` for what the group's ranks give."""
+        for name, groups in grouping.DIVISIONS[devices].items():
+            for members in groups:
+                found = [each[fact] for each in everybodys([ranks[rank] for rank in members], name)]
+                assert found == [right([4**rank for rank in sorted(members)])] * len(members), (name, members)
+
+    @shows("sum_all_reduce")
+    def test_a_sum_is_that_of_the_group(self, ranks: Facts, devices: int) -> None:
+        self.check(ranks, devices, "sum", sum)
+
+    def test_a_mean_is_divided_by_the_ranks_of_the_group(self, ranks: Facts, devices: int) -> None:
+        self.check(ranks, devices, "mean", lambda given: pytest.approx(sum(given) / len(given), rel=1e-6))
+
+    @shows("broadcast")
+    def test_a_broadcast_reaches_the_group_from_its_last_rank(self, ranks: Facts, devices: int) -> None:
+        self.check(ranks, devices, "sent", max)
+
+    @shows("all_gather")
+    def test_a_gather_has_the_ranks_of_the_group_in_their_order(self, ranks: Facts, devices: int) -> None:
+        self.check(ranks, devices, "gathered", list)
+
+    def test_a_sum_reaches_the_last_rank_of_the_group(self, ranks: Facts, devices: int) -> None:
+        for name, groups in grouping.DIVISIONS[devices].items():
+            for members in groups:
+                found = everybodys([ranks[rank] for rank in members], name)[members.index(max(members))]
+                assert found["reduced"] == sum(4**rank for rank in members), (name, members)
+
+    def test_a_sum_that_is_scattered_is_that_of_the_group(self, ranks: Facts, devices: int) -> None:
+        for name, groups in grouping.DIVISIONS[devices].items():
+            for members in groups:
+                found = everybodys([ranks[rank] for rank in sorted(members)], name)
+                total = sum(4**rank for rank in members)
+                right = [total * (place + 1) for place in range(len(members))]
+                assert [each["share"] for each in found] == right, (name, members)
+
+    @shows("barrier")
+    def test_nobody_passes_the_groups_barrier_before_its_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
+        for name, groups in grouping.DIVISIONS[devices].items():
+            for members in groups:
+                found = everybodys([ranks[rank] for rank in sorted(members)], name)
+                assert min(each["went"] for each in found) >= found[-1]["came"], (name, members)
+
+    def test_each_rank_has_its_number_in_the_group(self, ranks: Facts, devices: int) -> None:
+        for name, groups in grouping.DIVISIONS[devices].items():
+            for members in groups:
+                found = everybodys([ranks[rank] for rank in sorted(members)], name)
+                assert [each["number"] for each in found] == list(range(len(members)))

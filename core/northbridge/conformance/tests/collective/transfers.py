@@ -1,0 +1,154 @@
+"""Tensors and objects on their way from rank to rank, without Lightning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.duties import moving
+from northbridge.conformance.runs.duties.reducing import FLOATS, digits
+from northbridge.conformance.suite import shows
+from northbridge.conformance.tests.collective.ranks import (
+    Claims,
+    Facts,
+    Ranks,
+    as_held,
+    everybodys,
+    may_refuse,
+    refusals,
+)
+
+
+class Transfers(Ranks):
+    """What one rank sends arrives where it is to, whole, and on the device of the rank that gets it.
+
+    A dtype that the chip does not claim may be refused; what is not refused is right.
+    """
+
+    advice = (
+        "Look at the vendor's process group: the order of ranks, the root of a broadcast, the sizes of parts. A dtype"
+        " that the library does not know is left out of the Collective's `carried_dtypes`, and travels as bytes."
+    )
+    duty = "moving"
+
+    @shows("broadcast")
+    def test_broadcast_from_each_rank(self, ranks: Facts, devices: int) -> None:
+        for root in range(devices):
+            assert everybodys(ranks, f"broadcast from {root}") == [moving.given(root)] * devices
+
+    @shows("broadcast")
+    @pytest.mark.parametrize("dtype", moving.DTYPES)
+    def test_broadcast_of_each_dtype(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"broadcast of {dtype}")):
+            assert everybodys(ranks, f"broadcast of {dtype}") == [moving.in_dtype(devices - 1)] * devices
+
+    @shows("all_gather")
+    @pytest.mark.parametrize("dtype", moving.DTYPES)
+    def test_all_gather_of_each_dtype(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        given = [moving.in_dtype(rank) for rank in range(devices)]
+
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"gathered {dtype}")):
+            assert everybodys(ranks, f"gathered {dtype}") == [given] * devices
+
+    @shows("all_gather")
+    @pytest.mark.parametrize("dtype", moving.LOSSLESS)
+    def test_all_gather_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        right: Any = [moving.last_digit(dtype, rank, ranks[0]["large"]) for rank in range(devices)]
+
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits gathered {dtype}")):
+            assert everybodys(ranks, f"digits gathered {dtype}") == [as_held(right, dtype, claimed)] * devices
+
+    @shows("broadcast")
+    @pytest.mark.parametrize("dtype", moving.LOSSLESS)
+    def test_broadcast_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        right: Any = moving.last_digit(dtype, 0, ranks[0]["large"])
+
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits broadcast {dtype}")):
+            assert everybodys(ranks, f"digits broadcast {dtype}") == [as_held(right, dtype, claimed)] * devices
+
+    @shows("broadcast")
+    def test_many_numbers_are_broadcast(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "many broadcast") == [[0, 0]] * devices
+
+    @shows("all_gather")
+    def test_many_numbers_are_gathered(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "many gathered") == [[0, 0]] * devices
+
+    @shows("broadcast")
+    def test_a_broadcast_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "broadcast behind others") == [[-1, -1, -1, *moving.given(0)]] * devices
+
+    @shows("all_gather")
+    def test_what_stands_behind_others_is_gathered_behind_others(self, ranks: Facts, devices: int) -> None:
+        given = [number for rank in range(devices) for number in moving.given(rank)]
+
+        assert everybodys(ranks, "gathered behind others") == [[-1, -1, -1, *given]] * devices
+
+    @shows("all_gather")
+    def test_what_was_gathered_stays_when_more_is_gathered(self, ranks: Facts, devices: int) -> None:
+        given = [moving.given(rank) for rank in range(devices)]
+
+        assert everybodys(ranks, "gathered before") == [given] * devices
+
+    @shows("broadcast")
+    def test_a_broadcast_of_no_numbers_and_of_one_without_a_dimension(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "nothing broadcast") == [[]] * devices
+        assert everybodys(ranks, "a number broadcast") == [devices] * devices
+
+    @shows("all_gather")
+    def test_no_numbers_and_one_without_a_dimension_are_gathered(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "nothing gathered") == [[[]] * devices] * devices
+        assert everybodys(ranks, "a number gathered") == [list(range(1, devices + 1))] * devices
+
+    @shows("all_gather")
+    @pytest.mark.parametrize("way", ["gathered", "gathered by the backend"])
+    def test_all_gather(self, ranks: Facts, devices: int, way: str) -> None:
+        given = [moving.given(rank) for rank in range(devices)]
+
+        assert everybodys(ranks, way) == [given] * devices
+
+    @shows("all_gather")
+    def test_all_gather_into_one_tensor(self, ranks: Facts, devices: int) -> None:
+        given = [number for rank in range(devices) for number in moving.given(rank)]
+
+        assert everybodys(ranks, "gathered flat") == [given] * devices
+
+    def test_reduce_scatter(self, ranks: Facts, devices: int) -> None:
+        weight = sum(range(1, devices + 1))
+
+        shares = [[2 * rank * weight, (2 * rank + 1) * weight] for rank in range(devices)]
+        assert everybodys(ranks, "scattered sums") == shares
+
+    def test_an_average_that_is_scattered_is_one_where_the_library_has_it(
+        self, backend: str, ranks: Facts, devices: int
+    ) -> None:
+        weight = sum(range(1, devices + 1))
+
+        if northbridge.load(backend).collective.averages or not refusals(ranks, "scattered averages"):
+            shares = [[2 * rank * weight, (2 * rank + 1) * weight] for rank in range(devices)]
+            assert everybodys(ranks, "scattered averages") == shares
+
+    def test_reduce_scatter_of_many_numbers(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "many scattered") == [[0, 0]] * devices
+
+    @pytest.mark.parametrize("dtype", FLOATS)
+    def test_reduce_scatter_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
+        given = [digits(dtype, rank) for rank in range(devices)]
+        sums: Any = [sum(column) for column in zip(*given, strict=True)]
+        size = len(sums) // devices
+        right = [as_held(sums[size * rank : size * (rank + 1)], dtype, claimed) for rank in range(devices)]
+
+        if not (may_refuse(claimed, dtype) and refusals(ranks, f"scattered sums of {dtype}")):
+            assert everybodys(ranks, f"scattered sums of {dtype}") == right
+
+    @shows("all_gather")
+    def test_objects_are_gathered(self, ranks: Facts, devices: int) -> None:
+        given = [{"rank": rank, "text": "ü" * rank} for rank in range(devices)]
+
+        assert everybodys(ranks, "objects") == [given] * devices
+
+    @shows("broadcast")
+    def test_objects_are_broadcast(self, ranks: Facts, devices: int) -> None:
+        assert everybodys(ranks, "message") == [["from 1", 1]] * devices

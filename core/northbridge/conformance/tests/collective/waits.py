@@ -1,0 +1,79 @@
+"""Barriers, ranks that come late, and collectives that are under way."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.runs.duties import waiting
+from northbridge.conformance.suite import shows
+from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybodys
+
+
+class Waits(Ranks):
+    """Nobody reads a result before it is there, and nobody passes a barrier before all have come."""
+
+    advice = (
+        "Look at what the vendor's process group returns: a Work that owns its tensors, and whose wait() has later"
+        " kernels wait for the collective. And look at the Collective's barrier()."
+    )
+    duty = "waiting"
+
+    @shows("barrier")
+    @pytest.mark.parametrize("late", [0, -1], ids=["the first", "the last"])
+    def test_nobody_passes_a_barrier_before_a_late_rank_has_come(self, ranks: Facts, devices: int, late: int) -> None:
+        found = everybodys(ranks, f"barrier, rank {late % devices} late")
+
+        assert min(each["went"] for each in found) >= found[late]["came"]
+
+    @shows("barrier")
+    def test_nobody_is_kept_at_a_barrier_when_all_have_come(self, ranks: Facts, devices: int) -> None:
+        for late in (0, devices - 1):
+            found = everybodys(ranks, f"barrier, rank {late} late")
+            assert max(each["went"] for each in found) < max(each["came"] for each in found) + waiting.PATIENCE_S
+
+    @shows("{claim}")
+    @pytest.mark.parametrize(
+        ("collective", "claim"),
+        [
+            ("all_reduce", "sum_all_reduce"),
+            ("all_gather", "all_gather"),
+            ("broadcast", "broadcast"),
+            ("torch's all_gather", "all_gather"),
+        ],
+    )
+    def test_what_is_read_at_once_is_there_though_a_rank_comes_late(
+        self, ranks: Facts, devices: int, collective: str, claim: str
+    ) -> None:
+        twice = [2 * (rank + 1) for rank in range(devices)]
+        right = {"sum_all_reduce": [sum(twice)] * 3, "all_gather": twice, "broadcast": [twice[-1]]}
+
+        assert everybodys(ranks, f"{collective}, read at once") == [right[claim]] * devices
+
+    @shows("sum_all_reduce")
+    def test_nothing_is_called_done_before_the_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
+        found = everybodys(ranks, "asked before it is there")
+
+        # Of a rank that is held up itself, and asks when the last one has come, nothing can be said.
+        assert not any(each["early"] for each in found if each["asked"] < found[-1]["came"])
+        assert [(each["sum"], each["afterwards"]) for each in found] == [(devices, True)] * devices
+
+    @shows("sum_all_reduce")
+    def test_asynchronous_collectives_own_temporaries_that_are_dropped(self, ranks: Facts, devices: int) -> None:
+        sums = [[sum(number + rank for rank in range(devices))] * 3 for number in range(waiting.PENDING)]
+
+        assert everybodys(ranks, "temporaries") == [sums] * devices
+
+    @shows("sum_all_reduce", "broadcast")
+    def test_many_under_way_are_waited_for_in_any_order(self, ranks: Facts, devices: int) -> None:
+        sums = [sum(number + rank for rank in range(devices)) for number in range(waiting.PENDING)]
+        right = [number if number % 2 else total for number, total in enumerate(sums)]
+
+        assert everybodys(ranks, "waited for in turn") == [right] * devices
+
+    @shows("sum_all_reduce")
+    def test_what_is_computed_between_two_is_seen_by_the_second(self, ranks: Facts, devices: int) -> None:
+        course = [1]
+        for _ in range(waiting.CHAIN):
+            course.append(course[-1] * devices + 1)
+
+        assert everybodys(ranks, "one after another") == [course[1:]] * devices

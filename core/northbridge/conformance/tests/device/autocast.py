@@ -1,0 +1,150 @@
+"""Mixed precision, as torch's autocast gives it to a device."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
+
+import pytest
+import torch
+from torch import nn
+
+import northbridge
+from northbridge.conformance.suite import shows
+from northbridge.conformance.tests.device.one_device import OneDevice, refused_where_denied
+
+DTYPES = ("bfloat16", "float16")
+
+IN_FLOAT32: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "exp": torch.exp,
+    "pow": partial(torch.pow, exponent=3),
+}
+"""What overflows soon, and is computed in float32. Of softmax and of sums vendors have lists of their own."""
+
+
+class Autocast(OneDevice):
+    """Inside autocast, products are computed in the dtype that is asked for, and in no other."""
+
+    advice: ClassVar[str] = (
+        "Look at Device.autocast_dtypes(), and at the autocast kernels that your torch plugin registers: torch turns"
+        " autocast off, with a warning, for a dtype that get_amp_supported_dtype() of torch.<type> does not list."
+    )
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @shows("{dtype}")
+    def test_a_product_is_computed_in(
+        self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
+    ) -> None:
+        kind = getattr(torch, dtype)
+        step = torch.finfo(kind).eps
+        numbers = torch.tensor([[1 + step, 1 + step / 4], [300.0, 2 / step]], device=device)
+
+        with refused_where_denied(backend, dtype):
+            assert kind in chip.autocast_dtypes()
+            with torch.autocast(chip.type, dtype=kind):
+                product = numbers @ torch.eye(2, device=device)
+                sums = torch.tensor([[2 / step, 1.0]], device=device) @ torch.ones(2, 1, device=device)
+            assert product.dtype == kind
+            assert torch.equal(product.cpu(), numbers.cpu().to(kind))
+            assert sums.item() == 2 / step
+
+    @shows("float16")
+    def test_a_product_in_float16_overflows(self, backend: str, chip: northbridge.Device, device: torch.device) -> None:
+        with refused_where_denied(backend, "float16"):
+            with torch.autocast(chip.type, dtype=torch.float16):
+                product = torch.full((1, 1), 300.0, device=device) @ torch.full((1, 1), 300.0, device=device)
+            assert product.item() == float("inf")
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("name", IN_FLOAT32)
+    @shows("{dtype}")
+    def test_in_float32_beside_is_computed(
+        self, backend: str, chip: northbridge.Device, device: torch.device, name: str, dtype: str
+    ) -> None:
+        kind, operation = getattr(torch, dtype), IN_FLOAT32[name]
+        numbers = torch.tensor([[0.25, 0.5], [0.75, 1.25]], device=device)
+
+        with refused_where_denied(backend, dtype), torch.autocast(chip.type, dtype=kind):
+            product = numbers @ numbers
+            found = operation(product)
+            assert product.dtype == kind
+            assert found.dtype == torch.float32
+            # Eight or eleven bits of a result, though it be held in float32, are not enough.
+            torch.testing.assert_close(found.cpu(), operation(product.cpu().float()), rtol=2e-5, atol=1e-6)
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @shows("float64")
+    def test_float64_stays_what_it_is(
+        self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
+    ) -> None:
+        with refused_where_denied(backend, "float64"), torch.autocast(chip.type, dtype=getattr(torch, dtype)):
+            numbers = torch.full((2, 2), 1 + 2.0**-40, dtype=torch.float64, device=device)
+            for found in (
+                numbers @ torch.eye(2, dtype=torch.float64, device=device),
+                nn.functional.linear(numbers, numbers),
+            ):
+                assert found.dtype == torch.float64
+                assert found.max().item() > 1
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @shows("{dtype}")
+    def test_it_ends_where_it_ends(
+        self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
+    ) -> None:
+        kind = getattr(torch, dtype)
+        numbers = torch.ones(2, 2, device=device)
+
+        with refused_where_denied(backend, dtype), torch.autocast(chip.type, dtype=kind):
+            with torch.autocast(chip.type, enabled=False):
+                assert (numbers @ numbers).dtype == torch.float32
+            assert torch.is_autocast_enabled(chip.type)
+            assert torch.get_autocast_dtype(chip.type) == kind
+            assert (numbers @ numbers).dtype == kind
+        assert (numbers @ numbers).dtype == torch.float32
+
+    @shows("bfloat16", "float16")
+    def test_one_within_another_has_its_own_dtype(
+        self, backend: str, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        numbers = torch.ones(2, 2, device=device)
+        found: list[torch.dtype] = []
+
+        with refused_where_denied(backend, "bfloat16"), refused_where_denied(backend, "float16"):
+            for outer, inner in ((torch.bfloat16, torch.float16), (torch.float16, torch.bfloat16)):
+                with torch.autocast(chip.type, dtype=outer):
+                    with torch.autocast(chip.type, dtype=inner):
+                        found.append((numbers @ numbers).dtype)
+                    found.append((numbers @ numbers).dtype)
+            assert found == [torch.float16, torch.bfloat16, torch.bfloat16, torch.float16]
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @shows("{dtype}", "autograd")
+    def test_layers_train_in(self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str) -> None:
+        kind = getattr(torch, dtype)
+        torch.manual_seed(0)
+        layer, given = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(4, 7)
+        twin = copy.deepcopy(layer).to(device)
+        seen: list[torch.dtype] = []
+        twin[2].register_forward_hook(lambda _layer, _given, result: seen.append(result.dtype))
+
+        layer(given).square().mean().backward()
+        with refused_where_denied(backend, dtype):
+            with torch.autocast(chip.type, dtype=kind):
+                loss = twin(given.to(device)).float().square().mean()
+            loss.backward()
+
+            assert seen == [kind]
+            for mine, cpus in zip(twin.parameters(), layer.parameters(), strict=True):
+                assert mine.grad is not None
+                assert cpus.grad is not None
+                assert mine.grad.dtype == torch.float32
+                torch.testing.assert_close(mine.grad.cpu(), cpus.grad, rtol=0.1, atol=0.05)
+                assert not torch.equal(mine.grad.cpu(), cpus.grad), "to the bit what float32 gives"
+
+    def test_the_dtypes_are_dtypes(self, chip: northbridge.Device, device: torch.device) -> None:
+        dtypes = chip.autocast_dtypes()
+
+        assert all(isinstance(dtype, torch.dtype) for dtype in dtypes)
+        assert len(set(dtypes)) == len(dtypes)

@@ -1,0 +1,173 @@
+"""Autograd on the chip, as it is used."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from northbridge.conformance.tests.device.one_device import OneDevice
+
+
+class Double(torch.autograd.Function):
+    """An operation of a user's own."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Tensor) -> Tensor:
+        """Return twice ``given``."""
+        ctx.save_for_backward(given)
+        return given * 2
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:  # torch's name for it
+        """Return a gradient that no other operation has."""
+        given: Tensor = ctx.saved_tensors[0]
+        return grad_outputs[0] * 2 + given
+
+
+class Gradients(OneDevice):
+    """What a user does with gradients holds for those of the chip, which are on the chip."""
+
+    claims = ("autograd",)
+    advice: ClassVar[str] = (
+        "Autograd serves a device that torch knew before the first backward() of the process: Bridge.load() has to"
+        " register it. Where one operation alone has a wrong gradient, its backward is a kernel of your torch plugin."
+    )
+
+    def test_gradients_are_where_their_tensors_are(self, device: torch.device) -> None:
+        given = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
+
+        torch.autograd.backward(given.pow(3).sum())
+
+        assert given.grad is not None
+        assert given.grad.device == device
+        assert given.grad.dtype == torch.float32
+        assert given.grad.tolist() == [3, 12]
+
+    def test_gradients_add_up(self, device: torch.device) -> None:
+        given = torch.tensor([1.0, 2.0], device=device, requires_grad=True)
+
+        torch.autograd.backward((given * 3).sum())
+        torch.autograd.backward((given * given).sum())
+
+        assert given.grad is not None
+        assert given.grad.tolist() == [5, 7]
+
+    def test_a_tensor_that_is_used_twice_gets_both_gradients(self, device: torch.device) -> None:
+        given = torch.tensor([2.0], device=device, requires_grad=True)
+        half = given * 0.5
+
+        torch.autograd.backward(half * half + half * 3)
+
+        assert given.grad is not None
+        assert given.grad.item() == 2.5
+
+    def test_a_gradient_has_a_gradient(self, device: torch.device) -> None:
+        given = torch.tensor([2.0], device=device, requires_grad=True)
+
+        (slope,) = torch.autograd.grad(given.pow(3), given, create_graph=True)
+        (curve,) = torch.autograd.grad(slope, given)
+
+        assert slope.item() == 12
+        assert curve.item() == 12
+
+    def test_a_gradient_crosses_from_the_chip_to_the_host(self, device: torch.device) -> None:
+        given = torch.tensor([1.0, 2.0], requires_grad=True)
+
+        torch.autograd.backward(((given.to(device) * 3).cpu() * torch.tensor([1.0, 10.0])).sum())
+
+        assert given.grad is not None
+        assert given.grad.device.type == "cpu"
+        assert given.grad.tolist() == [3, 30]
+
+    def test_nothing_is_kept_where_no_gradient_is_wanted(self, device: torch.device) -> None:
+        given = torch.ones(2, device=device, requires_grad=True)
+
+        with torch.no_grad():
+            assert not (given * 2).requires_grad
+        assert not (given * 2).detach().requires_grad
+        assert (given * 2).requires_grad
+
+    def test_an_operation_of_ones_own(self, device: torch.device) -> None:
+        given = torch.tensor([1.0, 3.0], device=device, requires_grad=True)
+
+        found = Double.apply(given)  # type: ignore[no-untyped-call]  # torch's
+        torch.autograd.backward(found.sum())
+
+        assert found.tolist() == [2, 6]
+        assert given.grad is not None
+        assert given.grad.tolist() == [3, 5]
+
+    def test_hooks_see_and_change_gradients(self, device: torch.device) -> None:
+        given = torch.ones(2, device=device, requires_grad=True)
+        seen: list[torch.device] = []
+
+        def triple(slope: Tensor) -> Tensor:
+            seen.append(slope.device)
+            return slope * 3
+
+        given.register_hook(triple)  # type: ignore[no-untyped-call]  # torch's
+        torch.autograd.backward((given * 2).sum())
+
+        assert seen == [device]
+        assert given.grad is not None
+        assert given.grad.tolist() == [6, 6]
+
+    def test_another_thread_runs_a_backward(self, device: torch.device) -> None:
+        given = torch.ones(2, device=device, requires_grad=True)
+        loss = (given.to(device) * 4).sum()
+
+        thread = threading.Thread(target=loss.backward)
+        thread.start()
+        thread.join()
+
+        assert given.grad is not None
+        assert given.grad.tolist() == [4, 4]
+
+    def test_what_is_computed_anew_has_the_same_gradients(self, device: torch.device) -> None:
+        given = torch.randn(8, 5, device=device, requires_grad=True)
+
+        found = checkpoint(lambda numbers: torch.tanh(numbers) * numbers, given, use_reentrant=False)
+        assert isinstance(found, Tensor)
+        (slope,) = torch.autograd.grad(found.sum(), given)
+        (expected,) = torch.autograd.grad((torch.tanh(given) * given).sum(), given)
+
+        assert torch.equal(slope.cpu(), expected.cpu())
+
+    def test_an_overwritten_tensor_that_a_gradient_needs_is_told(self, device: torch.device) -> None:
+        given = torch.ones(2, device=device, requires_grad=True)
+        half = given * 0.5
+        loss = (half * half).sum()
+
+        half.detach().add_(1)
+
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            torch.autograd.backward(loss)
+
+    def test_a_gradient_that_is_dropped_is_none(self, device: torch.device) -> None:
+        layer = nn.Linear(2, 2, device=device)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+        layer(torch.ones(1, 2, device=device)).sum().backward()
+        assert layer.weight.grad is not None
+
+        optimizer.zero_grad()
+
+        assert [each.grad for each in layer.parameters()] == [None, None]
+
+    def test_an_optimizer_leaves_alone_what_got_no_gradient(self, device: torch.device) -> None:
+        used, unused = nn.Linear(2, 2, device=device), nn.Linear(2, 2, device=device)
+        optimizer = torch.optim.AdamW([*used.parameters(), *unused.parameters()], lr=0.1)
+        unused(used(torch.ones(1, 2, device=device))).sum().backward()
+        optimizer.step()
+        before = [each.detach().clone() for each in unused.parameters()]
+
+        for _ in range(2):
+            optimizer.zero_grad()
+            used(torch.ones(1, 2, device=device)).sum().backward()
+            optimizer.step()
+
+        assert all(map(torch.equal, unused.parameters(), before))

@@ -1,0 +1,220 @@
+"""Layers and their gradients, beside the CPU's."""
+
+from __future__ import annotations
+
+import copy
+import io
+import zlib
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from northbridge.conformance.tests.device.one_device import OneDevice
+from northbridge.conformance.tests.device.operation import CONVOLVED, EXACT, SUMMED, Form, Tolerance, as_it_is, turned
+from northbridge.conformance.tests.device.operations import allow, assert_near, leaves_of
+
+Made = tuple[nn.Module, tuple[Tensor, ...]]
+
+LAYERS: dict[str, tuple[Callable[[], Made], Tolerance]] = {
+    "Linear": (lambda: (nn.Linear(7, 5), (torch.randn(3, 7),)), SUMMED),
+    "Bilinear": (lambda: (nn.Bilinear(4, 3, 5), (torch.randn(6, 4), torch.randn(6, 3))), SUMMED),
+    "Conv1d": (lambda: (nn.Conv1d(3, 4, 3, padding=1), (torch.randn(2, 3, 9),)), CONVOLVED),
+    "Conv2d": (lambda: (nn.Conv2d(4, 6, 3, stride=2, groups=2), (torch.randn(2, 4, 9, 9),)), CONVOLVED),
+    "ConvTranspose2d": (lambda: (nn.ConvTranspose2d(3, 4, 3, stride=2), (torch.randn(2, 3, 5, 5),)), CONVOLVED),
+    "BatchNorm2d": (lambda: (nn.BatchNorm2d(3), (torch.randn(4, 3, 5, 5),)), SUMMED),
+    "LayerNorm": (lambda: (nn.LayerNorm(8), (torch.randn(3, 4, 8),)), SUMMED),
+    "GroupNorm": (lambda: (nn.GroupNorm(2, 6), (torch.randn(3, 6, 5),)), SUMMED),
+    "Embedding": (lambda: (nn.Embedding(9, 5, padding_idx=0), (torch.randint(0, 9, (3, 4)),)), EXACT),
+    "RNN": (lambda: (nn.RNN(4, 5), (torch.randn(6, 2, 4),)), SUMMED),
+    "LSTM": (lambda: (nn.LSTM(4, 5, num_layers=2, batch_first=True), (torch.randn(2, 6, 4),)), SUMMED),
+    "GRU": (lambda: (nn.GRU(4, 5, bidirectional=True), (torch.randn(6, 2, 4),)), SUMMED),
+    "RNNCell": (lambda: (nn.RNNCell(4, 5), (torch.randn(3, 4), torch.randn(3, 5))), SUMMED),
+    "LSTMCell": (lambda: (nn.LSTMCell(4, 5), (torch.randn(3, 4),)), SUMMED),
+    "GRUCell": (lambda: (nn.GRUCell(4, 5), (torch.randn(3, 4), torch.randn(3, 5))), SUMMED),
+    "MultiheadAttention": (
+        lambda: (nn.MultiheadAttention(8, 2, batch_first=True), tuple(torch.randn(2, 5, 8) for _ in range(3))),
+        SUMMED,
+    ),
+    "TransformerEncoderLayer": (
+        lambda: (nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True), (torch.randn(2, 5, 8),)),
+        SUMMED,
+    ),
+    "MaxPool2d": (lambda: (nn.MaxPool2d(2), (torch.randn(2, 3, 6, 6),)), EXACT),
+    "AvgPool2d": (lambda: (nn.AvgPool2d(3), (torch.randn(2, 3, 6, 6),)), SUMMED),
+    "PReLU": (lambda: (nn.PReLU(3), (torch.randn(4, 3, 5),)), SUMMED),
+    "CrossEntropyLoss": (lambda: (nn.CrossEntropyLoss(), (torch.randn(6, 5), torch.randint(0, 5, (6,)))), SUMMED),
+}
+"""How each is made with what it is given, and how near the CPU's its numbers have to be."""
+
+FUSED = ("MultiheadAttention", "TransformerEncoderLayer")
+"""Those for which torch has one kernel on the CPU where nothing is learnt, and adds up in another order there."""
+
+
+FORMS: dict[str, Form] = {
+    "turned": turned,
+    "every other": lambda given: torch.stack([given, given], -1)[..., 0],
+    "behind others": lambda given: torch.cat([given[:1], given])[1:],
+}
+"""How numbers may lie in memory, other than one after another from its start."""
+
+
+OPTIMIZERS: dict[str, dict[str, Any]] = {
+    "SGD": {"lr": 0.05},
+    "SGD, momentum and decay": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.1},
+    "SGD, by Nesterov": {"lr": 0.05, "momentum": 0.9, "nesterov": True},
+    "SGD, upwards": {"lr": 0.05, "maximize": True},
+    "Adam": {"lr": 0.05},
+    "Adam, decay and the largest": {"lr": 0.05, "weight_decay": 0.1, "amsgrad": True},
+    "Adam, one after another": {"lr": 0.05, "weight_decay": 0.1, "foreach": False},
+    "AdamW": {"lr": 0.05},
+    "AdamW, much decay": {"lr": 0.05, "weight_decay": 0.5},
+    "RMSprop": {"lr": 0.05},
+    "RMSprop, centered": {"lr": 0.05, "centered": True, "momentum": 0.5},
+    "Adagrad": {"lr": 0.05},
+}
+"""Arguments of each, by its name and what is asked of it. Off the CPU torch steps all parameters at once."""
+
+
+class Layers(OneDevice):
+    """Each layer computes, learns and is kept on the chip as on the CPU."""
+
+    claims = ("float32",)
+    advice: ClassVar[str] = (
+        "A layer is made of operators of your torch plugin: find the one that differs with Operations. Parameters that"
+        " are others after a move are for _has_compatible_shallow_copy_type, which Northbridge registers."
+    )
+
+    @pytest.fixture(params=LAYERS)
+    def name(self, request: pytest.FixtureRequest) -> str:
+        """The layer's."""
+        return str(request.param)
+
+    @pytest.fixture
+    def within(self, backend: str, name: str) -> Tolerance:
+        """How near the CPU's numbers have to be."""
+        return allow(backend, LAYERS[name][1])
+
+    @pytest.fixture
+    def made(self, name: str) -> Made:
+        """The layer on the CPU, and what it is given."""
+        torch.manual_seed(zlib.crc32(name.encode()))
+        return LAYERS[name][0]()
+
+    def test_forward_and_backward_are_near_the_cpus(self, device: torch.device, made: Made, within: Tolerance) -> None:
+        layer, given = made
+        twin = copy.deepcopy(layer).to(device)
+
+        expected, found = learn(layer, given, torch.device("cpu")), learn(twin, given, device)
+
+        assert_near(found, expected, device, within)
+        # What a layer has seen in training, it keeps.
+        assert_near(list(twin.buffers()), list(layer.buffers()), device, within)
+
+    @pytest.mark.parametrize("form", FORMS)
+    def test_what_lies_otherwise_in_memory_is_read_alike(
+        self, device: torch.device, made: Made, within: Tolerance, form: str
+    ) -> None:
+        layer, given = made
+        twin = copy.deepcopy(layer).to(device)
+
+        expected = learn(layer, given, torch.device("cpu"), FORMS[form])
+        found = learn(twin, given, device, FORMS[form])
+
+        assert_near(found, expected, device, within)
+
+    def test_evaluation_is_near_the_cpus(self, device: torch.device, name: str, made: Made, within: Tolerance) -> None:
+        layer, given = made
+        twin = copy.deepcopy(layer).to(device)
+        within = LAYERS[name][1] if name in FUSED else within
+        for each, where in ((layer, torch.device("cpu")), (twin, device)):
+            learn(each, given, where)
+            each.eval()
+
+        with torch.no_grad():
+            expected, found = leaves_of(layer(*given)), leaves_of(twin(*(each.to(device) for each in given)))
+
+        assert_near(found, expected, device, within)
+
+    def test_its_state_goes_to_the_cpu_and_back_to_the_bit(self, device: torch.device, made: Made) -> None:
+        layer, _ = made
+        state = {name: value.clone() for name, value in layer.state_dict().items()}
+        there = copy.deepcopy(layer).to(device)
+        with torch.no_grad():
+            for each in layer.parameters():
+                each.add_(1)
+        file = io.BytesIO()
+
+        torch.save(there.state_dict(), file)
+        file.seek(0)
+        loaded = copy.deepcopy(layer).to(device)
+        loaded.load_state_dict(torch.load(file, map_location=device, weights_only=True))
+        layer.load_state_dict(there.state_dict())
+
+        for found in (there.state_dict(), loaded.state_dict()):
+            assert all(value.device == device for value in found.values())
+            assert {name: value.tolist() for name, value in found.items()} == {
+                name: value.tolist() for name, value in state.items()
+            }
+        assert {name: value.tolist() for name, value in layer.state_dict().items()} == {
+            name: value.tolist() for name, value in state.items()
+        }
+
+    def test_a_moved_module_keeps_its_parameters(self, device: torch.device) -> None:
+        layer = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+        before = layer.weight
+
+        layer.to(device)(torch.ones(1, 2, device=device)).sum().backward()
+        start = layer.weight.detach().clone()
+        optimizer.step()
+
+        assert layer.weight is before
+        assert torch.equal(layer.weight.detach(), start - 1)
+
+    def test_a_moved_module_keeps_its_ties(self, device: torch.device) -> None:
+        pair = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+        pair[1].weight = pair[0].weight
+
+        pair.to(device)
+        assert pair[1].weight is pair[0].weight
+        pair.cpu()
+        assert pair[1].weight is pair[0].weight
+
+    @pytest.mark.parametrize("optimizer", OPTIMIZERS)
+    def test_an_optimizer_steps_as_on_the_cpu(self, backend: str, device: torch.device, optimizer: str) -> None:
+        within = allow(backend, Tolerance(1e-3, 1e-4))
+        torch.manual_seed(0)
+        layer, given = nn.Linear(7, 5), torch.randn(3, 7)
+        twin = copy.deepcopy(layer).to(device)
+
+        for each, numbers in ((layer, given), (twin, given.to(device))):
+            steps = getattr(torch.optim, optimizer.partition(",")[0])(each.parameters(), **OPTIMIZERS[optimizer])
+            for _ in range(3):
+                steps.zero_grad()
+                each(numbers).square().mean().backward()
+                steps.step()
+
+        assert_near([*twin.parameters()], [*layer.parameters()], device, within)
+
+
+def learn(
+    layer: nn.Module,
+    given: tuple[Tensor, ...],
+    device: torch.device,
+    form: Form = as_it_is,
+) -> list[Any]:
+    """Return what ``layer`` makes of ``given`` in training, and the gradients of its parameters and of what it got.
+
+    ``form`` lays out on the device what it is given.
+    """
+    layer.train()
+    inputs = [form(each.detach().to(device)).detach().requires_grad_(each.is_floating_point()) for each in given]
+    results = [each for each in leaves_of(layer(*inputs)) if isinstance(each, Tensor)]
+    generator = torch.Generator().manual_seed(1)
+    slopes = [torch.randn(each.shape, generator=generator).to(device) for each in results]
+    wanted = [each for each in (*layer.parameters(), *inputs) if each.requires_grad]
+    found = torch.autograd.grad(results, wanted, slopes, allow_unused=True, materialize_grads=True)
+    return [*(each.detach() for each in results), *found]

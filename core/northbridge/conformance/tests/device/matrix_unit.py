@@ -1,0 +1,174 @@
+"""What a unit that multiplies matrices does to dtypes that it does not have."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+import northbridge
+from northbridge.conformance.suite import shows
+from northbridge.conformance.tests.device.one_device import OneDevice, refuse_without, refused_where_denied
+
+_DIMENSIONS = (1, 2, 3)
+
+LAYERS: Mapping[str, Callable[[], nn.modules.conv._ConvNd]] = {
+    "Conv1d": lambda: nn.Conv1d(8, 16, 5, padding=2),
+    "Conv2d": lambda: nn.Conv2d(8, 16, 3, padding=1),
+    "Conv2d, strided and dilated": lambda: nn.Conv2d(8, 16, 3, stride=2, dilation=2, padding=2),
+    "Conv2d, grouped": lambda: nn.Conv2d(16, 16, 3, padding=1, groups=4),
+    "Conv3d": lambda: nn.Conv3d(4, 8, 3, padding=1),
+    "ConvTranspose1d": lambda: nn.ConvTranspose1d(8, 16, 4, stride=2),
+    "ConvTranspose2d": lambda: nn.ConvTranspose2d(8, 16, 3, stride=2),
+}
+
+FEW_ROUNDINGS: Any = {"rtol": 2e-6, "atol": 2e-6}
+"""What float32 may be off by, whatever transform a convolution goes through; TF32 and float16 are off by 5e-4."""
+
+NEAR = 5e-5
+"""How far sums of products may be off, as a part of the largest. Measured: 6e-7 in float32, 2e-4 or more in TF32."""
+
+FAR = 2.0**100
+"""A number of bfloat16 that float16 does not have; one beyond its least is ``1 / FAR``."""
+
+SIZES = (3, 130)
+"""How many products are added up: chips have other kernels for more than fit into one tile."""
+
+
+class MatrixUnit(OneDevice):
+    """Convolutions are computed in float32, and products of bfloat16 have its range, where the chip claims it."""
+
+    advice: ClassVar[str] = (
+        "Where your matrix unit takes neither float32 nor bfloat16, its inputs pass through a dtype with fewer bits:"
+        " deny float32_convolutions or bfloat16_range with no(“why”), so that users are warned, or correct the claim in"
+        " Device.capabilities() where a variable of your software decides it."
+    )
+
+    @pytest.mark.parametrize("dimensions", _DIMENSIONS)
+    @shows("float32_convolutions")
+    def test_a_convolution_keeps_all_digits(self, backend: str, device: torch.device, dimensions: int) -> None:
+        convolve, given, one = _whose_numbers_stay(dimensions)
+
+        with warned_of_where_denied(backend, "float32_convolutions"):
+            found = convolve(given.to(device), one.to(device))
+
+            torch.testing.assert_close(found.cpu(), given, **FEW_ROUNDINGS)
+
+    @pytest.mark.parametrize("dimensions", _DIMENSIONS)
+    @shows("float32_convolutions", "autograd")
+    def test_the_gradients_of_a_convolution_keep_all_digits(
+        self, backend: str, device: torch.device, dimensions: int
+    ) -> None:
+        convolve, step, one = _whose_numbers_stay(dimensions)
+        chosen = torch.zeros_like(step)
+        chosen[0, 0].view(-1)[0] = 1.0
+
+        with warned_of_where_denied(backend, "float32_convolutions"):
+            given, weight = (each.to(device).requires_grad_() for each in (chosen, one))
+            torch.autograd.backward(convolve(given, weight), step.to(device))
+
+            torch.testing.assert_close(_gradient(given), step, **FEW_ROUNDINGS)
+            torch.testing.assert_close(_gradient(weight)[:, 0].view(-1), step[0].view(3, -1)[:, 0], **FEW_ROUNDINGS)
+
+    @pytest.mark.parametrize("layer", LAYERS)
+    @shows("float32_convolutions", "autograd")
+    def test_a_layer_of_convolutions_is_computed_in_float32(
+        self, backend: str, device: torch.device, layer: str
+    ) -> None:
+        torch.manual_seed(5)
+        cpus = LAYERS[layer]()
+        given = torch.rand(2, cpus.in_channels, *[9] * len(cpus.kernel_size)) * 2 - 1
+        mine, exact = copy.deepcopy(cpus).to(device), cpus.double()
+
+        with warned_of_where_denied(backend, "float32_convolutions"):
+            for found, doubled in zip(_train(mine, given.to(device)), _train(exact, given.double()), strict=True):
+                off = (found.double() - doubled).abs().max().item()
+
+                assert off <= NEAR * doubled.abs().max().item()
+
+    @pytest.mark.parametrize("size", SIZES)
+    @pytest.mark.parametrize("number", [FAR, 1 / FAR, -FAR], ids=["large", "small", "far below zero"])
+    @shows("bfloat16", "bfloat16_range")
+    def test_a_product_of_bfloat16_has_its_range(
+        self, backend: str, device: torch.device, number: float, size: int
+    ) -> None:
+        with warned_of_where_denied(backend, "bfloat16", "bfloat16_range"):
+            given = torch.full((size, size), number, dtype=torch.bfloat16, device=device)
+            same = torch.eye(size, dtype=torch.bfloat16, device=device)
+            for found in (
+                given @ same,
+                same @ given,
+                torch.bmm(given[None], same[None])[0],
+                torch.addmm(torch.zeros_like(same[0]), given, same),
+                functional.linear(given, same),
+                torch.einsum("ij,jk->ik", given, same),
+            ):
+                assert found.dtype == torch.bfloat16
+                assert found.eq(number).all().item()
+
+    @pytest.mark.parametrize("size", SIZES)
+    @shows("bfloat16", "bfloat16_range", "autograd")
+    def test_gradients_of_a_product_of_bfloat16_have_its_range(
+        self, backend: str, device: torch.device, size: int
+    ) -> None:
+        with warned_of_where_denied(backend, "bfloat16", "bfloat16_range"):
+            given, same = (torch.eye(size, dtype=torch.bfloat16, device=device).requires_grad_() for _ in range(2))
+            torch.autograd.backward(given @ same, torch.full_like(same, FAR))
+
+            assert _gradient(given).eq(FAR).all().item()
+            assert _gradient(same).eq(FAR).all().item()
+
+    @pytest.mark.parametrize("size", SIZES)
+    @shows("bfloat16", "bfloat16_range", "autograd")
+    def test_autocast_to_bfloat16_keeps_the_range(self, backend: str, device: torch.device, size: int) -> None:
+        with warned_of_where_denied(backend, "bfloat16", "bfloat16_range"):
+            layer = nn.Linear(size, size, bias=False, device=device)
+            with torch.no_grad():
+                layer.weight.copy_(torch.eye(size))
+            with torch.autocast(device.type, torch.bfloat16):
+                found = layer(torch.full((2, size), FAR, device=device))
+            found.backward(torch.full((2, size), FAR / 2**20, dtype=found.dtype, device=device))
+
+            assert found.dtype == torch.bfloat16
+            assert found.eq(FAR).all().item()
+            assert _gradient(layer.weight).isinf().all().item()  # 2^180, beyond bfloat16 as well: nothing is cut
+
+
+@contextmanager
+def warned_of_where_denied(backend: str, *claims: str) -> Iterator[None]:
+    """Raise :class:`UnsupportedError` where the chip denies one of ``claims``, of which Northbridge warns its users.
+
+    A simulated chip computes as the CPU does: what comes of it shows nothing of what is denied of the real one.
+    """
+    present = northbridge.get(backend).present_capabilities()
+    if present.simulated:
+        for claim in claims:
+            refuse_without(backend, claim)
+    denied = next((claim for claim in claims if present.claims()[claim].denied), claims[-1])
+    with refused_where_denied(backend, denied):
+        yield
+
+
+def _whose_numbers_stay(dimensions: int) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor, Tensor]:
+    """Return a convolution, numbers around 1.5 with all digits of float32, and the weight that leaves them alone."""
+    given = 1 + torch.rand(2, 3, *[5] * dimensions, generator=torch.Generator().manual_seed(5))
+    return getattr(functional, f"conv{dimensions}d"), given, torch.eye(3).reshape(3, 3, *[1] * dimensions)
+
+
+def _train(layer: nn.Module, given: Tensor) -> list[Tensor]:
+    """Return what ``layer`` makes of ``given``, and the gradients of its sum of squares."""
+    given = given.requires_grad_()
+    result = layer(given)
+    result.square().sum().backward()
+    return [result.detach().cpu(), _gradient(given), *map(_gradient, layer.parameters())]
+
+
+def _gradient(tensor: Tensor) -> Tensor:
+    assert tensor.grad is not None
+    return tensor.grad.cpu()

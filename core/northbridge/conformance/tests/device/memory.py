@@ -1,0 +1,174 @@
+"""Memory of the chip, as it is counted."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+import northbridge
+from northbridge.conformance.tests.device.one_device import OneDevice
+
+MIB = 2**20
+BLOCK = 32 * MIB
+SLACK = 4 * MIB
+"""By how much more a block may be counted: allocators round up."""
+
+
+class Memory(OneDevice):
+    """Statistics follow what tensors take and give back, on the device that they are on."""
+
+    advice: ClassVar[str] = (
+        "Look at Device.memory_stats(index): by default it is torch.<type>.memory_stats(index), in bytes, of the device"
+        " of that index; memory that no tensor holds any longer must not count as allocated."
+    )
+
+    @pytest.fixture
+    def before(self, chip: northbridge.Device, device: torch.device) -> dict[str, float]:
+        """The statistics at the start, once the device is in use."""
+        gc.collect()  # what a test that failed has left
+        torch.ones(1, device=device).item()
+        return read(chip, device)
+
+    def test_statistics_are_numbers(
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
+    ) -> None:
+        assert before
+        assert all(isinstance(value, (int, float)) for value in before.values())
+        assert all(isinstance(name, str) for name in before)
+
+    def test_a_tensor_is_counted_while_it_lives(
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
+    ) -> None:
+        blocks = [torch.zeros(BLOCK, dtype=torch.uint8, device=device)]
+        one = read(chip, device)
+        blocks.append(torch.zeros(BLOCK, dtype=torch.uint8, device=device))
+        two = read(chip, device)
+        del blocks
+        after = read(chip, device)
+
+        followed = [
+            name
+            for name in in_bytes(before, one, 1)
+            if name in in_bytes(before, two, 2) and after.get(name) == before.get(name, 0)
+        ]
+        assert followed, f"no number grew by {BLOCK} bytes with each of two tensors and came back: {before}, {two}"
+
+    def test_the_most_that_was_allocated_is_remembered(
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
+    ) -> None:
+        blocks = [torch.zeros(BLOCK, dtype=torch.uint8, device=device) for _ in range(3)]
+        during = read(chip, device)
+        del blocks
+        after = read(chip, device)
+
+        remembered = [name for name, value in after.items() if value >= during[name] >= 3 * BLOCK]
+        assert remembered, f"no number still tells of {3 * BLOCK} bytes that were allocated: {after}"
+
+    def test_the_most_that_was_allocated_is_forgotten_where_that_can_be_asked(
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
+    ) -> None:
+        module: Any = chip.module
+        resets = hasattr(module, "reset_peak_memory_stats") and hasattr(module, "max_memory_allocated")
+        blocks = [torch.zeros(BLOCK, dtype=torch.uint8, device=device) for _ in range(3)]
+        del blocks
+        chip.synchronize()
+        if not resets:  # Northbridge asks for neither
+            return
+
+        module.reset_peak_memory_stats(device)
+
+        held = module.memory_allocated(device)
+        assert held <= module.max_memory_allocated(device) < held + BLOCK
+
+    def test_a_view_takes_no_memory(
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
+    ) -> None:
+        block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
+        one = read(chip, device)
+        _view = block[:].view(2, -1).t()
+
+        grown = in_bytes(before, one, 1)
+        viewed = read(chip, device)
+
+        assert grown, f"no number grew by {BLOCK} bytes with a tensor: {before}, {one}"
+        assert {name: viewed[name] for name in grown} == {name: one[name] for name in grown}
+
+    def test_what_training_takes_comes_back(
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
+    ) -> None:
+        block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
+        one = read(chip, device)
+        del block
+        again = read(chip, device)
+        current = [name for name in in_bytes(before, one, 1) if again[name] == before.get(name, 0)]
+        held = []
+        for _ in range(4):
+            layer = torch.nn.Linear(1024, 1024, device=device)
+            layer(torch.ones(64, 1024, device=device)).sum().backward()
+            del layer
+            held.append({name: read(chip, device)[name] for name in current})
+
+        assert current, f"no number grew by {BLOCK} bytes with a tensor and came back: {before}, {one}, {again}"
+        # Whatever the first steps set up for good, such as a library's workspace, later ones do not take again.
+        assert held[3] == held[2]
+
+    def test_memory_is_that_of_the_device_that_is_asked_for(
+        self,
+        chip: northbridge.Device,
+        device: torch.device,
+        other: torch.device,
+        alone: bool,
+        before: dict[str, float],
+    ) -> None:
+        if alone:
+            with pytest.raises(RuntimeError):
+                torch.zeros(BLOCK, dtype=torch.uint8, device=other)
+            assert not in_bytes(before, read(chip, device), 1)
+            return
+        torch.ones(1, device=other).item()
+        elsewhere = read(chip, other)
+
+        block = torch.zeros(BLOCK, dtype=torch.uint8, device=other)
+        assert in_bytes(elsewhere, read(chip, other), 1)
+        assert not in_bytes(before, read(chip, device), 1)
+        del block
+        _block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
+        assert in_bytes(before, read(chip, device), 1)
+
+    def test_torchs_own_names_say_the_same(
+        self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
+    ) -> None:
+        counts = {
+            name: getattr(chip.module, name)
+            for name in ("memory_allocated", "max_memory_allocated")
+            if hasattr(chip.module, name)
+        }
+        at_first = {name: count(device) for name, count in counts.items()}
+
+        block = torch.zeros(BLOCK, dtype=torch.uint8, device=device)
+        during = {name: count(device) for name, count in counts.items()}
+        assert in_bytes(before, read(chip, device), 1)
+        del block
+        after = {name: count(device) for name, count in counts.items()}
+
+        if "memory_allocated" in counts:
+            assert BLOCK <= during["memory_allocated"] - at_first["memory_allocated"] <= BLOCK + SLACK
+            assert after["memory_allocated"] == at_first["memory_allocated"]
+        if "max_memory_allocated" in counts:
+            assert after["max_memory_allocated"] >= BLOCK
+
+
+def read(chip: northbridge.Device, device: torch.device) -> dict[str, float]:
+    """Return the statistics of ``device``, by the number that this process has for it, when all work is done."""
+    chip.synchronize()
+    return dict(chip.memory_stats(device.index))
+
+
+def in_bytes(before: Mapping[str, float], after: Mapping[str, float], blocks: int) -> set[str]:
+    """Return the statistics that grew by the size of so many blocks; a name that is new began at 0."""
+    grown = {name: value - before.get(name, 0) for name, value in after.items()}
+    return {name for name, more in grown.items() if blocks * BLOCK <= more <= blocks * (BLOCK + SLACK)}

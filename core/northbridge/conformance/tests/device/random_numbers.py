@@ -1,0 +1,227 @@
+"""Random numbers that the chip draws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import northbridge
+from northbridge.conformance.tests.device.one_device import OneDevice
+
+DRAWS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
+    {
+        "rand": lambda device, **own: torch.rand(64, device=device, **own),
+        "randn": lambda device, **own: torch.randn(64, device=device, **own),
+        "randint": lambda device, **own: torch.randint(0, 1000, (64,), device=device, **own),
+        "randperm": lambda device, **own: torch.randperm(64, device=device, **own),
+        "bernoulli": lambda device, **own: torch.bernoulli(torch.full((64,), 0.5, device=device), **own),
+        "multinomial": lambda device, **own: torch.multinomial(torch.ones(64, device=device), 32, **own),
+        "uniform": lambda device, **own: torch.empty(64, device=device).uniform_(-1, 1, **own),
+        "normal": lambda device, **own: torch.empty(64, device=device).normal_(3, 2, **own),
+        "exponential": lambda device, **own: torch.empty(64, device=device).exponential_(**own),
+        "dropout": lambda device: nn.functional.dropout(torch.ones(64, device=device)),
+    }
+)
+"""What is drawn on a device, most of it by a ``generator`` too."""
+
+MOST_BITS = 32
+"""Of a seed: Lightning's seed_everything() takes no larger one."""
+
+
+class RandomNumbers(OneDevice):
+    """Each device has a generator of its own, which is seeded, read and put back."""
+
+    claims = ("random_numbers",)
+    advice: ClassVar[str] = (
+        "Look at Device.seed(), random_state() and set_random_state(): they speak to manual_seed_all, get_rng_state and"
+        " set_rng_state of torch.<type>, which have to reach the generator that the chip's kernels draw from."
+    )
+
+    @pytest.mark.parametrize("draw", DRAWS)
+    def test_one_seed_gives_one_sequence(self, chip: northbridge.Device, device: torch.device, draw: str) -> None:
+        chip.seed(5)
+        first, second = (DRAWS[draw](device).tolist() for _ in range(2))
+        chip.seed(5)
+        again = DRAWS[draw](device).tolist()
+        chip.seed(6)
+
+        assert again == first
+        assert second != first
+        assert DRAWS[draw](device).tolist() != first
+
+    def test_every_bit_of_a_seed_counts(self, chip: northbridge.Device, device: torch.device) -> None:
+        drawn = []
+        for seed in (5, *(5 ^ 1 << bit for bit in range(MOST_BITS)), 2**MOST_BITS - 1):
+            chip.seed(seed)
+            drawn.append(tuple(torch.rand(4, device=device).tolist()))
+
+        assert len(set(drawn)) == len(drawn)
+
+    @pytest.mark.parametrize("draw", DRAWS)
+    def test_a_state_that_is_put_back_gives_the_same_numbers(
+        self, chip: northbridge.Device, device: torch.device, draw: str
+    ) -> None:
+        chip.seed(5)
+        DRAWS[draw](device)
+        state = chip.random_state()
+        first = [DRAWS[draw](device).tolist() for _ in range(3)]
+
+        chip.set_random_state(state)
+
+        assert state.device.type == "cpu"
+        assert [DRAWS[draw](device).tolist() for _ in range(3)] == first
+
+    @pytest.mark.parametrize("draw", DRAWS)
+    def test_what_the_chip_draws_leaves_the_cpus_generator_alone(self, device: torch.device, draw: str) -> None:
+        before = torch.get_rng_state()
+
+        DRAWS[draw](device)
+
+        assert torch.equal(torch.get_rng_state(), before)
+
+    def test_to_seed_the_chip_leaves_the_cpus_generator_alone(
+        self, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        before = torch.get_rng_state()
+
+        chip.seed(5)
+
+        assert torch.equal(torch.get_rng_state(), before)
+
+    def test_what_the_cpu_draws_leaves_the_chips_generator_alone(
+        self, chip: northbridge.Device, device: torch.device
+    ) -> None:
+        before = chip.random_state()
+
+        torch.randn(4)
+
+        assert torch.equal(chip.random_state(), before)
+
+    def test_a_state_that_was_read_stays_what_it_was(self, chip: northbridge.Device, device: torch.device) -> None:
+        state = chip.random_state()
+        kept = state.clone()
+
+        torch.rand(4, device=device)
+
+        assert torch.equal(state, kept)
+        assert not torch.equal(chip.random_state(), kept)
+
+    def test_a_state_survives_being_written(self, chip: northbridge.Device, device: torch.device) -> None:
+        state = chip.random_state()
+        first = torch.rand(4, device=device).tolist()
+
+        chip.set_random_state(torch.tensor(state.tolist(), dtype=state.dtype))
+
+        assert torch.rand(4, device=device).tolist() == first
+
+    def test_two_devices_that_are_seeded_alike_draw_alike(
+        self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
+    ) -> None:
+        if alone:
+            with pytest.raises(RuntimeError):
+                torch.rand(4, device=other)
+            return
+        chip.seed(9)
+
+        drawn = [[torch.rand(4, device=each).tolist() for each in (device, other)] for _ in range(3)]
+
+        assert all(here == there for here, there in drawn)
+        assert drawn[0] != drawn[1] != drawn[2]
+
+    def test_drawing_on_one_device_leaves_the_other_alone(
+        self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
+    ) -> None:
+        chip.seed(9)
+        first = torch.rand(4, device=device).tolist()
+        chip.seed(9)
+
+        if alone:
+            with pytest.raises(RuntimeError):
+                torch.rand(4, device=other)
+        else:
+            torch.rand(1000, device=other)
+
+        assert torch.rand(4, device=device).tolist() == first
+
+    def test_a_state_is_that_of_the_current_device(
+        self, chip: northbridge.Device, device: torch.device, index: int, other: torch.device, alone: bool
+    ) -> None:
+        chip.seed(9)
+        start = chip.random_state()
+        torch.rand(4, device=device)
+        here = chip.random_state()
+        assert not torch.equal(here, start)
+        if alone:
+            with pytest.raises((RuntimeError, northbridge.NorthbridgeError)):
+                chip.select(0 if index else 1)
+            assert torch.equal(chip.random_state(), here)
+            return
+
+        chip.select(0)
+        there = chip.random_state()
+        chip.set_random_state(here)
+        chip.select(index)
+
+        assert torch.equal(there, start)
+        assert torch.equal(chip.random_state(), here)
+        chip.set_random_state(start)
+        assert torch.rand(9, device=device)[:4].tolist() != torch.rand(4, device=other).tolist()
+
+    def test_fork_rng_puts_back_each_device_that_it_is_given(
+        self, chip: northbridge.Device, device: torch.device, index: int, other: torch.device, alone: bool
+    ) -> None:
+        chip.seed(9)
+        devices = [device] if alone else [other, device]
+        for number, each in enumerate(devices):
+            torch.rand(3 + number, device=each)  # no two generators stand alike
+
+        with torch.random.fork_rng([each.index for each in devices], device_type=chip.type):
+            inside = [torch.rand(4, device=each).tolist() for each in devices]
+
+        assert [torch.rand(4, device=each).tolist() for each in devices] == inside
+
+    def test_a_state_is_that_of_the_device_that_torch_is_asked_for(
+        self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
+    ) -> None:
+        module: Any = chip.module
+        chip.seed(9)
+        start = module.get_rng_state(device)
+        torch.rand(4, device=device)
+        here = module.get_rng_state(device)
+        assert not torch.equal(here, start)
+        if alone:
+            return
+
+        assert torch.equal(module.get_rng_state(other), start)
+        module.set_rng_state(here, other)
+
+        assert torch.equal(module.get_rng_state(other), here)
+        module.set_rng_state(start, other)
+        assert torch.equal(module.get_rng_state(device), here)
+
+    @pytest.mark.parametrize("draw", sorted(DRAWS.keys() - {"dropout"}))
+    def test_a_generator_of_ones_own_is_apart(self, chip: northbridge.Device, device: torch.device, draw: str) -> None:
+        mine, twin = (torch.Generator(device).manual_seed(3) for _ in range(2))
+        before = chip.random_state()
+
+        drawn = DRAWS[draw](device, generator=mine).tolist()
+        state = mine.get_state()
+        further = DRAWS[draw](device, generator=mine).tolist()
+
+        assert DRAWS[draw](device, generator=twin).tolist() == drawn
+        assert torch.equal(chip.random_state(), before)
+        assert further != drawn
+        mine.set_state(state)
+        assert DRAWS[draw](device, generator=mine).tolist() == further
+
+    def test_torchs_seed_is_the_chips_too(self, chip: northbridge.Device, device: torch.device) -> None:
+        torch.manual_seed(11)
+        first = torch.rand(4, device=device).tolist()
+        torch.manual_seed(11)
+
+        assert torch.rand(4, device=device).tolist() == first

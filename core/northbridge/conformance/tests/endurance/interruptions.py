@@ -1,0 +1,113 @@
+"""Trainings that end before they are done, and are taken up."""
+
+from __future__ import annotations
+
+import re
+from types import MappingProxyType
+from typing import ClassVar
+
+import pytest
+import torch
+
+from northbridge.conformance.runs.duties.dying import KILLED_IN
+from northbridge.conformance.runs.duties.interrupting import EVERY_N_STEPS, INTERRUPTED
+from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario, run
+from northbridge.conformance.suite import (
+    TRAINERS,
+    FaceSuite,
+    in_each,
+    one_and_two_devices,
+    require,
+    require_devices,
+)
+from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
+
+
+class Preemption(FaceSuite):
+    """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
+
+    runs = one_and_two_devices(*TRAINERS)
+    duties = MappingProxyType({("Trainer", devices): ("interrupting",) for devices in (1, 2)})
+    claims = ("resume",)
+    advice: ClassVar[str] = (
+        "what the vendor's software does with SIGTERM; and the state of the chip's generators, which a checkpoint"
+        " keeps: Device.random_state() and Device.set_random_state()"
+    )
+
+    def test_what_is_taken_up_ends_with_the_weights_of_a_training_that_went_through(self, chip: Outcome) -> None:
+        for found in chip.ranks("interrupting"):
+            assert found["taken up"]["weights"] == found["through"]["weights"]
+
+    def test_it_goes_on_after_the_batch_in_which_the_signal_came(self, chip: Outcome) -> None:
+        for found in chip.ranks("interrupting"):
+            assert found["taken up"]["began"] == INTERRUPTED + 1
+
+
+class Restarts(FaceSuite):
+    """Under torchrun with restarts, a killed rank costs the steps since the last checkpoint and no more."""
+
+    runs = in_each(TRAINERS[0])
+    claims = ("resume",)
+    advice: ClassVar[str] = (
+        "whether a card is free as soon as the process that held it is killed; and Collective.initialize(), which has"
+        " to meet anew in each attempt, with the store that Northbridge gives it"
+    )
+
+    def test_the_ranks_take_up_the_last_checkpoint_and_end_with_the_weights_of_an_undisturbed_run(
+        self, backend: str, face: str, environ: dict[str, str]
+    ) -> None:
+        require(face)
+        require_devices(backend, 2)
+        undisturbed = run(Scenario(backend, face, ("interrupting",), 2), environ)
+        restarted = run(Scenario(backend, face, ("interrupting",), 2, launch="restarts"), environ)
+
+        weights = [each["weights"] for each in undisturbed.each("interrupting", "through")]
+        assert restarted.each("interrupting", "after a restart") == [
+            {"weights": each, "began": INTERRUPTED - INTERRUPTED % EVERY_N_STEPS} for each in weights
+        ]
+
+
+class KilledRank(FaceSuite):
+    """A rank that is killed takes the others with it, soon, and what was saved is whole."""
+
+    runs = in_each(TRAINERS[0], devices=(2,))
+    advice: ClassVar[str] = (
+        "the communication library, which has to end with an error in the ranks whose partner is gone, and not to wait"
+        " for it; and threads and processes of the vendor's that outlive a rank"
+    )
+
+    LIMIT_S = 60.0
+    """How long the others may take on a machine that is busy; torch's own timeout is half an hour."""
+
+    @pytest.fixture(params=["script", "torchrun"])
+    def end(self, backend: str, face: str, environ: dict[str, str], request: pytest.FixtureRequest) -> End:
+        """How two ranks ended, of which the second killed itself."""
+        require(face)
+        require_devices(backend, 2)
+        launch: Launch = request.param
+        (end,) = run_to_the_end(Scenario(backend, face, ("dying",), 2, launch=launch), environ=environ)
+        assert end.findings.get("killed"), f"the training never came so far:\n{end.said}"
+        return end
+
+    def test_the_others_end_within_a_minute(self, end: End) -> None:
+        (killed,) = end.findings["killed"]
+
+        assert end.at - killed["at"] < self.LIMIT_S
+        assert "went on" not in end.findings
+
+    def test_whoever_started_them_learns_that_it_failed(self, end: End) -> None:
+        assert all(code != 0 for code in end.codes)
+
+    def test_the_user_reads_which_rank_it_was(self, end: End) -> None:
+        (killed,) = end.findings["killed"]
+
+        assert killed["rank"] == 1
+        assert re.search(r"rank ?:? ?1\b.{0,200}(killed|terminated|SIGKILL)", end.said, re.DOTALL), end.said
+
+    def test_the_last_checkpoint_opens(self, end: End) -> None:
+        # The last but one, where the rank was killed while the other still wrote.
+        last = torch.load(end.folder / "last.ckpt", weights_only=True)
+
+        assert last["global_step"] in (KILLED_IN - 1, KILLED_IN)
+        assert last["state_dict"]
+        assert not list(end.folder.glob(".*"))

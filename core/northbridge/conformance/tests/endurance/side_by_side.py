@@ -1,0 +1,68 @@
+"""Two jobs on one machine at the same time."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from northbridge.conformance.runs.scenario import Scenario, new_folder, run
+from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each, require, require_devices
+from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
+
+
+class SideBySide(FaceSuite):
+    """Two jobs that train at once, each on devices of its own, end as each does alone.
+
+    With two devices each, the ranks of each job meet as well, and must not meet those of the other.
+    """
+
+    runs = in_each(TRAINERS[0], devices=(1, 2))
+    advice: ClassVar[str] = (
+        "what processes of one machine share: files and ports of the vendor's software, a MASTER_PORT that its import"
+        " writes (northbridge.keep_environment() takes it back), and cards that it takes before it is told which one"
+    )
+
+    @pytest.fixture
+    def jobs(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> list[Scenario]:
+        """The two jobs, which wait for each other before they train."""
+        require(face)
+        require_devices(backend, 2 * devices)
+        there = _meeting(backend, face, devices, tuple(sorted(environ.items())))
+        return [
+            Scenario(backend, face, ("accompanying",), tuple(chosen), resume=str(there))
+            for chosen in (range(devices), range(devices, 2 * devices))
+        ]
+
+    @pytest.fixture
+    def ends(self, jobs: list[Scenario], environ: dict[str, str]) -> tuple[End, ...]:
+        """How they ended."""
+        ends = run_to_the_end(*jobs, environ=environ)
+        for end in ends:
+            assert not any(end.codes), end.said[-12000:]
+        return ends
+
+    def test_they_train_at_the_same_time(self, ends: tuple[End, ...]) -> None:
+        found = [rank for end in ends for rank in end.findings["accompanying"]]
+
+        assert max(rank["began"] for rank in found) < min(rank["ended"] for rank in found)
+
+    def test_each_ends_with_the_weights_of_a_job_that_is_alone(
+        self, ends: tuple[End, ...], jobs: list[Scenario], environ: dict[str, str]
+    ) -> None:
+        first = jobs[0]
+        alone = run(Scenario(first.accelerator, first.face, first.duties, first.devices), environ)
+        for end in ends:
+            assert [rank["weights"] for rank in end.findings["accompanying"]] == alone.each("accompanying", "weights")
+
+    def test_each_has_no_more_ranks_than_it_asked_for(self, ends: tuple[End, ...], devices: int) -> None:
+        for end in ends:
+            assert [rank["world size"] for rank in end.findings["accompanying"]] == [devices] * devices
+
+
+@cache
+def _meeting(*_: object) -> Path:
+    """Return the folder in which two jobs wait for each other; the same for all tests, which share their run."""
+    return new_folder()

@@ -1,0 +1,148 @@
+"""Checkpoints that open on any chip, or none."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import torch
+
+import northbridge
+from northbridge.conformance.runs.differences import differences_from_cpu
+from northbridge.conformance.runs.duties import keeping
+from northbridge.conformance.runs.duties.saving import MODEL
+from northbridge.conformance.runs.hosts import build
+from northbridge.conformance.runs.scenario import Outcome, Scenario, run
+from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, one_and_several_devices, shows
+from northbridge.processes.python_start import python_command
+
+_OPEN = """
+import json, sys
+for name in ("northbridge", "lightning", "pytorch_lightning"):
+    sys.modules[name] = None  # any import of it fails
+import torch
+devices, weights = set(), 0
+def walk(value):
+    global weights
+    if isinstance(value, torch.Tensor):
+        devices.add(str(value.device))
+        weights += 1
+    elif isinstance(value, dict):
+        for each in value.values(): walk(each)
+    elif isinstance(value, (list, tuple)):
+        for each in value: walk(each)
+walk(torch.load(sys.argv[1], weights_only=True))
+print(json.dumps({"devices": sorted(devices), "tensors": weights}))
+"""
+
+
+class Checkpoints(FaceSuite):
+    """A checkpoint of the chip is a checkpoint of the CPU, and the other way round.
+
+    A resumed run is compared with one that Lightning resumed on the CPU. Of more than two ranks, one that never stopped
+    has other last bits: DDP groups the gradients of a run's first step otherwise than those after it.
+    """
+
+    runs = one_and_several_devices(*TRAINERS, *FABRICS)
+    advice = (
+        "A checkpoint is made of copies to the host. Look at those of views, of every dtype, and of tensors that"
+        " share memory; and at copies back into parameters."
+    )
+
+    @shows("checkpoint")
+    def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: Outcome) -> None:
+        assert chip.ranks("saving")
+        found = _open_without_northbridge(chip)
+
+        assert found["devices"] == ["cpu"]
+        assert found["tensors"] > 10
+
+    @shows("checkpoint")
+    def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+        found, expected = chip.each("saving", "weights"), cpu.each("saving", "weights")
+
+        assert differences_from_cpu(backend, found, expected) == []
+
+    @shows("resume")
+    def test_a_cpu_checkpoint_resumes_on_the_chip(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+        found, expected = chip.each("resuming", "weights"), cpu.each("resuming", "weights")
+
+        assert differences_from_cpu(backend, found, expected) == []
+
+    @shows("resume")
+    def test_tied_weights_are_tied_in_a_run_that_is_taken_up(self, chip: Outcome) -> None:
+        tied = len(list(build(MODEL).parameters()))
+
+        assert set(chip.each("resuming", "parameters")) == {tied}
+
+
+class CheckpointsOnTheCPU(FaceSuite):
+    """Lightning's own run on the CPU goes on where the chip's ended."""
+
+    runs = one_and_several_devices(TRAINERS[0], FABRICS[0])
+    advice = "What the chip wrote is not what it had: look at copies to the host, and at the state of the optimizer."
+
+    @shows("checkpoint")
+    def test_a_checkpoint_of_the_chip_resumes_on_the_cpu(
+        self, backend: str, face: str, devices: int, chip: Outcome, cpu: Outcome
+    ) -> None:
+        assert chip.ranks("saving")
+        resumed = run(Scenario("cpu", face, ("resuming",), devices, resume=str(chip.folder)))
+
+        found, expected = resumed.each("resuming", "weights"), cpu.each("resuming", "weights")
+        assert differences_from_cpu(backend, found, expected) == []
+
+
+class KeptCheckpoints(FaceSuite):
+    """A checkpoint that is written in the middle of a training leaves model and file as they are to be."""
+
+    runs = in_each(*TRAINERS, *FABRICS)
+    claims = ("checkpoint",)
+    advice = (
+        "A checkpoint copies tensors and moves none: look at whatever moves a module, or replaces its parameters,"
+        " while it is saved. Northbridge writes beside the file and renames; a CheckpointIO of a vendor's has to do so"
+        " too."
+    )
+
+    def test_the_model_stays_where_it_is(self, chip: Outcome, device: northbridge.Device) -> None:
+        found = chip.only("keeping")
+
+        assert found["after"] == found["before"]
+        assert {where for _, where, _ in found["after"]} == {str(device.root(0))}
+
+    def test_the_training_goes_on_as_one_without_checkpoints(self, chip: Outcome) -> None:
+        assert chip.only("keeping")["weights"] == chip.only(f"training {keeping.MODEL}")["weights"]
+
+    def test_its_tensors_are_the_cpus_and_tied_weights_are_tied(self, chip: Outcome) -> None:
+        found = chip.only("keeping")
+
+        assert found["devices"] == ["cpu"]
+        assert found["tied"]
+
+    def test_views_are_written_with_their_own_numbers(self, chip: Outcome) -> None:
+        expected = {name: each.tolist() for name, each in keeping.views(torch.device("cpu")).items()}
+
+        assert chip.only("keeping")["views"] == expected
+
+    def test_what_fails_halfway_leaves_the_file_before_it_whole_and_nothing_else(self, chip: Outcome) -> None:
+        found = chip.only("keeping")
+
+        assert keeping.SPOILT in found["error"]
+        assert found["whole while another was written"]
+        assert found["whole afterwards"]
+        assert found["files"] == [keeping.FILE]
+
+
+def _open_without_northbridge(outcome: Outcome) -> dict[str, Any]:
+    finished = subprocess.run(
+        python_command(_OPEN, str(outcome.folder / "epoch=1.ckpt")),
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    found: dict[str, Any] = json.loads(finished.stdout)
+    return found

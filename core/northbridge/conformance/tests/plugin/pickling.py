@@ -1,0 +1,55 @@
+"""A backend on its way to another process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, ClassVar, Literal
+
+import pytest
+
+from northbridge.conformance.runs.question import ask
+from northbridge.conformance.tests.plugin.plugin_suite import HEAVY, PluginSuite
+
+_PARTS = ("backend", "device", "collective", "bridge", "capabilities")
+
+
+class Pickling(PluginSuite):
+    """The backend and its parts are pickled, and hold nothing that is this process's alone."""
+
+    advice: ClassVar[str] = (
+        "the attributes of the plugin's Device, Collective and Bridge: what is this process's alone, such as an open"
+        " file, a lock, a socket, a module or a lambda, is made where it is used, or left out by __getstate__();"
+        " and a __reduce__() of a Backend of your own"
+    )
+
+    @pytest.mark.parametrize("part", _PARTS)
+    def test_it_can_be_pickled_when_it_is_declared(self, loaded: dict[str, Any], part: str) -> None:
+        kind, text = loaded["pickles"]["declared"][part]
+
+        assert kind == "pickle", text
+
+    @pytest.mark.parametrize("part", _PARTS)
+    def test_it_can_be_pickled_when_it_is_loaded(self, loaded: dict[str, Any], part: str) -> None:
+        # Where the software is missing, all is still as it was declared.
+        kind, text = loaded["pickles"].get("loaded", loaded["pickles"]["declared"])[part]
+
+        assert kind == "pickle", text
+
+    @pytest.mark.parametrize("when", ["declared", "loaded"])
+    def test_another_process_finds_its_own(
+        self, backend: str, environ: dict[str, str], loaded: dict[str, Any], when: Literal["declared", "loaded"]
+    ) -> None:
+        pickles = loaded["pickles"].get(when, loaded["pickles"]["declared"])
+        texts = json.dumps({part: text for part, (kind, text) in pickles.items() if kind == "pickle"})
+        found = ask("unpickling", backend, texts, environ=environ).facts
+
+        assert {part: found.get(part) for part in _PARTS} == dict.fromkeys(_PARTS, "as declared here")
+
+    def test_to_unpickle_it_loads_nothing(
+        self, backend: str, environ: dict[str, str], loaded: dict[str, Any], declared: dict[str, Any]
+    ) -> None:
+        pickles = loaded["pickles"].get("loaded", loaded["pickles"]["declared"])
+        texts = json.dumps({part: text for part, (kind, text) in pickles.items() if kind == "pickle"})
+        found = ask("unpickling", backend, texts, environ=environ).facts
+
+        assert not set(found["modules"]) & (HEAVY | {(declared["package"] or "").partition(".")[0]})

@@ -1,0 +1,76 @@
+"""What the classes of level C0 are given: the plugin, and what processes of their own say about it."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import pytest
+
+import northbridge
+from northbridge.conformance.runs.question import Answer, ask
+from northbridge.conformance.suite import TRAINERS, Suite
+
+HEAVY = frozenset({"torch", "lightning", "pytorch_lightning", "lightning_fabric"})
+"""What no plugin needs in order to be imported, or to be asked for its devices."""
+
+ALONE = ("0", "1")
+"""The number of a process among the ranks, and how many there are, as a question is asked."""
+
+
+class PluginSuite(Suite):
+    """Whatever runs the plugin's code does so in a process of its own; none needs the chip or the vendor's software."""
+
+    @pytest.fixture
+    def plugin(self, backend: str) -> northbridge.Plugin:
+        """The first plugin that announces the name; there ought to be no other."""
+        found = [plugin for plugin in northbridge.installed() if plugin.name == backend]
+        assert found, f"no installed distribution announces {backend!r} in the entry-point group 'northbridge.backends'"
+        return found[0]
+
+    @pytest.fixture
+    def declared(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
+        """What the plugin declares."""
+        return ask("declaration", backend, environ=environ).facts
+
+    @pytest.fixture
+    def detected(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
+        """What the plugin says of this machine's devices."""
+        return ask("detection", backend, environ=environ).facts
+
+    @pytest.fixture
+    def simulated(self, declared: dict[str, Any]) -> bool:
+        """Whether the software is simulated, so that a process may be forked which then loads it."""
+        return bool(declared["capabilities"]["simulated"] == ["bool", "True"])
+
+    @pytest.fixture
+    def loaded(self, backend: str, environ: dict[str, str], simulated: bool) -> dict[str, Any]:
+        """What is there when the software has been loaded, or why it could not be."""
+        return ask("software", backend, *ALONE, environ=environ, forked=simulated).facts
+
+
+def is_refused_for_lack(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
+    """Return whether the software could not be loaded because this machine lacks it, or the chip.
+
+    Raises :class:`AssertionError` where it could not be loaded though nothing says that it lacks either.
+    """
+    if "error" not in loaded:
+        return False
+    kind, message = loaded["error"]
+    lacking = not detected["installed"] or detected["detected"][0] == 0
+    assert lacking, f"nothing says that this machine lacks software or chip, and loading ended with {kind}: {message}"
+    assert kind in ("SoftwareMissingError", "SoftwareLoadError"), message
+    return True
+
+
+def trainer_face() -> str:
+    """Return the first face of Lightning with a Trainer that is installed; skip the test where there is none."""
+    for face in TRAINERS:
+        if find_spec(face.partition(".")[0]) is not None:
+            return face
+    pytest.skip(f"none of {', '.join(TRAINERS)} is installed")
+
+
+def tops(answer: Answer) -> set[str]:
+    """Return the top-level modules among those that an answer tells of."""
+    return {module.partition(".")[0] for module in answer.facts["modules"]}

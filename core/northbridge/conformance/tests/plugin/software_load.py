@@ -1,0 +1,74 @@
+"""How the vendor's software comes into a process."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pytest
+
+from northbridge.conformance.runs.question import ask
+from northbridge.conformance.runs.run_environment import tells_of_a_launcher
+from northbridge.conformance.tests.plugin.plugin_suite import ALONE, PluginSuite, is_refused_for_lack
+
+_USERS = {"MASTER_ADDR": "127.0.0.2", "MASTER_PORT": "29531", "OMP_NUM_THREADS": "3", "PYTHONHASHSEED": "11"}
+
+
+class SoftwareLoading(PluginSuite):
+    """The software is loaded once and for all, and what the user has set in the environment stays."""
+
+    advice: ClassVar[str] = (
+        "Bridge.load(), which has to do nothing when it is called again; and what writes to os.environ in"
+        " Bridge.prepare(), Bridge.load() and Bridge.prepare_rank(): use os.environ.setdefault(), and"
+        " northbridge.keep_environment() around an import that writes"
+    )
+
+    def test_it_is_loaded_or_says_what_is_missing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+        assert is_refused_for_lack(loaded, detected) or loaded["looks"][0]["device"]
+
+    def test_to_load_it_again_changes_nothing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+        if not is_refused_for_lack(loaded, detected):
+            assert loaded["loaded again"] == "None"
+            first, again = loaded["looks"]
+            assert again == first
+            assert loaded["same objects"]
+
+    def test_what_a_process_has_once_stays_as_it_was(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
+        if is_refused_for_lack(loaded, detected):
+            return
+        before, after = loaded["states"]
+
+        # A seed, say, that the user has set before the Trainer is built is not the vendor's to set.
+        assert {name: [before[name], after[name]] for name in before if after[name] != before[name]} == {}
+
+    def test_it_tells_no_process_that_it_is_a_rank(self, loaded: dict[str, Any]) -> None:
+        # MASTER_PORT, say, would be every job's on this machine, and that of the processes that a user starts.
+        written = {name: values for name, values in loaded["variables"].items() if tells_of_a_launcher(name)}
+
+        assert written == {}
+
+    @pytest.fixture(params=[ALONE, ("1", "2")], ids=["alone", "rank 1 of 2"])
+    def place(self, request: pytest.FixtureRequest) -> tuple[str, str]:
+        """As what the process is prepared that has loaded the software."""
+        rank, ranks = request.param
+        return rank, ranks
+
+    @pytest.fixture
+    def users(self, backend: str, environ: dict[str, str], simulated: bool, place: tuple[str, str]) -> dict[str, str]:
+        """Variables that a user may have set, among them all that are written there where they are unset."""
+        loaded = ask("software", backend, *place, environ=environ, forked=simulated).facts
+        written = {name: now for name, (_, now) in loaded["variables"].items() if not name.startswith("_")}
+        return {**_USERS, **{name: _another(now or "") for name, now in written.items()}}
+
+    def test_what_the_user_has_set_wins(
+        self, backend: str, environ: dict[str, str], simulated: bool, users: dict[str, str], place: tuple[str, str]
+    ) -> None:
+        found = ask("software", backend, *place, environ=environ, user=users, forked=simulated).facts
+
+        # Values that the vendor does not take may be refused, and never be replaced.
+        overwritten = {name: values for name, values in found["variables"].items() if values[0] is not None}
+        assert overwritten == {}
+
+
+def _another(value: str) -> str:
+    """Return a value that a user might have chosen instead."""
+    return str(1 - int(value)) if value in ("0", "1") else f"{value}0"

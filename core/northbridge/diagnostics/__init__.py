@@ -1,0 +1,1 @@
+"""``northbridge list`` and ``northbridge doctor``: what they find out, and how they show it."""

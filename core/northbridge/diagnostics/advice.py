@@ -1,0 +1,106 @@
+"""What is wrong, and what to do: most important first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from northbridge.contract import cure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from northbridge.contract import Finding
+    from northbridge.diagnostics.backend_report import BackendReport, ContractReport
+    from northbridge.diagnostics.environment import Variable
+    from northbridge.diagnostics.namespaces import FaceRow
+    from northbridge.diagnostics.selection import Selection
+    from northbridge.diagnostics.training import Training
+
+Level = Literal["wrong", "software missing", "hardware missing", "note"]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """One thing to know: about whom, and what, which ends with what to do."""
+
+    level: Level
+    about: str
+    what: str
+
+
+def advise(
+    asked: str | None,
+    environment: Sequence[Variable],
+    faces: Sequence[FaceRow],
+    backends: Sequence[BackendReport],
+    selection: Selection,
+    trainings: Mapping[str, Sequence[Training]],
+) -> tuple[Advice, ...]:
+    """Return what somebody who asked about one backend, or all, should act upon, in the order in which to act.
+
+    What makes other things wrong comes before them; what is wrong comes before what is missing, and that before notes.
+    """
+    found: list[Advice] = [
+        *(Advice("wrong", row.name, row.reason) for row in faces if row.status == "malicious"),
+        *(Advice("wrong", each.name, each.reason) for each in environment if each.verdict == "wrong"),
+        *(Advice("wrong", each.states.name, each.environment_problem) for each in backends if each.environment_problem),
+        *(advice for each in backends for advice in _about_states(each, asked)),
+        *(Advice("wrong", each.states.name, each.acquire_problem) for each in backends if each.acquire_problem),
+        *(advice for each in backends for advice in _about_contract(each)),
+        *(Advice("wrong", name, _failure(each)) for name, tried in trainings.items() for each in tried if each.reason),
+        *(Advice("wrong", row.name, row.reason) for row in faces if row.is_broken and row.status != "malicious"),
+        *([Advice("wrong", "accelerator='auto'", selection.reason)] if selection.failed else []),
+        *(Advice("wrong", each.states.name, each.machine_problem) for each in backends if each.machine_problem),
+        *(Advice("note", row.name, row.reason) for row in faces if row.reason and not row.is_broken),
+        *(Advice("note", each.name, each.reason) for each in environment if each.verdict == "note"),
+    ]
+    order: list[Level] = ["wrong", "software missing", "hardware missing", "note"]
+    return tuple(sorted(_without_repetition(found), key=lambda each: order.index(each.level)))
+
+
+def _about_states(report: BackendReport, asked: str | None) -> Iterator[Advice]:
+    levels: dict[str, Level] = {
+        "broken": "wrong",
+        "off": "wrong" if asked else "note",
+        "no software": "software missing",
+        "no hardware": "hardware missing",
+        "other chip": "wrong" if asked else "note",
+        "unsupported": "wrong" if asked else "note",
+        "ready": "note",
+    }
+    states = report.states
+    if states.status in levels and states.reason:
+        yield Advice(levels[states.status], states.name, states.reason)
+
+
+def _about_contract(report: BackendReport) -> Iterator[Advice]:
+    name, contract = report.states.name, report.contract
+    if report.contract_problem:
+        yield Advice("wrong", name, report.contract_problem)
+    if contract is None:
+        return
+    if contract.unfinished:
+        what = f"its process ended while {contract.unfinished} was looked at; the lines after it were not checked"
+        yield Advice("wrong", name, what)
+    for finding in sorted(contract.findings, key=lambda each: not each.required):
+        if finding.verdict == "wrong":
+            yield Advice("wrong", name, _disagreement(finding, contract))
+
+
+def _disagreement(finding: Finding, contract: ContractReport) -> str:
+    place = f"contract.toml line {finding.line} ({finding.evidence}, {finding.source})"
+    what_to_do = cure(contract.vendor, finding.since)
+    return f"{finding.name}{finding.signature}: {finding.found}; {place} is wrong here: {what_to_do}"
+
+
+def _failure(training: Training) -> str:
+    return f"{training.through} on {training.cards} card{'s' * (training.cards > 1)}: {training.reason}"
+
+
+def _without_repetition(found: Iterable[Advice]) -> Iterator[Advice]:
+    told: set[str] = set()
+    for each in found:
+        if each.what not in told:
+            told.add(each.what)
+            yield each

@@ -1,0 +1,84 @@
+"""The environment: Northbridge's own variables, and those by which the processes of a run find each other."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from northbridge.diagnostics.shown_variables import HIDDEN, tell_value
+from northbridge.errors import ClusterError
+from northbridge.launch.cluster import check_variables
+from northbridge.launch.environment import VARIABLES, launcher_of
+from northbridge.settings import CoreSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_MEETING = ("MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One variable; ``value`` is ``None`` where one that is needed is not set, and may be :data:`HIDDEN`."""
+
+    name: str
+    value: str | None
+    verdict: Literal["right", "wrong", "note"]
+    reason: str = ""
+
+
+def examine_environment(environ: Mapping[str, str], backends: Iterable[str]) -> tuple[Variable, ...]:
+    """Return what there is to say about ``environ``, where the named backends are installed.
+
+    What a backend reads itself is checked by the backend. Raises :class:`SettingsError` for a wrong variable of the
+    core's, which would make everything else wrong.
+    """
+    CoreSettings.read(environ)
+    return (*_settings(environ, backends), *_cluster(environ))
+
+
+def _settings(environ: Mapping[str, str], backends: Iterable[str]) -> Iterable[Variable]:
+    core = {CoreSettings.variable(field) for field in CoreSettings.model_fields}
+    prefixes = {name: f"{CoreSettings.prefix}{name.upper()}_" for name in backends}
+    for name, value in sorted(environ.items()):
+        if not name.startswith(CoreSettings.prefix):
+            continue
+        readers = [backend for backend, prefix in prefixes.items() if name.startswith(prefix)]
+        if name in core or readers:
+            yield Variable(
+                name, tell_value(name, value), "right", f"read by the backend {readers[0]!r}" if readers else ""
+            )
+        else:
+            yield Variable(name, HIDDEN, "note", "nothing that is installed reads it; is it misspelt, or left over?")
+
+
+def _cluster(environ: Mapping[str, str]) -> Iterable[Variable]:
+    wrong, notes = _complaints(environ)
+    names = [*_MEETING, *filter(None, VARIABLES[launcher_of(environ)])]
+    for name in dict.fromkeys([*(each for each in names if each in environ), *wrong]):
+        if name in wrong:
+            yield Variable(name, environ.get(name), "wrong", wrong[name])
+        else:
+            note = next((each for each in notes if each.startswith(f"{name}=")), "")
+            yield Variable(name, environ[name], "note" if note else "right", note)
+
+
+def _complaints(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return what is wrong with each variable, and warnings, which begin with a variable's name."""
+    wrong: dict[str, str] = {}
+    left = dict(environ)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        while True:
+            try:
+                check_variables(left)
+                break
+            except ClusterError as error:
+                wrong[error.variable] = str(error)
+                # What else is wrong shows without this one, unless its absence is what is wrong.
+                if left.pop(error.variable, None) is None:
+                    break
+    # Without the ones that are wrong, others may seem to be missing.
+    told = {name: text for name, text in wrong.items() if name in environ or len(wrong) == 1}
+    return told, [str(each.message) for each in caught]

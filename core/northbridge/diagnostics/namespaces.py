@@ -1,0 +1,153 @@
+"""One face of Lightning in the list: what is installed, and what Northbridge did when a child process imported it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, replace
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Literal
+
+from northbridge.diagnostics import torch_import
+from northbridge.process_record import Entry, record
+from northbridge.processes.child_report import Reporter, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from northbridge.lightning.namespaces import Face
+    from northbridge.processes.child import Queue
+    from northbridge.processes.child_report import Reply
+
+Status = Literal[
+    "registered", "left alone", "not registered", "off", "malicious", "broken", "not installed", "not asked"
+]
+
+_IMPORT_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class FaceRow:
+    """What is known about one of Lightning's namespaces."""
+
+    name: str
+    version: str
+    distribution: str
+    status: Status
+    reason: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether it is installed, and cannot be served or must not be used."""
+        return self.status in ("left alone", "malicious", "broken")
+
+
+async def ask(queue: Queue) -> tuple[list[FaceRow], tuple[Entry, ...], str]:
+    """Return the row of each face, what the child recorded that imported them, and why it could not import torch."""
+    names = [row.name for row in face_rows() if row.status == "not asked"]
+    if not names:
+        return face_rows(), (), ""
+    reply = await queue.ask("Lightning", question(names), stages(names))
+    return face_rows(reply), record_of(reply), torch_import.problem_of(reply)
+
+
+def question(names: Sequence[str]) -> str:
+    """Return the code that the faces' child runs."""
+    return f"from {__name__} import answer; answer({list(names)!r})"
+
+
+def stages(names: Sequence[str]) -> dict[str, Stage]:
+    """Return what the faces' child does."""
+    lightnings = {name: Stage(f"importing {name}", _IMPORT_SECONDS, "is the disk very slow?") for name in names}
+    return {"torch": torch_import.STAGE, **lightnings}
+
+
+def answer(names: Sequence[str]) -> None:
+    """Import torch and the faces in this process, the child, as a user's script would; report what was recorded."""
+    report = Reporter()
+    torch_import.import_torch(report)
+    failures, versions = {}, {}
+    for name in names:
+        report.begin(name)
+        failures[name] = _import(name)
+        package = sys.modules.get(name.partition(".")[0])
+        versions[name] = str(getattr(package, "__version__", ""))
+    report.end(failures=failures, versions=versions, record=[entry.as_dict() for entry in record()])
+
+
+def _import(name: str) -> str:
+    try:
+        import_module(name)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported: whatever is wrong with Lightning is worth a row
+        from northbridge.processes.endings import describe_error
+
+        return f"import {name} raised {describe_error(error)}; reinstall it"
+    return ""
+
+
+def face_rows(reply: Reply | None = None) -> list[FaceRow]:
+    """Return the row of each face, from the metadata and, where a child was asked, from its reply."""
+    from northbridge.lightning.namespaces import FACES
+
+    rows = [_installed(face) for face in FACES.values()]
+    if reply is None:
+        return rows
+    return [_asked(row, reply) if row.status == "not asked" else row for row in rows]
+
+
+def record_of(reply: Reply) -> tuple[Entry, ...]:
+    """Return what Northbridge recorded in the child."""
+    return tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
+
+
+def _installed(face: Face) -> FaceRow:
+    for distribution in face.distributions:
+        try:
+            found = version(distribution)
+        except PackageNotFoundError:
+            continue
+        from northbridge.lightning.versions import is_malicious, reason_against_version
+
+        if is_malicious(found):
+            return FaceRow(face.name, found, distribution, "malicious", reason_against_version(found) or "")
+        return FaceRow(face.name, found, distribution, "not asked")
+    return FaceRow(face.name, "", "", "not installed")
+
+
+def _asked(row: FaceRow, reply: Reply) -> FaceRow:
+    if torch_import.problem_of(reply):
+        return row
+    if reply.ending:
+        return replace(row, status="broken", reason=f"the process that imported it {reply.ending}")
+    failure = reply.facts["failures"][row.name]
+    if failure:
+        return replace(row, status="broken", reason=failure)
+    row = replace(row, version=reply.facts["versions"][row.name] or row.version)
+    status, reason = _outcome(row, record_of(reply))
+    return replace(row, status=status, reason=reason)
+
+
+def _outcome(row: FaceRow, entries: Sequence[Entry]) -> tuple[Status, str]:
+    from northbridge.lightning.versions import untested
+
+    said = {entry.subject: entry for entry in entries if entry.subject in (row.name, "northbridge")}
+    entry = said.get(row.name) or said.get("northbridge")
+    if entry is None:
+        return "not registered", _why_nothing_ran()
+    if entry.outcome == "registered":
+        return "registered", f"untested: {entry.reason}" if untested(row.version) else ""
+    if entry.outcome == "off":
+        return "off", entry.reason
+    return "left alone", entry.reason
+
+
+def _why_nothing_ran() -> str:
+    by_hand = torch_import.BY_HAND
+    if torch_import.is_switched_off():
+        variable = torch_import.SWITCH
+        value = os.environ[variable]
+        return f"{variable}={value} keeps torch from starting Northbridge: {by_hand}, or unset the variable"
+    if tuple(map(int, version("torch").split(".")[:2])) < (2, 5):
+        return f"torch {version('torch')} starts nothing by itself: {by_hand}, or upgrade to torch 2.5 or later"
+    return f"torch's autoload was off while torch was imported: {by_hand}, or reinstall northbridge"

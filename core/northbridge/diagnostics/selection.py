@@ -1,0 +1,82 @@
+"""Which accelerator ``accelerator="auto"`` selects here, found out by a Trainer of the user's Lightning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from northbridge.process_record import Entry, record
+from northbridge.processes.child_report import Reporter, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from northbridge.diagnostics.namespaces import FaceRow
+    from northbridge.lightning.namespaces import Face
+    from northbridge.processes.child import Queue
+
+_PATIENCE = "is a driver unhealthy, or a chip compiled on its first use?"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What ``auto`` chose, and why; ``chosen`` is ``None`` where there was nobody to choose, or it failed."""
+
+    chosen: str | None
+    reason: str
+    failed: bool = False
+    record: tuple[Entry, ...] = ()
+
+
+def choose_face(rows: Sequence[FaceRow]) -> Face | None:
+    """Return the face that a user of this environment would take: one with a Trainer, if there is one."""
+    from northbridge.lightning.namespaces import FACES
+
+    served = [FACES[row.name] for row in rows if row.status in ("not asked", "registered", "not registered")]
+    return min(served, key=lambda face: not face.is_trainer, default=None)
+
+
+async def ask(queue: Queue, rows: Sequence[FaceRow], load_seconds: float) -> Selection:
+    """Return what a child process selects."""
+    face = choose_face(rows)
+    if face is None:
+        return Selection(None, "no Lightning is installed that Northbridge serves")
+    stage = Stage(f"asking {face.name} what accelerator='auto' is", load_seconds, _PATIENCE)
+    question = f"from {__name__} import answer; answer({face.name!r})"
+    reply = await queue.ask("auto", question, {"auto": stage})
+    entries = tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
+    if reply.ending:
+        return Selection(None, f"its process {reply.ending}", failed=True)
+    if reply.facts["error"]:
+        return Selection(None, f"it raised {reply.facts['error']}", failed=True, record=entries)
+    chose = [entry for entry in entries if entry.subject == "auto" and entry.outcome.startswith("chose ")]
+    if not chose:
+        return Selection(None, f"Northbridge does not serve {face.name}", record=entries)
+    return Selection(chose[-1].outcome.removeprefix("chose "), chose[-1].reason, record=entries)
+
+
+def answer(face: str) -> None:
+    """Build a Trainer, or a Fabric, in this process, the child; tell what was recorded."""
+    from northbridge.lightning.namespaces import FACES
+    from northbridge.processes.endings import describe_error
+
+    report = Reporter()
+    report.begin("auto")
+    error = ""
+    try:
+        host = getattr(import_module(face), FACES[face].host)
+        quietly = {"logger": False, "enable_checkpointing": False} if FACES[face].is_trainer else {}
+        host(plugins=[one_machine(FACES[face])], **quietly)
+    except (Exception, SystemExit) as failure:  # noqa: BLE001 - reported
+        error = describe_error(failure)
+    report.end(error=error, record=[entry.as_dict() for entry in record()])
+
+
+def one_machine(face: Face) -> Any:
+    """Return the cluster environment of a run on this machine alone.
+
+    Where the doctor is called on a node of a cluster, the environment is about another run, and Lightning would check
+    it against this one.
+    """
+    return face.fabric_module("plugins.environments").LightningEnvironment()

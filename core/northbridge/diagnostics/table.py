@@ -1,0 +1,152 @@
+"""The list as a person reads it."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from northbridge.discovery.cards import on_cards
+from northbridge.untrusted.terminal import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from northbridge.diagnostics.backends import BackendRow
+    from northbridge.diagnostics.listing import Listing
+    from northbridge.diagnostics.namespaces import FaceRow
+
+_STYLES = {
+    "ready": "green",
+    "registered": "green",
+    "broken": "red",
+    "malicious": "bold red",
+    "left alone": "red",
+    "not registered": "yellow",
+    "other chip": "yellow",
+    "unsupported": "yellow",
+    "off": "dim",
+    "not installed": "dim",
+}
+_COLUMNS = ("backend", "version", "distribution", "status", "loadable", "devices", "simulated")
+_NO_BACKEND = "No backend is installed."
+_NO_LIGHTNING = (
+    "Lightning is not installed. Install it with pip install 'lightning>=2.4,<2.8' (lightning.pytorch and"
+    " lightning.fabric) or pip install 'pytorch-lightning>=2.4,<2.8' (pytorch_lightning and lightning_fabric)."
+)
+
+
+def show(listing: Listing) -> None:
+    """Print the whole list to stdout."""
+    console = Terminal(highlight=False)
+    show_torch_problem(console, listing.torch_problem)
+    show_rows(console, listing.backends, listing.faces)
+    print_pairs(console, _remarks(listing))
+
+
+def show_torch_problem(console: Terminal, problem: str) -> None:
+    """Print why ``import torch`` fails, in one line: whatever else is shown says little then."""
+    if problem:
+        console.print(Text(problem, style="red"), soft_wrap=True)
+        console.print()
+
+
+def show_rows(console: Terminal, backends: Sequence[BackendRow], faces: Sequence[FaceRow]) -> None:
+    """Print a table of the backends and one of Lightning's faces, each with its reasons below."""
+    if backends:
+        console.print(_backends(backends, console.width))
+        _print_reasons(console, backends)
+    else:
+        console.print(_NO_BACKEND)
+    console.print()
+    if any(row.status != "not installed" for row in faces):
+        console.print(_faces(faces))
+        _print_reasons(console, faces)
+    else:
+        console.print(Text(_NO_LIGHTNING, style="yellow"))
+
+
+def _backends(rows: Sequence[BackendRow], width: int) -> Table:
+    cells = [_cells(row) for row in rows]
+    widths = [max(map(len, column)) + 2 for column in zip(_COLUMNS, *cells, strict=True)]
+    place = _COLUMNS.index("distribution")
+    left = max(12, width - sum(widths) + widths[place])
+    table = make_table(*_COLUMNS, folding=("backend", "distribution"))
+    for row, (name, _, _, *answers) in zip(rows, cells, strict=True):
+        # Of two distributions that claim one name, each stands on a line of its own.
+        claims = zip(row.version.split(", "), row.distribution.split(", "), strict=True)
+        first, *more = ((version, textwrap.fill(distribution, left)) for version, distribution in claims)
+        style = _STYLES.get(row.status, "")
+        add_row(table, style, name, *first, *answers)
+        for each in more:
+            add_row(table, style, "", *each)
+    return table
+
+
+def _cells(row: BackendRow) -> tuple[str, ...]:
+    unknown = "not asked" if row.status == "not asked" else "-"
+    loadable, devices, simulated = (_word(answer, unknown) for answer in (row.loadable, row.devices, row.simulated))
+    if row.devices:
+        devices += on_cards(row.cards)
+    version = max(row.version.split(", "), key=len)
+    return row.name, version, max(row.distribution.split(", "), key=len), row.status, loadable, devices, simulated
+
+
+def _faces(rows: Sequence[FaceRow]) -> Table:
+    table = make_table("Lightning", "version", "distribution", "status")
+    for row in rows:
+        add_row(table, _STYLES.get(row.status, ""), row.name, row.version, row.distribution, row.status)
+    return table
+
+
+def make_table(*columns: str, folding: tuple[str, ...] = ()) -> Table:
+    """Return an empty table; the columns that are ``folding`` give way where there is too little room."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", no_wrap=column not in folding)
+    return table
+
+
+def add_row(table: Table, style: str, *cells: str) -> None:
+    """Add a row of plain texts."""
+    # Text, because a cell that is a string is read as markup, and eats what stands in brackets.
+    table.add_row(*(Text(cell) for cell in cells), style=style)
+
+
+def _word(answer: bool | int | None, unknown: str) -> str:
+    if answer is None:
+        return unknown
+    if isinstance(answer, bool):
+        return "yes" if answer else "no"
+    return str(answer)
+
+
+def _print_reasons(console: Terminal, rows: Sequence[BackendRow | FaceRow]) -> None:
+    print_pairs(console, [(row.name, row.reason, _STYLES.get(row.status, "")) for row in rows if row.reason])
+
+
+def _remarks(listing: Listing) -> list[tuple[str, str, str]]:
+    """Return what the record says beyond the rows: that a name is somebody else's in a face, for one."""
+    told = {face.name for face in listing.faces} | {row.name for row in listing.backends if row.reason}
+    return [
+        (entry.subject, f"{entry.outcome}: {entry.reason}", "yellow")
+        for entry in listing.record
+        if entry.subject not in told
+    ]
+
+
+def print_pairs(console: Terminal, pairs: Sequence[tuple[str, str, str]]) -> None:
+    """Print lines of who, what, and a style."""
+    if not pairs:
+        return
+    # Reasons have the whole width to themselves: in a column of the table they would be ten characters wide.
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(overflow="fold")
+    grid.add_column(overflow="fold")
+    for who, what, style in pairs:
+        grid.add_row(Text(who), Text(what), style=style)
+    console.print()
+    console.print(grid)

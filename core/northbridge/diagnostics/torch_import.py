@@ -1,0 +1,108 @@
+"""What ``import torch`` does in this environment: it may fail, or run nothing of Northbridge's."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from northbridge.autoload import is_armed
+from northbridge.discovery.installed import announced
+from northbridge.processes.child_report import Reporter, Stage
+from northbridge.processes.endings import describe_error
+
+if TYPE_CHECKING:
+    from northbridge.processes.child_report import Reply
+
+GROUP = "torch.backends"
+"""The entry points that torch runs at the end of its import."""
+
+SWITCH = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+BY_HAND = "write `import northbridge.lightning` at the top of your script"
+STAGE = Stage("importing torch", 300.0, "is the disk very slow?")
+
+
+def import_torch(report: Reporter) -> None:
+    """Import torch in this process, a child; where that fails, report why and end the process."""
+    report.begin("torch")
+    try:
+        import_module("torch")
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
+        report.end(torch_problem=_explain(error))
+
+
+def problem_of(reply: Reply) -> str:
+    """Return why ``import torch`` failed in the child that replied; nothing where it did not."""
+    problem = str(reply.facts.get("torch_problem", ""))
+    if problem or not reply.ending or reply.stage != "torch":
+        return problem
+    others = [str(plugin) for plugin in announced(GROUP) if not plugin.module.startswith("northbridge.")]
+    if not others:
+        return f"the process that imports torch {reply.ending} Fix: reinstall torch"
+    return (
+        f"the process that imports torch {reply.ending} It runs code of {', '.join(others)}. Fix: set {SWITCH}=0 and"
+        f" {BY_HAND}"
+    )
+
+
+def find_problem() -> str:
+    """Return why ``import torch`` fails, in a child process that tries it; nothing where it does not."""
+    import asyncio
+
+    from northbridge.processes.child import ask
+
+    question = f"from {__name__} import answer_import; answer_import()"
+    return problem_of(asyncio.run(ask(question, {"torch": STAGE}, lambda _: None)))
+
+
+def answer_import() -> None:
+    """Report whether torch can be imported in this process, the child."""
+    report = Reporter()
+    import_torch(report)
+    report.end()
+
+
+def _explain(error: BaseException) -> str:
+    plugin = _failing_plugin(error)
+    if plugin is None:
+        return f"`import torch` raised {describe_error(error)}. Fix: reinstall torch"
+    cause = describe_error(error.__cause__ or error)
+    return f"{plugin} breaks `import torch`: {cause}. Fix: repair or uninstall it, or set {SWITCH}=0 and {BY_HAND}"
+
+
+def _failing_plugin(error: BaseException) -> str | None:
+    """Return the distribution whose entry point raised in torch's own function for them; None where none did."""
+    trace = error.__traceback__
+    while trace is not None:
+        entry = trace.tb_frame.f_locals.get("backend_extension")
+        if entry is not None and trace.tb_frame.f_globals.get("__name__") == "torch":
+            return next((str(each) for each in announced(GROUP) if each.name == entry.name), repr(entry.name))
+        trace = trace.tb_next
+    return None
+
+
+def question(package: str) -> str:
+    """Return the code of a child that imports a vendor's ``package`` before torch."""
+    return f"from {__name__} import answer; answer({package!r})"
+
+
+def answer(package: str) -> None:
+    """Report whether torch's autoload is off in a process, the child, that imports ``package`` first."""
+    report = Reporter()
+    report.begin("package")
+    try:
+        import_module(package)
+    except (Exception, SystemExit):  # noqa: BLE001 - that it does not load is told by who loads it
+        report.end(switches_off=False)
+    report.end(switches_off="torch" in sys.modules and not is_armed())
+
+
+def is_switched_off() -> bool:
+    """Whether the environment keeps torch from running its entry points."""
+    return os.environ.get(SWITCH, "1") != "1"
+
+
+def tell_of(package: str) -> str:
+    """Return what users of a ``package`` have to know that switches torch's autoload off."""
+    return f"`import {package}` switches torch's autoload off while it imports torch. Fix: {BY_HAND}"

@@ -1,0 +1,99 @@
+"""The self-test: a tiny model trained on one card, then on two, each time in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from dataclasses import dataclass
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from northbridge.launch.environment import VARIABLES
+from northbridge.processes.child_report import Stage
+from northbridge.processes.python_start import import_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from northbridge.diagnostics.backend_report import BackendReport
+    from northbridge.lightning.namespaces import Face
+    from northbridge.processes.child import Queue
+    from northbridge.processes.child_report import Reply
+
+TRAIN_SECONDS = 60.0
+"""How long one training may take, once the software is loaded."""
+
+_MEASURED = ("device", "first_loss", "last_loss", "seconds")
+_PATIENCE = "does another process hold the cards, or do the ranks not meet?"
+
+
+@dataclass(frozen=True)
+class Training:
+    """One training; ``reason`` says why it failed, and is empty where it passed."""
+
+    cards: int
+    through: str
+    """The face, and its Trainer or Fabric; empty where there is none."""
+    simulated: bool
+    device: str = ""
+    first_loss: float | None = None
+    last_loss: float | None = None
+    seconds: float | None = None
+    reason: str = ""
+
+
+async def train(
+    queue: Queue, reports: Iterable[BackendReport], face: Face | None, load_seconds: float
+) -> dict[str, tuple[Training, ...]]:
+    """Return how the trainings of each backend ended; there is none where it is not ready."""
+    ended: dict[str, tuple[Training, ...]] = {}
+    for report in reports:
+        devices = (report.states.devices or 0) if report.states.status == "ready" else 0
+        # One after the other: a card serves one process.
+        trainings = [await _train(queue, report, face, cards, load_seconds) for cards in (1, 2) if cards <= devices]
+        ended[report.states.name] = tuple(trainings)
+    return ended
+
+
+async def _train(queue: Queue, report: BackendReport, face: Face | None, cards: int, load_seconds: float) -> Training:
+    name, simulated = report.states.name, bool(report.states.simulated)
+    if face is None:
+        return Training(cards, "", simulated, reason="no Lightning is served here; pip install 'lightning>=2.4,<2.8'")
+    stages = {
+        "load": Stage(f"loading {face.name} and the software", load_seconds, "is the driver healthy?"),
+        "train": Stage(f"training on {cards} card{'s' * (cards > 1)}", TRAIN_SECONDS, _PATIENCE),
+    }
+    # In an empty folder: Lightning starts the ranks with `python -m`, which looks for modules where it stands.
+    with TemporaryDirectory() as folder:
+        question = f"from {__name__} import begin; begin({name!r}, {face.name!r}, {cards}, {folder!r})"
+        reply = await queue.ask(name, question, stages)
+    known = {fact: value for fact, value in reply.facts.items() if fact in _MEASURED}
+    return Training(cards, f"{face.name}.{face.host}", simulated, **known, reason=_reason_against(reply))
+
+
+def begin(name: str, face: str, cards: int, folder: str) -> None:
+    """Run the self-test in this process, the child, as ``python -m`` does; Lightning does the same for each rank."""
+    # It is a run of this machine alone, whatever run this environment was made for.
+    for variable in ("MASTER_ADDR", "MASTER_PORT", "STANDALONE_PORT", "GROUP_RANK", *VARIABLES["lightning"]):
+        os.environ.pop(variable, None)
+    # The ranks import from where this process does.
+    os.environ["PYTHONPATH"] = os.pathsep.join(import_path())
+    os.chdir(folder)
+    sys.argv[1:] = [name, face, str(cards)]
+    runpy.run_module("northbridge.diagnostics.training_child", run_name="__main__", alter_sys=True)
+
+
+def _reason_against(reply: Reply) -> str:
+    if reply.ending:
+        return f"its process {reply.ending}"
+    if error := reply.facts.get("error"):
+        return str(error)
+    first, last = reply.facts["first_loss"], reply.facts["last_loss"]
+    if not last < first:  # a nan is not less
+        return (
+            f"the loss did not go down: {first:.3g} at first, {last:.3g} at last; the chip computes something wrongly"
+        )
+    if not reply.facts["equal"]:
+        return "the ranks hold different weights afterwards, though no call failed: their gradients were not reduced"
+    return ""

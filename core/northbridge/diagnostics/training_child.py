@@ -1,0 +1,151 @@
+"""A training of seconds: ``python -m northbridge.diagnostics.training_child NAME FACE CARDS``.
+
+``northbridge doctor --train`` starts the first process and reads what it reports; Lightning starts the further ranks as
+it starts a user's script.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+import northbridge.lightning  # where torch does not start Northbridge
+from northbridge.diagnostics.selection import one_machine
+from northbridge.errors import NorthbridgeError
+from northbridge.lightning.namespaces import FACES, Face
+from northbridge.processes.child_report import Reporter
+from northbridge.processes.endings import describe_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_STEPS = 40
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training went, in one rank."""
+
+    device: str
+    losses: list[float]
+    seconds: float
+    equal: bool
+    """Whether all ranks hold the same weights."""
+
+
+def main(name: str, face_name: str, cards: int) -> None:
+    """Train, and report from the first rank."""
+    face, report = FACES[face_name], None
+    if "LOCAL_RANK" not in os.environ:  # Lightning sets it for the ranks that it starts
+        report = Reporter()
+        report.begin("load")
+    try:
+        northbridge.load(name)
+        import_module(face.name)
+        if report:
+            report.begin("train")
+        outcome = (_with_trainer if face.is_trainer else _with_fabric)(face, name, cards)
+    except (Exception, SystemExit) as error:
+        if report is None:
+            raise
+        report.end(error=str(error) if isinstance(error, NorthbridgeError) else describe_error(error))
+    if report:
+        report.end(
+            device=outcome.device,
+            first_loss=outcome.losses[0],
+            last_loss=outcome.losses[-1],
+            seconds=outcome.seconds,
+            equal=outcome.equal,
+        )
+
+
+def _with_trainer(face: Face, name: str, cards: int) -> Outcome:
+    lightning = import_module(face.name)
+
+    class Line(lightning.LightningModule):  # type: ignore[misc, name-defined]  # of whichever face
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = _make_model()
+            self.losses: list[Tensor] = []
+
+        def training_step(self, batch: list[Tensor]) -> Tensor:
+            loss = _loss(self.net, batch)
+            self.losses.append(loss.detach())
+            return loss
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return _make_optimizer(self.net)
+
+        def on_train_end(self) -> None:
+            self.equal = _are_equal(self.all_gather(self.net.weight.detach()), cards)
+
+    trainer = lightning.Trainer(
+        accelerator=name,
+        devices=cards,
+        max_epochs=1,
+        plugins=[one_machine(face)],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    model, start = Line(), time.monotonic()
+    trainer.fit(model, _make_batches(cards))
+    seconds = time.monotonic() - start
+    device = str(trainer.strategy.root_device)
+    return Outcome(device, [loss.item() for loss in model.losses], seconds, model.equal)
+
+
+def _with_fabric(face: Face, name: str, cards: int) -> Outcome:
+    fabric = import_module(face.name).Fabric(accelerator=name, devices=cards, plugins=[one_machine(face)])
+    start = time.monotonic()
+    fabric.launch()
+    net = _make_model()
+    model, optimizer = fabric.setup(net, _make_optimizer(net))
+    losses = []
+    for batch in fabric.setup_dataloaders(_make_batches(cards)):
+        optimizer.zero_grad()
+        loss = _loss(model, batch)
+        fabric.backward(loss)
+        optimizer.step()
+        losses.append(loss.detach())
+    equal = _are_equal(fabric.all_gather(net.weight.detach()), cards)
+    return Outcome(str(fabric.device), [loss.item() for loss in losses], time.monotonic() - start, equal)
+
+
+def _make_model() -> nn.Linear:
+    model = nn.Linear(4, 1)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    return model
+
+
+def _make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.2)
+
+
+def _make_batches(cards: int) -> Iterable[list[Tensor]]:
+    # Each rank sees other samples, so that weights are equal only where gradients are reduced.
+    inputs = torch.rand(_STEPS * 8 * cards, 4, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    samples = torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True) + 1)
+    return torch.utils.data.DataLoader(samples, batch_size=8)
+
+
+def _loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
+    inputs, targets = batch
+    return nn.functional.mse_loss(model(inputs), targets)
+
+
+def _are_equal(weights: Tensor, cards: int) -> bool:
+    return cards == 1 or all(bool((each == weights[0]).all()) for each in weights)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

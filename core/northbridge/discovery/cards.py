@@ -1,0 +1,27 @@
+"""How many cards devices lie on, where a card may be several devices."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from northbridge.errors import NorthbridgeError
+from northbridge.process_record import note
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from northbridge.backend import Backend
+
+
+def counted_cards(backend: Backend, devices: Collection[int], *, total: int) -> int | None:
+    """Return what the bridge says, for people to read; None where it cannot be told, and the record says why."""
+    try:
+        return backend.bridge.count_cards(devices, total=total)
+    except NorthbridgeError as error:
+        note(backend.name, "cards not counted", str(error), problem=True)
+        return None
+
+
+def on_cards(cards: int | None) -> str:
+    """Return " (1 card)", to follow a number of devices; nothing where the cards are not known."""
+    return "" if cards is None else f" ({cards} card{'s' if cards != 1 else ''})"

@@ -1,0 +1,33 @@
+"""The backend that this process runs on: torch serves one accelerator a process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from northbridge.backend import Backend
+
+_up: list[Backend] = []
+_put_into_torch: list[object] = []
+
+
+def loaded() -> Backend | None:
+    """Return the backend whose software this process has loaded; torch serves one accelerator per process."""
+    return _up[0] if _up else None
+
+
+def is_vendors(function: object) -> bool:
+    """Return whether ``function``, found in torch, was put there by the software that this process has loaded."""
+    packages = {backend.bridge.package for backend in _up}
+    modules = getattr(function, "__module__", None), getattr(function, "__globals__", {}).get("__name__")
+    return function in _put_into_torch or any(str(each).partition(".")[0] in packages for each in modules)
+
+
+def note_loaded(backend: Backend) -> None:
+    """Note that this process runs on ``backend`` from here on; the software that it loads is there."""
+    _up.append(backend)
+
+
+def note_put_into_torch(*functions: object) -> None:
+    """Note ``functions`` that the software of the backend has put in the place of torch's."""
+    _put_into_torch.extend(functions)

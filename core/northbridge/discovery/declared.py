@@ -1,0 +1,44 @@
+"""*Declared*: the plugin of one backend is imported, and its ``Backend`` is held here."""
+
+from __future__ import annotations
+
+import copyreg
+import os
+from collections.abc import Callable
+
+from northbridge.backend import Backend
+from northbridge.discovery.hooks import declare
+from northbridge.discovery.installed import find, refuse_disabled
+from northbridge.discovery.simulated import refuse_unknown_simulation, simulate
+
+_declared: dict[str, Backend] = {}
+
+
+def get(name: str) -> Backend:
+    """Return the backend called ``name``, importing its plugin on first use, and no other.
+
+    Where ``NORTHBRIDGE_SIMULATE`` names it, it is a simulated one from here on. Raises what :func:`find` raises, a
+    :class:`PluginError` that names the plugin and the cure, or :class:`SimulationError`.
+    """
+    if name in _declared:
+        # Not find(): to scan the metadata takes milliseconds, and a Trainer asks a dozen times.
+        refuse_disabled(name)
+    else:
+        refuse_unknown_simulation()
+        _declared[name] = declare(find(name))
+    if not _declared[name].capabilities.simulated and os.environ.get("NORTHBRIDGE_SIMULATE") == name:
+        _declared[name] = simulate(_declared[name])
+    return _declared[name]
+
+
+def is_declared(name: str) -> bool:
+    """Whether the plugin of backend ``name`` has been imported in this process."""
+    return name in _declared
+
+
+def _reduce(backend: Backend) -> tuple[Callable[[str], Backend], tuple[str]]:
+    # Devices and vendor handles do not cross a process boundary; the name does, and the child finds its own.
+    return get, (backend.name,)
+
+
+copyreg.pickle(Backend, _reduce)

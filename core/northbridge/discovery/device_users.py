@@ -1,0 +1,45 @@
+"""Which processes hold a card, as far as the kernel tells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from textwrap import shorten
+
+from northbridge.discovery.simulated import device_folder
+
+
+def holders(device_file: re.Pattern[str]) -> dict[int, tuple[int, str]]:
+    """Return the processes that have a card's device file open: ``{pid: (number of the card, command)}``.
+
+    ``device_file`` finds the file's path, and its first group the number. For a vendor's errors and for the doctor, on
+    Linux; elsewhere, and of another user's processes, nothing is known. Of simulated cards, only those of this
+    process's own server are looked at, under the names that real ones have.
+    """
+    simulated = device_folder()
+    folder = simulated and f"{simulated.resolve()}/"
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        paths = _open_files(process)
+        if folder:
+            paths = (path.replace(folder, "/dev/", 1) for path in paths if path.startswith(folder))
+        cards = [card for path in paths if (card := device_file.search(path))]
+        if cards:
+            with suppress(OSError):  # it has ended since
+                found[int(process.name)] = int(cards[0][1]), _command(process)
+    return found
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    with suppress(OSError):  # it has ended, or it is another user's
+        for file in (process / "fd").iterdir():
+            with suppress(FileNotFoundError):  # closed since
+                yield str(file.readlink())
+
+
+def _command(process: Path) -> str:
+    """Return its command in 80 characters; of each path only the name, or deep folders would leave no room for it."""
+    words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    return shorten(" ".join(Path(word).name if word.startswith("/") else word for word in words), 80, placeholder=" …")

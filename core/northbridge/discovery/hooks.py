@@ -1,0 +1,168 @@
+"""How one plugin turns into a ``Backend``, and every way in which it can fail to.
+
+pluggy's own loader stops at the first broken plugin, passes over the second of two plugins of one name, and registers a
+misspelt hook in silence. So each plugin is imported and registered here by itself, with a manager of its own.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import pluggy
+
+from northbridge.backend import API_VERSION, Backend
+from northbridge.errors import (
+    PluginAPIError,
+    PluginHookError,
+    PluginImportError,
+    PluginNameError,
+    SoftwareMissingError,
+    VariableError,
+)
+from northbridge.processes.endings import describe_error
+from northbridge.simulation import Personality
+
+if TYPE_CHECKING:
+    from northbridge.discovery.installed import Plugin
+
+_PROJECT = "northbridge"
+
+hookspec = pluggy.HookspecMarker(_PROJECT)
+
+
+@hookspec(firstresult=True)
+def northbridge_backend() -> Backend:  # type: ignore[empty-body]  # a hookspec has no body
+    """Return the chip family that this plugin brings. Called once a process, when the name is asked for."""
+
+
+@hookspec(firstresult=True)
+def northbridge_personality() -> Personality:  # type: ignore[empty-body]
+    """Return what poses as a vendor's software. Called once a process, where ``NORTHBRIDGE_SIMULATE`` names it."""
+
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Hook(Generic[Result]):
+    """One of the hooks above: what messages call its plugin, and what it returns."""
+
+    name: str
+    kind: str
+    result: type[Result]
+
+
+BACKEND = Hook("northbridge_backend", "backend", Backend)
+PERSONALITY = Hook("northbridge_personality", "personality", Personality)
+
+
+def declare(plugin: Plugin) -> Backend:
+    """Import ``plugin`` and return its backend. Raises a :class:`PluginError` or :class:`SoftwareMissingError`."""
+    backend = call(plugin, BACKEND)
+    if backend.api != API_VERSION:
+        raise PluginAPIError(
+            f"backend {plugin.name!r} ({plugin}) was built for version {backend.api} of the plugin API; this"
+            f" Northbridge speaks version {API_VERSION}: upgrade"
+            f" {'northbridge' if backend.api > API_VERSION else plugin.distribution}",
+            backend=plugin.name,
+        )
+    if backend.name != plugin.name:
+        raise PluginNameError(
+            f"{plugin} announces backend {plugin.name!r} and declares Backend({backend.name!r}, …); its vendor has to"
+            " make the two equal",
+            backend=plugin.name,
+        )
+    return backend
+
+
+def call(plugin: Plugin, hook: Hook[Result]) -> Result:
+    """Import ``plugin`` and return what its ``hook`` returns, an instance of ``hook.result``.
+
+    Raises a :class:`PluginError` or :class:`SoftwareMissingError`.
+    """
+    who = f"{hook.kind} {plugin.name!r} ({plugin})"
+    return _call_hook(plugin, hook, who, _register(plugin, hook, who, _import(plugin, who)))
+
+
+def _import(plugin: Plugin, who: str) -> ModuleType:
+    try:
+        module = importlib.import_module(plugin.module)
+    except ModuleNotFoundError as error:
+        missing = error.name or str(error)
+        if f"{plugin.module}.".startswith(f"{missing}.") or missing.startswith(f"{plugin.module}."):
+            raise PluginImportError(
+                f"{who} lacks a module of its own: {missing!r}; reinstall or upgrade {plugin.distribution}",
+                backend=plugin.name,
+            ) from error
+        raise SoftwareMissingError(
+            f"{who} is installed, but its software is not: no module named {missing!r};"
+            f" install what brings {missing!r}. (A plugin should import it in Bridge.load() alone)",
+            backend=plugin.name,
+        ) from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit too, and a panic in Rust
+        raise PluginImportError(
+            f"{who} could not be imported: {describe_error(error)}; upgrade or uninstall {plugin.distribution}",
+            backend=plugin.name,
+        ) from error
+    if not isinstance(module, ModuleType):
+        raise PluginImportError(
+            f"{who} has put {type(module).__name__!r} in the place of its module"
+            f" {plugin.module!r}; upgrade or uninstall {plugin.distribution}",
+            backend=plugin.name,
+        )
+    return module
+
+
+def _register(plugin: Plugin, hook: Hook[Any], who: str, module: ModuleType) -> pluggy.PluginManager:
+    manager = pluggy.PluginManager(_PROJECT)
+    manager.add_hookspecs(importlib.import_module(__name__))
+    try:
+        manager.register(module, plugin.name)
+    except pluggy.PluginValidationError as error:
+        raise PluginHookError(
+            f"{who} has a hook of the wrong shape: {hook.name}() takes no arguments and"
+            f" returns a northbridge.{hook.result.__name__}; found: {str(error).splitlines()[-1]}; upgrade or uninstall"
+            f" {plugin.distribution}",
+            backend=plugin.name,
+        ) from error
+    hooks = [caller.name for caller in manager.get_hookcallers(module) or []]
+    if hook.name in hooks:
+        return manager
+    near = difflib.get_close_matches(hook.name, hooks, n=1, cutoff=0.5)
+    if near:
+        found = f"{near[0]!r}, which looks misspelt"
+    elif callable(getattr(module, hook.name, None)):
+        found = f"a function {hook.name}() without @northbridge.hookimpl above it"
+    else:
+        found = "none"
+    raise PluginHookError(
+        f"{who}: the module {plugin.module!r} should have the hook {hook.name!r};"
+        f" found {found}; upgrade or uninstall {plugin.distribution}",
+        backend=plugin.name,
+    )
+
+
+def _call_hook(plugin: Plugin, hook: Hook[Result], who: str, manager: pluggy.PluginManager) -> Result:
+    try:
+        result: object = getattr(manager.hook, hook.name)()
+    except (KeyboardInterrupt, VariableError):
+        raise  # a wrong variable is the user's affair, and no fault of the plugin's
+    except BaseException as error:
+        raise PluginHookError(
+            f"{who}: {hook.name}() raised {describe_error(error)}; upgrade or uninstall"
+            f" {plugin.distribution} (this Northbridge speaks version {API_VERSION} of the plugin API)",
+            backend=plugin.name,
+        ) from error
+    if not isinstance(result, hook.result):
+        raise PluginHookError(
+            f"{who}: {hook.name}() should return a northbridge.{hook.result.__name__}; found {result!r};"
+            f" upgrade or uninstall {plugin.distribution}",
+            backend=plugin.name,
+        )
+    return result

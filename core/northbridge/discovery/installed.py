@@ -1,0 +1,167 @@
+"""*Installed*: a distribution announces the backend's name in its metadata; nothing is imported."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from northbridge.errors import (
+    BackendConflictError,
+    BackendDisabledError,
+    BackendNameError,
+    BackendNotFoundError,
+    SettingsError,
+)
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+GROUP = "northbridge.backends"
+"""The entry-point group: ``acme = "northbridge_acme"``, the backend's name and the module with its hook."""
+
+LIGHTNING_NAMES = frozenset({"auto", "cpu", "cuda", "gpu", "mps", "tpu"})
+"""The words that mean something to Lightning's ``accelerator=`` already."""
+
+_NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, repr=False)
+class Plugin:
+    """What a distribution's metadata announces; reading it imports nothing.
+
+    Distribution and version are read when they are asked for: that costs a file each, as much as half of the scan.
+    """
+
+    name: str
+    module: str
+    source: Distribution | None = field(compare=False)
+
+    @property
+    def distribution(self) -> str:
+        """The distribution's name, or words for one that has none."""
+        return self._origin[0]
+
+    @property
+    def version(self) -> str:
+        """The distribution's version; empty where there is none."""
+        return self._origin[1]
+
+    @cached_property
+    def _origin(self) -> tuple[str, str]:
+        if self.source is None:
+            return "an unknown distribution", ""
+        # Not source.metadata: that parses the whole README too.
+        try:
+            text = self.source.read_text("METADATA") or self.source.read_text("PKG-INFO") or ""
+        except ValueError:  # bytes that are no text
+            text = ""
+        fields = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
+        if "Name" not in fields:  # an installation that was cut short; it must not hide the others
+            return f"a broken installation in {self.source.locate_file('')}", ""
+        return fields["Name"], fields.get("Version", "")
+
+    def __str__(self) -> str:
+        return f"{self.distribution} {self.version}".rstrip()
+
+    def __repr__(self) -> str:
+        return f"<Plugin {self.name!r} in {self.module!r}, from {self}>"
+
+
+def installed() -> tuple[Plugin, ...]:
+    """Return every backend's plugin, by name; one name twice where two distributions claim it."""
+    return announced(GROUP)
+
+
+def announced(group: str) -> tuple[Plugin, ...]:
+    """Return every plugin that a distribution announces in the entry-point group ``group``, by name."""
+    found = [Plugin(entry.name, entry.value, entry.dist) for entry in entry_points(group=group)]
+    return tuple(sorted(found, key=lambda plugin: (plugin.name, plugin.module)))
+
+
+def names() -> list[str]:
+    """Return the names that are announced, in order, each once."""
+    return sorted({plugin.name for plugin in installed()})
+
+
+def is_wellformed(name: str) -> bool:
+    """Whether ``name`` can stand in a strategy's name, which Lightning reads in lower case, and in a variable."""
+    return name.isidentifier() and name == name.lower()
+
+
+def describe(name: str) -> str:
+    """Return what messages call a backend, with where it comes from: ``backend 'acme' (northbridge-acme 1.0)``."""
+    origins = " and ".join(sorted(str(plugin) for plugin in installed() if plugin.name == name))
+    return f"backend {name!r} ({origins})" if origins else f"backend {name!r}"
+
+
+def find(name: str) -> Plugin:
+    """Return the one plugin that announces ``name``, still importing nothing.
+
+    Raises :class:`BackendNotFoundError`, :class:`BackendConflictError`, :class:`BackendNameError`,
+    :class:`BackendDisabledError` or :class:`SettingsError`.
+    """
+    refuse_unknown_disabled()
+    everything = installed()
+    claims = [plugin for plugin in everything if plugin.name == name]
+    if not claims:
+        raise BackendNotFoundError(say_not_installed(name), backend=name)
+    refuse_disabled(name)
+    if len(claims) > 1:
+        raise BackendConflictError(
+            f"backend {name!r} is claimed by {' and '.join(sorted(map(str, claims)))}; uninstall all but one",
+            backend=name,
+        )
+    (plugin,) = claims
+    if not is_wellformed(name):
+        raise BackendNameError(
+            f"{plugin} calls its backend {name!r}, and a name is made of lower-case letters, digits and underscores;"
+            f" its vendor has to choose another name, until then uninstall {plugin.distribution}",
+            backend=name,
+        )
+    if name in LIGHTNING_NAMES:
+        raise BackendNameError(
+            f"{plugin} calls its backend {name!r}, which is one of Lightning's own words for an accelerator; its"
+            f" vendor has to choose another name, until then uninstall {plugin.distribution}",
+            backend=name,
+        )
+    return plugin
+
+
+def say_not_installed(name: str) -> str:
+    """Return that no backend is called ``name``, with those that are there, for a message."""
+    # A narrow cutoff: of three letters, one that differs is another vendor's chip, and not this one misspelt.
+    near = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.75)
+    hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
+    return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
+
+
+def refuse_unknown_disabled() -> None:
+    """Raise :class:`SettingsError` where ``NORTHBRIDGE_DISABLE`` names what is not installed: nothing is off."""
+    if not os.environ.get("NORTHBRIDGE_DISABLE"):
+        return  # to read the settings costs as much as all the rest of a plain listing
+    from northbridge.settings import CoreSettings
+
+    disabled = CoreSettings.read().disable
+    unknown = [] if isinstance(disabled, str) else sorted(disabled.difference(names()))
+    if unknown:
+        text = os.environ["NORTHBRIDGE_DISABLE"]
+        raise SettingsError(
+            f"NORTHBRIDGE_DISABLE={text!r} names {unknown[0]!r}, and {say_not_installed(unknown[0])}",
+            variable="NORTHBRIDGE_DISABLE",
+        )
+
+
+def refuse_disabled(name: str) -> None:
+    """Raise :class:`BackendDisabledError` where ``NORTHBRIDGE_DISABLE`` switches backend ``name`` off."""
+    from northbridge.settings import CoreSettings
+
+    if CoreSettings.read().disables(name):
+        raise BackendDisabledError(
+            f"{describe(name)} is switched off by NORTHBRIDGE_DISABLE; unset the variable or take {name!r} out of it",
+            backend=name,
+        )

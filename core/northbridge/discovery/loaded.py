@@ -1,0 +1,198 @@
+"""*Loaded*: the vendor's software is imported in this process, and torch knows the device."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING
+
+from northbridge import flight_recorder
+from northbridge.autoload import arm, is_armed
+from northbridge.contract import contract_of, refuse_broken
+from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
+from northbridge.discovery.declared import get
+from northbridge.discovery.installed import describe, names
+from northbridge.discovery.nested_tensors import do_without_nested_tensors
+from northbridge.errors import (
+    ClusterError,
+    DeviceTypeTakenError,
+    NorthbridgeError,
+    SoftwareLoadError,
+    SoftwareMissingError,
+)
+from northbridge.process_record import note
+from northbridge.processes.endings import describe_error
+
+if TYPE_CHECKING:
+    from northbridge.backend import Backend
+
+
+def load(name: str) -> Backend:
+    """Return the backend called ``name`` with its software loaded: ``torch.device(name)`` is real from here on.
+
+    Takes no card. Needs no Lightning. Raises what :func:`get` raises, :class:`SoftwareMissingError`,
+    :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` where this process has loaded another backend.
+    """
+    backend = get(name)
+    bring_up(backend)
+    if not is_armed():  # torch's autoload was off: a Trainer of this process knows the name from here on
+        arm()
+    return backend
+
+
+def bring_up(backend: Backend) -> None:
+    """Load the software of ``backend``, once a process, and tell torch what torch has to know about it."""
+    first = loaded()
+    if first is not None:
+        if first.name != backend.name:
+            raise DeviceTypeTakenError(
+                f"{backend.name!r} was asked for, but this process already runs on {first.name!r}, and torch serves one"
+                f" accelerator per process; start another process for {backend.name!r}",
+                backend=backend.name,
+            )
+        return
+    _refuse_foreign_device_type(backend)
+    flight_recorder.arm()
+    _load(backend)
+    _refuse_to_pass_for_cuda(backend)
+    _keep_parameters_when_moved(backend.device.type)
+    do_without_nested_tensors(backend.device.type)
+    note_loaded(backend)
+    note(backend.name, "loaded", f"torch.device({backend.device.type!r}) is real in this process")
+    if backend.capabilities.simulated:
+        _warn_of_hidden_hardware(backend)
+
+
+def _refuse_foreign_device_type(backend: Backend) -> None:
+    import torch
+
+    name = torch._C._get_privateuse1_backend_name()
+    if name not in ("privateuseone", backend.device.type):
+        raise DeviceTypeTakenError(
+            f"{backend.name!r} was asked for, but torch already serves {name!r} in this process, and it serves one such"
+            f" accelerator per process; start a process that does not import the software of {name!r} (where"
+            " `import torch` brings it, TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it out)",
+            backend=backend.name,
+        )
+
+    others = [other for other in names() if other != backend.name and _has_registered_module(other)]
+    if others:
+        raise DeviceTypeTakenError(
+            f"{backend.name!r} was asked for, but the software of {others[0]!r} is loaded in this process already, and"
+            f" torch serves one accelerator per process; start a process that does not import the software of"
+            f" {others[0]!r}",
+            backend=backend.name,
+        )
+
+
+def _has_registered_module(name: str) -> bool:
+    # A vendor whose chip has a name of its own in torch registers its module there when it is imported. What torch
+    # ships itself, such as torch.cuda, is there in every process.
+    import torch
+
+    return f"torch.{name}" in sys.modules and PathFinder.find_spec(f"torch.{name}", torch.__path__) is None
+
+
+def _load(backend: Backend) -> None:
+    import torch
+
+    in_place = torch.save, torch.load
+    try:
+        backend.bridge.check_environment()
+        backend.bridge.prepare()
+        backend.bridge.load()
+        note_put_into_torch(*(each for each in (torch.save, torch.load) if each not in in_place))
+        _check_device_type(backend)
+        contract = contract_of(backend, who=describe(backend.name))
+        if contract is not None:
+            refuse_broken(contract)
+        backend.collective.register()
+    except (NorthbridgeError, KeyboardInterrupt):
+        raise
+    except ModuleNotFoundError as error:
+        raise SoftwareMissingError(
+            f"{describe(backend.name)} is installed, but its software is not: {describe_error(error)}; install the"
+            " vendor's package that brings it",
+            backend=backend.name,
+        ) from error
+    except BaseException as error:  # SystemExit too, and a panic in Rust
+        _blame_environment(error)
+        raise SoftwareLoadError(
+            f"{describe(backend.name)}: its software failed to load: {describe_error(error)}; does the vendor's package"
+            " fit this torch and this driver?",
+            backend=backend.name,
+        ) from error
+
+
+def _blame_environment(error: BaseException) -> None:
+    """Raise :class:`ClusterError` where a variable that launchers set holds no number: vendors' imports read them."""
+    from northbridge.launch.environment import LaunchEnvironment
+
+    try:
+        _ = LaunchEnvironment.of_unknown_run(os.environ).values
+    except ClusterError as reason:
+        raise reason from error
+
+
+def _check_device_type(backend: Backend) -> None:
+    import torch
+
+    try:
+        torch.device(backend.device.type)
+        _ = backend.device.module
+    except RuntimeError as error:
+        raise SoftwareLoadError(
+            f"{describe(backend.name)}: its software loaded, but torch knows no device {backend.device.type!r}"
+            f" afterwards: {str(error).splitlines()[0]}; Bridge.load() has to import the vendor's torch plugin",
+            backend=backend.name,
+        ) from error
+
+
+def _refuse_to_pass_for_cuda(backend: Backend) -> None:
+    import torch
+
+    if torch.version.cuda is None and torch.version.hip is None and torch.cuda.is_available():
+        raise SoftwareLoadError(
+            f"{describe(backend.name)}: something in this process lets the chip pass for CUDA: torch.cuda answers, and"
+            " this torch was built without it, so that CUDA's code would run where the chip's should;"
+            f" accelerator={backend.name!r} needs no migration: take its import, or its variable, away",
+            backend=backend.name,
+        )
+
+
+def _keep_parameters_when_moved(device_type: str) -> None:
+    # Tensors of torch's spare device type count as incompatible with the CPU's, so that module.to() would make new
+    # parameters: tied weights come apart, and an optimizer made before the move trains nothing. torch has an operator
+    # for the answer; it is registered where the vendor has not.
+    import torch
+
+    operator, key = "_has_compatible_shallow_copy_type", "PrivateUse1"
+    if torch._C._get_privateuse1_backend_name() != device_type:
+        return
+    if torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{operator}", key):
+        return
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]  # torch's
+    library.impl(operator, lambda _tensor, _other: True, key)  # type: ignore[no-untyped-call]  # torch's
+    _libraries.append(library)
+
+
+# A Library takes its kernels with it when it is collected.
+_libraries: list[object] = []
+
+
+def _warn_of_hidden_hardware(backend: Backend) -> None:
+    import torch
+
+    real = [
+        name
+        for name, module in (("cuda", torch.cuda), ("xpu", torch.xpu), ("mps", torch.backends.mps))
+        if module.is_available()
+    ]
+    if real:
+        warnings.warn(
+            f"{backend.name!r} is simulated, and this process can no longer train on {' or '.join(real)}: torch serves"
+            " one accelerator per process",
+            stacklevel=4,
+        )

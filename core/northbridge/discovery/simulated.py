@@ -1,0 +1,138 @@
+"""What poses as a vendor's software where that is not installed: the stand-ins that make a simulated chip of a backend.
+
+``NORTHBRIDGE_SIMULATE=acme`` puts the stand-ins that the personality ``acme`` brings where Python finds modules. From
+there on the backend ``acme`` runs as on the real chip: it imports its vendor's package, and does not know better.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from importlib import import_module
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from northbridge.discovery.current import loaded
+from northbridge.discovery.hooks import PERSONALITY, call
+from northbridge.discovery.installed import announced, names, say_not_installed
+from northbridge.discovery.stand_ins import StandIns
+from northbridge.errors import BackendConflictError, BackendNotFoundError, SimulationError
+from northbridge.process_record import note
+from northbridge.untrusted.text import shorten
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from northbridge.backend import Backend
+    from northbridge.simulation import Personality
+
+GROUP = "northbridge.personalities"
+"""The entry-point group: ``acme = "northbridge_acme.simulated"``, the backend's name and the module with its hook."""
+
+_posing: dict[str, Personality] = {}
+
+
+def is_simulable(name: str) -> bool:
+    """Whether a personality for backend ``name`` is installed; imports nothing."""
+    return any(entry.name == name for entry in entry_points(group=GROUP))
+
+
+def posing(name: str) -> Personality | None:
+    """Return what poses as the software of backend ``name`` in this process; None where nothing does."""
+    return _posing.get(name)
+
+
+def device_folder() -> Path | None:
+    """Return the folder that stands for ``/dev`` in this process; None where nothing does."""
+    return next((each.dev() for each in _posing.values() if each.dev is not None), None)
+
+
+def stand_in_for_tool(tool: str) -> list[str] | None:
+    """Return the command that stands in for the vendor's command ``tool`` in this process; None where none does."""
+    found = next((each.tools[tool] for each in _posing.values() if tool in each.tools), None)
+    return None if found is None else [sys.executable, str(found)]
+
+
+def pose(name: str) -> bool:
+    """Let Python find the stand-ins for backend ``name``, once; return False where nobody brings any.
+
+    Called when torch has been imported, and when the backend is first asked for, if ``NORTHBRIDGE_SIMULATE`` names it.
+    What the vendor has torch import is imported here too, once torch is there. Raises :class:`SimulationError` where
+    the vendor's real software is installed or a stand-in cannot be imported, and what a broken plugin raises.
+    """
+    if name not in _posing:
+        if not is_simulable(name):
+            return False
+        _posing[name] = _place(name)
+        note(
+            name,
+            "simulated",
+            f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(_posing[name].stand_ins))} are stand-ins here",
+        )
+    if "torch" in sys.modules:
+        for module in _posing[name].autoloads:
+            import_module(module)
+    return True
+
+
+def _place(name: str) -> Personality:
+    personality = _get(name)
+    for module in personality.stand_ins:
+        _refuse_beside_the_real(name, module)
+    sys.meta_path.append(StandIns(name, personality.stand_ins))
+    return personality
+
+
+def refuse_unknown_simulation() -> None:
+    """Raise :class:`BackendNotFoundError` where ``NORTHBRIDGE_SIMULATE`` names none: the run would be a real one."""
+    simulated = os.environ.get("NORTHBRIDGE_SIMULATE")
+    if simulated and simulated not in names():
+        raise BackendNotFoundError(
+            f"NORTHBRIDGE_SIMULATE={shorten(simulated)} was asked for, and {say_not_installed(simulated)}",
+            backend=simulated,
+        )
+
+
+def simulate(backend: Backend) -> Backend:
+    """Return ``backend`` as a simulated one; stand-ins pose as its software from here on.
+
+    Raises :class:`SimulationError`.
+    """
+    first = loaded()
+    if first is not None and first.name == backend.name:
+        raise SimulationError(
+            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but this process runs on the real {backend.name!r}"
+            " already; set the variable before the process starts",
+            backend=backend.name,
+        )
+    if not pose(backend.name):
+        raise SimulationError(
+            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but nobody simulates {backend.name!r}: no installed"
+            " distribution brings a personality of that name; unset the variable to run on the real one",
+            backend=backend.name,
+        )
+    return replace(backend, capabilities=replace(backend.capabilities, simulated=True))
+
+
+def _get(name: str) -> Personality:
+    plugins = [plugin for plugin in announced(GROUP) if plugin.name == name]
+    if len(plugins) > 1:
+        raise BackendConflictError(
+            f"the simulation of {name!r} is claimed by {' and '.join(sorted(map(str, plugins)))}; uninstall all but"
+            " one",
+            backend=name,
+        )
+    return call(plugins[0], PERSONALITY)
+
+
+def _refuse_beside_the_real(name: str, module: str) -> None:
+    found = find_spec(module)
+    if found is not None:
+        raise SimulationError(
+            f"NORTHBRIDGE_SIMULATE={name} was asked for, but the real {module!r} is installed here"
+            f" ({found.origin or 'a folder without an __init__.py'}), and nothing stands in for what is there: unset"
+            f" NORTHBRIDGE_SIMULATE to run on {name!r} itself, or simulate it in an environment without {module!r}",
+            backend=name,
+        )

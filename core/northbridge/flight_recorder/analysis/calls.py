@@ -1,0 +1,141 @@
+"""What all ranks of one run have recorded, as the judgement needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from northbridge.flight_recorder.records import Frame
+    from northbridge.processes.identity import State
+
+How = Literal["waiting", "finished", "failed", "over", "unknown"]
+
+_LIBRARIES = frozenset(
+    {"torch", "lightning", "pytorch_lightning", "lightning_fabric", "northbridge", *sys.stdlib_module_names}
+)
+"""Packages whose frames say little of where in a user's code a call was made."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A process group. Two with one name are told apart by their lives and their ranks."""
+
+    name: str
+    ranks: tuple[int, ...] = field(hash=False)  # there may be many
+    life: int = 1
+    description: str = ""
+
+    def __str__(self) -> str:
+        about = f"{self.description}, " if self.description not in ("", "undefined") else ""
+        return f"group {self.name} ({about}{say_ranks(self.ranks)})"
+
+
+@dataclass(frozen=True)
+class Channel:
+    """What calls of a group are counted by: the collectives together, sends and receives by peer and tag."""
+
+    direction: Literal["", "send", "receive"] = ""
+    peer: int | None = None
+    tag: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.direction} {'any' if self.peer is None else self.peer} {self.tag}" if self.direction else ""
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a rank, the ``number``-th of its channel; times are in seconds since 1970."""
+
+    group: Group
+    operation: str
+    number: int
+    at: float = 0.0
+    channel: Channel = Channel()
+    root: int | None = None
+    tensors: str = ""
+    elements: int = 0
+    place: str = ""
+    thread: str = ""
+    how: How = "waiting"
+    ended: float | None = None
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"#{self.number} {self.operation}" + (f" ({self.tensors})" if self.tensors else "")
+
+    @property
+    def where(self) -> str:
+        """Return ", at train.py:42 in fit", or nothing."""
+        if not self.place:
+            return ""
+        behind = {"": "", "autograd": " (from autograd's thread; the main thread was there)"}
+        return f", at {self.place}{behind.get(self.thread, f' (in thread {self.thread!r})')}"
+
+
+@dataclass(frozen=True)
+class RankLog:
+    """What one rank has recorded: its calls, oldest first, and how many it made of each channel in each group."""
+
+    rank: int
+    calls: Sequence[Call] = ()
+    counts: Mapping[tuple[Group, str], int] = field(default_factory=dict)
+    host: str = ""
+    process: int = 0
+    state: State = "unknown"
+    seen: str = ""
+    """Where its main thread was when it had called nothing more for some seconds."""
+    exited: bool = False
+    """Whether the process ended by itself."""
+
+    def count(self, group: Group, channel: Channel = Channel()) -> int:
+        """Return how many calls of ``channel`` this rank has made in ``group``."""
+        return self.counts.get((group, str(channel)), 0)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The logs of all ranks of one run that have written something."""
+
+    world_size: int
+    logs: Mapping[int, RankLog]
+    damages: Sequence[str] = ()
+    """What could not be read, each with its file."""
+    left_out: int = 0
+    """How many files of other runs are in the folder."""
+
+
+def say_ranks(ranks: Sequence[int]) -> str:
+    """Return "rank 3", "ranks 0, 2", or "ranks 0-7, 9"."""
+    ordered = sorted(ranks)
+    if len(ordered) == 1:
+        return f"rank {ordered[0]}"
+    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:  # the most there are
+        return f"ranks {ordered[0]}-{ordered[-1]}"
+    rows = [[*row] for _, row in groupby(enumerate(ordered), lambda each: each[1] - each[0])]
+    parts = [part for row in rows for part in _say_row([rank for _, rank in row])]
+    return f"ranks {', '.join(parts)}"
+
+
+def _say_row(ranks: Sequence[int]) -> list[str]:
+    return [f"{ranks[0]}-{ranks[-1]}"] if len(ranks) > 2 else [str(rank) for rank in ranks]
+
+
+def name_place(frames: Sequence[Frame]) -> str:
+    """Return the innermost frame of a user's, or else the innermost of all, as "train.py:42 in fit"."""
+    users = (each for each in frames if not _is_librarys(each.module))
+    found = next(users, frames[0] if frames else None)
+    if found is None:
+        return ""
+    here = f"{os.getcwd()}{os.sep}"
+    return f"{found.file.removeprefix(here)}:{found.line} in {found.function}"
+
+
+def _is_librarys(module: str) -> bool:
+    top = module.partition(".")[0]
+    return top != "__main__" and (top in _LIBRARIES or top.startswith("northbridge_"))

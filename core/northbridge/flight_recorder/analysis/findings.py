@@ -1,0 +1,75 @@
+"""What is found wrong, and its wording."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from northbridge.flight_recorder.analysis.calls import say_ranks
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, Run
+
+Kind = Literal["not called", "mismatch", "not sent", "not received", "process", "nothing written"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong: which ranks are to blame, and which wait for them."""
+
+    kind: Kind
+    text: str
+    blamed: tuple[int, ...]
+    waiting: tuple[int, ...] = ()
+    group: str = ""
+    number: int | None = None
+    operation: str = ""
+    since: float | None = None
+
+
+def say_wait(ranks: Sequence[int], calls: Sequence[Call], now: float) -> str:
+    """Return "ranks 0, 1 wait since 35 s, at train.py:42 in fit", or how long they waited until it failed."""
+    began = min(call.at for call in calls)
+    one = len(ranks) == 1
+    failed = [call for call in calls if call.how == "failed" and call.ended is not None]
+    where = calls[0].where
+    if len(failed) == len(calls):
+        lasted = _say_seconds(max(call.ended or call.at for call in failed) - began)
+        why = f" ({failed[0].why})" if failed[0].why else ""
+        return f"{say_ranks(ranks)} waited {lasted}{where}, until it failed{why}"
+    return f"{say_ranks(ranks)} {'waits' if one else 'wait'} since {_say_seconds(now - began)}{where}"
+
+
+def say_standing(run: Run, rank: int, group: Group) -> str:
+    """Return what a rank that is waited for did last, and what has become of its process."""
+    log = run.logs.get(rank)
+    if log is None:
+        return f"rank {rank} has written nothing: it never started, or never came to a first call"
+    last = log.calls[-1] if log.calls else None
+    if last is None:
+        did = f"rank {rank} has made no call yet"
+    else:
+        elsewhere = f" of {last.group}" if last.group != group else ""
+        did = f"the last call of rank {rank} was {last}{elsewhere}{last.where}"
+    seen = f", and it was seen at {log.seen} since" if log.seen else ""
+    return f"{did}{seen}{say_process(log)}"
+
+
+def say_process(log: RankLog) -> str:
+    """Return "; its process 1234 is stopped", or nothing for one that runs, or of which nothing is known."""
+    if log.exited:
+        return f"; its process {log.process} has ended by itself"
+    if log.state == "stopped":
+        return f"; its process {log.process} is stopped, by SIGSTOP or a debugger"
+    if log.state == "gone":
+        return f"; its process {log.process} is gone without a last word, as one that was killed"
+    return ""
+
+
+def _say_seconds(seconds: float) -> str:
+    for unit, length in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

@@ -1,0 +1,76 @@
+"""Who waits for whom: a pure function of what all ranks have recorded."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from northbridge.flight_recorder.analysis.calls import say_ranks
+from northbridge.flight_recorder.analysis.chains import find_chains
+from northbridge.flight_recorder.analysis.collectives import judge_collectives, open_calls
+from northbridge.flight_recorder.analysis.findings import Finding
+from northbridge.flight_recorder.analysis.point_to_point import judge_point_to_point
+
+if TYPE_CHECKING:
+    from northbridge.flight_recorder.analysis.calls import Call, Group, Run
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What is wrong, most telling first; which waits hang on each other; and what there is to know besides."""
+
+    findings: tuple[Finding, ...]
+    chains: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the judgement as plain values, for JSON."""
+        return asdict(self)
+
+
+def judge(run: Run, now: float) -> Judgement:
+    """Return who waits for whom in ``run``, at the time ``now`` in seconds since 1970."""
+    groups = sorted({group for log in run.logs.values() for group, _ in log.counts}, key=str)
+    findings = [each for group in groups for each in judge_collectives(run, group, now)]
+    findings += [each for group in groups for each in judge_point_to_point(run, group, now)]
+    absent = [rank for rank in range(run.world_size) if rank not in run.logs]
+    blamed = {rank for each in findings for rank in each.blamed}
+    if set(absent) - blamed:
+        findings.insert(0, _absence(run, absent))
+    notes = [] if findings else [each for group in groups for each in _under_way(run, group)]
+    if run.left_out:
+        notes.append(f"left out: {run.left_out} files of earlier runs, or of processes that were started again")
+    return Judgement(tuple(findings), tuple(find_chains(findings)), tuple(notes))
+
+
+def _absence(run: Run, absent: list[int]) -> Finding:
+    have = "has" if len(absent) == 1 else "have"
+    text = (
+        f"{say_ranks(absent)} of {run.world_size} {have} written nothing: never started, not armed, or with another"
+        " folder?"
+    )
+    silent = [rank for rank, log in run.logs.items() if not log.counts]
+    if silent:
+        text += f" {say_ranks(silent)} made no call yet, and may wait in init_process_group"
+    return Finding("nothing written", text, tuple(absent), tuple(silent))
+
+
+def _under_way(run: Run, group: Group) -> list[str]:
+    ranks = [rank for rank in group.ranks if rank in run.logs]
+    everybody = min((run.logs[rank].count(group) for rank in ranks), default=0)
+    inside: dict[int, Call] = {}
+    for rank in ranks:
+        calls = [each for each in run.logs[rank].calls if each.group == group and not each.channel.direction]
+        opened = open_calls(calls, everybody)
+        if opened and (opened[-1].how == "failed" or not run.logs[rank].exited):
+            inside[rank] = opened[-1]
+    if not inside:
+        return []
+    call = next(iter(inside.values()))
+    if all(each.how == "failed" for each in inside.values()):
+        return [f"{call} of {group} has failed on {say_ranks(list(inside))}{call.where}: {call.why}"]
+    text = (
+        f"all ranks of {group} have called {call}, and {say_ranks(list(inside))} are still in it: it is under way, or"
+        " the library is slow or hangs"
+    )
+    return [text]

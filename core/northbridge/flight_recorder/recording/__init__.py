@@ -1,0 +1,1 @@
+"""What a rank notes of its collectives, inside the rank."""

@@ -1,0 +1,123 @@
+"""The calls that have not finished, asked now and then whether they have.
+
+A library's future would say it by itself, but those of chips with streams are done when the work is queued; so the work
+is asked, at the next call and at intervals of 0.02 to 0.5 s. That keeps its tensors a moment longer than they would
+live.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from northbridge.processes.endings import describe_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_SHORTEST_S = 0.02
+_LONGEST_S = 0.5
+_PATIENCE_S = 5.0
+_AT_A_CALL = 4
+End = tuple[int, str, str]
+"""The call's number; "finished", "failed", "over" where the library does not say which, or "unknown"; and why."""
+
+
+class Outstanding:
+    """Tell ``ended`` what has become of calls; of more than ``most`` at once, the oldest are given up."""
+
+    def __init__(self, ended: Callable[[list[End]], None], *, most: int) -> None:
+        self._ended = ended
+        self._most = most
+        self._works: dict[int, Any] = {}
+        self._lock = threading.RLock()
+        self._more = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._ending = False
+        self._pause = _SHORTEST_S
+
+    def follow(self, call: int, boxed: Any) -> None:
+        """Watch the work that a library has returned for ``call``, as the dispatcher hands it over."""
+        self.ask(first=_AT_A_CALL)  # the thread comes round too late for a chip that is nearly full
+        work = _unbox(boxed)
+        if work is None:
+            self._ended([(call, "unknown", "")] if boxed is not None else [(call, "finished", "")])
+            return
+        with self._lock:
+            self._works[call] = work
+            oldest = next(iter(self._works)) if len(self._works) > self._most else None
+            if oldest is not None:
+                del self._works[oldest]
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._watch, name="flight recorder", daemon=True)
+                self._thread.start()
+        if oldest is not None:
+            self._ended([(oldest, "unknown", "the library has not said it for long")])
+        self._more.set()
+
+    def drop(self) -> None:
+        """Follow none of the calls any longer."""
+        with self._lock:
+            self._works.clear()
+
+    def end(self) -> None:
+        """Ask a last time. Called when the interpreter ends: a thread that is inside torch then takes it down."""
+        self._ending = True
+        self._more.set()
+        if self._thread is not None:
+            self._thread.join(timeout=_PATIENCE_S)
+        self.ask()
+        self.drop()
+
+    def _watch(self) -> None:
+        while not self._ending:
+            self._more.wait(self._pause if self._works else None)
+            if self._more.is_set():
+                self._more.clear()
+                self._pause = _SHORTEST_S
+                time.sleep(self._pause)
+            self._pause = min(2 * self._pause, _LONGEST_S)
+            self.ask()
+
+    def ask(self, first: int | None = None) -> None:
+        """Ask every call's work, or that of the ``first`` oldest, and tell what has ended."""
+        with self._lock:
+            works = list(islice(self._works.items(), first))
+        ends = [(call, *how) for call, work in works if (how := _how_it_ended(work)) is not None]
+        with self._lock:
+            # Two threads may have asked at once.
+            ends = [end for end in ends if self._works.pop(end[0], None) is not None]
+            self._pause = _SHORTEST_S if ends else self._pause
+        if ends:
+            self._ended(ends)
+
+
+def _unbox(boxed: Any) -> Any:
+    import torch.distributed
+
+    if boxed is None:
+        return None
+    try:
+        return torch.distributed.Work.unbox(boxed)
+    except RuntimeError:  # a library's work that is not torch's
+        return None
+
+
+def _how_it_ended(work: Any) -> tuple[str, str] | None:
+    # Not wait(): a second one may wait for ever. Nor is_success(), at which torch prints that it is deprecated. The
+    # future first: who asks a work may make a library take the results for waited for.
+    try:
+        future = work.get_future()
+    except Exception:  # noqa: BLE001 - a vendor's: the work of sends and receives mostly has no future
+        future = None
+    try:
+        if future is None:
+            return ("over", "") if work.is_completed() else None
+        if not future.done():
+            return None
+        future.value()
+    except Exception as error:  # noqa: BLE001 - whatever the library failed with
+        return "failed", describe_error(error)
+    return "finished", ""

@@ -1,0 +1,56 @@
+"""Whether this process records its collectives."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from northbridge.errors import SettingsError
+from northbridge.settings import CoreSettings
+
+if TYPE_CHECKING:
+    from northbridge.flight_recorder.recording.recorder import Recorder
+
+_armed: list[Recorder] = []
+
+
+def arm() -> None:
+    """Record the collectives of this process from here on, where ``NORTHBRIDGE_FLIGHT_RECORDER`` names a folder.
+
+    ``northbridge.load()`` calls it; a script that loads no backend of ours can call it before
+    ``init_process_group()``. Raises :class:`SettingsError` where the folder cannot be written to.
+    """
+    settings = CoreSettings.read()
+    if settings.flight_recorder is None or _armed:
+        return
+    from northbridge.flight_recorder.recording.dispatcher import observe
+    from northbridge.flight_recorder.recording.recorder import Recorder
+
+    folder = Path(os.path.expanduser(settings.flight_recorder)).absolute()
+    _assert_writable(folder, str(settings.flight_recorder))
+    recorder = Recorder(folder, calls=settings.flight_recorder_calls)
+    observe(recorder)
+    _armed.append(recorder)
+
+
+def begin(rank: int, world_size: int) -> None:
+    """Write which rank this process is, before it waits for the others to come."""
+    arm()
+    for recorder in _armed:
+        recorder.begin(rank, world_size)
+
+
+def _assert_writable(folder: Path, asked: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(b"\n" * 4096)  # a full disk has room for an empty file
+    except OSError as error:
+        variable = CoreSettings.variable("flight_recorder")
+        raise SettingsError(
+            f"{variable}={asked!r} was asked for, but {folder} cannot be written to: {error.strerror or error}; name a"
+            " folder on a disk with room, or unset it to train without a record",
+            variable=variable,
+        ) from None

@@ -1,0 +1,29 @@
+"""What a plugin's module needs in order to be declared; apart, because whatever is imported here every plugin pays."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+hookimpl = pluggy.HookimplMarker("northbridge")
+"""Marks a plugin's ``northbridge_backend()``."""
+
+
+def late_names(package: str, home: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of ``package``, which takes the names of classes from the module ``home``.
+
+    Only what begins with a capital letter is looked for there: whoever declares the chip, or imports a module of the
+    package, does not pay for ``home``.
+    """
+
+    def look_up(name: str) -> Any:
+        if not name[:1].isupper():
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(home), name)
+
+    return look_up

@@ -1,0 +1,1 @@
+"""From an environment to a process group, and to its end."""

@@ -1,0 +1,65 @@
+"""How a rank starts its process group: over its chip's library, recorded, in a store of its attempt."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from northbridge import flight_recorder
+from northbridge.errors import CollectiveError, VariableError
+from northbridge.launch.rendezvous import store_of_attempt
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    import torch
+
+    from northbridge.collective import Collective
+
+
+def start(
+    collective: Collective, *, rank: int, world_size: int, timeout: timedelta | None, device: torch.device
+) -> None:
+    """Start the default process group of this rank on ``collective``.
+
+    The strategies for several devices call it once a rank, with the device selected, ``MASTER_ADDR`` and
+    ``MASTER_PORT`` set. Raises :class:`CollectiveError` where torch knows no library of the name, or ranks stay away,
+    and :class:`VariableError` where a variable hands the group to another library.
+    """
+    import torch.distributed
+
+    _refuse_torchcomms(collective.name)
+    flight_recorder.begin(rank, world_size)
+    ignore_doubt_about_device()
+    store = store_of_attempt(rank, world_size, timeout)
+    try:
+        collective.initialize(rank=rank, world_size=world_size, timeout=timeout, device=device, store=store)
+    except AssertionError as error:
+        known = torch.distributed.Backend.backend_list
+        if collective.name in known:
+            raise
+        raise CollectiveError(
+            f"a process group was asked for over {collective.name!r}, and torch knows no library of that name; found"
+            f" {', '.join(known)}: give the Collective the name by which the vendor's import registers it, or"
+            " register it in Collective.register()"
+        ) from error
+
+
+def _refuse_torchcomms(library: str) -> None:
+    from importlib import import_module
+
+    try:
+        config = import_module("torch.distributed.config")
+    except ModuleNotFoundError:  # before torch 2.13
+        return
+    if getattr(config, "use_torchcomms", False):
+        raise VariableError(
+            "TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, which hands every process group to torchcomms, and that does not"
+            f" know {library!r}: unset it",
+            variable="TORCH_DISTRIBUTED_USE_TORCHCOMMS",
+        )
+
+
+def ignore_doubt_about_device() -> None:
+    """Silence torch's warning at every ``barrier()`` that ranks might share a device: each has selected its own."""
+    warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)

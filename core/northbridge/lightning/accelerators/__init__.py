@@ -1,0 +1,1 @@
+"""The accelerator of a backend, and what it is asked."""

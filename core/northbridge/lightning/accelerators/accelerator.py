@@ -1,0 +1,186 @@
+"""The one accelerator."""
+
+from __future__ import annotations
+
+import os
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from northbridge.bridge import is_installed
+from northbridge.discovery.declared import get
+from northbridge.discovery.loaded import load
+from northbridge.discovery.present import detect, missing_software
+from northbridge.discovery.simulated import is_simulable
+from northbridge.errors import (
+    HardwareMissingError,
+    SoftwareMissingError,
+    WrongDeviceError,
+)
+from northbridge.lightning.accelerators.autograd import assert_autograd_serves
+from northbridge.lightning.accelerators.availability import AcceleratorQuestions
+from northbridge.lightning.accelerators.held import hold
+from northbridge.process_record import logger
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.backend import Backend
+    from northbridge.lightning.namespaces import Face
+
+
+def make_accelerator(face: Face) -> Any:
+    """Return the accelerator class of ``face``.
+
+    Lightning asks the accelerator's *class* whether it is available and what ``devices=`` means, so each backend gets a
+    subclass of its own, made on demand: ``Accelerator("acme")`` is an instance of ``Accelerator.of("acme")``.
+    """
+    stock: Any = face.module("accelerators").Accelerator
+
+    class Accelerator(AcceleratorQuestions, stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        """One chip family in Lightning; ``Accelerator("acme")`` for the backend ``acme``."""
+
+        backend_name = ""
+
+        def __new__(cls, backend: str = "") -> Any:
+            return super().__new__(cls if cls.backend_name else cls.of(backend))
+
+        def __init__(self, backend: str = "") -> None:
+            super().__init__()
+            self._taken: int | None = None
+
+        @staticmethod
+        @cache
+        def of(backend: str) -> Any:
+            """Return the class for one backend, loading nothing."""
+            name = f"Accelerator({backend!r})"
+            return type(name, (Accelerator,), {"backend_name": backend, "__module__": face.home})
+
+        def __reduce__(self) -> tuple[object, ...]:
+            # What crosses a process boundary is the face and the name. The class has no importable name of its own.
+            return Accelerator, (self.backend_name,)
+
+        @cached_property
+        def backend(self) -> Backend:
+            """The backend behind this accelerator; kept, for the strategy asks in every step."""
+            return get(self.backend_name)
+
+        def setup_device(self, device: torch.device) -> None:
+            """Take ``device`` unless this process holds one already; refuse a device that is not the chip's."""
+            self.refuse_foreign(device)
+            if self._taken is None:
+                self.take(device, local_rank=0, world_size=1)
+
+        def refuse_foreign(self, device: torch.device) -> None:
+            """Raise :class:`WrongDeviceError` unless ``device`` is one of the chip's."""
+            if device.type != self.backend.device.type:
+                raise WrongDeviceError(
+                    f"accelerator={self.backend_name!r} was asked for, but the strategy's root device is"
+                    f" '{device}': leave strategy= to its default, or give it a device of type"
+                    f" {self.backend.device.type!r}"
+                )
+
+        def take(self, device: torch.device, *, local_rank: int, world_size: int) -> None:
+            """Take the parallel device ``device`` for this rank: the first touch of a card. Again, it does nothing.
+
+            Raises :class:`WrongDeviceError` where ``device`` is not the chip's, or this accelerator holds another one.
+            """
+            self.refuse_foreign(device)
+            index = device.index or 0
+            if self._taken == index:
+                return
+            if self._taken is not None:
+                raise WrongDeviceError(
+                    f"this {face.host} already holds device {self._taken} of {self.backend_name!r} and cannot take"
+                    f" device {index} too; build another {face.host} for it"
+                )
+            backend = self.backend
+            backend.bridge.prepare_rank(index=index, local_rank=local_rank, world_size=world_size)
+            backend.device.select(index)
+            assert_autograd_serves(backend, index)
+            self._taken = index
+            hold(backend)
+            self.seed()
+
+        def seed(self) -> None:
+            """Seed the chip with the seed of ``seed_everything``, which may have run before the chip was loaded.
+
+            A variable that it has not written is Lightning's to refuse: on one device, it never reads it.
+            """
+            seed = seed_of_environment()
+            if seed is not None:
+                self.backend.device.seed(seed)
+
+        def get_device_stats(self, device: torch.device | str | int) -> dict[str, float]:
+            """Return a fresh dictionary of the chip's statistics; DeviceStatsMonitor adds to it."""
+            import torch
+
+            index = device if isinstance(device, int) else torch.device(device).index or 0
+            return dict(self.backend.device.memory_stats(index))
+
+        def teardown(self) -> None:
+            self.backend.device.empty_cache()
+
+    return Accelerator
+
+
+LARGEST_SEED = 2**32 - 1
+"""The largest seed that ``seed_everything`` takes."""
+
+
+def seed_of_environment() -> int | None:
+    """Return the seed that ``seed_everything`` has left for this process; None where what stands there is no seed."""
+    try:
+        seed = int(os.environ.get("PL_GLOBAL_SEED", ""))
+    except ValueError:
+        return None
+    return seed if 0 <= seed <= LARGEST_SEED else None
+
+
+def load_with_hardware(name: str) -> Backend:
+    """Return backend ``name``, its hardware found and its software loaded, for a run that asked for it by name.
+
+    Raises what :func:`northbridge.load` raises, and :class:`HardwareMissingError` before Lightning raises its own.
+    """
+    if detect(name) < 1:
+        package = get(name).bridge.package
+        if package is not None and not is_installed(package):
+            raise SoftwareMissingError(
+                f"accelerator={name!r} was asked for, but its software is not installed: no module named {package!r};"
+                " install the vendor's package that brings it"
+                + (f", or set NORTHBRIDGE_SIMULATE={name} to train on a simulated one" if is_simulable(name) else ""),
+                backend=name,
+            )
+        missing = missing_software(name)
+        if missing is not None:
+            raise SoftwareMissingError(missing, backend=name)
+        raise HardwareMissingError(
+            f"accelerator={name!r} was asked for, but this machine has no such device, or the vendor's software does"
+            " not see it; `northbridge list` says more",
+            backend=name,
+        )
+    return load(name)
+
+
+def is_ours(accelerator: object) -> bool:
+    """Whether ``accelerator`` is one of Northbridge's, of any face."""
+    return is_of_ours(type(accelerator))
+
+
+def is_of_ours(cls: type | None) -> bool:
+    """Whether ``cls`` is the class of one of Northbridge's accelerators, of any face."""
+    return bool(getattr(cls, "backend_name", ""))
+
+
+announced: set[str] = set()
+"""The simulated chips that the user of this job was told of; a spawned rank is given its parent's."""
+
+
+def announce_simulation(backend: Backend) -> None:
+    """Say once a job, on rank 0 (the caller sees to that), that a chip is simulated."""
+    if backend.capabilities.simulated and backend.name not in announced:
+        announced.add(backend.name)
+        logger.warning(
+            "%s is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says"
+            " nothing about a real chip.",
+            backend.name,
+        )

@@ -1,0 +1,1 @@
+"""What Lightning's connectors decide, decided for a chip."""

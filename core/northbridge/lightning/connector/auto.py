@@ -1,0 +1,72 @@
+"""What ``accelerator="auto"`` chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from northbridge.discovery.installed import LIGHTNING_NAMES, find, names, refuse_unknown_disabled
+from northbridge.discovery.present import candidate
+from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
+from northbridge.lightning.accelerators.accelerator import load_with_hardware
+from northbridge.process_record import note
+from northbridge.settings import CoreSettings
+
+
+def choose_auto(lightnings_choice: Callable[[], str]) -> str:
+    """Return the accelerator that ``auto`` means here, brought up if it is ours, and record why.
+
+    A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the
+    CPU. Then the one backend whose real hardware is present; with two, :class:`AmbiguousAcceleratorError` lists both.
+    """
+    settings = CoreSettings.read()
+    refuse_unknown_disabled()
+    if settings.simulate is not None:
+        return _choose(settings.simulate, "NORTHBRIDGE_SIMULATE names it")
+    choice = lightnings_choice()
+    if choice in names() and choice not in LIGHTNING_NAMES and not settings.disables(choice):
+        return _choose(choice, "Lightning found its hardware")  # up to 2.5.5, by a package that the backend succeeds
+    if choice != "cpu":
+        note("auto", f"chose {choice}", "Lightning found its hardware")
+        return choice
+    present = _backends_with_hardware()
+    if len(present) > 1:
+        raise AmbiguousAcceleratorError(
+            f"accelerator='auto' found the hardware of {' and '.join(present)}: name one, accelerator={present[0]!r}"
+        )
+    if present:
+        return _choose(present[0], "its hardware is present, and no other accelerator's")
+    note("auto", "chose cpu", "no accelerator's hardware is present")
+    return choice
+
+
+def _choose(name: str, reason: str) -> str:
+    load_with_hardware(name)
+    note("auto", f"chose {name}", reason)
+    return name
+
+
+def _backends_with_hardware() -> list[str]:
+    """Return the backends that ``auto`` may choose; of each other one, record why it may not be."""
+    present = []
+    for name in names():
+        try:
+            reason = _reason_against(name)
+        except NorthbridgeError as error:
+            reason = str(error)
+        if reason is None:
+            present.append(name)
+        else:
+            note("auto", f"passed over {name}", reason)
+    return present
+
+
+def _reason_against(name: str) -> str | None:
+    find(name)  # two that claim the name, or a name that is off: known without asking anybody
+    found = candidate(name)
+    if found.simulated:
+        return f"it is simulated; NORTHBRIDGE_SIMULATE={name} would choose it"
+    if not found.auto:
+        return "it asks not to be chosen by auto"
+    if found.devices < 1:
+        return "no hardware is present"
+    return None

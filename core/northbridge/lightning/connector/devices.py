@@ -1,0 +1,93 @@
+"""What a strategy object says of its devices, and what ``devices=`` says of them, made one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import DevicesError
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.lightning.namespaces import Face
+
+
+def settle_devices(face: Face, connector: Any, asked: Any) -> None:
+    """Give the devices of the user's strategy object their indices, and refuse what ``devices=asked`` contradicts.
+
+    A list of devices without an index means one for each local rank: ``[torch.device("acme")] * 8``. Where ``devices=``
+    is written too, both have to mean the same number, and the indices of ``devices=`` are taken. A single device
+    without an index is the one that ``devices=`` takes, or the first. An index that this machine lacks is refused.
+    Where nobody says how many, a notebook takes one, as Lightning has it on CUDA. Called when the connector has read
+    ``devices=``.
+    """
+    strategy = connector._strategy_flag
+    listed = getattr(strategy, "parallel_devices", None)
+    if listed:
+        strategy.parallel_devices = connector._parallel_devices = _index(connector, listed, asked)
+    elif getattr(getattr(strategy, "_root_device", None), "type", None) == connector.accelerator.backend.device.type:
+        strategy._root_device = _index_one(connector, strategy._root_device, asked)
+    elif asked == "auto" and face.connector._IS_INTERACTIVE and len(connector._parallel_devices) > 1:
+        _take_one(face, connector)
+
+
+def _take_one(face: Face, connector: Any) -> None:
+    name, count = connector.accelerator.backend_name, len(connector._parallel_devices)
+    del connector._devices_flag[1:], connector._parallel_devices[1:]
+    face.fabric_module("utilities.rank_zero").rank_zero_info(
+        f"one of {count} devices of {name!r} is used, for this is a notebook; write devices={count} for all of them,"
+        " each with a process that is forked from the notebook's"
+    )
+
+
+def _index(connector: Any, listed: list[torch.device], asked: Any) -> list[torch.device]:
+    accelerator, indices = connector.accelerator, connector._devices_flag
+    for device in listed:
+        accelerator.refuse_foreign(device)
+    given = [device.index for device in listed]
+    written = f"parallel_devices={[str(device) for device in listed]}"
+    if None in given and set(given) != {None}:
+        raise DevicesError(f"{written} has devices with an index and without; give each its own, or none")
+    unnamed = None in given
+    meant = accelerator.parse_devices(len(listed)) if unnamed else _check_indices(connector, given, written)
+    if asked != "auto":
+        if len(indices) != len(listed) or (_names_indices(asked) and not unnamed and indices != given):
+            raise _contradiction(written, asked)
+        if unnamed:
+            meant = indices
+    return list(accelerator.get_parallel_devices(meant))
+
+
+def _index_one(connector: Any, device: torch.device, asked: Any) -> torch.device:
+    indices: list[int] = connector._devices_flag
+    if asked != "auto" and len(indices) != 1:
+        raise DevicesError(
+            f"{type(connector._strategy_flag).__name__} trains on one device, and devices={asked!r} takes"
+            f" {len(indices)}; write devices=1, or a strategy for several devices"
+        )
+    if device.index is None:
+        first: torch.device = connector.accelerator.get_parallel_devices(indices)[0]
+        return first
+    written = f"device='{device}'"
+    _check_indices(connector, [device.index], written)
+    if _names_indices(asked) and indices != [device.index]:
+        raise _contradiction(written, asked)
+    return device
+
+
+def _names_indices(asked: Any) -> bool:
+    return isinstance(asked, (list, tuple)) or (isinstance(asked, str) and "," in asked)
+
+
+def _check_indices(connector: Any, indices: list[int], written: str) -> list[int]:
+    try:
+        checked: list[int] = connector.accelerator.parse_devices(indices)
+    except DevicesError as error:
+        raise DevicesError(str(error).replace(f"devices={indices!r}", f"{written} of the strategy", 1)) from None
+    return checked
+
+
+def _contradiction(written: str, asked: Any) -> DevicesError:
+    return DevicesError(
+        f"{written} of the strategy and devices={asked!r} contradict; leave one of them out, or make them agree"
+    )

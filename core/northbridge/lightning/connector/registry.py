@@ -1,0 +1,160 @@
+"""Under which names a face offers the backends: ``accelerator="acme"``, ``strategy="ddp_acme"``, and their aliases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from northbridge.bridge import is_installed
+from northbridge.discovery.installed import LIGHTNING_NAMES, describe, is_wellformed, names
+from northbridge.errors import SettingsError
+from northbridge.lightning.accelerators.accelerator import is_of_ours
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import Face
+from northbridge.lightning.vendor_names.entry_points import Alias, Announced, read_announced
+from northbridge.process_record import note
+from northbridge.settings import CoreSettings
+
+
+def register_names(face: Face) -> None:
+    """Register the accelerator and the strategies of every installed backend in ``face``; nothing is loaded by that.
+
+    A name that somebody else has registered there is left alone, unless the backend succeeds them.
+    """
+    announced = read_announced()
+    for registry in (face.accelerator_registry, face.strategy_registry):
+        _let_others_register(registry, announced)
+    for name in _names_to_register():
+        _register(face, name, announced)
+
+
+def take_over(face: Face, name: str) -> bool:
+    """Register backend ``name`` in ``face`` once more, and tell so, where a module that it succeeds has its name."""
+    owner = face.owner(name)
+    announced = read_announced()
+    if owner is None or _module_of(owner) not in announced.predecessors_of(name):
+        return False
+    _register(face, name, announced)
+    return True
+
+
+def tell_of_predecessors(face: Face, name: str) -> None:
+    """Warn once, on rank 0, that a package which had the name ``name`` is installed too, and not used."""
+    if name in _told:
+        return
+    _told.add(name)
+    for module in filter(is_installed, read_announced().predecessors_of(name)):
+        face.fabric_module("utilities.rank_zero").rank_zero_warn(
+            f"accelerator={name!r} is served by {describe(name)}; {module!r} is installed too, and is not used:"
+            f" pip uninstall {module.replace('_', '-')}"
+        )
+
+
+_told: set[str] = set()
+
+
+def _let_others_register(registry: Any, announced: Announced) -> None:
+    """Let whoever registers a name that is ours do so, as if we were not here; what we succeed is left out.
+
+    Lightning's registries refuse a name that they have, and the script that registers it names nothing of ours.
+    """
+    if "register" in vars(registry):  # an earlier call has seen to it
+        return
+    stock = registry.register
+    succeeded = {module for _, module in announced.predecessors}
+
+    def register_beside_ours(name: Any, *args: Any, **kwargs: Any) -> Any:
+        owner = args[0] if args else kwargs.get("accelerator", kwargs.get("strategy"))
+        if owner is None or kwargs.get("override") or name not in registry or not _is_ours(registry[name]):
+            return stock(name, *args, **kwargs)
+        who = f"{owner.__module__}.{getattr(owner, '__qualname__', owner)}"
+        if _module_of(owner) in succeeded:
+            note(name, "left out", f"{who} wanted to register it, and it is ours")
+            return owner
+        note(name, "given up", f"{who} has registered it")
+        return stock(name, *args, **{**kwargs, "override": True})
+
+    registry.register = register_beside_ours
+
+
+def _is_ours(entry: Any) -> bool:
+    owner = entry.get("accelerator", entry.get("strategy"))
+    return isinstance(owner, Alias) or is_of_ours(owner) or _module_of(owner) == "northbridge"
+
+
+def _names_to_register() -> list[str]:
+    try:
+        settings = CoreSettings.read()
+    except SettingsError as error:
+        # Not here, where Lightning is only being imported: a run that asks for one of the names is told.
+        note("northbridge", "wrong setting", str(error), problem=True)
+        settings = CoreSettings()
+    announced = names()
+    for name in announced:
+        if settings.disables(name):
+            note(name, "off", "NORTHBRIDGE_DISABLE names it")
+        elif name in LIGHTNING_NAMES:
+            note(name, "refused", "the name is Lightning's own", problem=True)
+        elif not is_wellformed(name):
+            note(name, "refused", "a name is made of lower-case letters, digits and underscores", problem=True)
+    return [
+        name
+        for name in announced
+        if is_wellformed(name) and name not in LIGHTNING_NAMES and not settings.disables(name)
+    ]
+
+
+def _register(face: Face, name: str, announced: Announced) -> None:
+    ours = classes(face)
+    succeeded = announced.predecessors_of(name)
+    owner = face.owner(name)
+    if owner is not None and not is_of_ours(owner) and not _may_replace(face, name, owner, succeeded):
+        return
+    face.accelerator_registry.register(
+        name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True
+    )
+    strategies = face.strategy_registry
+    strategies.register(f"single_{name}", ours.single_device, description=f"one {name} device", override=True)
+    for suffix, start_method in _START_METHODS.items():
+        for tail, options in _UNUSED_PARAMETERS.items():
+            strategies.register(
+                f"ddp_{name}{suffix}{tail}",
+                ours.ddp,
+                description=f"DDP on {name}",
+                override=True,
+                start_method=start_method,
+                **options,
+            )
+    for alias in announced.aliases:
+        if alias.backend == name:
+            _register_alias(face, alias, succeeded)
+
+
+def _register_alias(face: Face, alias: Alias, succeeded: list[str]) -> None:
+    registry, ours = face.strategy_registry, classes(face)
+    owner = registry[alias.name]["strategy"] if alias.name in registry else None
+    if owner in ours.strategies:
+        return  # it is the generic name, which says the same
+    if not is_wellformed(alias.name):
+        reason = "the name of a strategy is made of lower-case letters, digits and underscores"
+        note(alias.backend, "refused", f"strategy {alias.name!r}: {reason}", problem=True)
+    elif owner is None or isinstance(owner, Alias) or _may_replace(face, alias.name, owner, succeeded):
+        registry.register(alias.name, alias, description=f"{alias.reference} on {alias.backend}", override=True)
+
+
+def _may_replace(face: Face, name: str, owner: Any, succeeded: list[str]) -> bool:
+    mine = _module_of(owner) in succeeded
+    whose = f"{owner.__module__}.{owner.__qualname__} {'had' if mine else 'has'} it in {face.name}"
+    note(name, "taken over" if mine else "left alone", whose)
+    return mine
+
+
+def _module_of(owner: Any) -> str:
+    return str(owner.__module__).partition(".")[0]
+
+
+_START_METHODS = {"": "popen", "_spawn": "spawn", "_fork": "fork", "_notebook": "fork"}
+_UNUSED_PARAMETERS: dict[str, dict[str, bool]] = {
+    "": {},
+    "_find_unused_parameters_false": {"find_unused_parameters": False},
+    "_find_unused_parameters_true": {"find_unused_parameters": True},
+}

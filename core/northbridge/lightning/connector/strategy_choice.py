@@ -1,0 +1,280 @@
+"""What Lightning's connector decides, when the accelerator is ours.
+
+A connector turns a user's arguments into accelerator, strategy and precision. Each function here answers for one of its
+methods; ``registration.py`` puts them in place, and calls the original whenever the accelerator is not ours.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any
+
+from northbridge.capabilities import not_driven
+from northbridge.device import is_renamed
+from northbridge.discovery.current import loaded
+from northbridge.discovery.declared import get
+from northbridge.discovery.installed import LIGHTNING_NAMES, names
+from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
+from northbridge.launch.cluster import check_slurm
+from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
+from northbridge.lightning.classes import classes
+from northbridge.lightning.connector.counterparts import exchange
+from northbridge.lightning.connector.registry import take_over, tell_of_predecessors
+from northbridge.lightning.connector.user_strategies import derive, drives_a_chip_by_itself
+from northbridge.lightning.plugins.precision import (
+    mixed_precision,
+    mixed_precision_line,
+    refuse_plugin,
+    refuse_precision,
+)
+from northbridge.lightning.vendor_names.entry_points import Alias
+
+if TYPE_CHECKING:
+    from northbridge.lightning.namespaces import Face
+
+_REFUSED = {
+    "dp": (("dp", "DataParallelStrategy"), "one process for several devices is CUDA's way"),
+    "fsdp": (
+        ("fsdp", "FSDPStrategy", "XLAFSDPStrategy"),
+        "torch's first FSDP is not driven here, but FSDP2 is",
+    ),
+    "deepspeed": (("deepspeed", "DeepSpeedStrategy"), "DeepSpeed is not there yet"),
+    "xla": (("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"), "it drives the devices of XLA"),
+}
+"""Strategies that cannot work on a chip of ours: the first word of Lightning's name, or the class; and why not."""
+
+_SHARDED = "strategy={face}.strategies.ModelParallelStrategy(…)"
+_SIZES = "; its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and "
+_SHARDED_HOW = {
+    "Trainer": f"{_SIZES}configure_model() calls torch's fully_shard(layer, mesh=self.device_mesh['data_parallel']) for"
+    " each large layer and for the whole",
+    "Fabric": f"{_SIZES}its parallelize_fn= takes (model, mesh), and calls torch's"
+    " fully_shard(layer, mesh=mesh['data_parallel']) for each large layer and for the whole",
+}
+
+
+def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
+    """Correct and check the user's arguments in place, before Lightning reads them.
+
+    An object of ours from another face becomes its twin of this one. A name that nobody has is our error, and a name
+    that is ours is brought up here: hardware found, software loaded, so that whatever is wrong is said first.
+    """
+    exchange(face, arguments)
+    accelerator, strategy = arguments["accelerator"], arguments["strategy"]
+    if isinstance(strategy, str) and accelerator == "auto":
+        arguments.update(accelerator=_backend_of_strategy(strategy) or "auto")
+        accelerator = arguments["accelerator"]
+    if is_ours(accelerator):
+        name = accelerator.backend_name
+    elif isinstance(accelerator, str):
+        name = accelerator
+        if name in LIGHTNING_NAMES or _is_somebody_elses(face, name) or _means_lightnings(name):
+            return
+    else:
+        return
+    if _is_slurms(face, arguments.get("plugins")):
+        check_slurm()
+    backend = load_with_hardware(name)
+    refuse_strategy(face, name, strategy)
+    if strategy == "single_device":
+        arguments["strategy"] = f"single_{name}"  # a Fabric has no strategy of the generic name
+    if arguments.get("precision") is not None:
+        unified = face.fabric_module("connector")._convert_precision_to_unified_args
+        refuse_precision(backend, unified(arguments["precision"]))
+
+
+def _is_slurms(face: Face, plugins: Any) -> bool:
+    """Whether Lightning takes this process for one of SLURM's, as the user names no cluster environment."""
+    environments: Any = face.fabric_module("plugins.environments")
+    given = plugins if isinstance(plugins, (list, tuple)) else [plugins]
+    own = any(isinstance(each, environments.ClusterEnvironment) for each in given)
+    return not own and bool(environments.SLURMEnvironment.detect())
+
+
+def _backend_of_strategy(strategy: str) -> str | None:
+    """Return the backend that a strategy such as ``ddp_acme_spawn`` is registered for."""
+    words = strategy.lower()
+    longest_first = sorted(names(), key=len, reverse=True)
+    return next(
+        (name for name in longest_first if words == f"single_{name}" or f"{words}_".startswith(f"ddp_{name}_")),
+        None,
+    )
+
+
+def _is_somebody_elses(face: Face, name: str) -> bool:
+    owner = face.owner(name)
+    return owner is not None and not is_of_ours(owner) and not take_over(face, name)
+
+
+def _means_lightnings(name: str) -> bool:
+    """Whether an unknown ``name`` looks most like one of Lightning's own, so that Lightning should say so."""
+    announced = names()
+    if name in announced:
+        return False
+    # A narrow cutoff: three letters of a vendor's are not "cpu" misspelt.
+    near = difflib.get_close_matches(name.lower(), [*announced, *LIGHTNING_NAMES], n=1, cutoff=0.75)
+    return bool(near) and near[0] in LIGHTNING_NAMES
+
+
+def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
+    """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on ``name``."""
+    other = _backend_of_strategy(strategy) if isinstance(strategy, str) else None
+    if other not in (None, name):
+        raise UnsupportedError(
+            f"strategy={strategy!r} is for {other!r}, and accelerator={name!r} was asked for. Fix: leave strategy= out,"
+            f" or write accelerator={other!r}",
+            capability="strategy",
+        )
+    word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
+    asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
+    for kind, (words, reason) in _REFUSED.items():
+        if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
+            claim = get(name).capabilities.claims().get(kind, not_driven)
+            claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
+            instead = _SHARDED.format(face=face.name) if kind == "fsdp" else "strategy='ddp'"
+            how = _SHARDED_HOW[face.host] if kind == "fsdp" else ""
+            raise UnsupportedError(
+                f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}. Write {face.host}(accelerator={name!r},"
+                f" {instead}), and devices= as before{how}",
+                capability=f"strategy {kind}",
+            )
+
+
+def choose_strategy(face: Face, connector: Any) -> str:
+    """Return the strategy for ``strategy="auto"``."""
+    if len(connector._parallel_devices) > 1 or connector._num_nodes_flag > 1:
+        return "ddp_fork" if face.connector._IS_INTERACTIVE else "ddp"
+    return f"single_{connector.accelerator.backend_name}"
+
+
+def build_strategy(face: Face, connector: Any) -> Any:
+    """Return our strategy for the flag in ``connector``, a registered name or an object of the user's.
+
+    A stock strategy is given our class in place: the user's arguments, and whoever else holds the object, stay with it.
+    """
+    ours = classes(face)
+    flag: Any = connector._strategy_flag
+    name = connector.accelerator.backend_name
+    tell_of_predecessors(face, name)
+    if getattr(connector, "_layer_sync", None) is not None:
+        _settle_layer_sync(face, connector)
+    if isinstance(flag, str):
+        entry = face.strategy_registry[flag]
+        registered = entry["strategy"]
+        if isinstance(registered, Alias):  # named by whoever has patched Lightning: the user's own are settled by now
+            registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
+        if issubclass(registered, ours.ddp.stock_class):
+            return derive(registered, ours.ddp, face)(**entry["init_params"])
+        if issubclass(registered, ours.single_device.stock_class):
+            return _build_single(derive(registered, ours.single_device, face), connector)
+    for kind in ours.strategies:
+        if isinstance(flag, kind.stock_class) and not drives_a_chip_by_itself(type(flag)):
+            if kind is ours.single_device:
+                connector.accelerator.refuse_foreign(connector._strategy_flag.root_device)
+            flag.__class__ = derive(type(flag), kind, face)
+            return flag
+    word = repr(flag) if isinstance(flag, str) else type(flag).__name__
+    raise UnsupportedError(
+        f"strategy={word} is not known to run on {name!r}: write strategy='ddp', or derive your class from"
+        f" {face.home}.DDPStrategy",
+        capability="strategy",
+    )
+
+
+def _settle_layer_sync(face: Face, connector: Any) -> None:
+    """Put our layers in the place of torch's, which need kernels for GPUs; a user's own plugin stays.
+
+    Raises :class:`UnsupportedError` where the chip denies it, and where Lightning would forget it.
+    """
+    backend = connector.accelerator.backend
+    claim = backend.present_capabilities().sync_batchnorm
+    if claim.denied:
+        raise UnsupportedError(
+            f"sync_batchnorm=True was asked for, but {backend.name!r} cannot do it: {claim.reason}; leave it out, and"
+            " each rank normalizes by its own batch",
+            capability="sync_batchnorm",
+        )
+    ours = classes(face)
+    if isinstance(connector._strategy_flag, (ours.model_parallel, ours.model_parallel.stock_class)):
+        raise UnsupportedError(
+            "sync_batchnorm=True was asked for, but Lightning's ModelParallelStrategy does not look at it: leave it"
+            " out, and call torch.nn.SyncBatchNorm.convert_sync_batchnorm(self) in configure_model()",
+            capability="sync_batchnorm",
+        )
+    if type(connector._layer_sync) is face.module("plugins.layer_sync").TorchSyncBatchNorm:
+        connector._layer_sync = ours.layer_sync(backend.name)
+
+
+def _build_single(single_device: Any, connector: Any) -> Any:
+    devices = connector._parallel_devices
+    if len(devices) != 1:
+        raise DevicesError(
+            f"strategy={connector._strategy_flag!r} trains on one device, and devices= takes {len(devices)} (all of"
+            " them where it is left out): write devices=1 or strategy='ddp'"
+        )
+    if connector._num_nodes_flag > 1:
+        raise DevicesError(
+            f"strategy={connector._strategy_flag!r} trains on one device, and num_nodes={connector._num_nodes_flag} was"
+            " asked for: each node would train a model of its own; write strategy='ddp'"
+        )
+    return single_device(device=devices[0])
+
+
+def refuse_mixture(face: Face, connector: Any) -> None:
+    """Raise where a run that is not ours would meet what is: our strategy, or a process that already runs on a chip."""
+    strategy, ours = connector.strategy, classes(face)
+    if isinstance(strategy, ours.strategies):
+        name = connector.accelerator.name()
+        raise UnsupportedError(
+            f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and"
+            f" accelerator={name!r} was asked for or chosen: name the backend with accelerator=",
+            capability="strategy",
+        )
+    first = loaded()
+    if first is None:
+        return
+    name = connector.accelerator.name()
+    types = {getattr(device, "type", name) for device in connector._parallel_devices}
+    if name == first.device.type and not is_renamed(name):
+        return  # a vendor's backend drives, by a name of its own, what torch and Lightning drive themselves
+    if first.device.type in types:
+        raise UnsupportedError(
+            f"accelerator={name!r} was asked for, and a strategy with devices of {first.name!r}: write"
+            f" accelerator={first.name!r}, or leave it out",
+            capability="strategy",
+        )
+    # What the devices are, and not what the accelerator is called: a user's own may drive the CPU.
+    if any(type_ != "cpu" and _may_be_here(type_) for type_ in types):
+        raise DeviceTypeTakenError(
+            f"{name!r} was asked for, but this process already runs on {first.name!r}, and torch serves one accelerator"
+            f" per process; start another process for {name!r}",
+            backend=first.name,
+        )
+
+
+def _may_be_here(type_: str) -> bool:
+    """Whether this machine may have devices of a type: all that torch does not count. What is absent is not mixed."""
+    import torch
+
+    try:
+        count = getattr(torch.get_device_module(type_), "device_count", None)
+    except RuntimeError:
+        return True
+    return count is None or count() > 0
+
+
+def build_precision(face: Face, connector: Any) -> Any | None:
+    """Return the precision plugin for the flags in ``connector``, or ``None`` where Lightning's own choice is right."""
+    backend = connector.accelerator.backend
+    plugin = getattr(connector, face.precision_object)
+    if plugin is not None:
+        refuse_plugin(backend, plugin)
+        return None
+    precision = getattr(connector, face.precision_flag)
+    refuse_precision(backend, precision)
+    if precision == "16-mixed" and isinstance(connector.strategy, classes(face).model_parallel):
+        return None  # Lightning refuses it: its gradient scaler knows no sharded gradients
+    plugin = mixed_precision(face, backend, precision)
+    if plugin is not None:
+        face.fabric_module("utilities.rank_zero").rank_zero_info(mixed_precision_line(face, precision))
+    return plugin

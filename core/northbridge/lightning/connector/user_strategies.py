@@ -1,0 +1,47 @@
+"""Strategies that users derive from Lightning's, on a chip: their class first, then ours, then Lightning's."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from northbridge.lightning.strategies.chip import LoadFirst
+from northbridge.lightning.vendor_names.entry_points import read_announced
+
+if TYPE_CHECKING:
+    from northbridge.lightning.namespaces import Face
+
+
+def derive(theirs: Any, ours: Any, face: Face) -> Any:
+    """Return ``ours``, with what ``theirs`` changes in the class of Lightning's that both derive from.
+
+    Their ``super()`` calls ours. ``theirs`` may be Lightning's class itself, or derived from ours already.
+    """
+    if theirs is ours.stock_class:
+        return ours
+    return theirs if issubclass(theirs, ours) else _join(theirs, ours, face.name)
+
+
+def drives_a_chip_by_itself(theirs: Any) -> bool:
+    """Whether ``theirs`` comes from a package whose place a backend takes, and would do on the chip what we do."""
+    predecessors = {module for _, module in read_announced().predecessors}
+    return any(each.__module__.partition(".")[0] in predecessors for each in theirs.__mro__)
+
+
+@cache
+def _join(theirs: Any, ours: Any, face: str) -> Any:
+    def __reduce__(self: Any) -> tuple[object, ...]:  # a class made at run time has no importable name
+        name = None if self._accelerator is None else self.backend.name
+        return _rebuild, (name and LoadFirst(name), theirs, face, ours.__name__), self.__getstate__()
+
+    names = {"__module__": theirs.__module__, "__qualname__": theirs.__qualname__, "__reduce__": __reduce__}
+    return type(theirs.__name__, (theirs, ours), names)
+
+
+def _rebuild(_: LoadFirst | None, theirs: Any, face: str, kind: str) -> Any:
+    from northbridge.lightning.classes import classes
+    from northbridge.lightning.namespaces import FACES
+
+    ours = next(each for each in classes(FACES[face]).strategies if each.__name__ == kind)
+    cls = _join(theirs, ours, face)
+    return cls.__new__(cls)

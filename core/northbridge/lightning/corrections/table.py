@@ -1,0 +1,285 @@
+"""How a face of Lightning learns of the backends, and the one place that corrects Lightning.
+
+:data:`CORRECTIONS` is the whole of it. All rows are compared with a face before the first is applied, so that no face
+is ever half corrected; where one does not match, the face is left alone and one warning says which.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from packaging.version import Version
+
+from northbridge.lightning.connector.registry import register_names
+from northbridge.lightning.corrections import replacements
+from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.versions import reason_against_version, untested
+from northbridge.process_record import note
+
+Replacement = Callable[[Face, Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True)
+class Correction:
+    """One function of Lightning that is wrapped, and what it has to look like for that."""
+
+    name: str
+    parameters: tuple[str, ...]
+    reason: str
+    replace: Replacement
+    hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
+    module: str | None = None  # where it is; else it is a method of the connector
+    owner: str | None = None  # the class in ``module`` that has it; else it is a function
+    taken_by: str | None = None  # the module that takes the function by name, after its connector or before
+    static: bool = False
+    first: str = "2.4.0"
+    last: str = "2.6.6"
+
+
+CORRECTIONS = (
+    Correction(
+        "_check_config_and_set_final_flags",
+        ("self", "strategy", "accelerator", "precision", "plugins", "sync_batchnorm"),
+        "raises its own text for an unknown name and for 'dp', before any other method is asked",
+        replacements.read_arguments,
+        hosts=("Trainer",),
+    ),
+    Correction(
+        "_check_config_and_set_final_flags",
+        ("self", "strategy", "accelerator", "precision", "plugins"),
+        "raises its own text for an unknown name and for 'dp', before any other method is asked",
+        replacements.read_arguments,
+        hosts=("Fabric",),
+    ),
+    Correction(
+        "_choose_auto_accelerator",
+        (),
+        "knows tpu, mps, cuda and cpu alone: Trainer() trains on the CPU of a machine full of other chips",
+        replacements.choose_auto,
+        static=True,
+    ),
+    Correction(
+        "_set_parallel_devices_and_init_accelerator",
+        ("self",),
+        "takes the devices of a strategy object without an index for one and the same, and drops devices= for them",
+        replacements.settle_devices,
+    ),
+    Correction(
+        "_choose_strategy",
+        ("self",),
+        "gives every accelerator it does not know SingleDeviceStrategy('cpu'), or refuses it",
+        replacements.choose_strategy,
+    ),
+    Correction(
+        "_check_strategy_and_fallback",
+        ("self",),
+        "refuses 'fsdp' with a sentence about GPUs",
+        replacements.check_strategy,
+    ),
+    Correction(
+        "_init_strategy",
+        ("self",),
+        "builds stock strategies, which enter a CUDA stream, or train on the CPU",
+        replacements.build_strategy,
+    ),
+    Correction(
+        "_check_and_init_precision",
+        ("self",),
+        "gives every accelerator it does not know MixedPrecision(…, 'cuda'), which turns itself off",
+        replacements.build_precision,
+    ),
+    Correction(
+        "_log_device_info",
+        ("trainer",),
+        "says 'GPU available: False, used: False' about a chip that is in use",
+        replacements.log_devices,
+        hosts=("Trainer",),
+        module="trainer.setup",
+    ),
+    Correction(
+        "_sigterm_notifier_fn",
+        ("self", "signum", "_"),
+        "broadcasts inside the signal handler: ranks that are in a backward pass wait for each other until the timeout",
+        replacements.take_note_of_sigterm,
+        hosts=("Trainer",),
+        module="trainer.connectors.signal_connector",
+        owner="_SignalConnector",
+        first="2.5.2",
+    ),
+    Correction(
+        "_slurm_sigusr_handler_fn",
+        ("self", "signum", "_"),
+        "writes a checkpoint inside the signal handler, for which the ranks wait for each other wherever they are",
+        replacements.take_note_of_requeue,
+        hosts=("Trainer",),
+        module="trainer.connectors.signal_connector",
+        owner="_SignalConnector",
+        first="2.5.2",
+    ),
+    Correction(
+        "_broadcast_sigterm_tensor",
+        ("self",),
+        "listens to rank 0 alone, and takes a rank that died for one that goes on",
+        replacements.agree,
+        hosts=("Trainer",),
+        module="loops.training_epoch_loop",
+        owner="_TrainingEpochLoop",
+        first="2.5.2",
+    ),
+    *(
+        Correction(name, parameters, "knows no generator but the host's and CUDA's", replace, module=module)
+        for name, parameters, replace in (
+            ("_collect_rng_states", ("include_cuda",), replacements.collect_random_states),
+            ("_set_rng_states", ("rng_state_dict",), replacements.set_random_states),
+        )
+        for module in ("utilities.seed", "strategies.launchers.multiprocessing")  # both know them by name
+    ),
+    Correction(
+        "pl_load",
+        ("path_or_url", "map_location", "weights_only"),
+        "reads by what a vendor's import has put in the place of torch.load, which may run the code of a file",
+        replacements.read_by_torch,
+        hosts=("Trainer",),
+        module="core.saving",  # which knows by this name what reads for load_from_checkpoint()
+    ),
+    *(
+        Correction(name, parameters, "knows no memory but the host's and CUDA's", replace, ("Trainer",), module)
+        for name, parameters, replace in (
+            ("is_oom_error", ("exception",), replacements.recognize_full_memory),
+            ("garbage_collection_cuda", (), replacements.empty_caches),
+        )
+        for module in ("utilities.memory", "tuner.batch_size_scaling")  # both know them by name
+    ),
+    Correction(
+        "_to_compiled",
+        ("module", "compile_kwargs"),
+        "compiles a model once more for the device, with the backend that torch has for CUDA and the CPU",
+        replacements.choose_compiler,
+        hosts=("Fabric",),
+        module="wrappers",
+        taken_by="fabric",
+    ),
+    Correction(
+        "_maybe_unwrap_optimized",
+        ("model",),
+        "drops what the user has asked torch.compile for",
+        replacements.keep_compile_arguments,
+        hosts=("Trainer",),
+        module="utilities.compile",
+        taken_by="trainer.trainer",
+    ),
+    Correction(
+        "_verify_strategy_supports_compile",
+        ("model", "strategy"),
+        "does not ask whether the chip has the compiler's backend",
+        replacements.refuse_compiler,
+        hosts=("Trainer",),
+        module="utilities.compile",
+        taken_by="trainer.trainer",
+    ),
+    Correction(
+        "_load_combined_loader_states",
+        ("self",),
+        "lets a resumed fit shuffle before it tells the samplers which epoch it is, and calls no hook before",
+        replacements.take_up_loaders,
+        hosts=("Trainer",),
+        module="loops.fit_loop",
+        owner="_FitLoop",
+    ),
+    *(
+        Correction(
+            name,
+            ("self",),
+            "asks torch for the activity of the CPU and of CUDA alone",
+            replace,
+            hosts=("Trainer",),
+            module="profilers.pytorch",
+            owner="PyTorchProfiler",
+        )
+        for name, replace in (
+            ("_default_activities", replacements.mark_activities),
+            ("_create_profilers", replacements.profile_chip),
+        )
+    ),
+    Correction(
+        "_update_properties",
+        ("root", "device", "dtype"),
+        "gives the device of a module its index on CUDA alone: module.device differs from that of what it computes",
+        replacements.complete_device,
+        hosts=("Fabric",),  # whose mixin the LightningModule has too
+        module="utilities.device_dtype_mixin",
+    ),
+)
+"""Every function of Lightning that Northbridge replaces, and nothing else does."""
+
+
+def register(name: str) -> None:
+    """Register every installed backend in the face ``name``, and correct that face; done again, it changes nothing.
+
+    Called by the autoload when the face's connector has been imported. A face outside the versions that Northbridge
+    knows, or with a row of :data:`CORRECTIONS` that does not match, is left alone with one warning.
+    """
+    face = FACES[name]
+    reason = reason_against(face)
+    if reason is not None:
+        note(name, "left alone", reason, problem=True)
+        warnings.warn(
+            f"Northbridge leaves {name} alone, and accelerators of its backends are unknown there: {reason}",
+            stacklevel=2,
+        )
+        return
+    register_names(face)
+    for correction in _rows(face):
+        _apply(face, correction)
+    note(name, "registered", f"{name} {face.version}{untested(face.version)}")
+
+
+def reason_against(face: Face) -> str | None:
+    """Return why Northbridge cannot serve ``face``, or ``None`` where it can."""
+    reason = reason_against_version(face.version)
+    if reason is not None:
+        return reason
+    wrong = [each for row in _rows(face) if (each := _mismatch(face, row)) is not None]
+    if wrong:
+        return f"version {face.version} differs from what Northbridge knows: {'; '.join(wrong)}; upgrade northbridge"
+    return None
+
+
+def _rows(face: Face) -> list[Correction]:
+    version = Version(face.version)
+    return [row for row in CORRECTIONS if face.host in row.hosts and Version(row.first) <= version]
+
+
+def _owner(face: Face, row: Correction) -> Any:
+    if row.module is None:
+        return getattr(face.connector, face.connector_class)
+    module = face.module(row.module)
+    return getattr(module, row.owner) if row.owner else module
+
+
+def _mismatch(face: Face, row: Correction) -> str | None:
+    try:
+        function = getattr(_owner(face, row), row.name)
+    except (ImportError, AttributeError):
+        return f"{row.name} is gone"
+    found = tuple(inspect.signature(function).parameters)
+    return None if found == row.parameters else f"{row.name} takes {found}, not {row.parameters}"
+
+
+def _apply(face: Face, row: Correction) -> None:
+    owner = _owner(face, row)
+    original = getattr(owner, row.name)
+    if hasattr(original, "_northbridge_reason"):
+        return
+    replacement = functools.wraps(original)(row.replace(face, original))
+    replacement._northbridge_reason = row.reason  # type: ignore[attr-defined]  # marks it as ours
+    setattr(owner, row.name, staticmethod(replacement) if row.static else replacement)
+    taker = sys.modules.get(f"{face.name}.{row.taken_by}")
+    if getattr(taker, row.name, None) is original:
+        setattr(taker, row.name, replacement)

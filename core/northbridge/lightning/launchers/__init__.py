@@ -1,0 +1,1 @@
+"""Lightning's launchers, for a chip's ranks."""

@@ -1,0 +1,117 @@
+"""The launcher of ranks that are spawned or forked."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from multiprocessing import active_children
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import UnsupportedError
+from northbridge.launch.group_end import resume
+from northbridge.lightning.accelerators.held import held
+from northbridge.processes.identity import started_at, state_of, this_machine
+from northbridge.processes.inheritance import heirs_listen
+
+if TYPE_CHECKING:
+    from northbridge.lightning.namespaces import Face
+
+GRACE_SECONDS = 10.0
+"""How long a rank may take to end once it is told to, before it is killed."""
+
+PATIENCE_SECONDS = 3.0
+"""How long a failed rank waits for another rank to end first."""
+
+
+def make_launcher(face: Face) -> Any:
+    """Return the launcher class of ``face``, which leaves no rank behind and waits for none that has left."""
+    stock: Any = face.module("strategies.launchers.multiprocessing")._MultiProcessingLauncher
+
+    class MultiProcessingLauncher(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        """Start the ranks as processes of this one, and end them with it."""
+
+        def launch(self, *args: Any, **kwargs: Any) -> Any:
+            """Start the ranks.
+
+            Raises :class:`UnsupportedError` where a process with a chip would be forked, and :class:`ClusterError`
+            where the ranks would never meet.
+            """
+            self._strategy.assert_environment()
+            if self._start_method == "fork":
+                _refuse_held_chips()
+            self._strategy.announce()  # here, once: each launch makes other ranks
+            others = set(active_children())
+            try:
+                with heirs_listen():
+                    return super().launch(*args, **kwargs)
+            except BaseException:
+                # Ctrl-C in this process alone would leave the ranks training, and this process waiting for them.
+                _end([child for child in active_children() if child not in others])
+                raise
+
+        def _wrapping_function(self, *args: Any, **kwargs: Any) -> None:
+            try:
+                super()._wrapping_function(*args, **kwargs)
+            except KeyboardInterrupt:
+                # torch makes a success of it, and the first process would wait for results that never come.
+                raise SystemExit(130) from None
+            except SystemExit as end:
+                # SIGTERM, or the user's own exit(): the same.
+                raise SystemExit(end.code or 1) from end
+            except BaseException as error:
+                siblings = _siblings()
+                # torch tells the others to end next, which reaches none that somebody has stopped.
+                resume(siblings)
+                if isinstance(error, RuntimeError):
+                    _let_first_end(siblings)
+                raise
+
+    return MultiProcessingLauncher
+
+
+def _siblings() -> list[int]:
+    """Return the processes that this rank's parent has started; none where the system does not tell."""
+    parent, found = os.getppid(), []
+    for children in Path(f"/proc/{parent}/task").glob("*/children"):
+        with suppress(OSError):
+            found += [int(pid) for pid in children.read_text().split()]
+    return [pid for pid in found if pid != os.getpid()]
+
+
+def _let_first_end(siblings: list[int]) -> None:
+    """Wait up to :data:`PATIENCE_SECONDS` until one of the processes ``siblings`` ends.
+
+    torch reports the error of the rank that ends first. If another rank failed and closed its connections, this rank's
+    library fails too, and would end before the rank with the real error does.
+    """
+    machine, begun = this_machine(), {pid: started_at(pid) for pid in siblings}
+    deadline = time.monotonic() + PATIENCE_SECONDS if machine and siblings else 0.0
+    while time.monotonic() < deadline and all(
+        state_of(pid, at, machine) in ("running", "stopped") for pid, at in begun.items()
+    ):
+        time.sleep(0.02)
+
+
+def _refuse_held_chips() -> None:
+    for name in held():
+        raise UnsupportedError(
+            f"ranks were to be forked from this process (strategy 'ddp_fork' or 'ddp_notebook'), which has already"
+            f" trained on {name!r}: a forked process cannot use a chip that its parent holds. In a notebook, restart"
+            " the kernel and let the fit with several devices be the first; in a script, write strategy='ddp'",
+            capability="fork",
+        )
+
+
+def _end(ranks: list[Any]) -> None:
+    for rank in ranks:
+        rank.terminate()
+    deadline = time.monotonic() + GRACE_SECONDS
+    try:
+        for rank in ranks:
+            rank.join(max(0.0, deadline - time.monotonic()))
+    finally:  # also where a second Ctrl-C cuts the grace short
+        for rank in ranks:
+            rank.kill()
+            rank.join()

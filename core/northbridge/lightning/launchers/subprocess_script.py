@@ -1,0 +1,32 @@
+"""The launcher of ranks that run the user's script once more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from northbridge.processes.inheritance import heirs_listen
+
+if TYPE_CHECKING:
+    from northbridge.lightning.namespaces import Face
+
+
+def make_script_launcher(face: Face) -> Any:
+    """Return the launcher class of ``face``, which tells the ranks what this process knows."""
+    stock: Any = face.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
+
+    class SubprocessScriptLauncher(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        """Start the ranks as scripts."""
+
+        strategy: Any = None
+        """Our strategy, whose ranks they are."""
+
+        def launch(self, *args: Any, **kwargs: Any) -> Any:
+            """Start the ranks; raises :class:`ClusterError` where they would never meet."""
+            self.strategy.assert_environment()
+            return super().launch(*args, **kwargs)
+
+        def _call_children_scripts(self) -> None:
+            with heirs_listen():
+                super()._call_children_scripts()
+
+    return SubprocessScriptLauncher

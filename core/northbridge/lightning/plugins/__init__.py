@@ -1,0 +1,1 @@
+"""Precision, checkpoints, normalization and random states: what Lightning calls plugins."""

@@ -1,0 +1,125 @@
+"""Drafts: what is written beside its place, and is put there when it is whole, so that a crash leaves what was there.
+
+A draft's name begins with a dot and ends in ``.part``: nobody who looks for checkpoints takes it for one. It tells
+whose it is, so that the next save removes what a killed one has left.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from northbridge.processes.identity import started_at, state_of, this_machine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_OF_SHARDS = (".metadata", "meta.pt")
+_LONGEST = 255  # bytes that a file's name may have
+_UNKNOWN_SECONDS = 86400.0
+"""For how long a draft from another machine has to lie there untouched until it counts as left."""
+
+_NAME = re.compile(
+    r"\..*\.[0-9a-f]{32}\.(?P<process>\d+)-(?P<ticks>\d+)-(?P<machine>[0-9a-f]{12})\.(?P<ending>part|old)"
+)
+
+
+def name_draft(target: Path, ending: str = "part") -> Path:
+    """Return a new name beside ``target``, which tells which process of which machine it belongs to."""
+    process = os.getpid()
+    owner = f"{process}-{started_at(process) or 0}-{_digest_machine()}"
+    tail = f".{uuid4().hex}.{owner}.{ending}"
+    name = f".{target.name}".encode(errors="surrogateescape")[: _LONGEST - len(tail)]
+    return target.with_name(name.decode(errors="ignore") + tail)
+
+
+def remove_left(folder: Path, ending: str = "part") -> None:
+    """Remove the drafts in ``folder`` of processes that are gone."""
+    with suppress(OSError):  # it cannot be read, or is not there
+        for draft in folder.iterdir():
+            name = _NAME.fullmatch(draft.name)
+            if name is not None and name["ending"] == ending and _is_left(draft, name):
+                discard(draft)
+
+
+def _is_left(draft: Path, name: re.Match[str]) -> bool:
+    machine = this_machine() if name["machine"] == _digest_machine() else ""
+    state = state_of(int(name["process"]), int(name["ticks"]), machine)
+    return state == "gone" or (state == "unknown" and _seconds_untouched(draft) > _UNKNOWN_SECONDS)
+
+
+def _seconds_untouched(draft: Path) -> float:
+    # By the clock of the file system: machines that share one may differ about the time.
+    now = draft.with_name(f".{uuid4().hex}")
+    now.touch(exist_ok=False)
+    try:
+        parts = [draft, *(draft.iterdir() if draft.is_dir() else ())]
+        last: float = max(each.lstat().st_mtime for each in parts)
+        return now.stat().st_mtime - last
+    finally:
+        now.unlink()
+
+
+def _digest_machine() -> str:
+    return hashlib.sha256(this_machine().encode()).hexdigest()[:12]
+
+
+@contextmanager
+def draft_of(target: Path) -> Iterator[Path]:
+    """Yield a new file beside ``target`` that takes its place at the end, or is gone where that is not reached.
+
+    What a killed process has left there is removed first. A device or a pipe is yielded itself: it holds nothing that
+    could be kept, and is not to be replaced by a file.
+    """
+    if target.exists() and not (target.is_file() or target.is_dir()):
+        yield target
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_left(target.parent)
+    draft = name_draft(target)
+    draft.touch(exist_ok=False)
+    try:
+        yield draft
+        draft.replace(target)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def put_in_place(draft: Path, target: Path) -> None:
+    """Have ``draft``, a file or a folder of shards, take the place of ``target``, which is a checkpoint or nothing.
+
+    What else lay in a folder that is replaced lies in the new one, too. A folder's place is empty for the moment
+    between two renamings; the old one stands beside it then.
+    """
+    if draft.is_file() and not target.is_dir():
+        draft.replace(target)
+        return
+    if target.is_symlink() or target.is_file():
+        target.unlink()
+    if not target.exists():
+        draft.rename(target)
+        return
+    old = name_draft(target, "old")  # whole: it is removed when another is
+    target.rename(old)
+    draft.rename(target)
+    if target.is_dir():
+        for file in old.iterdir():
+            if file.name not in _OF_SHARDS and file.suffix != ".distcp":
+                file.rename(target / file.name)
+    shutil.rmtree(old)
+    remove_left(target.parent, "old")
+
+
+def discard(draft: Path) -> None:
+    """Remove a draft, as much of it as there is."""
+    if draft.is_dir():
+        shutil.rmtree(draft, ignore_errors=True)  # what stays is no more than a draft
+    else:
+        draft.unlink(missing_ok=True)

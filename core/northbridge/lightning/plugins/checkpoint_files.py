@@ -1,0 +1,187 @@
+"""How checkpoints are read: by torch's own ``load``, with one error for what is no checkpoint."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import pickletools
+import re
+import warnings
+import zipfile
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from packaging.version import InvalidVersion, Version
+
+from northbridge.discovery.current import is_vendors
+from northbridge.errors import CheckpointCodeError, CheckpointError
+from northbridge.lightning.plugins.checksums import LONGEST, find_damage, find_damage_of, first_line
+from northbridge.lightning.plugins.torch_load import torchs_load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_VERSION = "pytorch-lightning_version"
+
+
+@contextmanager
+def stock_reading() -> Iterator[None]:
+    """Let ``torch.load`` be torch's own inside: a vendor's import may have put another in its place.
+
+    One such runs the code of a checkpoint where nothing is said of ``weights_only``, as torch's has not since 2.6. What
+    the user has put there stays.
+    """
+    import torch
+
+    in_place = torch.load
+    torch.load = _stock()
+    try:
+        yield
+    finally:
+        torch.load = in_place
+
+
+@contextmanager
+def reading(path: Any, *, check: bool = True) -> Iterator[None]:
+    """Read the checkpoint ``path`` inside, by ``torch.load``; what cannot be read is a :class:`CheckpointError`.
+
+    A file that opens and has a wrong checksum is warned of; ``check`` says whether this process looks for that.
+    """
+    import torch
+
+    in_place = torch.load
+    if isinstance(in_place, _Reader):  # of whoever has called this one
+        yield
+        return
+    torch.load = _Reader(path, _stock(), check)
+    try:
+        yield
+    except (FileNotFoundError, CheckpointError):
+        raise
+    except OSError as error:
+        raise unreadable(path, error) from error
+    except AttributeError as error:
+        if error.name in ("keys", "pop"):  # which Lightning asks of it, without a look at what it is
+            refuse_other_than_dict(path, error.obj)
+        raise
+    finally:
+        torch.load = in_place
+
+
+def _stock() -> Callable[..., Any]:
+    import torch
+
+    is_users = torch.load is not torch.serialization.load and not is_vendors(torch.load)
+    return torch.load if is_users else torchs_load()
+
+
+class _Reader:
+    def __init__(self, path: Any, load: Callable[..., Any], check: bool) -> None:
+        self._path = path
+        self._load = load
+        self._check = check
+
+    def __call__(self, f: Any, *args: Any, **kwargs: Any) -> Any:
+        file = next((str(each) for each in (f, self._path) if os.path.isfile(str(each))), None)
+        begin = f.tell() if hasattr(f, "tell") else 0
+        with ThreadPoolExecutor(1) as pool:  # checksums take half as long as reading
+            looked = pool.submit(find_damage_of, file) if self._check and file else None
+            try:
+                read = self._load(f, *args, **kwargs)
+            except FileNotFoundError:
+                raise
+            except Exception as error:
+                raise unreadable(self._path, error) from error
+        if looked is not None:
+            _warn_of_damage(self._path, looked.result())
+        elif self._check and "://" not in str(self._path):  # where it would be fetched once more
+            end = f.tell()
+            f.seek(begin)
+            _warn_of_damage(self._path, find_damage(f))
+            f.seek(end)
+        return read
+
+
+def _warn_of_damage(path: Any, damage: str) -> None:
+    if damage:
+        warnings.warn(
+            f"the checkpoint {path} is damaged: {damage}. It was opened all the same, and its values may be wrong."
+            " Fix: copy it again, or take another",
+            stacklevel=2,
+        )
+
+
+def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
+    """Raise :class:`CheckpointError` unless ``checkpoint`` is a dict, or like one."""
+    if not hasattr(checkpoint, "keys"):
+        raise CheckpointError(
+            f"{path} could not be read as a checkpoint: it holds a {type(checkpoint).__name__}, and no dict;"
+            " Trainer.save_checkpoint() and Fabric.save() write one"
+        )
+
+
+def refuse_other_parts(path: Any, checkpoint: Any) -> None:
+    """Raise :class:`CheckpointError` if Lightning cannot restore its own parts of a Trainer's ``checkpoint``.
+
+    A flipped bit in a key's name would otherwise raise a KeyError in Lightning's migration. The user's parts, the
+    ``state_dict`` among them, are not checked: hooks may read what they wrote.
+    """
+    version = checkpoint.get(_VERSION)
+    faults = [
+        f"its {part!r} is of type {type(checkpoint[part]).__name__}, not a dict"
+        for part in ("loops", "callbacks")
+        if not isinstance(checkpoint.get(part, {}), (Mapping, type(None)))
+    ]
+    if not isinstance(version, str) or not _is_version(version):
+        faults.append(f"its {_VERSION!r} is {version!r:.50}" if _VERSION in checkpoint else f"it has no {_VERSION!r}")
+    if faults:
+        raise CheckpointError(
+            f"{path} could not be read as a checkpoint: {faults[0]}. Fix: copy it again, or load a file that a Trainer"
+            " wrote"
+        )
+
+
+def _is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True
+
+
+def unreadable(path: Any, error: BaseException) -> CheckpointError:
+    """Return what to tell a user of a checkpoint that could not be read."""
+    if isinstance(error, CheckpointError):
+        return error
+    text, reason = str(error), first_line(error)
+    is_archive = "://" in str(path) or zipfile.is_zipfile(path)
+    damage = find_damage_of(path) if is_archive else ""
+    name = re.search(r"GLOBAL ([\w.]+)", text)
+    protocol = _newer_protocol(text)
+    if protocol and is_archive and not damage:
+        return CheckpointCodeError(
+            f"the checkpoint {path} was written with pickle protocol {protocol}, which weights_only=True does not read."
+            " Fix: let torch.save write it with pickle_protocol=2; or, if you trust where the file comes from, write"
+            " weights_only=False"
+        )
+    if "weights_only" in text and not damage:
+        if is_archive or name or not isinstance(error, pickle.UnpicklingError):
+            return CheckpointCodeError(
+                f"the checkpoint {path} holds {name[1][:LONGEST] if name else 'more than weights'}, which only code"
+                " can make, and weights_only=True lets none run. If you trust where the file comes from, write"
+                " weights_only=False, or allow the class with torch.serialization.add_safe_globals([…])"
+            )
+        reason = "it is in no format that torch.save writes"
+    return CheckpointError(
+        f"{path} could not be read as a checkpoint: {damage or reason}. Is it one, and was it copied as a whole? Take"
+        " another; what this process has trained is untouched"
+    )
+
+
+def _newer_protocol(text: str) -> int | None:
+    """Return the pickle protocol of the opcode that ``weights_only=True`` rejected; None if it is 2 or older."""
+    unknown = re.search(r"Unsupported operand (\d+)", text)
+    protocols = (each.proto for each in pickletools.opcodes if unknown and ord(each.code) == int(unknown[1]))
+    return next((protocol for protocol in protocols if protocol > 2), None)

@@ -1,0 +1,108 @@
+"""Lightning's precision plugins, re-homed on the chip."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from northbridge.backend import Backend
+    from northbridge.lightning.namespaces import Face
+
+_NEEDS = {
+    "16-mixed": "float16",
+    "16-true": "float16",
+    "bf16-mixed": "bfloat16",
+    "bf16-true": "bfloat16",
+    "64-true": "float64",
+}
+"""The claim that each of Lightning's precisions stands on; 32-true stands on none."""
+
+_MIXED = ("16-mixed", "bf16-mixed")
+_CUDA_ALONE = {"BitsandbytesPrecision": "quantization", "TransformerEnginePrecision": "transformer-engine"}
+
+
+def refuse_precision(backend: Backend, precision: str) -> None:
+    """Raise :class:`UnsupportedError` where the chip denies ``precision``, or nothing but CUDA has it."""
+    if precision.startswith("transformer-engine"):
+        raise UnsupportedError(
+            f"precision={precision!r} runs on CUDA alone, and {backend.name!r} was asked for; write"
+            f" precision={_working(backend)!r}",
+            capability="transformer-engine",
+        )
+    claims = backend.present_capabilities().claims()
+    needed = _NEEDS.get(precision)
+    if needed is None or not claims[needed].denied:
+        return
+    raise UnsupportedError(
+        f"precision={precision!r} was asked for, but {backend.name!r} has no {needed}: {claims[needed].reason}; write"
+        f" precision={'32-true' if precision == '64-true' else _working(backend)!r}",
+        capability=needed,
+    )
+
+
+def _working(backend: Backend) -> str:
+    """Return the precision to write instead: a mixed one, unless the chip denies both."""
+    claims = backend.present_capabilities().claims()
+    return next((word for word in reversed(_MIXED) if not claims[_NEEDS[word]].denied), "32-true")
+
+
+def refuse_plugin(backend: Backend, plugin: Any) -> None:
+    """Raise :class:`UnsupportedError` for a precision object of the user's that would not reach the chip, or is denied.
+
+    Lightning's ``MixedPrecision("16-mixed", "cuda")`` turns itself off on another device, and trains in float32.
+    """
+    device = getattr(plugin, "device", None)
+    if isinstance(device, str) and device != backend.device.type:
+        raise UnsupportedError(
+            f"{type(plugin).__name__} was made for {device!r}, and {backend.name!r} was asked for: write"
+            f" precision={plugin.precision!r} instead, or {type(plugin).__name__}({plugin.precision!r},"
+            f" device={backend.device.type!r})",
+            capability="autocast",
+        )
+    scaler = getattr(plugin, "scaler", None)
+    made_for = getattr(scaler, "_device", backend.device.type)
+    if made_for != backend.device.type:
+        raise UnsupportedError(
+            f"{type(plugin).__name__} was given a GradScaler for {made_for!r}, which does nothing on {backend.name!r}:"
+            f" leave scaler= out, or write scaler=torch.amp.GradScaler({backend.device.type!r})",
+            capability="autocast",
+        )
+    ability = _CUDA_ALONE.get(type(plugin).__name__)
+    if ability is not None:
+        raise UnsupportedError(
+            f"{type(plugin).__name__} runs on CUDA alone, and {backend.name!r} was asked for; write"
+            f" precision={_working(backend)!r}",
+            capability=ability,
+        )
+    precision = getattr(plugin, "precision", None)
+    if isinstance(precision, str):
+        refuse_precision(backend, precision)
+
+
+def mixed_precision(face: Face, backend: Backend, precision: str) -> Any | None:
+    """Return Lightning's plugin for a mixed ``precision``, on the chip's own device type; ``None`` for the others.
+
+    The others name no device, and Lightning's own choice is right. A gradient scaler for float16 comes with the plugin.
+    Raises :class:`UnsupportedError` where autocast does not take the dtype: torch would train in float32.
+    """
+    import torch
+
+    if precision not in _MIXED:
+        return None
+    taken = backend.device.autocast_dtypes()
+    if getattr(torch, _NEEDS[precision]) not in taken:
+        words = ", ".join(str(dtype) for dtype in taken) or "no dtype at all"
+        raise UnsupportedError(
+            f"precision={precision!r} was asked for, but torch.autocast({backend.device.type!r}) takes {words}; write"
+            " precision='32-true', or one that fits",
+            capability="autocast",
+        )
+    return face.module("plugins").MixedPrecision(precision, backend.device.type)
+
+
+def mixed_precision_line(face: Face, precision: str) -> str:
+    """Return the line that Lightning logs where it chooses a mixed ``precision``."""
+    words = {"bf16-mixed": "bfloat16", "16-mixed": "16bit" if face.is_trainer else "16-bit"}
+    return f"Using {words[precision]} Automatic Mixed Precision (AMP)"

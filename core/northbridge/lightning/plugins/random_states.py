@@ -1,0 +1,148 @@
+"""The states of the random generators: the host's, which Lightning collects, and the chip's, of which it knows nothing.
+
+Lightning isolates a sanity check or a search for a learning rate from the rest of a run by them. And a Trainer's
+checkpoint carries those of every rank, so that a resumed run draws the numbers that an uninterrupted one would.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from northbridge.lightning.accelerators.held import held
+from northbridge.lightning.plugins.containers import replace_in
+from northbridge.processes.endings import describe_error
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.lightning.namespaces import Face
+
+KEY = "northbridge_random_states"
+"""Where a Trainer's checkpoint has them: an attribute of its loops, which are an OrderedDict for that.
+
+It is a list, with one entry for each rank. Tests and tools of users compare all keys of a checkpoint with Lightning's
+own, and Lightning warns of one among its callbacks. torch writes and opens an OrderedDict with its attributes.
+"""
+
+_CHIPS = "northbridge"
+_LOOPS = "loops"
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """A state on its way to another rank."""
+
+    dtype: torch.dtype
+    values: list[int]
+
+
+def _as_numbers(value: Any) -> Any:
+    import torch
+
+    return _Numbers(value.dtype, value.tolist()) if isinstance(value, torch.Tensor) else value
+
+
+def _as_tensor(value: Any) -> Any:
+    import torch
+
+    return torch.tensor(value.values, dtype=value.dtype) if isinstance(value, _Numbers) else value
+
+
+def chip_states() -> dict[str, torch.Tensor]:
+    """Return the states of the generators of the chips that this process holds, by backend, on the CPU."""
+    return {name: backend.device.random_state() for name, backend in held().items()}
+
+
+def set_chip_states(states: dict[str, torch.Tensor]) -> None:
+    """Put back what :func:`chip_states` returned; the state of a chip that this process does not hold is left out."""
+    for name, backend in held().items():
+        if name in states:
+            backend.device.set_random_state(states[name])
+
+
+def collect_with_chip(states: dict[str, Any], include_chip: bool) -> dict[str, Any]:
+    """Add the chips' states to those that Lightning has collected in this process."""
+    chips = chip_states() if include_chip else {}
+    return {**states, _CHIPS: chips} if chips else states
+
+
+def set_with_chip(states: dict[str, Any]) -> None:
+    """Put back what :func:`collect_with_chip` added."""
+    set_chip_states(states.get(_CHIPS, {}))
+
+
+def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return ``checkpoint`` with the random states of every rank."""
+
+    class Loops(OrderedDict[str, Any]):
+        """An OrderedDict whose copies have the states too: Lightning's AsyncCheckpointIO makes one of its items."""
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return OrderedDict, (), {KEY: states}, None, iter(self.items())
+
+    setattr(Loops, KEY, states)
+    return {**checkpoint, _LOOPS: Loops(checkpoint.get(_LOOPS, {}))}
+
+
+def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
+    """Return the random states of every rank that ``checkpoint`` holds, or None where it holds none that can be."""
+    found = getattr(checkpoint.get(_LOOPS), KEY, None)
+    if found is None or (isinstance(found, list) and all(isinstance(each, dict) for each in found)):
+        return found
+    _warn_of_foreign(f"a {type(found).__name__}")
+    return None
+
+
+def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
+    """Return the random states of every rank, as a checkpoint holds them. All ranks have to call it."""
+    import torch.distributed
+
+    states = _as_saved(face.fabric_module("utilities.seed")._collect_rng_states())
+    if world_size == 1:
+        return [states]
+    everybodys: list[dict[str, Any]] = [{}] * world_size
+    # A tensor is pickled by torch.save, of which users count the calls, and which they replace.
+    torch.distributed.all_gather_object(everybodys, replace_in(states, _as_numbers))
+    gathered: list[dict[str, Any]] = replace_in(everybodys, _as_tensor)
+    return gathered
+
+
+def restore(face: Face, states: dict[str, Any]) -> None:
+    """Put back what :func:`gather` returned for this rank; broken states change no generator, with a warning."""
+    seeds = face.fabric_module("utilities.seed")
+    before = seeds._collect_rng_states()
+    try:
+        seeds._set_rng_states(_as_collected(states))
+    except Exception as error:  # noqa: BLE001 - whatever numpy, torch or the chip says of a state that is none
+        seeds._set_rng_states(before)
+        _warn_of_foreign(describe_error(error))
+
+
+def _warn_of_foreign(what: str) -> None:
+    warnings.warn(
+        f"the checkpoint's random states ({KEY!r}) were not written by Northbridge, or are damaged: {what}. Random"
+        " numbers begin with the seed",
+        stacklevel=3,
+    )
+
+
+def _as_saved(states: dict[str, Any]) -> dict[str, Any]:
+    # What torch.load(weights_only=True) opens: no arrays, and no state of CUDA, which is not this run's.
+    import torch
+
+    saved = {key: value for key, value in states.items() if key != "torch.cuda"}
+    if "numpy" in saved:
+        kind, keys, *rest = saved["numpy"]
+        saved["numpy"] = (kind, torch.tensor(keys.tolist()), *rest)
+    return saved
+
+
+def _as_collected(states: dict[str, Any]) -> dict[str, Any]:
+    collected = dict(states)
+    if "numpy" in collected:
+        kind, keys, *rest = collected["numpy"]
+        collected["numpy"] = (kind, keys.numpy().astype("uint32"), *rest)
+    return collected

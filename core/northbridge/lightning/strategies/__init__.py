@@ -1,0 +1,1 @@
+"""The bodies of our strategies, which all namespaces share."""

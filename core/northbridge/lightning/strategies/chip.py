@@ -1,0 +1,256 @@
+"""What every strategy shares: the chip taken, the model on it, the bridge told of every step."""
+
+from __future__ import annotations
+
+from functools import cached_property, partial, wraps
+from typing import TYPE_CHECKING, Any
+
+from northbridge.bridge import Bridge
+from northbridge.discovery.declared import get
+from northbridge.discovery.loaded import load
+from northbridge.errors import WrongDeviceError
+from northbridge.lightning.accelerators.accelerator import announce_simulation, announced, is_ours
+from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_of_module
+from northbridge.lightning.strategies.moved_parameters import follow, following, refuse_left_behind
+from northbridge.lightning.strategies.saved_state import make_saving_strategy
+from northbridge.lightning.strategies.unsupported import (
+    evaluate_under_no_grad,
+    refuse_denied,
+    refuse_fit,
+    refuse_inference_mode,
+)
+from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import torch
+
+    from northbridge.backend import Backend
+    from northbridge.lightning.namespaces import Face
+
+
+class LoadFirst:
+    """Load a backend when unpickled.
+
+    A spawned rank unpickles its strategy before anything else has named the chip, and ``torch.device("acme", 0)`` is
+    an error in a process that has not loaded acme. So the first thing in a strategy's pickled state is one of these.
+    It carries along what the user has been told, which a rank need not say again.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _load_first, (self.name, tuple(announced))
+
+
+def _load_first(name: str, told: tuple[str, ...]) -> LoadFirst:
+    load(name)
+    announced.update(told)
+    return LoadFirst(name)
+
+
+def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
+    """Return a subclass of Lightning's strategy ``stock`` that runs on the accelerator's chip.
+
+    Of Lightning's it inherits from ``stock`` alone: only then can a strategy that the user built be given our class in
+    place. Where Trainer and Fabric call a method by different names, the class carries both, and each host calls its
+    own.
+    """
+
+    saving_strategy: Any = make_saving_strategy(face, stock, checkpoint_io)
+    rank_zero_only: Any = face.fabric_module("utilities.rank_zero").rank_zero_only
+
+    class ChipStrategy(saving_strategy):  # type: ignore[misc]  # made at run time
+        _saw_a_batch = False
+        _rooted: tuple[torch.device, torch.device] | None = None
+        """Lightning's root device and the chip's, as last answered: each step asks."""
+        stock_class = stock
+
+        @property
+        def backend(self) -> Backend:
+            """The backend of the accelerator that this strategy was given."""
+            backend: Backend = self.accelerator.backend
+            return backend
+
+        @property
+        def root_device(self) -> torch.device:
+            """The device of this rank, as this process calls it."""
+            device: torch.device = super().root_device
+            if self._rooted is not None and self._rooted[0] is device:
+                return self._rooted[1]
+            if not is_ours(self.accelerator) or device.type != self.backend.device.type:
+                return device
+            root = self.backend.device.root(device.index or 0)
+            self._rooted = device, root
+            return root
+
+        def setup_environment(self) -> None:
+            if face.is_trainer and self.lightning_module is not None:
+                refuse_fit(self.backend, self.lightning_module.trainer)
+                evaluate_under_no_grad(self.backend, self.lightning_module.trainer)
+            self.take_device()
+            super().setup_environment()
+            self.announce()
+
+        def take_device(self) -> None:
+            """Take this rank's device; called again, it does nothing."""
+            self.accelerator.take(super().root_device, local_rank=int(self.local_rank), world_size=int(self.world_size))
+
+        def announce(self) -> None:
+            """Say on rank 0 what a user should know of the chip; called as soon as the ranks are known."""
+            # Each rank of a job may also run on one device alone, where it is the first.
+            if self.is_global_zero and rank_zero_only.rank == 0:
+                announce_simulation(self.backend)
+
+        def model_to_device(self) -> None:
+            refuse_tensors(self.backend, self.model, self.root_device)
+            if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
+                refuse_sparse_gradients(self.backend, self.model, self.root_device)
+            with following(self.model):
+                super().model_to_device()
+            assert_on_device(self.model, self.root_device)
+            self._warn_of(self.model)
+
+        def module_to_device(self, module: torch.nn.Module) -> None:
+            refuse_tensors(self.backend, module, self.root_device)
+            with following(module):
+                super().module_to_device(module)
+            assert_on_device(module, self.root_device)
+            self._warn_of(module)
+
+        def _warn_of(self, module: torch.nn.Module) -> None:
+            if self.is_global_zero:  # all ranks have the same module
+                plugin = self.precision_plugin if face.is_trainer else self.precision
+                # The user's own plugin may have no word.
+                warn_of_module(self.backend, module, str(getattr(plugin, "precision", "")))
+
+        # Bound on first use, and kept: a training step looks nothing up.
+
+        @cached_property
+        def _after_backward(self) -> Callable[[], None]:
+            return self.backend.bridge.after_backward
+
+        @cached_property
+        def _after_evaluation(self) -> Callable[[], None]:
+            return self.backend.bridge.after_evaluation
+
+        @cached_property
+        def _after_step(self) -> Callable[[], None]:
+            return self.backend.bridge.after_step
+
+        def post_backward(self, closure_loss: Any) -> None:
+            super().post_backward(closure_loss)
+            self._after_backward()
+
+        # Said to be Lightning's, wrapped: a Fabric forbids loss.backward() under a strategy that has its own.
+        @wraps(stock.backward)
+        def _backward_fabric(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().backward(*args, **kwargs)
+            self._after_backward()
+            return result
+
+        def _setup_optimizer_fabric(self, optimizer: Any) -> Any:
+            refuse_denied(self.backend, "fit")
+            self._follow_moves([optimizer])
+            return super().setup_optimizer(optimizer)
+
+        def _setup_optimizers_trainer(self, trainer: Any) -> None:
+            super().setup_optimizers(trainer)
+            self._follow_moves(self.optimizers)
+
+        def _follow_moves(self, optimizers: Iterable[Any]) -> None:
+            for optimizer in optimizers:
+                follow(optimizer)
+                refuse_left_behind(optimizer, self.root_device)
+
+        def _teardown_trainer(self) -> None:
+            if self.lightning_module is None:
+                super().teardown()
+                return
+            with following(self.lightning_module):  # which goes back to the CPU
+                super().teardown()
+            for optimizer in self.optimizers:
+                follow(optimizer)
+
+        if face.is_trainer:
+            setup_optimizers = _setup_optimizers_trainer
+            teardown = _teardown_trainer
+        else:
+            backward = _backward_fabric  # a Fabric's strategy has no hook
+            setup_optimizer = _setup_optimizer_fabric
+
+        def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().optimizer_step(*args, **kwargs)
+            self._after_step()
+            return result
+
+        # The Trainer's steps that no backward pass follows; a Fabric's are seen at its modules.
+
+        def validation_step(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().validation_step(*args, **kwargs)
+            self._after_evaluation()
+            return result
+
+        def test_step(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().test_step(*args, **kwargs)
+            self._after_evaluation()
+            return result
+
+        def predict_step(self, *args: Any, **kwargs: Any) -> Any:
+            result = super().predict_step(*args, **kwargs)
+            self._after_evaluation()
+            return result
+
+        def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
+            refuse_tensors(self.backend, module, self.root_device)  # what was not moved before
+            refuse_sparse_gradients(self.backend, module, self.root_device)
+            module = super().setup_module(module)
+            if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
+                module.register_forward_hook(partial(_after_forward, self.backend.name))
+            if self.backend.present_capabilities().inference_mode.denied:
+                module.register_forward_pre_hook(partial(refuse_inference_mode, self.backend.name))
+            return module
+
+        def batch_to_device(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+            if not self._saw_a_batch:
+                self._saw_a_batch = True
+                if self.is_global_zero:
+                    warn_of_batch(self.backend, batch)
+            return super().batch_to_device(batch, *args, **kwargs)
+
+        def __getstate__(self) -> dict[str, Any]:
+            inherited = super().__getstate__()  # Lightning's takes what cannot be pickled out
+            state = {key: value for key, value in dict(inherited).items() if key not in _BOUND}
+            first = {} if self._accelerator is None else {"_load_first": LoadFirst(self.backend.name)}
+            return {**first, **state}
+
+        def __setstate__(self, state: dict[str, Any]) -> None:
+            self.__dict__.update(state)
+            if face.is_trainer:
+                self.optimizers = state["_optimizers"]  # Lightning wraps each once more, as where they are made
+
+    return ChipStrategy
+
+
+_BOUND = ("_rooted", "_after_backward", "_after_evaluation", "_after_step")
+
+
+def _after_forward(backend: str, _module: object, _inputs: object, _output: object) -> None:
+    # A hook of the user's module, which may be copied and pickled with it: so it holds no more than a name.
+    import torch
+
+    if not torch.is_grad_enabled():
+        get(backend).bridge.after_evaluation()
+
+
+def assert_on_device(module: Any, device: torch.device) -> None:
+    """Raise :class:`WrongDeviceError` where a parameter or buffer of ``module`` is not on ``device``."""
+    for kind, tensors in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
+        for name, tensor in tensors:
+            if tensor.device != device and tensor.device.type != "meta":
+                raise WrongDeviceError(
+                    f"{kind} {name!r} of {type(module).__name__} is on '{tensor.device}' after the model was moved to"
+                    f" '{device}': let .to(device) move it, and do not pin it elsewhere"
+                )

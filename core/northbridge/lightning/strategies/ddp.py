@@ -1,0 +1,130 @@
+"""The one DDP strategy."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import CollectiveError, UnsupportedError
+from northbridge.lightning.strategies.parallel import make_parallel_strategy
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS
+from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import torch
+
+    from northbridge.backend import Backend
+    from northbridge.lightning.namespaces import Face
+
+
+def make_ddp_strategy(face: Face, checkpoint_io: Any, script_launcher: Any, launcher: Any) -> Any:
+    """Return the DDP strategy class of ``face``."""
+    stock: Any = face.module("strategies").DDPStrategy
+    parallel_strategy: Any = make_parallel_strategy(face, stock, checkpoint_io, script_launcher)
+
+    class DDPStrategy(parallel_strategy):  # type: ignore[misc]  # made at run time
+        """Train on several devices of a chip, a process each, over the chip's communication library."""
+
+        _ddp_kwargs: dict[str, Any]
+        _needs = (*OF_SEVERAL_RANKS, "ddp_averaging")
+
+        def _configure_launcher(self) -> None:
+            if self._start_method in ("fork", "forkserver"):
+                refuse_fork(self.backend)
+            super()._configure_launcher()
+            if self._start_method != "popen":
+                self._launcher = launcher(self, start_method=self._start_method)
+
+        def _setup_distributed(self) -> None:
+            super()._setup_distributed()
+            self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
+
+        def _determine_ddp_device_ids(self) -> None:
+            # With device ids, Lightning enters a CUDA stream. A module on one device needs none.
+            return None
+
+        # Lightning wraps a module in DDP here, where the first broadcast is: for the Trainer and for a Fabric.
+
+        # Not in _setup_model(): LightningCLI reads the arguments of DDP in the source of Lightning's.
+
+        def configure_ddp(self) -> None:
+            refuse_uncarried(self.backend, self.model, self._ddp_kwargs)
+            refuse_to_add_sparse_gradients(self.backend, self.model, self.root_device)
+            self._drive_sync_batch_norm(self.model)
+            super().configure_ddp()
+
+        def setup_module(self, module: Any) -> Any:
+            refuse_uncarried(self.backend, module, self._ddp_kwargs)
+            refuse_to_add_sparse_gradients(self.backend, module, self.root_device)
+            return super().setup_module(module)
+
+        def _register_ddp_hooks(self) -> None:
+            # Lightning registers a communication hook for CUDA alone, and drops it elsewhere without a word.
+            hook = self._ddp_comm_hook
+            if hook is None:
+                return
+            if self._ddp_comm_wrapper is not None:
+                hook = self._ddp_comm_wrapper(hook)
+            _find_neighbours(self._ddp_comm_state, self.num_processes)
+            self.model.register_comm_hook(state=self._ddp_comm_state, hook=_under_another_name(hook))
+
+        # The Trainer's names for the same.
+        setup_distributed = _setup_distributed
+        determine_ddp_device_ids = _determine_ddp_device_ids
+
+    return DDPStrategy
+
+
+def _find_neighbours(state: Any, ranks: int) -> None:
+    # torch takes the ranks of a node for a group, of as many as CUDA has devices.
+    import torch.distributed
+    from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState
+
+    if isinstance(state, PostLocalSGDState) and state.subgroup is None:
+        make_groups: Any = torch.distributed.new_subgroups
+        state.subgroup, _ = make_groups(group_size=ranks)
+
+
+def _under_another_name(hook: Any) -> Any:
+    # By its name torch forbids the compression to bfloat16 wherever CUDA's library, or XPU's, is not.
+    if not getattr(hook, "__name__", "").startswith("bf16_compress"):
+        return hook
+
+    @wraps(hook)
+    def named(state: object, bucket: Any) -> Any:
+        return hook(state, bucket)
+
+    named.__name__ = f"northbridge_{hook.__name__}"
+    return named
+
+
+def refuse_fork(backend: Backend) -> None:
+    """Raise :class:`UnsupportedError` where the chip denies that ranks may be forked."""
+    claim = backend.present_capabilities().fork
+    if claim.denied:
+        raise UnsupportedError(
+            f"ranks on {backend.name!r} cannot be forked: {claim.reason}; write strategy='ddp_spawn', or strategy='ddp'"
+            " in a script",
+            capability="fork",
+        )
+
+
+def refuse_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping[str, Any]) -> None:
+    """Raise :class:`CollectiveError` for a tensor of ``module`` that DDP would send, and the library does not know.
+
+    ``options`` are the arguments of DDP, which sends buffers unless ``broadcast_buffers`` is False.
+    """
+    sent: list[tuple[str, str, torch.Tensor]] = [("parameter", name, each) for name, each in module.named_parameters()]
+    if options.get("broadcast_buffers", True):
+        sent += [("buffer", name, each) for name, each in module.named_buffers()]
+    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # where torch keeps what a user has it ignore
+    for kind, name, tensor in sent:
+        if name not in ignored and not backend.collective.carries(tensor.dtype):
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise CollectiveError(
+                f"the {kind} {name!r} is {dtype}, which {backend.collective.name!r} does not know, and DDP would"
+                f" send it to the other ranks of {backend.name!r}: make it another dtype"
+                + (", or write strategy=DDPStrategy(broadcast_buffers=False)" if kind == "buffer" else "")
+            )

@@ -1,0 +1,87 @@
+"""Tensors of a dtype that the chip computes as another."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from northbridge.lightning.plugins.containers import values_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
+
+    from northbridge.backend import Backend
+
+
+class DtypeWarning(UserWarning):
+    """A chip takes tensors of this dtype, and computes them as another."""
+
+
+_warned: set[str] = set()
+
+
+def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "32-true") -> None:
+    """Warn, once a process and reason, where ``module`` will not be computed as what it is, in this precision.
+
+    Not of whole numbers, which are counters there: a chip that holds them as int32 refuses those that do not fit.
+    """
+    _warn(backend, ((f"the parameter {name!r}", each) for name, each in module.named_parameters()), ("float64",))
+    _warn(backend, ((f"the buffer {name!r}", each) for name, each in module.named_buffers()), ("float64",))
+    convolution = next((name for name, each in module.named_modules() if _is_float32_convolution(each)), None)
+    if convolution is not None and not precision.endswith("-mixed"):
+        _warn_of(backend, "float32_convolutions", f"{convolution!r} is a convolution in float32")
+    if precision.startswith("bf16"):
+        _warn_of(backend, "bfloat16_range", f"precision={precision!r} was asked for")
+
+
+def warn_of_batch(backend: Backend, batch: Any) -> None:
+    """Do the same for the tensors of a batch, whole numbers too."""
+    import torch
+
+    found = [each for each in values_in(batch) if isinstance(each, torch.Tensor)]
+    tensors = ((f"a tensor of shape {tuple(each.shape)} in the batch", each) for each in found)
+    _warn(backend, tensors, ("float64", "int64"))
+
+
+_CURES = {
+    "float64": "make it float32, or keep to values that fit",
+    "int64": "class labels and token ids fit; a number beyond 2^31 does not",
+}
+
+
+_DENIALS = {
+    "float32_convolutions": "does not compute it in float32",
+    "bfloat16_range": "has not bfloat16's range in matrix products",
+}
+
+
+def _warn(backend: Backend, tensors: Iterable[tuple[str, torch.Tensor]], dtypes: tuple[str, ...]) -> None:
+    left = set(dtypes)  # the chip is asked once for each, and not for every tensor
+    for what, tensor in tensors:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        if dtype in left:
+            left.remove(dtype)
+            _warn_of(backend, dtype, f"{what} is {dtype}", _CURES[dtype])
+
+
+def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> None:
+    if capability in _warned:
+        return
+    claim = backend.present_capabilities().claims()[capability]
+    if not claim.denied:
+        return
+    _warned.add(capability)
+    denial = _DENIALS.get(capability, f"has no {capability}")
+    warnings.warn(
+        f"{what}, and {backend.name!r} {denial}: {claim.reason}{cure and f'; {cure}'}",
+        DtypeWarning,
+        stacklevel=4,
+    )
+
+
+def _is_float32_convolution(module: torch.nn.Module) -> bool:
+    import torch
+
+    return isinstance(module, torch.nn.modules.conv._ConvNd) and module.weight.dtype == torch.float32

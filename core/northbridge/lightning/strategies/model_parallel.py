@@ -1,0 +1,176 @@
+"""The one sharded strategy: FSDP2 and tensor parallel, as the user's model applies them to a mesh of devices."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import CheckpointError
+from northbridge.lightning.plugins.atomic_write import discard, name_draft, put_in_place, remove_left
+from northbridge.lightning.plugins.checkpoint_files import unreadable
+from northbridge.lightning.plugins.checkpoint_io import refusal_of_system, to_cpu, unwritable
+from northbridge.lightning.strategies.parallel import make_parallel_strategy
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_denied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import torch
+
+    from northbridge.lightning.namespaces import Face
+
+
+_NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS keeps what it has seen of a folder for so long, unless told otherwise
+
+
+def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher: Any) -> Any:
+    """Return the sharded strategy class of ``face``."""
+    stock: Any = face.module("strategies.model_parallel").ModelParallelStrategy
+    parallel_strategy: Any = make_parallel_strategy(face, stock, checkpoint_io, script_launcher)
+
+    class ModelParallelStrategy(parallel_strategy):  # type: ignore[misc]  # made at run time
+        """Train a model that is spread over several devices of a chip, a process each."""
+
+        _needs = (*OF_SEVERAL_RANKS, "sharding")
+
+        def setup(self, trainer: Any) -> None:
+            self._add_up_gradients(self.model)
+            self._drive_sync_batch_norm(self.model)
+            super().setup(trainer)
+
+        def module_to_device(self, module: torch.nn.Module) -> None:
+            """Leave ``module`` where it is: what is spread over the ranks goes to the chip when it is set up."""
+
+        def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
+            module = super().setup_module(module)
+            self._add_up_gradients(module)
+            _move_whole_tensors(module, self.root_device)
+            self._warn_of(module)
+            return module
+
+        def _add_up_gradients(self, module: torch.nn.Module) -> None:
+            # FSDP2 asks the library for averages. Told so, it divides by itself.
+            if self.backend.collective.averages:
+                return
+            parts: Any = module.modules()
+            for part in parts:
+                if hasattr(part, "set_force_sum_reduction_for_comms"):
+                    part.set_force_sum_reduction_for_comms(True)
+
+        # Lightning's own, past what strategies with a whole model on each rank do: every rank writes its shards.
+
+        def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+            refuse_denied(self.backend, "checkpoint")
+            whole = to_cpu(self.with_random_states(checkpoint))
+            self._save_draft(filepath, lambda path: stock.save_checkpoint(self, whole, path, storage_options))
+
+        def _save_fabric(
+            self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
+        ) -> None:
+            refuse_denied(self.backend, "checkpoint")
+            beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
+            whole = {**state, **to_cpu(beside)}
+            self._save_draft(path, lambda path: stock.save_checkpoint(self, path, whole, storage_options, filter))
+
+        def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
+            """Have all ranks write a draft, which takes the place of ``path`` when each of them has done its part."""
+            target, draft = self.broadcast((Path(path), name_draft(Path(path))))
+            if not self._save_distributed_checkpoint and target.is_dir() and not (target / "meta.pt").exists():
+                raise unwritable(target, IsADirectoryError(f"{target} is a folder"))
+            if not self._save_distributed_checkpoint and face.is_trainer and not target.is_dir():
+                self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which has drafts of its own
+                return
+            if self.is_global_zero:
+                remove_left(target.parent)
+            try:
+                self._on_every_rank(target, partial(self._write_draft, save, draft, target))
+                self._on_rank_zero(target, partial(put_in_place, draft, target))
+            except BaseException:
+                if self.is_global_zero:
+                    discard(draft)
+                raise
+
+        def _write_draft(self, save: Callable[[Path], None], draft: Path, target: Path) -> None:
+            _write(save, draft, target)
+            if self._save_distributed_checkpoint and self.node_rank > 0:
+                _wait_for(draft / ".metadata", target)
+
+        save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
+
+        def _load_trainer(self, *args: Any, **kwargs: Any) -> Any:
+            checkpoint = super().load_checkpoint(*args, **kwargs)
+            if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
+                self.note_random_states(checkpoint)  # Lightning restores the optimizers of this strategy here, too
+            return checkpoint
+
+        @contextmanager
+        def reading(self, path: Any) -> Iterator[None]:
+            """Read the checkpoint ``path`` inside, shards too, for whose errors torch has one of its own."""
+            from torch.distributed.checkpoint.api import CheckpointException
+
+            try:
+                with super().reading(path):
+                    yield
+            except CheckpointException as error:
+                reason, _ = next(iter(error.failures.values()))
+                raise unreadable(path, reason) from error
+
+        if face.is_trainer:
+            load_checkpoint = _load_trainer
+        else:
+            checkpoint_io = stock.checkpoint_io  # which says that there is none
+
+    return ModelParallelStrategy
+
+
+def _is_spread(value: Any) -> bool:
+    # Lightning asks a module and an optimizer themselves for their states, which all ranks give together.
+    import torch
+
+    return isinstance(value, (torch.nn.Module, torch.optim.Optimizer))
+
+
+def _saved(value: Any) -> Any:
+    is_stateful = hasattr(value, "state_dict") and hasattr(value, "load_state_dict")
+    return value.state_dict() if is_stateful else value
+
+
+def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    try:
+        save(draft)
+    except (OSError, RuntimeError) as error:
+        refusal = refusal_of_system(error)
+        if refusal is None:
+            raise
+        raise unwritable(target, refusal) from refusal
+    except CheckpointException as error:  # torch raises it on every rank, wherever it failed
+        rank, (reason, _) = next(iter(error.failures.items()))
+        if not isinstance(reason, OSError):
+            raise
+        raise unwritable(target, OSError(f"{reason.strerror or reason}, says rank {rank}")) from error
+
+
+def _wait_for(metadata: Path, target: Path) -> None:
+    # What one node has written another may see only later.
+    deadline = time.monotonic() + _NODES_SEE_EACH_OTHER_SECONDS
+    while not metadata.exists():
+        if time.monotonic() > deadline:
+            raise CheckpointError(
+                f"the folder {target.parent} is not one for all nodes: what rank 0 has written into it is not here."
+                " Shards are written into a folder that the nodes share"
+            )
+        time.sleep(0.1)
+
+
+def _move_whole_tensors(module: torch.nn.Module, device: torch.device) -> None:
+    """Move what the user has not spread over the ranks, in place, so that an optimizer finds the same parameters."""
+    from torch.distributed.tensor import DTensor
+
+    for tensor in (*module.parameters(), *module.buffers()):
+        if not isinstance(tensor, DTensor) and tensor.device.type != "meta":
+            tensor.data = tensor.data.to(device)

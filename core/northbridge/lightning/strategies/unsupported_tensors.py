@@ -1,0 +1,119 @@
+"""Tensors of a model that the chip, or its communication library, does not have: refused before training."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+from northbridge.discovery.nested_tensors import has_nested_tensors
+from northbridge.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import torch
+
+    from northbridge.backend import Backend
+
+
+def refuse_tensors(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
+    """Raise :class:`UnsupportedError` for a complex, sparse or nested tensor of ``module`` that ``device`` lacks."""
+    import torch
+
+    for what, tensor in _tensors_of(module):
+        if tensor.is_complex():
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            why = _why_no_dtype(tensor.dtype, device)
+            _refuse(why, "complex", f"{what} is {dtype}, but {backend.name!r} has none", "torch.view_as_real() of it")
+        elif tensor.layout is torch.sparse_coo:
+            why = _why_no_sparse(device)
+            _refuse(why, "sparse", f"{what} is sparse, but {backend.name!r} has no sparse tensors", "to_dense() of it")
+        elif tensor.is_nested:  # a jagged one consists of dense ones
+            known = tensor.layout is not torch.strided or has_nested_tensors(device.type)
+            what = f"{what} is nested, but {backend.name!r} has no nested tensors"
+            _refuse(None if known else "", "nested", what, "to_padded_tensor(0.0) of it")
+        elif tensor.layout is not torch.strided and not tensor.is_mkldnn:
+            known = _has_kernel("aten::addmm", "SparseCsr", device)
+            layout = str(tensor.layout).removeprefix("torch.")
+            what = f"{what} is {layout}, but {backend.name!r} computes with none"
+            _refuse(None if known else "", "sparse", what, "to_dense() of it")
+
+
+def refuse_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
+    """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients ``device`` cannot hold."""
+    for layer in _with_sparse_gradients(module):
+        why = _why_no_sparse(device)
+        _refuse(why, "sparse", f"{layer}, but {backend.name!r} has no sparse tensors", _DENSE)
+
+
+def refuse_to_add_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
+    """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients no library adds up over ranks."""
+    for layer in _with_sparse_gradients(module):
+        if not _has_kernel("c10d::allreduce_", "Sparse", device):
+            what = f"{layer}, but {backend.collective.name!r} cannot add up sparse gradients"
+            _refuse("", "sparse", what, _DENSE)
+
+
+_DENSE = "sparse=False, and Adam instead of SparseAdam"
+
+
+def _refuse(why: str | None, capability: str, what: str, instead: str) -> None:
+    if why is not None:
+        raise UnsupportedError(f"{what}{why and f' ({why})'}. Fix: {instead}", capability=capability)
+
+
+def _tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    for name, parameter in module.named_parameters():
+        yield f"the parameter {name!r}", parameter
+    for name, buffer in module.named_buffers():
+        yield f"the buffer {name!r}", buffer
+
+
+def _with_sparse_gradients(module: torch.nn.Module) -> Iterator[str]:
+    from torch.nn import Embedding, EmbeddingBag
+
+    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # where torch keeps what DDP leaves alone
+    for name, layer in module.named_modules():
+        is_sparse = isinstance(layer, (Embedding, EmbeddingBag)) and layer.sparse and layer.weight.requires_grad
+        if is_sparse and f"{name}.weight" not in ignored:
+            yield f"{name!r} is {type(layer).__name__}(sparse=True)"
+
+
+def _why_no_dtype(dtype: torch.dtype, device: torch.device) -> str | None:
+    import torch
+
+    try:
+        torch.empty(1, dtype=dtype, device=device)
+    except (RuntimeError, TypeError) as error:
+        return _first_line(error)
+    return None
+
+
+def _why_no_sparse(device: torch.device) -> str | None:
+    """Return what a chip says that has no sparse tensors, of the calls that sparse gradients and SparseAdam make."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns that it does not check what we made
+        try:
+            where = torch.zeros(1, 1, dtype=torch.int64, device=device)
+            made = torch.sparse_coo_tensor(where, torch.ones(1, device=device), (1,))
+            made.new(where, made._values(), made.size()).coalesce().to_dense()
+        except (RuntimeError, TypeError) as error:
+            return _first_line(error)
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0].rstrip(".")
+
+
+def _has_kernel(operator: str, kind: str, device: torch.device) -> bool:
+    """Return whether ``operator`` has a kernel for tensors of ``kind`` on the chip, the vendor's or torch's."""
+    import torch
+
+    try:
+        key = kind + torch._C._dispatch_key_for_device(device.type)
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
+    except RuntimeError:  # torch has no such key
+        return False

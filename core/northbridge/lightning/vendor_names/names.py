@@ -1,0 +1,227 @@
+"""Names that a vendor's users know, such as ``AcmeAccelerator``, for what Northbridge has once for all chips.
+
+A backend derives its names from the classes here and says whose they are::
+
+    class AcmeDDPStrategy(northbridge.DDPStrategyName, backend="acme"):
+        "Train on several of Acme's cards."
+
+Such an object belongs to no face of Lightning. It keeps its arguments until a Trainer or a Fabric is given it, and then
+becomes that face's own accelerator, strategy or plugin, in place: whoever holds it holds the one that is in use. From
+then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, also where the user has written ``strategy="ddp"``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from abc import ABC, ABCMeta
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+
+from northbridge.capabilities import not_driven
+from northbridge.discovery.current import loaded
+from northbridge.discovery.declared import get
+from northbridge.errors import ArgumentsError, UnsupportedError
+from northbridge.lightning.accelerators.availability import AcceleratorQuestions
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.vendor_names.arguments import bind
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.lightning.namespaces import Face
+
+
+class _VendorNameType(ABCMeta):
+    """Counts what a name becomes among its instances."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return cls.__subclasscheck__(type(instance))
+
+    def __subclasscheck__(cls, subclass: type) -> bool:
+        # Not ABCMeta's, which asks derived names too: to the core, every strategy of ours would be a vendor's name.
+        return type.__subclasscheck__(cls, subclass) or any(cls.stands_for(base) for base in subclass.__mro__)
+
+    def stands_for(cls, base: type) -> bool:
+        return False
+
+
+class VendorName(ABC, metaclass=_VendorNameType):
+    """What all names share. An ABC, as Lightning's classes are: Python lets an object change between such alone."""
+
+    backend_name: ClassVar[str] = ""
+    """The backend that the name is of; empty in the core's own classes."""
+
+    kind: ClassVar[str] = ""
+    """What the class that it stands for is called in the home of each face."""
+
+    home: ClassVar[str] = FACES["lightning.pytorch"].home
+    """Where that class is for a Trainer of ``lightning.pytorch``, for messages."""
+
+    positional: ClassVar[tuple[str, ...]] = ()
+    """The arguments that are taken, in order."""
+
+    without_meaning: ClassVar[Mapping[str, str]] = {}
+    """Arguments that are known and ignored, with one warning, which ends with the words here."""
+
+    def __init_subclass__(cls, *, backend: str = "", **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.backend_name and not backend:
+            name = next(base.__name__ for base in cls.__mro__ if "backend_name" in vars(base))
+            raise UnsupportedError(
+                f"{cls.__name__} cannot be derived from {name}, which is a name and has no behaviour: derive it from"
+                f" the class that it stands for, {cls.home}.{cls.kind} for a Trainer of lightning.pytorch",
+                capability="subclass",
+            )
+        cls.backend_name = backend
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.arguments = bind(
+            type(self).__name__,
+            args,
+            kwargs,
+            positional=self.positional,
+            without_meaning=self.without_meaning,
+            passed_on=self.passed_on(),
+        )
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        """Return the arguments that are taken by name for somebody else."""
+        return ()
+
+    @classmethod
+    def stands_for(cls, base: type) -> bool:
+        """Whether ``base`` is, in this process, what the name stands for."""
+        return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES
+
+    def become(self, made: Any) -> Any:
+        """Take over the class and the state of ``made``, the object of a face, and return this one."""
+        vars(self).clear()
+        vars(self).update(vars(made))
+        self.__class__ = type(made)
+        return self
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{argument}={value!r}" for argument, value in self.arguments.items())
+        return f"{type(self).__name__}({given})"
+
+    def __getattr__(self, attribute: str) -> Any:
+        raise AttributeError(
+            f"{type(self).__name__} has no {attribute!r} yet: it becomes Lightning's {self.kind} when a Trainer or a"
+            " Fabric is given it"
+        )
+
+
+class AcceleratorName(AcceleratorQuestions, VendorName):
+    """An accelerator, ``AcmeAccelerator()``. What can be asked of the class takes no card."""
+
+    kind = "Accelerator"
+
+    @classmethod
+    def stands_for(cls, base: type) -> bool:
+        named = vars(base).get("backend_name") == cls.backend_name != ""
+        return named and base.__module__ in _HOMES
+
+    @classmethod
+    def get_parallel_devices(cls, devices: int | list[int]) -> list[torch.device]:
+        """Return the devices of these indices, or the first of them where ``devices`` is a number."""
+        return super().get_parallel_devices(cls.parse_devices(devices))
+
+    def settle(self, face: Face) -> Any:
+        """Become the accelerator of ``face``."""
+        return self.become(classes(face).accelerator(self.backend_name))
+
+
+class CheckpointIOName(VendorName):
+    """A checkpoint plugin, ``AcmeCheckpointIO()``."""
+
+    kind = "CheckpointIO"
+
+    def settle(self, face: Face) -> Any:
+        """Become the checkpoint plugin of ``face``."""
+        return self.become(classes(face).checkpoint_io())
+
+
+class PrecisionName(VendorName):
+    """A precision plugin, ``AcmePrecision("bf16-mixed")``, for which ``precision="bf16-mixed"`` is written.
+
+    It becomes nothing itself: the run gets Lightning's own plugin, on the chip's device.
+    """
+
+    kind = "Precision"
+    home = "lightning.pytorch.plugins"
+    positional: ClassVar[tuple[str, ...]] = ("precision",)
+
+    words: ClassVar[Mapping[str, str]] = {
+        "32": "32-true",
+        "32-true": "32-true",
+        "16": "16-mixed",
+        "16-mixed": "16-mixed",
+        "16-true": "16-true",
+        "bf16": "bf16-mixed",
+        "bf16-mixed": "bf16-mixed",
+        "bf16-true": "bf16-true",
+        "64": "64-true",
+        "64-true": "64-true",
+    }
+    """What ``precision`` may say, and what Lightning says for it."""
+
+    refused: ClassVar[Mapping[str, str]] = {}
+    """Words for what the chip could do and Northbridge cannot: the claim that says why, by the word."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        word = str(self.arguments.get("precision", "32-true"))
+        call = f"{type(self).__name__}(precision={word!r})"
+        if word in self.refused:
+            claim = self.refused[word]
+            reason = get(self.backend_name).capabilities.claims()[claim].reason
+            raise UnsupportedError(f"{call} was asked for: {reason}; write 'bf16-mixed'", capability=claim)
+        if word not in self.words:
+            near = difflib.get_close_matches(word, self.words, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise ArgumentsError(f"{call} is no precision{hint}; it takes {', '.join(self.words)}")
+        self.precision = self.words[word]
+
+    @classmethod
+    def stands_for(cls, base: type) -> bool:
+        return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PRECISION
+
+
+def undriven_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:
+    """Return the ``__getattr__`` of ``module``, for names of what Northbridge does not drive.
+
+    Scripts import such names whether they use them or not: a class answers, which cannot be made. ``instead`` maps each
+    name to the claim that says why not, and to what to do instead. Whoever makes an object of it gets an
+    :class:`UnsupportedError` with both.
+    """
+
+    def look_up(name: str) -> type:
+        if name not in instead:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return _undriven(name, backend, *instead[name])
+
+    return look_up
+
+
+@cache
+def _undriven(name: str, backend: str, capability: str, instead: str) -> type:
+    def refuse(cls: type, *args: object, **kwargs: object) -> NoReturn:
+        reason = get(backend).capabilities.claims()[capability].reason or not_driven.reason
+        raise UnsupportedError(
+            f"{name} was asked for, and {capability!r} on {backend!r} is unknown: {reason}; {instead}",
+            capability=capability,
+        )
+
+    return type(name, (), {"__new__": refuse, "__doc__": f"Refuses to be made; {instead}."})
+
+
+_HOMES = frozenset(face.home for face in FACES.values())
+_HOMES_OF_PRECISION = frozenset(f"{face.name}.plugins.precision.precision" for face in FACES.values())
+
+
+def _runs_on(backend: str) -> bool:
+    chip = loaded()
+    return bool(backend) and chip is not None and chip.name == backend

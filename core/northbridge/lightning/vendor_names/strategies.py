@@ -1,0 +1,86 @@
+"""Vendors' names for strategies."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from northbridge.discovery.declared import get
+from northbridge.errors import ArgumentsError
+from northbridge.lightning.classes import classes
+from northbridge.lightning.vendor_names.arguments import arguments_of_ddp
+from northbridge.lightning.vendor_names.names import VendorName
+
+if TYPE_CHECKING:
+    from northbridge.lightning.namespaces import Face
+
+PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
+"""What a Trainer's strategy and what a Fabric's calls its precision."""
+
+
+class StrategyName(VendorName):
+    """What the names of strategies share; they are for a Trainer and a Fabric alike."""
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        return PRECISION_OF_STRATEGY
+
+    def settle(self, face: Face, arguments: dict[str, Any]) -> Any:
+        """Become the strategy of ``face`` that ``arguments`` make. The chip's software has been loaded."""
+        cls = classes(face).ddp if self.kind == "DDPStrategy" else classes(face).single_device
+        taken = inspect.signature(cls.stock_class.__init__).parameters
+        for argument in arguments:
+            if argument not in taken and argument not in self.passed_on():
+                raise ArgumentsError(
+                    f"{type(self).__name__}({argument}=…) was given to a {face.host}, whose strategies take no such"
+                    " argument; leave it out"
+                )
+        return self.become(cls(**arguments))
+
+
+class SingleDeviceStrategyName(StrategyName):
+    """A strategy for one device, ``SingleAcmeStrategy()``. Without an index, the device is the one of ``devices=``."""
+
+    kind = "SingleDeviceStrategy"
+    positional: ClassVar[tuple[str, ...]] = ("device", "accelerator", "checkpoint_io", "precision_plugin")
+
+    def settle(self, face: Face, arguments: dict[str, Any]) -> Any:
+        return super().settle(face, {"device": get(self.backend_name).device.type, **arguments})
+
+
+class DDPStrategyName(StrategyName):
+    """A strategy for several devices, ``AcmeDDPStrategy()``, which takes the arguments of torch's DDP too."""
+
+    kind = "DDPStrategy"
+    positional: ClassVar[tuple[str, ...]] = (
+        "accelerator",
+        "parallel_devices",
+        "cluster_environment",
+        "checkpoint_io",
+        "precision_plugin",
+        "ddp_comm_state",
+        "ddp_comm_hook",
+        "ddp_comm_wrapper",
+        "model_averaging_period",
+        "process_group_backend",
+        "timeout",
+        "start_method",
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        import torch
+
+        super().__init__(*args, **kwargs)
+        devices = self.arguments.get("parallel_devices")
+        is_list = isinstance(devices, (list, tuple)) and all(isinstance(each, torch.device) for each in devices)
+        if devices is not None and not is_list:
+            raise ArgumentsError(
+                f"{type(self).__name__}(parallel_devices={devices!r}) is no list of torch.device: write"
+                f" [torch.device({get(self.backend_name).device.type!r})] * 8, or leave it out and write devices=8 for"
+                " the Trainer"
+            )
+
+    @classmethod
+    def passed_on(cls) -> Collection[str]:
+        return (*super().passed_on(), *arguments_of_ddp())

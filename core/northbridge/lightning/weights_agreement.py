@@ -1,0 +1,143 @@
+"""A callback that sees to it that the ranks train one model."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from northbridge.errors import ArgumentsError, UnsupportedError, WeightsDisagreeError
+
+if TYPE_CHECKING:
+    import torch
+
+    from northbridge.lightning.namespaces import Face
+
+_NAMED = 3
+"""How many parameters the error names."""
+
+_SHIFTS = (0, 16, 32, 48)
+
+
+def make_weights_agreement(face: Face) -> Any:
+    """Return the callback class of ``face``; for a Fabric, which has none, a class with the check alone."""
+    stock: Any = face.module("callbacks").Callback if face.is_trainer else object
+
+    class WeightsAgreement(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        """Check every ``every_n_steps`` optimizer steps, at the start and at the end, that the ranks agree.
+
+        DDP reduces gradients and never looks at weights again: where one rank steps differently, each goes on with a
+        model of its own. Parameters are compared bit for bit, by digests that travel over the chip's library. Buffers
+        are each rank's own, and of a sharded model the parameters that are whole on each rank are compared.
+        """
+
+        def __init__(self, every_n_steps: int = 100) -> None:
+            if every_n_steps < 1:
+                raise ArgumentsError(
+                    f"WeightsAgreement(every_n_steps={every_n_steps}) was asked for: write a number of steps, 1 or more"
+                )
+            self.every_n_steps = every_n_steps
+            self.agreed_at: int | None = None
+            """The step of the last check, which the ranks passed."""
+
+        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+            self.agreed_at = None
+            self.check(trainer.strategy, pl_module, trainer.global_step)
+
+        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+            if trainer.global_step - (self.agreed_at or 0) >= self.every_n_steps:
+                self.check(trainer.strategy, pl_module, trainer.global_step)
+
+        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+            if trainer.global_step != self.agreed_at:
+                self.check(trainer.strategy, pl_module, trainer.global_step)
+
+        def check(self, strategy: Any, module: torch.nn.Module, step: int) -> None:
+            """Compare the weights of ``module`` after ``step``; every rank has to call it. With one it does nothing.
+
+            For a Fabric: ``check(fabric.strategy, module, step)``. Raises :class:`WeightsDisagreeError` on every rank.
+            """
+            if getattr(strategy, "world_size", 1) > 1:
+                _assert_agreement(strategy, module, step, self.agreed_at)
+            self.agreed_at = step
+
+    return WeightsAgreement
+
+
+def _assert_agreement(strategy: Any, module: torch.nn.Module, step: int, agreed_at: int | None) -> None:
+    digests = {name: _digest(each) for name, each in _whole_parameters(module).items()}
+    total = blake2b("".join(f"{name} {digest}\n" for name, digest in digests.items()).encode(), digest_size=8)
+    # Of one length on every rank, whatever their models are.
+    facts = _gather(strategy, [int.from_bytes(total.digest(), "big"), len(digests)])
+    camps: dict[tuple[int, ...], list[int]] = {}
+    for rank, fact in enumerate(facts):
+        camps.setdefault(tuple(fact), []).append(rank)
+    if len(camps) == 1:
+        return
+    majority = max(camps.values(), key=len)  # of camps of one size, that of the lowest rank
+    others = [rank for rank in range(len(facts)) if rank not in majority]
+    if len({count for _, count in camps}) == 1:
+        rows = _gather(strategy, list(digests.values()))
+        differing = [name for number, name in enumerate(digests) if len({row[number] for row in rows}) > 1]
+        where = "in " + _listed([repr(name) for name in differing])
+    else:
+        counts = [f"{count} on rank {rank}" for rank, (_, count) in enumerate(facts)]
+        where = f"in the number of its parameters: {', '.join(counts)}"
+    raise WeightsDisagreeError(_message(others, majority, where, step, agreed_at), ranks=tuple(others))
+
+
+def _message(others: list[int], majority: list[int], where: str, step: int, agreed_at: int | None) -> str:
+    ranks = f"{'rank' if len(others) == 1 else 'ranks'} {_counted(others)}"
+    against = f"{'rank' if len(majority) == 1 else 'ranks'} {_counted(majority)}"
+    differ = "differs" if len(others) == 1 else "differ"
+    doubt = "" if len(majority) > len(others) else " (as many against as many: either may be the wrong one)"
+    before = "this was the first check" if agreed_at is None else f"at step {agreed_at} they did"
+    return (
+        f"the ranks do not agree on their weights at step {step} ({before}): {ranks} {differ} from {against}{doubt}"
+        f" {where}. Look for what a rank does alone: an optimizer step or a change of weights behind"
+        " `if trainer.is_global_zero`, a part of the model that is called past its forward(), where DDP reduces no"
+        " gradient, random numbers in the optimizer. Where the script is innocent, suspect the card. Then go on from a"
+        " checkpoint of before"
+    )
+
+
+def _whole_parameters(module: torch.nn.Module) -> dict[str, torch.Tensor]:
+    from torch.distributed.tensor import DTensor
+
+    original: torch.nn.Module = getattr(module, "module", module)  # a Fabric's is wrapped, which lengthens the names
+    parameters: dict[str, torch.Tensor] = dict(original.named_parameters())
+    whole = {name: each for name, each in parameters.items() if not isinstance(each, DTensor)}
+    if parameters and not whole:
+        raise UnsupportedError(
+            "WeightsAgreement was asked for, but every parameter of the model is spread over the ranks, and none is on"
+            " two of them to be compared: leave the callback out",
+            capability="weights agreement",
+        )
+    return whole
+
+
+def _digest(tensor: torch.Tensor) -> int:
+    import torch
+
+    numbers = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+    return int.from_bytes(blake2b(numbers.data, digest_size=8).digest(), "big")
+
+
+def _gather(strategy: Any, numbers: list[int]) -> list[list[int]]:
+    """Return the ``numbers`` of every rank, of 64 bits each; 16 travel at once, for chips that have no more than 32."""
+    import torch
+
+    pieces = [[number >> shift & 0xFFFF for shift in _SHIFTS] for number in numbers]
+    everybodys = strategy.all_gather(torch.tensor(pieces, dtype=torch.int32, device=strategy.root_device))
+    return [
+        [sum(piece << shift for piece, shift in zip(number, _SHIFTS, strict=True)) for number in rank]
+        for rank in everybodys.tolist()
+    ]
+
+
+def _counted(ranks: list[int]) -> str:
+    return " and ".join(filter(None, [", ".join(map(str, ranks[:-1])), str(ranks[-1])]))
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")

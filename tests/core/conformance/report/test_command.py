@@ -1,0 +1,114 @@
+"""What a user reads who asks for a proof in a wrong way, or of what is not there."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from northbridge.conformance.report import command
+from northbridge.conformance.report.sources import digest_sources
+
+NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name the backend whose conformance is asked for, or a report with --verify"),
+        (("cpu_sim", "--verify", "report.json"), "name the backend whose conformance is asked for"),
+        (("cpu_sim", "--level", "C7"), "--level takes C0, C1, C2, C3, C4, found 'C7'"),
+        (("cpu_sim", "--mutate", "1", "--level", "C1"), "--mutate is asked for by itself, and --level means nothing"),
+        (("--verify", "report.json", "--out", "there"), "--verify is asked for by itself, and --out means nothing"),
+        (("cpu_simm",), "no backend 'cpu_simm' is installed"),
+        (("--verify", "nothing.json"), "was to be a report of `northbridge conformance`; it could not be read"),
+        (("cpu_sim", "--out", "/proc/nowhere"), "the report was to be written into /proc/nowhere, which cannot be"),
+    ],
+)
+def test_wrong_usage_is_told_and_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    asked = subprocess.run(
+        [NORTHBRIDGE, "conformance", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert asked.returncode == 2, asked.stderr
+    assert words in " ".join(asked.stderr.replace("│", " ").split())
+    assert "Traceback" not in asked.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        (
+            "NORTHBRIDGE_DISABLE",
+            "cpu_sim",
+            "backend 'cpu_sim' (northbridge 0.1.0) is switched off by NORTHBRIDGE_DISABLE",
+        ),
+        ("NORTHBRIDGE_SIMULATE", "cpu_simm", "NORTHBRIDGE_SIMULATE=cpu_simm was asked for, and no backend"),
+    ],
+)
+def test_variable_excludes_the_backend(tmp_path: Path, variable: str, value: str, words: str) -> None:
+    asked = subprocess.run(
+        [NORTHBRIDGE, "conformance", "cpu_sim", "--level", "C0"],
+        env={**os.environ, variable: value},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert asked.returncode == 2
+    assert asked.stderr.startswith(f"northbridge: {words}")
+    assert asked.stderr.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        ("", "no report was written\n"),
+        ("report.json", "no report was written; what is in {out} is an earlier run's\n"),
+    ],
+)
+def test_who_interrupts_the_suite_reads_that_there_is_no_report(
+    there: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "prove", interrupt)
+    if there:
+        (tmp_path / there).touch()
+
+    with pytest.raises(KeyboardInterrupt):
+        command.run("cpu_sim", "C0", tmp_path, ())
+
+    expected = f"northbridge: the suite was interrupted, and {words.format(out=tmp_path)}"
+    assert capsys.readouterr().err.endswith(expected)
+
+
+def test_a_part_of_the_suite_is_told_test_by_test_and_ends_as_they_do(tmp_path: Path) -> None:
+    part = ("conformance", "cpu_sim", "--level", "C0", "--out", "report", "--only")
+
+    passing = subprocess.run(
+        [NORTHBRIDGE, *part, "PluginMetadata/test_the_name"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    nothing = subprocess.run(
+        [NORTHBRIDGE, *part, "no_such_test"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert passing.returncode == 0, passing.stdout + passing.stderr
+    assert "PASS  C0/PluginMetadata/test_the_name_is_one_that_lightning_can_take" in passing.stdout
+    assert "a part of the suite, which grants no level" in passing.stdout
+    assert "withheld" not in passing.stdout
+    assert "NOT RUN" not in passing.stdout
+    assert nothing.returncode == 2
+    assert "tests up to C0 with 'no_such_test' in their ids were asked for, and there is none" in nothing.stderr
+
+
+def test_the_suites_digest_is_that_of_its_files() -> None:
+    assert digest_sources() == digest_sources()
+    assert len(digest_sources()) == 64

@@ -1,0 +1,115 @@
+"""What a report says about a backend and a machine."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from tests.core.conftest import Install
+
+from northbridge import BackendNotFoundError
+from northbridge.conformance.mutation.mutations import as_variable, draw
+from northbridge.conformance.report.facts import Facts, find_facts
+from northbridge.conformance.report.report import BackendFacts
+from northbridge.conformance.runner.event_log import Ended, Planned
+from northbridge.conformance.runner.suite_run import make_report
+from northbridge.conformance.runner.supervisor import Course
+from northbridge.conformance.verdict import Ending
+
+REAL = Facts(BackendFacts(name="cpu_sim", distribution="acme", version="1.0"), variables=("ACME_VISIBLE_DEVICES",))
+
+
+def test_a_backend_is_asked_in_a_process_of_its_own() -> None:
+    facts = find_facts("cpu_sim", {**os.environ, "NORTHBRIDGE_CPU_SIM_DEVICES": "3"})
+
+    assert (facts.backend.distribution, facts.backend.device, facts.backend.collective) == (
+        "northbridge",
+        "cpu_sim",
+        "simccl",
+    )
+    assert (facts.backend.devices, facts.backend.simulated, facts.backend.problem) == (3, True, "")
+    assert facts.capabilities.float32.answer == "yes"
+    assert facts.versions["torch"].startswith("2.")
+
+
+def test_of_software_that_cannot_be_loaded_the_claims_are_known_and_the_reason(install_here: Install) -> None:
+    install_here("load_needs_software")
+
+    facts = find_facts("load_needs_software")
+
+    assert (facts.backend.device, facts.backend.devices) == ("load_needs_software", 0)
+    assert "No module named 'torch_load_needs_software'" in facts.backend.problem
+
+
+def test_of_a_plugin_that_cannot_be_imported_the_origin_is_known_and_the_reason(install_here: Install) -> None:
+    install_here("import_exits")
+
+    facts = find_facts("import_exits")
+
+    assert (facts.backend.distribution, facts.backend.api) == ("northbridge-import-exits", 0)
+    assert {claim.answer for claim in facts.capabilities.claims().values()} == {"unknown"}
+    assert "PluginImportError" in facts.backend.problem
+
+
+def test_a_name_that_nobody_has_is_told() -> None:
+    with pytest.raises(BackendNotFoundError):
+        find_facts("cpu_simm")
+
+
+def test_of_the_environment_what_bears_on_a_run_is_told_and_nothing_else() -> None:
+    secrets = {"NORTHBRIDGE_ACME_TOKEN": "word", "TORCH_HUB_TOKEN": "word", "TORCHELASTIC_RUN_ID": "word"}
+    environ = {"NORTHBRIDGE_SIMULATE": "acme", "ACME_VISIBLE_DEVICES": "0", "SECRET": "word", **secrets}
+    machine = REAL.describe_machine(environ)
+
+    assert machine.cores >= 1
+    assert machine.memory > 2**20
+    assert machine.environment == {
+        "NORTHBRIDGE_SIMULATE": "acme",
+        "ACME_VISIBLE_DEVICES": "0",
+        **dict.fromkeys(secrets, "(not shown)"),
+    }
+
+
+def test_a_simulated_chips_options_are_told_with_their_values() -> None:
+    """They decide what its report is worth."""
+    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
+    environ = {"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate", "NORTHBRIDGE_CPU_SIM_NAME": "word"}
+
+    assert simulated.describe_machine(environ).environment == {**environ, "NORTHBRIDGE_CPU_SIM_NAME": "(not shown)"}
+
+
+def test_a_simulated_chip_is_harsh_unless_the_user_says_not() -> None:
+    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
+    streams = "NORTHBRIDGE_CPU_SIM_STREAMS"
+
+    assert simulated.environ_of_suite({})[streams] == "deferred"
+    assert simulated.environ_of_suite({streams: "immediate"})[streams] == "immediate"
+    assert REAL.environ_of_suite({}) == {}
+
+
+def test_what_the_user_spares_a_simulated_chip_is_listed() -> None:
+    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
+
+    assert simulated.list_spared({}) == ()
+    assert simulated.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}) == ()
+    assert simulated.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == (
+        "NORTHBRIDGE_CPU_SIM_STREAMS=immediate, and not deferred: unset it",
+    )
+    assert REAL.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
+
+
+def test_a_simulated_chip_without_harsh_options_is_spared_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
+    monkeypatch.setattr("northbridge.conformance.report.facts.harsh_variables", lambda _name: {})
+
+    assert simulated.list_spared({}) == ("it has no harsh options: give its Personality some",)
+
+
+def test_the_report_of_a_run_that_was_broken_on_purpose_says_so() -> None:
+    fault = draw(1)[0]
+    test = Planned(id="C0/A/b", chosen=True, level="C0", topic="", title="", claims=(), advice="")
+    course = Course({test.id: test}, {test.id: Ended(id=test.id, ending=Ending.WORKED, seconds=0.0)})
+
+    report = make_report(REAL, "C0", course, as_variable("cpu_sim", fault), began="", seconds=0.0)
+
+    assert report.suite.mutation == fault.describe()

@@ -1,0 +1,27 @@
+"""One process writes, another reads meanwhile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from northbridge.conformance.runner.event_log import Began, Ended, Journal, Refused
+from northbridge.conformance.verdict import Ending
+
+
+def test_each_line_is_read_once_and_whole(tmp_path: Path) -> None:
+    file = tmp_path / "journal.jsonl"
+    writer, reader = Journal(file), Journal(file)
+    ended = Ended(id="C1/Device/test_ü", ending=Ending.FAILED, seconds=0.5, evidence="two\nlines")
+
+    assert reader.read() == []
+    writer.write(Began(id="C1/Device/test_ü"))
+    writer.write(ended)
+    assert reader.read() == [Began(id="C1/Device/test_ü"), ended]
+    assert reader.read() == []
+
+    with file.open("a") as half:
+        half.write('{"event":"refused",')
+    assert reader.read() == []
+    with file.open("a") as half:
+        half.write('"reason":"no"}\n')
+    assert reader.read() == [Refused(reason="no")]

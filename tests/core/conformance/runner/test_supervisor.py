@@ -1,0 +1,145 @@
+"""The suite goes on where a test hangs, and where the process dies; and it says what it was about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from northbridge.conformance.runner import supervisor
+from northbridge.conformance.runner.supervisor import Course, SuiteError, plan, watch
+from northbridge.conformance.verdict import Ending
+
+TESTS = """
+import os
+import signal
+import time
+
+import pytest
+
+from northbridge.conformance.suite import Suite, shows
+from northbridge.errors import UnsupportedError
+
+
+class TestSample(Suite):
+    '''What can happen.'''
+
+    level = "C1"
+    advice = "Look at the sample."
+
+    def test_it_works(self):
+        pass
+
+    @shows("float32", "{dtype}")
+    @pytest.mark.parametrize("dtype", ["float16", "uint8"])
+    def test_it_knows(self, dtype):
+        assert dtype == "float16", f"{dtype} was not expected"
+
+    def test_it_hangs(self):
+        time.sleep(600)
+
+    def test_it_dies(self):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+    def test_it_is_refused(self):
+        raise UnsupportedError("acme was asked for a thing it has not", capability="graphs")
+
+    def test_it_is_refused_by_torch(self):
+        raise RuntimeError("Could not run 'aten::bmm' with arguments from the 'acme' backend")
+
+    def test_it_is_forbidden(self):
+        pytest.skip("one device is here, and not two")
+
+    @pytest.fixture
+    def broken(self):
+        raise OSError("the fixture is broken")
+
+    def test_its_fixture_fails(self, broken):
+        pass
+
+    def test_it_works_at_the_end(self):
+        pass
+"""
+
+
+@pytest.fixture
+def sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the suite be the sample."""
+
+    def write(folder: Path, *_: object) -> Path:
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        (folder / "test_conformance.py").write_text(TESTS)
+        return folder / "test_conformance.py"
+
+    monkeypatch.setattr(supervisor, "write_tests", write)
+
+
+@pytest.fixture(params=[False, True], ids=["started", "forked"])
+def course(request: pytest.FixtureRequest, sample: None) -> Course:
+    return watch("acme", ("C1",), limit_s=20.0, forked=request.param)
+
+
+def test_every_test_has_its_ending(course: Course) -> None:
+    assert {name.removeprefix("C1/Sample/test_"): ended.ending for name, ended in course.ended.items()} == {
+        "it_works": Ending.WORKED,
+        "it_knows[float16]": Ending.WORKED,
+        "it_knows[uint8]": Ending.FAILED,
+        "it_hangs": Ending.HUNG,
+        "it_dies": Ending.FAILED,
+        "it_is_refused": Ending.REFUSED,
+        "it_is_refused_by_torch": Ending.REFUSED,
+        "it_is_forbidden": Ending.FORBIDDEN,
+        "its_fixture_fails": Ending.FAILED,
+        "it_works_at_the_end": Ending.WORKED,
+    }
+
+    said = {name.removeprefix("C1/Sample/test_"): ended.evidence for name, ended in course.ended.items()}
+    assert "AssertionError: uint8 was not expected" in said["it_knows[uint8]"]
+    assert "it did not end within 20 s" in said["it_hangs"]
+    assert "in test_it_hangs" in said["it_hangs"]  # the stack
+    assert "the process was killed by SIGSEGV in this test" in said["it_dies"]
+    assert "a thing it has not" in said["it_is_refused"]
+    assert said["it_is_forbidden"] == "one device is here, and not two"
+    assert "the fixture is broken" in said["its_fixture_fails"]
+
+    about = course.planned["C1/Sample/test_it_knows[float16]"]
+    assert (about.level, about.topic, about.advice) == ("C1", "What can happen.", "Look at the sample.")
+    assert about.title == "it knows [float16]"
+    assert about.claims == ("float32", "float16")
+    assert course.planned["C1/Sample/test_it_knows[uint8]"].claims == ("float32",)
+
+
+def test_a_part_of_it_runs_and_all_of_it_is_planned(sample: None) -> None:
+    course = watch("acme", ("C1",), only=("it_works_at", "it_is_forbidden"))
+
+    assert len(course.planned) == 10
+    assert [name.rpartition("/")[2] for name in course.ended] == ["test_it_is_forbidden", "test_it_works_at_the_end"]
+
+
+def test_a_plan_runs_nothing(sample: None, tmp_path: Path) -> None:
+    assert len(plan(tmp_path, "acme", ("C1",))) == 10
+
+
+def test_tests_that_cannot_be_collected_are_an_error_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def write(folder: Path, *_: object) -> Path:
+        (folder / "pytest.ini").write_text("[pytest]\n")
+        (folder / "test_conformance.py").write_text("import a_module_that_is_not_there\n")
+        return folder / "test_conformance.py"
+
+    monkeypatch.setattr(supervisor, "write_tests", write)
+
+    with pytest.raises(SuiteError, match="a_module_that_is_not_there"):
+        watch("acme", ("C1",))
+
+
+def test_the_file_of_tests_is_what_a_vendor_would_write(tmp_path: Path) -> None:
+    file = supervisor.write_tests(tmp_path, "acme", ("C0", "C1"))
+
+    assert file.read_text() == (
+        'from northbridge.conformance.levels import C0, C1\n\n\nclass TestC0(C0):\n    backend = "acme"\n'.replace(
+            '"', "'"
+        )
+        + '\n\nclass TestC1(C1):\n    backend = "acme"\n'.replace('"', "'")
+    )

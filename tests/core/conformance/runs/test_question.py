@@ -1,0 +1,97 @@
+"""How a question is put to a process of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from northbridge.conformance.runs import question
+from northbridge.conformance.runs.question import ask, ask_again
+
+QUESTIONS = {
+    "adding": (
+        "import os\ndef answer(*words):\n    print('thinking')\n"
+        "    return {'sum': '+'.join(words), 'pid': os.getpid()}\n"
+    ),
+    "variables": "import os\ndef answer(*names):\n    return {name: os.environ.get(name) for name in names}\n",
+    "crashing": "import os\ndef answer():\n    os.abort()\n",
+    "exiting": "def answer():\n    raise SystemExit('no licence')\n",
+    "hanging": "import threading\ndef answer():\n    threading.Event().wait()\n",
+    "torch": "import sys\ndef answer():\n    return {name: name in sys.modules for name in ('torch', 'pytest')}\n",
+}
+
+
+@pytest.fixture(autouse=True)
+def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Questions of the tests' own, which nobody has asked before."""
+    here = Path(question.__file__).parent
+    (tmp_path / "questions").mkdir()
+    (tmp_path / "answer.py").write_text((here / "answer.py").read_text())
+    for name, code in QUESTIONS.items():
+        (tmp_path / "questions" / f"{name}.py").write_text(code)
+    monkeypatch.setattr(question, "_HERE", tmp_path)
+    monkeypatch.setattr(question, "_answers", {})
+
+
+@pytest.mark.parametrize("forked", [False, True], ids=["afresh", "forked"])
+def test_the_answer_comes_back_with_what_was_printed(forked: bool) -> None:
+    answer = ask("adding", "1", "2", forked=forked)
+
+    assert answer.facts["sum"] == "1+2"
+    assert answer.said == "thinking\n"
+
+
+def test_one_question_is_asked_once() -> None:
+    assert ask("adding", "1") is ask("adding", "1")
+    assert ask("adding", "1") is not ask("adding", "2")
+    assert ask("adding", "1") is not ask("adding", "1", user={"ANVIL": "1"})
+
+
+def test_a_measurement_is_taken_again() -> None:
+    assert ask_again("adding", "1").facts["pid"] != ask_again("adding", "1").facts["pid"]
+
+
+def test_a_process_afresh_has_nothing_and_a_fork_has_torch() -> None:
+    assert ask("torch").facts == {"torch": False, "pytest": False}
+    assert ask("torch", user={"ANVIL": "1"}, forked=True).facts["torch"]
+
+
+@pytest.mark.parametrize("forked", [False, True], ids=["afresh", "forked"])
+def test_the_user_wins_over_the_suite_and_no_rank_or_detected_devices_are_handed_down(
+    monkeypatch: pytest.MonkeyPatch, forked: bool
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("_NORTHBRIDGE_DETECTED", '{"acme": {"devices": 8}}')
+    names = ("RANK", "_NORTHBRIDGE_DETECTED", "OMP_NUM_THREADS", "ANVIL")
+
+    answer = ask(
+        "variables", *names, environ={"ANVIL": "0"}, user={"ANVIL": "1", "OMP_NUM_THREADS": "3"}, forked=forked
+    )
+
+    assert answer.facts == dict(zip(names, (None, None, "3", "1"), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("question", "told"),
+    [
+        ("crashing", "was killed by SIGABRT:\nFatal Python error: Aborted"),
+        ("exiting", "ended with exit code 1:\nno lic"),
+    ],
+)
+def test_a_process_that_ends_without_an_answer_is_a_failure_that_says_how(question: str, told: str) -> None:
+    for _ in range(2):
+        with pytest.raises(AssertionError) as caught:
+            ask(question)
+
+        assert f"the process that was asked about {question} {told}" in str(caught.value)
+
+
+def test_a_process_that_hangs_is_ended_and_shows_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(question, "LIMIT_S", 3.0)
+
+    with pytest.raises(RuntimeError, match="did not end within 3 s") as caught:
+        ask("hanging")
+
+    assert "in wait" in str(caught.value)
+    assert "hanging.py" in str(caught.value)

@@ -1,0 +1,43 @@
+"""What the classes make of what the ranks tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from northbridge.conformance.runs.meeting import attempt, error_of
+from northbridge.conformance.tests.collective.ranks import everybodys, refusals
+from northbridge.errors import CollectiveError, UnsupportedError
+
+
+def lack() -> None:
+    raise CollectiveError("accl has no such collective")
+
+
+def test_what_an_operation_returns_is_kept_and_what_it_raises_is_said() -> None:
+    assert attempt(lambda: [1, 2]) == [1, 2]
+    assert attempt(lack) == {"error": "CollectiveError: accl has no such collective"}
+
+
+@pytest.mark.parametrize("found", [[1.0], {"sum": 1.0}, 3])
+def test_a_result_is_no_error(found: object) -> None:
+    assert error_of(found) == ""
+
+
+def test_what_every_rank_lacks_is_unsupported() -> None:
+    ranks = [{"gathered": attempt(lack)}] * 2
+
+    assert refusals(ranks, "gathered") == ["CollectiveError: accl has no such collective"] * 2
+    with pytest.raises(UnsupportedError, match="gathered: CollectiveError: accl has no such collective"):
+        everybodys(ranks, "gathered")
+
+
+def test_what_one_rank_lacks_is_a_failure() -> None:
+    ranks = [{"gathered": [1]}, {"gathered": attempt(lack)}]
+
+    assert refusals(ranks, "gathered") == []
+    with pytest.raises(AssertionError, match="gathered fails on some ranks"):
+        everybodys(ranks, "gathered")
+
+
+def test_what_all_have_is_returned_in_their_order() -> None:
+    assert everybodys([{"gathered": 1}, {"gathered": 2}], "gathered") == [1, 2]

@@ -1,0 +1,74 @@
+"""How the results of an operation are held against the CPU's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from northbridge.conformance.tests.device.operation import EXACT, ROUNDED, Operation, floats, whole
+from northbridge.conformance.tests.device.operations import assert_near, compute, leaves_of
+
+CPU = torch.device("cpu")
+ONE = torch.ones(2)
+
+
+def differs(found: Any, expected: Any, within: Any = EXACT) -> str:
+    with pytest.raises(AssertionError) as error:
+        assert_near(found, expected, CPU, within)
+    return str(error.value)
+
+
+def test_equal_results_are_near() -> None:
+    assert_near([ONE, 3, torch.tensor([float("nan")])], [ONE.clone(), 3, torch.tensor([float("nan")])], CPU, EXACT)
+
+
+def test_the_last_digit_is_a_difference_where_none_is_allowed() -> None:
+    off = torch.nextafter(ONE, torch.full((2,), 2.0))
+
+    assert "not equal" in differs([off], [ONE])
+    assert_near([off], [ONE], CPU, ROUNDED)
+
+
+def test_another_dtype_is_a_difference() -> None:
+    assert "float64" in differs([ONE.double()], [ONE])
+
+
+def test_another_device_is_a_difference() -> None:
+    assert "meta" in differs([ONE.to("meta")], [ONE])
+
+
+def test_another_shape_is_a_difference() -> None:
+    assert "shape" in differs([torch.ones(1, 2)], [ONE])
+
+
+def test_a_result_too_few_or_too_many_is_a_difference() -> None:
+    differs([], [ONE])
+    differs([ONE, ONE], [ONE])
+
+
+def test_another_number_or_type_of_number_is_a_difference() -> None:
+    differs([4], [3])
+    differs([True], [1])
+
+
+def test_results_within_results_are_found() -> None:
+    values, indices = torch.tensor([3.0, 1.0]).sort()
+
+    assert leaves_of(((values, [indices]), 5)) == [values, indices, 5]
+
+
+def test_gradients_are_those_of_every_float() -> None:
+    results, slopes = compute(Operation("mul", (floats(3), floats(3))), CPU)
+
+    assert len(results) == 1
+    assert not results[0].requires_grad
+    assert len(slopes) == 2
+
+
+def test_an_operation_that_says_nothing_of_small_changes_has_no_gradients() -> None:
+    results, slopes = compute(Operation("eq", (whole(3), whole(3)), differentiable=False), CPU)
+
+    assert results[0].dtype == torch.bool
+    assert slopes == []

@@ -1,0 +1,69 @@
+"""The advice: what makes other things wrong comes before them, and what is missing after what is wrong."""
+
+from __future__ import annotations
+
+from northbridge.diagnostics.advice import advise
+from northbridge.diagnostics.backend_report import BackendReport
+from northbridge.diagnostics.backends import BackendRow
+from northbridge.diagnostics.environment import Variable
+from northbridge.diagnostics.namespaces import FaceRow
+from northbridge.diagnostics.selection import Selection
+from northbridge.diagnostics.training import Training
+
+CHOSE = Selection("cpu", "no accelerator's hardware is present")
+
+
+def row(name: str, status: str, reason: str = "") -> BackendReport:
+    return BackendReport(BackendRow(name, "1.0", f"northbridge-{name}", status, reason=reason))  # type: ignore[arg-type]
+
+
+def test_it_is_told_in_the_order_in_which_to_act() -> None:
+    environment = (
+        Variable("NORTHBRIDGE_ZETA_X", "1", "note", "nobody reads it"),
+        Variable("MASTER_PORT", "0", "wrong", "MASTER_PORT='0': a port is from 1 to 65535"),
+        Variable("MASTER_ADDR", "192.0.2.1", "right"),
+    )
+    faces = (
+        FaceRow("lightning.pytorch", "2.6.3", "lightning", "malicious", "uninstall it now"),
+        FaceRow("pytorch_lightning", "2.8.0", "pytorch-lightning", "left alone", "unknown"),
+        FaceRow("lightning_fabric", "2.7.9", "pytorch-lightning", "registered", "untested"),
+    )
+    backends = (
+        row("gone", "no hardware", "this machine has no such device"),
+        row("bare", "no software", "its software is not installed"),
+        row("torn", "broken", "it crashed"),
+        row("fine", "ready"),
+    )
+    trainings = {"fine": (Training(2, "lightning.pytorch.Trainer", False, reason="the ranks did not meet"),)}
+
+    found = advise(None, environment, faces, backends, Selection(None, "two of them", failed=True), trainings)
+
+    assert [(each.level, each.about) for each in found] == [
+        ("wrong", "lightning.pytorch"),
+        ("wrong", "MASTER_PORT"),
+        ("wrong", "torn"),
+        ("wrong", "fine"),
+        ("wrong", "pytorch_lightning"),
+        ("wrong", "accelerator='auto'"),
+        ("software missing", "bare"),
+        ("hardware missing", "gone"),
+        ("note", "lightning_fabric"),
+        ("note", "NORTHBRIDGE_ZETA_X"),
+    ]
+    assert found[3].what == "lightning.pytorch.Trainer on 2 cards: the ranks did not meet"
+
+
+def test_a_backend_that_is_off_is_wrong_for_who_asked_about_it() -> None:
+    backends = (row("acme", "off", "switched off by NORTHBRIDGE_DISABLE=acme"),)
+
+    (asked,) = advise("acme", (), (), backends, CHOSE, {})
+    (unasked,) = advise(None, (), (), backends, CHOSE, {})
+
+    assert (asked.level, unasked.level) == ("wrong", "note")
+
+
+def test_what_is_known_from_two_sides_is_told_once() -> None:
+    told = "backend 'acme': its contract.toml line 3 is wrong"
+    backend = BackendReport(BackendRow("acme", "1.0", "acme", "broken", reason=told), contract_problem=told)
+
+    assert len(advise("acme", (), (), (backend,), CHOSE, {})) == 1

@@ -1,0 +1,148 @@
+"""The self-test: it trains where a chip trains, and fails where one does not."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.core.command import command
+
+from northbridge.diagnostics import training
+from northbridge.diagnostics.backend_report import BackendReport
+from northbridge.diagnostics.backends import BackendRow
+from northbridge.diagnostics.training import Training, train
+from northbridge.lightning.namespaces import FACES
+from northbridge.processes.child import Queue
+from northbridge.processes.child_report import Reply, Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tests.core.conftest import Install
+
+READY = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "ready", True, 2, False))
+PASSED = {"device": "acme:0", "first_loss": 1.7, "last_loss": 0.1, "seconds": 0.5, "equal": True}
+
+
+class Answers(Queue):
+    """A queue in which every child says the same."""
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply = reply
+
+    async def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
+        return self.reply
+
+
+def reasons(reply: Reply, report: BackendReport = READY, face: str = "lightning.pytorch") -> list[str]:
+    trained = asyncio.run(train(Answers(reply), [report], FACES.get(face), 1.0))
+    return [each.reason for each in trained[report.states.name]]
+
+
+def test_the_simulated_chip_trains_on_one_card_and_on_two(tmp_path: Path) -> None:
+    # What a cluster's job has in its environment says nothing about this test of one machine.
+    environ = {**os.environ, "NODE_RANK": "0", "WORLD_SIZE": "16", "SLURM_NTASKS": "16", "SLURM_JOB_NAME": "job"}
+
+    run = subprocess.run(
+        [sys.executable, "-c", command("doctor", "cpu_sim", "--train", "--output", "found.json")],
+        env=environ,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    one, two = json.loads((tmp_path / "found.json").read_text())["trainings"]["cpu_sim"]
+    for each in (one, two):
+        assert (each["reason"], each["device"], each["simulated"]) == ("", "cpu_sim:0", True)
+        assert each["through"] == "lightning.pytorch.Trainer"
+        assert each["last_loss"] < 0.01 < each["first_loss"]
+        assert each["seconds"] > 0
+    assert (one["cards"], two["cards"]) == (1, 2)
+    page = " ".join(run.stdout.split())
+    assert "self-test through lightning.pytorch.Trainer on a SIMULATED chip: this says nothing about a real one" in page
+    assert page.endswith("Nothing is wrong.")
+    assert run.returncode == 0
+
+
+def in_children(name: str, face: str, devices: int) -> list[Training]:
+    report = BackendReport(BackendRow(name, "1.0", name, "ready", True, devices, False))
+
+    async def tried() -> dict[str, tuple[Training, ...]]:
+        return await train(Queue(lambda _who, _what: None), [report], FACES[face], load_seconds=200.0)
+
+    return list(asyncio.run(tried())[name])
+
+
+def test_a_fabric_trains_too() -> None:
+    trained = in_children("cpu_sim", "lightning_fabric", 2)
+
+    assert [(each.through, each.reason) for each in trained] == [("lightning_fabric.Fabric", "")] * 2
+
+
+def test_a_chip_that_cannot_train_fails_with_its_own_words(install_here: Install) -> None:
+    install_here("acme")
+
+    (one,) = in_children("acme", "lightning.pytorch", 1)
+
+    assert "acme" in one.reason
+    assert "RuntimeError: " in one.reason or "NotImplementedError: " in one.reason
+
+
+def test_a_training_that_hangs_is_given_up(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_here("contracted")
+    monkeypatch.setattr(training, "TRAIN_SECONDS", 2.0)
+
+    (one,) = in_children("contracted", "lightning.pytorch", 1)
+
+    assert one.reason.startswith("its process did not answer within 2 s while training on 1 card")
+    assert one.reason.endswith("; does another process hold the cards, or do the ranks not meet?")
+
+
+def test_one_card_is_tried_where_there_is_one() -> None:
+    report = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "ready", True, 1, False))
+
+    assert reasons(Reply(PASSED), report) == [""]
+
+
+def test_what_is_not_ready_is_not_tried() -> None:
+    report = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "no hardware", True, 0, False))
+
+    assert reasons(Reply(PASSED), report) == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (Reply(PASSED), ""),
+        (
+            Reply({**PASSED, "last_loss": 1.7}),
+            "the loss did not go down: 1.7 at first, 1.7 at last; the chip computes something wrongly",
+        ),
+        (Reply({**PASSED, "last_loss": float("nan")}), "the loss did not go down: 1.7 at first, nan at last;"),
+        (
+            Reply({**PASSED, "equal": False}),
+            "the ranks hold different weights afterwards, though no call failed: their gradients were not reduced",
+        ),
+        (Reply({"error": "OSError: no driver"}), "OSError: no driver"),
+        (
+            Reply(ending="did not answer within 60 s while training on 2 cards; do the ranks not meet?"),
+            "its process did not answer within 60 s while training on 2 cards; do the ranks not meet?",
+        ),
+    ],
+)
+def test_a_training_fails_for_a_reason(reply: Reply, reason: str) -> None:
+    assert [each.startswith(reason) and bool(each) is bool(reason) for each in reasons(reply)] == [True, True]
+
+
+def test_without_lightning_it_says_what_to_install() -> None:
+    assert reasons(Reply(PASSED), face="none") == [
+        "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
+        "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
+    ]

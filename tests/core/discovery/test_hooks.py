@@ -1,0 +1,302 @@
+"""How a plugin can be broken before it is used, and what the user reads then."""
+
+from __future__ import annotations
+
+import pickle
+from importlib.metadata import Distribution
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import northbridge
+from northbridge.discovery.hooks import declare
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
+
+
+BROKEN: dict[str, tuple[type[northbridge.BackendError], str]] = {
+    "import_raises": (
+        northbridge.PluginImportError,
+        (
+            "backend 'import_raises' (northbridge-import-raises 1.2.3) could not be imported: RuntimeError:"
+            " libacme.so.3 wants GLIBC_2.99; upgrade or uninstall northbridge-import-raises"
+        ),
+    ),
+    "import_exits": (
+        northbridge.PluginImportError,
+        (
+            "backend 'import_exits' (northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence"
+            " for this machine; upgrade or uninstall northbridge-import-exits"
+        ),
+    ),
+    "import_needs_software": (
+        northbridge.SoftwareMissingError,
+        (
+            "backend 'import_needs_software' (northbridge-import-needs-software 1.2.3) is installed, but its software"
+            " is not: no module named 'torch_import_needs_software'; install what brings"
+            " 'torch_import_needs_software'. (A plugin should import it in Bridge.load() alone)"
+        ),
+    ),
+    "module_gone": (
+        northbridge.PluginImportError,
+        (
+            "backend 'module_gone' (northbridge-module-gone 1.2.3) lacks a module of its own:"
+            " 'northbridge_module_gone'; reinstall or upgrade northbridge-module-gone"
+        ),
+    ),
+    "hook_missing": (
+        northbridge.PluginHookError,
+        (
+            "backend 'hook_missing' (northbridge-hook-missing 1.2.3): the module 'northbridge_hook_missing' should"
+            " have the hook 'northbridge_backend'; found none; upgrade or uninstall northbridge-hook-missing"
+        ),
+    ),
+    "hook_undecorated": (
+        northbridge.PluginHookError,
+        (
+            "backend 'hook_undecorated' (northbridge-hook-undecorated 1.2.3): the module"
+            " 'northbridge_hook_undecorated' should have the hook 'northbridge_backend'; found a function"
+            " northbridge_backend() without @northbridge.hookimpl above it; upgrade or uninstall"
+            " northbridge-hook-undecorated"
+        ),
+    ),
+    "hook_misspelt": (
+        northbridge.PluginHookError,
+        (
+            "backend 'hook_misspelt' (northbridge-hook-misspelt 1.2.3): the module 'northbridge_hook_misspelt' should"
+            " have the hook 'northbridge_backend'; found 'northbridge_backends', which looks misspelt; upgrade or"
+            " uninstall northbridge-hook-misspelt"
+        ),
+    ),
+    "hook_takes_arguments": (
+        northbridge.PluginHookError,
+        (
+            "backend 'hook_takes_arguments' (northbridge-hook-takes-arguments 1.2.3) has a hook of the wrong shape:"
+            " northbridge_backend() takes no arguments and returns a northbridge.Backend; found: Argument(s)"
+            " {'config'} are declared in the hookimpl but can not be found in the hookspec; upgrade or uninstall"
+            " northbridge-hook-takes-arguments"
+        ),
+    ),
+    "hook_returns_dict": (
+        northbridge.PluginHookError,
+        (
+            "backend 'hook_returns_dict' (northbridge-hook-returns-dict 1.2.3): northbridge_backend() should return a"
+            " northbridge.Backend; found {'name': 'hook_returns_dict'}; upgrade or uninstall"
+            " northbridge-hook-returns-dict"
+        ),
+    ),
+    "hook_raises": (
+        northbridge.PluginHookError,
+        (
+            "backend 'hook_raises' (northbridge-hook-raises 1.2.3): northbridge_backend() raised OSError:"
+            " /etc/acme.conf is not readable; upgrade or uninstall northbridge-hook-raises (this Northbridge speaks"
+            " version 1 of the plugin API)"
+        ),
+    ),
+    "newer_api": (
+        northbridge.PluginAPIError,
+        (
+            "backend 'newer_api' (northbridge-newer-api 1.2.3) was built for version 2 of the plugin API; this"
+            " Northbridge speaks version 1: upgrade northbridge"
+        ),
+    ),
+    "older_api": (
+        northbridge.PluginAPIError,
+        (
+            "backend 'older_api' (northbridge-older-api 1.2.3) was built for version 0 of the plugin API; this"
+            " Northbridge speaks version 1: upgrade northbridge-older-api"
+        ),
+    ),
+    "other_name": (
+        northbridge.PluginNameError,
+        (
+            "northbridge-other-name 1.2.3 announces backend 'other_name' and declares Backend('another_name', …); its"
+            " vendor has to make the two equal"
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_plugin_is_refused_with_its_origin_and_the_cure(name: str, install_here: Install) -> None:
+    install_here(name)
+    kind, message = BROKEN[name]
+
+    with pytest.raises(northbridge.BackendError) as caught:
+        northbridge.get(name)
+
+    assert type(caught.value) is kind
+    assert str(caught.value) == message
+    assert caught.value.backend == name
+    assert isinstance(caught.value, northbridge.PluginError | northbridge.SoftwareMissingError)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_plugin_is_refused_alike_when_it_is_asked_for_again(name: str, install_here: Install) -> None:
+    install_here(name)
+    for _ in range(2):
+        with pytest.raises(BROKEN[name][0]) as caught:
+            northbridge.get(name)
+
+        assert str(caught.value) == BROKEN[name][1]
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_plugin_does_not_disturb_the_others(name: str, install_here: Install) -> None:
+    install_here(name, "acme")
+    with pytest.raises(BROKEN[name][0]):
+        northbridge.get(name)
+
+    assert {"acme", "cpu_sim", name} <= {plugin.name for plugin in northbridge.installed()}
+    assert northbridge.get("cpu_sim").name == "cpu_sim"
+    assert northbridge.get("acme").name == "acme"
+
+
+def test_what_the_plugin_raised_is_the_cause_and_can_be_read_in_full(install_here: Install) -> None:
+    install_here("import_raises")
+
+    with pytest.raises(northbridge.PluginImportError) as caught:
+        northbridge.get("import_raises")
+
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_the_error_comes_home_from_a_rank_with_its_backend(install_here: Install) -> None:
+    install_here("import_raises")
+    with pytest.raises(northbridge.PluginImportError) as caught:
+        northbridge.get("import_raises")
+
+    home = pickle.loads(pickle.dumps(caught.value))
+
+    assert (type(home), str(home), home.backend) == (northbridge.PluginImportError, str(caught.value), "import_raises")
+
+
+class TestAPluginWrittenHere:
+    """The rarer ways to be broken, for which no distribution is kept."""
+
+    @pytest.fixture
+    def plugin(self, tmp_path: Path, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> northbridge.Plugin:
+        monkeypatch.syspath_prepend(tmp_path)
+        metadata = tmp_path / "northbridge_written-0.5.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text("Metadata-Version: 2.4\nName: northbridge-written\nVersion: 0.5\n")
+        return northbridge.Plugin("written", "northbridge_written", Distribution.at(metadata.parent))
+
+    def test_a_panic_that_is_no_exception_is_refused_too(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written.py").write_text(
+            "class PanicException(BaseException): ...\nraise PanicException('called `unwrap()` on a `None` value')\n"
+        )
+
+        with pytest.raises(northbridge.PluginImportError) as caught:
+            declare(plugin)
+
+        assert "PanicException: called `unwrap()` on a `None` value; upgrade or uninstall" in str(caught.value)
+
+    def test_an_error_whose_text_cannot_be_read_is_told_by_its_name(
+        self, plugin: northbridge.Plugin, tmp_path: Path
+    ) -> None:
+        (tmp_path / "northbridge_written.py").write_text(
+            "class Broken(Exception):\n    def __str__(self): raise ValueError('no text')\nraise Broken\n"
+        )
+
+        with pytest.raises(northbridge.PluginImportError, match=r"Broken: \(its text cannot be read: ValueError\); up"):
+            declare(plugin)
+
+    def test_of_an_error_that_goes_on_and_on_the_beginning_is_told(
+        self, plugin: northbridge.Plugin, tmp_path: Path
+    ) -> None:
+        (tmp_path / "northbridge_written.py").write_text("raise RuntimeError('y' * 5000)\n")
+
+        with pytest.raises(northbridge.PluginImportError, match=r"RuntimeError: y{199}…; upgrade or uninstall"):
+            declare(plugin)
+
+    def test_an_object_in_the_place_of_the_module_is_refused(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written.py").write_text(
+            "import sys\nclass Facade:\n    def __getattr__(self, name): raise RuntimeError(name)\n"
+            "sys.modules[__name__] = Facade()\n"
+        )
+
+        with pytest.raises(northbridge.PluginImportError, match="has put 'Facade' in the place of its module"):
+            declare(plugin)
+
+    def test_a_ctrl_c_during_the_import_stays_a_ctrl_c(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written.py").write_text("raise KeyboardInterrupt\n")
+
+        with pytest.raises(KeyboardInterrupt):
+            declare(plugin)
+
+    def test_a_module_of_its_own_that_is_gone_is_not_taken_for_the_vendors_software(
+        self, plugin: northbridge.Plugin, tmp_path: Path
+    ) -> None:
+        (tmp_path / "northbridge_written").mkdir()
+        (tmp_path / "northbridge_written" / "__init__.py").write_text("import northbridge_written.device\n")
+
+        with pytest.raises(northbridge.PluginImportError) as caught:
+            declare(plugin)
+
+        assert str(caught.value) == (
+            "backend 'written' (northbridge-written 0.5) lacks a module of its own: 'northbridge_written.device';"
+            " reinstall or upgrade northbridge-written"
+        )
+
+    def test_software_that_is_there_and_does_not_import_is_not_called_missing(
+        self, plugin: northbridge.Plugin, tmp_path: Path
+    ) -> None:
+        (tmp_path / "northbridge_written.py").write_text("raise ImportError('libacme.so: cannot open shared object')\n")
+
+        with pytest.raises(northbridge.PluginImportError) as caught:
+            declare(plugin)
+
+        assert "could not be imported: ImportError: libacme.so: cannot open shared object; upgrade" in str(caught.value)
+
+    def test_an_error_of_many_lines_is_told_in_one(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written.py").write_text("raise ValueError('one\\n   two\\n')\n")
+
+        with pytest.raises(northbridge.PluginImportError) as caught:
+            declare(plugin)
+
+        assert "ValueError: one two; upgrade" in str(caught.value)
+
+    def test_an_error_without_a_text_is_told_by_its_kind(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written.py").write_text("raise AssertionError\n")
+
+        with pytest.raises(northbridge.PluginImportError) as caught:
+            declare(plugin)
+
+        assert "could not be imported: AssertionError; upgrade" in str(caught.value)
+
+    def test_a_hook_that_returns_nothing_is_refused(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written.py").write_text(
+            "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\n    pass\n"
+        )
+
+        with pytest.raises(northbridge.PluginHookError) as caught:
+            declare(plugin)
+
+        assert "northbridge_backend() should return a northbridge.Backend; found None; upgrade" in str(caught.value)
+
+    def test_a_hook_that_ends_the_process_is_refused(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written.py").write_text(
+            "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\n    raise SystemExit(3)\n"
+        )
+
+        with pytest.raises(northbridge.PluginHookError) as caught:
+            declare(plugin)
+
+        assert "northbridge_backend() raised SystemExit: 3; upgrade" in str(caught.value)
+
+    def test_a_part_of_the_wrong_kind_is_named(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written.py").write_text(
+            "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\n"
+            "    return northbridge.Backend('written', 'cards', None, None)\n"
+        )
+
+        with pytest.raises(northbridge.PluginHookError) as caught:
+            declare(plugin)
+
+        assert (
+            "raised TypeError: Backend('written', …): device must be a northbridge.Device, found 'cards'; upgrade"
+            in str(caught.value)
+        )

@@ -1,0 +1,325 @@
+"""Which backends are installed, and which of them a name means."""
+
+from __future__ import annotations
+
+import sys
+from importlib.metadata import PathDistribution
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from bench.plugin import announce
+
+import northbridge
+from northbridge.discovery import installed
+from northbridge.discovery.installed import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.core.conftest import Install
+
+
+def names() -> list[str]:
+    return [plugin.name for plugin in northbridge.installed()]
+
+
+def _recorded(
+    read_text: Callable[[PathDistribution, str], str | None], read: list[str]
+) -> Callable[[PathDistribution, str], str | None]:
+    def recorded(self: PathDistribution, filename: str) -> str | None:
+        read.append(filename)
+        return read_text(self, filename)
+
+    return recorded
+
+
+def vendors_imported() -> set[str]:
+    return {name for name in sys.modules if name.startswith(("northbridge_", "torch_acme"))}
+
+
+class TestInstalled:
+    def test_a_backend_is_listed_with_its_module_distribution_and_version(self, install_here: Install) -> None:
+        install_here("acme")
+
+        (acme,) = (plugin for plugin in northbridge.installed() if plugin.name == "acme")
+        assert (acme.module, acme.distribution, acme.version) == ("northbridge_acme", "northbridge-acme", "0.1.0")
+        assert repr(acme) == "<Plugin 'acme' in 'northbridge_acme', from northbridge-acme 0.1.0>"
+
+    def test_to_list_the_names_reads_no_more_than_the_names(
+        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install_here("acme")
+        read: list[str] = []
+        monkeypatch.setattr(PathDistribution, "read_text", _recorded(PathDistribution.read_text, read))
+
+        northbridge.installed()
+
+        assert "entry_points.txt" in read
+        assert "METADATA" not in read
+
+    def test_they_are_in_the_order_of_their_names(self, install_here: Install) -> None:
+        install_here()
+
+        assert names() == sorted(names())
+
+    def test_listing_imports_no_plugin(self, install_here: Install) -> None:
+        before = vendors_imported()
+        install_here()
+
+        northbridge.installed()
+
+        assert vendors_imported() == before
+
+    def test_a_name_that_two_distributions_claim_is_listed_twice(self, install_here: Install) -> None:
+        install_here("twin_one", "twin_two")
+
+        twins = [str(plugin) for plugin in northbridge.installed() if plugin.name == "twin"]
+
+        assert twins == ["northbridge-twin-one 1.0", "northbridge-twin-two 2.0"]
+
+    def test_an_installation_that_was_cut_short_does_not_hide_the_others(
+        self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        info = announce(tmp_path, "half", "half")
+        (info / "METADATA").unlink()
+        (info / "entry_points.txt").write_text("[northbridge.backends]\nacme = half\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        install_here("twin_one", "acme")
+
+        assert {"cpu_sim", "twin", "acme"} <= set(names())
+        with pytest.raises(northbridge.BackendConflictError) as caught:
+            northbridge.get("acme")
+        assert str(caught.value) == (
+            f"backend 'acme' is claimed by a broken installation in {tmp_path} and northbridge-acme 0.1.0; uninstall"
+            " all but one"
+        )
+
+    def test_metadata_that_is_no_text_does_not_hide_the_others(
+        self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        metadata = announce(tmp_path, "latin", "latin") / "METADATA"
+        metadata.write_bytes(b"Name: northbridge-latin\nVersion: 1.0\nSummary: caf\xe9\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        install_here("acme")
+
+        assert {"cpu_sim", "latin", "acme"} <= set(names())
+        assert describe("latin") == f"backend 'latin' (a broken installation in {tmp_path})"
+
+    @pytest.mark.parametrize("name", ["acme-x1", "Acme", "acme x1", "1acme"])
+    def test_a_name_that_no_strategy_and_no_variable_can_carry_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        entry_points = announce(tmp_path, "odd", "odd") / "entry_points.txt"
+        entry_points.write_text(f"[northbridge.backends]\n{name} = odd\n")
+        monkeypatch.syspath_prepend(tmp_path)
+
+        with pytest.raises(northbridge.BackendNameError) as caught:
+            northbridge.get(name)
+
+        assert str(caught.value) == (
+            f"northbridge-odd 1.0 calls its backend {name!r}, and a name is made of lower-case letters, digits and"
+            " underscores; its vendor has to choose another name, until then uninstall northbridge-odd"
+        )
+
+
+class TestGet:
+    def test_the_plugin_that_was_asked_for_is_imported_and_no_other(self, install_here: Install) -> None:
+        before = vendors_imported()
+        install_here()
+
+        northbridge.get("acme")
+
+        assert vendors_imported() - before == {"northbridge_acme"}
+
+    def test_the_parts_are_those_that_the_plugin_declared(self, install_here: Install) -> None:
+        install_here("acme")
+
+        backend = northbridge.get("acme")
+
+        parts = (backend.name, backend.device.type, backend.collective.name, backend.bridge.backend)
+        assert parts == ("acme", "acme", "accl", "acme")
+
+    def test_a_second_call_returns_the_same_backend(self, install_here: Install) -> None:
+        install_here("acme")
+
+        assert northbridge.get("acme") is northbridge.get("acme")
+
+
+class TestANameThatCannotBeHad:
+    @pytest.mark.parametrize("name", ["cpu_simm", "cpusim", "CPU_SIM"])
+    def test_one_that_is_nearly_right_is_answered_with_the_right_one(self, name: str, nothing_known: None) -> None:
+        with pytest.raises(northbridge.BackendNotFoundError) as caught:
+            northbridge.get(name)
+
+        found = ", ".join(names())
+        assert str(caught.value) == (f"no backend {name!r} is installed; found {found}. Did you mean 'cpu_sim'?")
+        assert caught.value.backend == name
+
+    def test_the_nearest_of_several_is_meant(self, install_here: Install) -> None:
+        install_here("acme", "no_hardware")
+
+        with pytest.raises(northbridge.BackendNotFoundError, match=r"Did you mean 'acme'\?$"):
+            northbridge.get("acne")
+
+    def test_one_that_is_like_none_is_answered_with_the_command_that_lists_them(self, nothing_known: None) -> None:
+        with pytest.raises(northbridge.BackendNotFoundError) as caught:
+            northbridge.get("hal9000")
+
+        assert str(caught.value) == (
+            f"no backend 'hal9000' is installed; found {', '.join(names())}. `northbridge list` says more"
+        )
+
+    def test_where_nothing_is_installed_that_is_said(
+        self, nothing_known: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(installed, "entry_points", lambda group: ())
+
+        with pytest.raises(northbridge.BackendNotFoundError, match=r"is installed; found none\. `northbridge list`"):
+            northbridge.get("cpu_sim")
+
+    def test_it_is_a_lookup_error(self, nothing_known: None) -> None:
+        with pytest.raises(LookupError):
+            northbridge.get("hal9000")
+
+    def test_one_that_two_distributions_claim_names_both(self, install_here: Install) -> None:
+        install_here("twin_one", "twin_two")
+
+        with pytest.raises(northbridge.BackendConflictError) as caught:
+            northbridge.get("twin")
+
+        assert str(caught.value) == (
+            "backend 'twin' is claimed by northbridge-twin-one 1.0 and northbridge-twin-two 2.0; uninstall all but one"
+        )
+
+    def test_one_that_is_lightnings_own_is_refused(self, install_here: Install) -> None:
+        install_here("takes_cuda")
+
+        with pytest.raises(northbridge.BackendNameError) as caught:
+            northbridge.get("cuda")
+
+        assert str(caught.value) == (
+            "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is one of Lightning's own words for an"
+            " accelerator; its vendor has to choose another name, until then uninstall northbridge-takes-cuda"
+        )
+
+    @pytest.mark.parametrize("vendors", [("twin_one", "twin_two"), ("takes_cuda",)])
+    def test_neither_disturbs_the_others(self, vendors: tuple[str, ...], install_here: Install) -> None:
+        install_here(*vendors, "acme")
+
+        assert (northbridge.get("cpu_sim").name, northbridge.get("acme").name) == ("cpu_sim", "acme")
+
+
+class TestSwitchedOff:
+    @pytest.mark.parametrize("value", ["acme", "twin,acme", " acme , twin ", "1"])
+    def test_a_backend_that_is_switched_off_is_refused(
+        self, value: str, install_here: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install_here("acme", "twin_one")
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", value)
+
+        with pytest.raises(northbridge.BackendDisabledError) as caught:
+            northbridge.get("acme")
+
+        assert str(caught.value) == (
+            "backend 'acme' (northbridge-acme 0.1.0) is switched off by NORTHBRIDGE_DISABLE; unset the variable or take"
+            " 'acme' out of it"
+        )
+
+    def test_one_that_was_used_before_is_refused_too(
+        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install_here("acme")
+        northbridge.get("acme")
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
+
+        with pytest.raises(northbridge.BackendDisabledError):
+            northbridge.get("acme")
+
+    def test_the_others_stay_on(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+        install_here("acme")
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
+
+        assert northbridge.get("cpu_sim").name == "cpu_sim"
+
+    def test_it_stays_listed(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+        install_here("acme")
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
+
+        assert "acme" in names()
+
+    def test_a_name_that_is_also_claimed_twice_is_off(
+        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install_here("twin_one", "twin_two")
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "twin")
+
+        with pytest.raises(
+            northbridge.BackendDisabledError, match=r"\(northbridge-twin-one 1.0 and northbridge-twin-t"
+        ):
+            northbridge.get("twin")
+
+    def test_a_value_that_could_mean_anything_is_refused(
+        self, nothing_known: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "true")
+
+        with pytest.raises(northbridge.SettingsError, match="NORTHBRIDGE_DISABLE='true' is not allowed"):
+            northbridge.get("cpu_sim")
+
+    @pytest.mark.parametrize(
+        ("value", "unknown", "hint"),
+        [
+            ("CPU_SIM", "CPU_SIM", "Did you mean 'cpu_sim'?"),
+            ("cpu_sim,acme", "acme", "`northbridge list` says more"),
+        ],
+    )
+    def test_a_name_that_no_backend_has_is_refused(
+        self, value: str, unknown: str, hint: str, nothing_known: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", value)
+
+        with pytest.raises(northbridge.SettingsError) as caught:
+            northbridge.get("hpu")
+
+        assert caught.value.variable == "NORTHBRIDGE_DISABLE"
+        assert str(caught.value) == (
+            f"NORTHBRIDGE_DISABLE={value!r} names {unknown!r}, and no backend {unknown!r} is installed; found cpu_sim,"
+            f" hpu, sdaa. {hint}"
+        )
+
+
+class TestAvailable:
+    def test_broken_plugins_are_left_out_and_the_record_says_why(self, install_here: Install) -> None:
+        install_here("import_exits", "hook_missing", "twin_one", "twin_two", "takes_cuda", "load_needs_software")
+
+        counts = northbridge.available()
+
+        assert counts == {"cpu_sim": 8}
+        reasons = {entry.subject: entry.reason for entry in northbridge.record()}
+        # The last is this repository's own, whose software is not here.
+        assert set(reasons) == {"import_exits", "hook_missing", "twin", "cuda", "load_needs_software", "hpu", "sdaa"}
+        assert "could not be imported: SystemExit" in reasons["import_exits"]
+        assert "found none; upgrade or uninstall northbridge-hook-missing" in reasons["hook_missing"]
+        assert "uninstall all but one" in reasons["twin"]
+        assert "Lightning's own words" in reasons["cuda"]
+        assert reasons["load_needs_software"] == reasons["hpu"] == reasons["sdaa"] == "no hardware is present"
+
+    def test_one_that_is_switched_off_is_left_out_and_the_record_says_why(
+        self, nothing_known: None, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "cpu_sim")
+
+        assert "cpu_sim" not in northbridge.available()
+        (reason,) = [entry.reason for entry in northbridge.record() if entry.subject == "cpu_sim"]
+        assert "is switched off by NORTHBRIDGE_DISABLE" in reason
+
+
+def test_messages_call_a_backend_by_its_name_and_origin(install_here: Install) -> None:
+    install_here("acme")
+
+    assert describe("acme") == "backend 'acme' (northbridge-acme 0.1.0)"
+
+
+def test_messages_call_a_backend_that_nobody_announces_by_its_name_alone(nothing_known: None) -> None:
+    assert describe("hal9000") == "backend 'hal9000'"

@@ -1,0 +1,365 @@
+"""Loading a vendor's software: what can go wrong, and what torch knows afterwards."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from bench.plugin import announce
+
+import northbridge
+from northbridge.discovery import current, loaded
+from northbridge.discovery.installed import names
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.core.conftest import Install
+
+BROKEN: dict[str, tuple[str, str]] = {
+    "load_needs_software": (
+        "SoftwareMissingError",
+        (
+            "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3) is installed, but its software is"
+            " not: ModuleNotFoundError: No module named 'torch_load_needs_software'; install the vendor's package that"
+            " brings it"
+        ),
+    ),
+    "load_raises": (
+        "SoftwareLoadError",
+        (
+            "backend 'load_raises' (northbridge-load-raises 1.2.3): its software failed to load: OSError: libacme.so.3:"
+            " undefined symbol: _ZN2at4meltE; does the vendor's package fit this torch and this driver?"
+        ),
+    ),
+    "load_exits": (
+        "SoftwareLoadError",
+        (
+            "backend 'load_exits' (northbridge-load-exits 1.2.3): its software failed to load: SystemExit: no licence"
+            " for this machine; does the vendor's package fit this torch and this driver?"
+        ),
+    ),
+    "load_registers_nothing": (
+        "SoftwareLoadError",
+        (
+            "backend 'load_registers_nothing' (northbridge-load-registers-nothing 1.2.3): its software loaded, but"
+            " torch knows no device 'load_registers_nothing' afterwards: "
+        ),
+    ),
+}
+
+# One process tries each of the broken ones, then loads acme, and then asks for another.
+PROCESS = f"""
+import json, pickle, sys
+import northbridge
+
+told = {{}}
+for name in {list(BROKEN)}:
+    try:
+        northbridge.load(name)
+    except northbridge.NorthbridgeError as error:
+        told[name] = type(error).__name__, str(error), error.backend
+
+early = "torch_acme" in sys.modules
+backend = northbridge.load("acme")
+import torch
+device = backend.device
+device.select(1)
+try:
+    torch.ones(1, device="acme")
+except NotImplementedError as error:
+    kernels = str(error)
+try:
+    northbridge.load("cpu_sim")
+except northbridge.DeviceTypeTakenError as error:
+    taken = str(error)
+
+print(json.dumps({{
+    "told": told,
+    "early": early,
+    "again": northbridge.load("acme") is backend,
+    "pickled": pickle.loads(pickle.dumps(backend)) is backend,
+    "device": str(torch.device("acme", 1)),
+    "module": device.module is torch.acme,
+    "count": device.count(),
+    "root": str(device.root(1)),
+    "selected": torch.acme.current_device(),
+    "label": device.label(0),
+    "autocast": [str(each) for each in device.autocast_dtypes()],
+    "collective": torch.distributed.Backend.default_device_backend_map["acme"],
+    "kernels": kernels,
+    "keeps": torch._C._dispatch_has_kernel_for_dispatch_key("aten::_has_compatible_shallow_copy_type", "PrivateUse1"),
+    "taken": taken,
+    "record": [each.as_dict() for each in northbridge.record()],
+}}))
+"""
+
+
+@pytest.fixture(scope="module")
+def process(install: Install) -> Any:
+    """What the process above found."""
+    return install(*BROKEN, "acme").answer(PROCESS, "-W", "error")
+
+
+class TestSoftwareThatIsBroken:
+    @pytest.mark.parametrize("name", BROKEN)
+    def test_it_is_refused_with_its_origin_and_the_cure(self, name: str, process: Any) -> None:
+        kind, message, backend = process["told"][name]
+
+        assert (kind, backend) == (BROKEN[name][0], name)
+        assert message.startswith(BROKEN[name][1])
+
+    def test_where_no_device_came_of_it_torchs_reason_and_the_cure_are_told(self, process: Any) -> None:
+        _, message, _ = process["told"]["load_registers_nothing"]
+
+        assert "device type" in message
+        assert message.endswith("; Bridge.load() has to import the vendor's torch plugin")
+
+    def test_a_healthy_one_still_loads_in_that_process(self, process: Any) -> None:
+        assert not process["early"]
+        assert process["device"] == "acme:1"
+
+
+class TestTheFifteenLines:
+    def test_torch_knows_the_device_and_its_module(self, process: Any) -> None:
+        assert (process["device"], process["module"], process["count"]) == ("acme:1", True, 2)
+
+    def test_the_defaults_of_the_device_speak_to_that_module(self, process: Any) -> None:
+        assert (process["root"], process["selected"]) == ("acme:1", 1)
+        assert (process["label"], process["autocast"]) == ("Acme Anvil 0 (a stand-in)", ["torch.bfloat16"])
+
+    def test_torch_knows_the_collective(self, process: Any) -> None:
+        assert process["collective"] == "accl"
+
+    def test_a_stand_in_without_kernels_does_not_compute_in_secret(self, process: Any) -> None:
+        assert "acme" in process["kernels"]
+
+    def test_parameters_stay_themselves_when_a_module_moves(self, process: Any) -> None:
+        assert process["keeps"]
+
+    def test_loading_again_returns_the_same_backend(self, process: Any) -> None:
+        assert process["again"]
+
+    def test_it_pickles_as_its_name(self, process: Any) -> None:
+        assert process["pickled"]
+
+    def test_it_is_recorded(self, process: Any) -> None:
+        entry = {"subject": "acme", "outcome": "loaded", "reason": "torch.device('acme') is real in this process"}
+
+        assert process["record"] == [entry]
+
+    def test_a_second_backend_is_refused_in_a_process_that_has_one(self, process: Any) -> None:
+        assert process["taken"] == (
+            "'cpu_sim' was asked for, but this process already runs on 'acme', and torch serves one accelerator per"
+            " process; start another process for 'cpu_sim'"
+        )
+
+
+class Card(northbridge.Device):
+    type = "cpu"  # a device that torch has, so that nothing need be registered
+
+
+class CCL(northbridge.Collective):
+    name = "tested_ccl"
+
+    def __init__(self, call: Callable[[str], None]) -> None:
+        self.call = call
+
+    def register(self) -> None:
+        self.call("register")
+
+
+class Software(northbridge.Bridge):
+    def __init__(self, call: Callable[[str], None]) -> None:
+        self.call = call
+
+    def check_environment(self) -> None:
+        self.call("check_environment")
+
+    def prepare(self) -> None:
+        self.call("prepare")
+
+    def load(self) -> None:
+        self.call("load")
+
+
+def make(call: Callable[[str], None] = lambda step: None, *, simulated: bool = False) -> northbridge.Backend:
+    return northbridge.Backend(
+        "tested", Card(), CCL(call), Software(call), northbridge.Capabilities(simulated=simulated)
+    )
+
+
+@pytest.fixture
+def torch_has(nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let torch's spare device type bear a name; it bears none to begin with, and no vendor's software is loaded."""
+    monkeypatch.setattr(current, "_up", [])
+    for name in names():
+        monkeypatch.delitem(sys.modules, f"torch.{name}", raising=False)
+
+    def torch_has(name: str) -> None:
+        monkeypatch.setattr(torch._C, "_get_privateuse1_backend_name", lambda: name)
+
+    torch_has("privateuseone")
+    return torch_has
+
+
+def _register_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do what torch does where a vendor registers the module of a device with a name of its own in torch."""
+    module = ModuleType(f"torch_{name}.device")
+    monkeypatch.setattr(torch, name, module, raising=False)
+    monkeypatch.setitem(sys.modules, f"torch.{name}", module)
+
+
+@pytest.mark.usefixtures("torch_has")
+class TestBringUp:
+    def test_the_bridge_checks_prepares_and_loads_and_the_collective_registers_after(self) -> None:
+        calls: list[str] = []
+
+        loaded.bring_up(make(calls.append))
+
+        assert calls == ["check_environment", "prepare", "load", "register"]
+
+    def test_it_happens_once_a_process(self) -> None:
+        calls: list[str] = []
+        backend = make(calls.append)
+
+        loaded.bring_up(backend)
+        loaded.bring_up(backend)
+
+        assert calls == ["check_environment", "prepare", "load", "register"]
+        assert current.loaded() is backend
+
+    @pytest.mark.parametrize("step", ["check_environment", "prepare", "load", "register"])
+    def test_whichever_step_fails_is_reported_and_the_backend_is_not_up(self, step: str) -> None:
+        def call(at: str) -> None:
+            if at == step:
+                raise OSError(f"no card\nin {at}")
+
+        with pytest.raises(northbridge.SoftwareLoadError) as caught:
+            loaded.bring_up(make(call))
+
+        assert str(caught.value) == (
+            f"backend 'tested': its software failed to load: OSError: no card in {step}; does the vendor's package fit"
+            " this torch and this driver?"
+        )
+        assert current.loaded() is None
+
+    def test_a_launchers_variable_that_holds_no_number_is_blamed_before_the_software(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("WORLD_SIZE", "abc")
+
+        def call(at: str) -> None:
+            int(os.environ["WORLD_SIZE"])  # as vendors' imports do
+
+        with pytest.raises(northbridge.ClusterError, match=r"WORLD_SIZE='abc' on host .*: it is not a number; unset"):
+            loaded.bring_up(make(call))
+
+    def test_a_ctrl_c_stays_a_ctrl_c(self) -> None:
+        def call(step: str) -> None:
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            loaded.bring_up(make(call))
+
+    def test_an_error_of_ours_passes_as_it_is(self) -> None:
+        error = northbridge.HardwareMissingError("plug it in", backend="tested")
+
+        def call(step: str) -> None:
+            raise error
+
+        with pytest.raises(northbridge.HardwareMissingError) as caught:
+            loaded.bring_up(make(call))
+
+        assert caught.value is error
+
+    def test_a_device_that_somebody_else_gave_to_torch_is_named(self, torch_has: Callable[[str], None]) -> None:
+        torch_has("hal9000")
+
+        with pytest.raises(northbridge.DeviceTypeTakenError) as caught:
+            loaded.bring_up(make())
+
+        assert str(caught.value) == (
+            "'tested' was asked for, but torch already serves 'hal9000' in this process, and it serves one such"
+            " accelerator per process; start a process that does not import the software of 'hal9000' (where"
+            " `import torch` brings it, TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it out)"
+        )
+
+    def test_a_vendors_software_that_the_users_script_has_imported_is_named(
+        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install_here("acme")
+        _register_module("acme", monkeypatch)
+
+        with pytest.raises(northbridge.DeviceTypeTakenError) as caught:
+            loaded.bring_up(make())
+
+        assert str(caught.value) == (
+            "'tested' was asked for, but the software of 'acme' is loaded in this process already, and torch serves one"
+            " accelerator per process; start a process that does not import the software of 'acme'"
+        )
+        assert caught.value.backend == "tested"
+        assert current.loaded() is None
+
+    def test_a_vendors_own_software_may_have_been_imported_before(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        announce(tmp_path, "tested", "tested")
+        monkeypatch.syspath_prepend(tmp_path)
+        _register_module("tested", monkeypatch)
+        backend = make()
+
+        loaded.bring_up(backend)
+
+        assert current.loaded() is backend
+
+    def test_what_torch_ships_is_no_vendors_software(self, install_here: Install) -> None:
+        install_here("takes_cuda")
+        backend = make()
+
+        loaded.bring_up(backend)
+
+        assert current.loaded() is backend
+
+    def test_a_simulated_chip_warns_of_the_hardware_that_it_hides(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.version, "cuda", "12.8")
+        monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+
+        with pytest.warns(UserWarning, match="is simulated") as caught:
+            loaded.bring_up(make(simulated=True))
+
+        (warning,) = caught
+        assert str(warning.message) == (
+            "'tested' is simulated, and this process can no longer train on cuda or xpu: torch serves one accelerator"
+            " per process"
+        )
+
+    def test_a_real_chip_warns_of_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.version, "cuda", "12.8")
+
+        loaded.bring_up(make())  # a warning is an error here
+
+        assert current.loaded() is not None
+
+    def test_a_chip_that_passes_for_cuda_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.version, "cuda", None)
+        monkeypatch.setattr(torch.version, "hip", None)
+
+        with pytest.raises(northbridge.SoftwareLoadError) as caught:
+            loaded.bring_up(make())
+
+        assert str(caught.value) == (
+            "backend 'tested': something in this process lets the chip pass for CUDA: torch.cuda answers, and this"
+            " torch was built without it, so that CUDA's code would run where the chip's should; accelerator='tested'"
+            " needs no migration: take its import, or its variable, away"
+        )
+        assert current.loaded() is None

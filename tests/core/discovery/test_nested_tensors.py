@@ -1,0 +1,127 @@
+"""Padded sequences in nn.TransformerEncoder, on a chip that has no nested tensors."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import northbridge
+from northbridge.discovery.nested_tensors import has_nested_tensors
+
+pytestmark = pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
+
+PADDING = torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 0], [0, 1, 1, 1, 1]]).bool()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def chip() -> northbridge.Backend:
+    return northbridge.load("cpu_sim")
+
+
+def make(norm: bool = False, **arguments: Any) -> nn.TransformerEncoder:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    return nn.TransformerEncoder(layer, 2, norm=nn.LayerNorm(8) if norm else None, **arguments).eval()
+
+
+def both(encoder: nn.TransformerEncoder, padding: Tensor, device: str) -> tuple[Tensor, Tensor]:
+    """Return what `encoder` gives on the CPU and on `device`."""
+    inputs = torch.randn(3, 5, 8, generator=torch.Generator().manual_seed(1))
+    there = copy.deepcopy(encoder).to(device)
+    found = there(inputs.to(device), src_key_padding_mask=padding.to(device))
+    return encoder(inputs, src_key_padding_mask=padding), found.cpu()
+
+
+def assert_encodes_padding(device: str, norm: bool) -> None:
+    """Check that `device` gives the CPU's result, in the padding too; the posing chips are asked the same."""
+    with torch.no_grad():
+        expected, found = both(make(norm), PADDING, device)
+
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    assert torch.equal(found[PADDING], expected[PADDING])
+
+
+@pytest.mark.parametrize("norm", [False, True])
+def test_padded_sequences_are_encoded_as_on_the_cpu(norm: bool) -> None:
+    """On the CPU torch leaves zeros in the padding, before the norm."""
+    assert_encodes_padding("cpu_sim", norm)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda encoder: encoder.train(),
+        lambda encoder: setattr(encoder, "use_nested_tensor", False),
+        lambda encoder: encoder.requires_grad_(),
+    ],
+    ids=["training", "not wanted", "learning"],
+)
+def test_encoder_keeps_the_padding_where_torch_would(change: Callable[[nn.TransformerEncoder], object]) -> None:
+    encoder = make().requires_grad_(False)
+    change(encoder)
+
+    expected, found = both(encoder, PADDING, "cpu_sim")
+
+    assert torch.equal(found, expected)
+    assert not torch.equal(found[PADDING], torch.zeros_like(found[PADDING]))
+
+
+def test_encoder_does_not_take_a_gap_for_padding() -> None:
+    gap = PADDING.clone()
+    gap[1, 2] = True
+
+    with torch.no_grad():
+        expected, found = both(make(), gap, "cpu_sim")
+
+    assert torch.equal(found, expected)
+
+
+def test_encoder_believes_who_forbids_to_check_the_mask() -> None:
+    with torch.no_grad():
+        expected, found = both(make(mask_check=False), PADDING, "cpu_sim")
+
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")  # of torch.jit, which is old
+def test_encoder_on_the_cpu_is_torchs() -> None:
+    """The chip's presence changes nothing there; what torch scripts and pickles is torch's too."""
+    encoder = make(norm=True)
+    inputs = torch.randn(3, 5, 8)
+
+    with torch.no_grad():
+        expected = encoder(inputs, None, PADDING)
+        scripted = torch.jit.script(encoder)(inputs, None, PADDING)
+        kept = pickle.loads(pickle.dumps(encoder))(inputs, None, PADDING)
+
+    assert torch.equal(expected[0, 3:], encoder.norm(torch.zeros(2, 8)))  # type: ignore[misc]  # it has a norm
+    assert torch.equal(scripted, expected)
+    assert torch.equal(kept, expected)
+
+
+def test_compiled_encoder_is_compiled_whole() -> None:
+    encoder = make().to("cpu_sim")
+    inputs = torch.randn(3, 5, 8, device="cpu_sim")
+
+    with torch.no_grad():
+        compiled = torch.compile(encoder, backend="aot_eager", fullgraph=True)(inputs, None, PADDING.to("cpu_sim"))
+        expected = encoder(inputs, None, PADDING.to("cpu_sim"))
+
+    torch.testing.assert_close(compiled[1], expected[1])  # torch nests nothing that it compiles
+
+
+def test_chip_with_nested_tensors_keeps_them() -> None:
+    assert has_nested_tensors("cpu")
+    assert not has_nested_tensors("cpu_sim")
+    vendors: Any = torch.library.Library("aten", "IMPL", "NestedTensorPrivateUse1")  # type: ignore[no-untyped-call]
+    try:
+        vendors.impl("to_padded_tensor", lambda *_: None)
+        assert has_nested_tensors("cpu_sim")
+    finally:
+        vendors._destroy()

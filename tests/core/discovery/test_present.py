@@ -1,0 +1,428 @@
+"""Asking for hardware: what a driver may do to the process that asks it, and what the user reads then."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import northbridge
+from northbridge.discovery import present
+from northbridge.discovery.present import count_in_child, count_within_limit, detect
+from northbridge.processes.inheritance import heirs_listen
+from northbridge.processes.question import ask
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
+
+SWITCH = "NORTHBRIDGE_DISABLE={name} switches the backend off"
+PATIENCE = "is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more, " + SWITCH
+
+
+@pytest.fixture
+def no_child(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """A function after which a child process that is started fails the test."""
+
+    def refuse(*args: Any, **kwargs: Any) -> None:
+        raise AssertionError("a child process was started")
+
+    return lambda: monkeypatch.setattr(subprocess, "Popen", refuse)
+
+
+class TestTheChild:
+    def test_it_loads_the_software_and_counts(self, install_here: Install, no_child: Callable[[], None]) -> None:
+        install_here("acme")
+
+        assert detect("acme") == 2
+        assert "torch_acme" not in sys.modules
+        no_child()
+        assert detect("acme") == 2  # once per process tree
+        assert "_NORTHBRIDGE_DETECTED" not in os.environ
+        with heirs_listen():
+            assert os.environ["_NORTHBRIDGE_DETECTED"] == '{"acme": {"devices": 2}}'
+
+    def test_software_without_hardware_counts_as_none(self, install_here: Install) -> None:
+        install_here("no_hardware")
+
+        assert northbridge.available() == {"cpu_sim": 8}
+        assert northbridge.Entry("no_hardware", "not available", "no hardware is present") in northbridge.record()
+
+    def test_none_is_started_where_the_package_cannot_be_found(
+        self, install_here: Install, no_child: Callable[[], None]
+    ) -> None:
+        install_here("load_needs_software")
+        no_child()
+
+        assert detect("load_needs_software") == 0
+
+    def test_a_driver_that_hangs_is_given_up(
+        self, install_here: Install, no_child: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install_here("load_hangs")
+        monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "1")
+        message = (
+            "backend 'load_hangs' (northbridge-load-hangs 1.2.3): the process that asked for its devices did not answer"
+            " within 1 s; " + PATIENCE.format(name="load_hangs")
+        )
+
+        with pytest.raises(northbridge.DetectionError) as caught:
+            detect("load_hangs")
+
+        assert (str(caught.value), caught.value.backend) == (message, "load_hangs")
+        no_child()
+        with pytest.raises(northbridge.DetectionError) as again:
+            detect("load_hangs")
+        assert str(again.value) == message
+        monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "2")
+        with pytest.raises(northbridge.DetectionError, match="a child process was started"):
+            detect("load_hangs")
+
+    def test_a_driver_that_ends_the_process_is_survived(self, install_here: Install) -> None:
+        install_here("probe_exits")
+
+        with pytest.raises(northbridge.DetectionError) as caught:
+            detect("probe_exits")
+
+        assert str(caught.value) == (
+            "backend 'probe_exits' (northbridge-probe-exits 1.2.3): the process that asked for its devices ended with"
+            " exit code 7 (acme: firmware 0x0 is not supported); does the driver fit this torch? "
+            + SWITCH.format(name="probe_exits")
+        )
+
+    def test_a_driver_that_crashes_is_survived(self, install_here: Install) -> None:
+        install_here("probe_crashes")
+
+        with pytest.raises(northbridge.DetectionError) as caught:
+            detect("probe_crashes")
+
+        assert str(caught.value) == (
+            "backend 'probe_crashes' (northbridge-probe-crashes 1.2.3): the process that asked for its devices was"
+            " killed by SIGSEGV (no last words); does the driver fit this torch? " + SWITCH.format(name="probe_crashes")
+        )
+
+    def test_software_that_does_not_load_is_told_as_it_is_told_here(self, install_here: Install) -> None:
+        install_here("load_raises")
+
+        with pytest.raises(northbridge.DetectionError) as caught:
+            detect("load_raises")
+
+        assert str(caught.value) == (
+            "backend 'load_raises' (northbridge-load-raises 1.2.3): its software failed to load: OSError: libacme.so.3:"
+            " undefined symbol: _ZN2at4meltE; does the vendor's package fit this torch and this driver?"
+        )
+
+
+class TestAChildThatIsAScript:
+    """What the child prints, without the time that a real one takes."""
+
+    @pytest.fixture(autouse=True)
+    def acme(self, install_here: Install) -> None:
+        install_here("acme")
+
+    @pytest.fixture
+    def child_that(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+        def pose(does: str) -> None:
+            script = tmp_path / "python"
+            script.write_text(f"#!/bin/sh\n{does}\n")
+            script.chmod(0o755)
+            monkeypatch.setattr(sys, "executable", str(script))
+
+        return pose
+
+    def test_what_the_software_prints_is_passed_over(self, child_that: Callable[[str], None]) -> None:
+        child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; echo '{"devices": 3}' >&0; echo '{"devices": 64}'""")
+
+        assert count_in_child("acme") == 3
+
+    @pytest.mark.parametrize("printed", ["2", '{"devices": 64}', 'northbridge found {"devices": 64}'])
+    def test_a_driver_that_prints_a_number_and_dies_has_not_answered(
+        self, child_that: Callable[[str], None], printed: str
+    ) -> None:
+        child_that(f"echo '{printed}'; exit 4")
+
+        with pytest.raises(
+            northbridge.DetectionError, match=r"ended with exit code 4 \(no last words\); does the driver"
+        ):
+            count_in_child("acme")
+
+    def test_a_driver_that_ends_the_process_without_a_word_has_not_answered(
+        self, child_that: Callable[[str], None]
+    ) -> None:
+        child_that("exit 0")
+
+        with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 0 \(no last words\)"):
+            count_in_child("acme")
+
+    def test_of_a_traceback_the_last_line_is_told(self, child_that: Callable[[str], None]) -> None:
+        child_that("echo 'Traceback (most recent call last):' >&2; echo 'RuntimeError: ioctl 7' >&2; exit 1")
+
+        with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 1 \(RuntimeError: ioctl 7\); does"):
+            count_in_child("acme")
+
+    def test_where_no_python_can_be_started_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+
+        with pytest.raises(northbridge.DetectionError, match=r"did not start: .*; is '/nowhere/python' a Python\?"):
+            count_in_child("acme")
+
+    def test_what_a_driver_leaves_behind_ends_with_the_child_and_delays_no_answer(
+        self, child_that: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "60")
+        held = tmp_path / "held"
+        os.mkfifo(held)
+        with open(os.open(held, os.O_RDONLY | os.O_NONBLOCK), "rb") as pipe:
+            child_that(f"""sleep 600 > {held} & echo '{{"devices": 3}}' >&0""")
+            begun = time.monotonic()
+
+            assert count_in_child("acme") == 3
+
+            assert time.monotonic() - begun < 30
+            os.set_blocking(pipe.fileno(), True)
+            assert pipe.read() == b""  # it ends with the process that holds it, or never
+
+    def test_the_answers_about_two_backends_are_both_kept(self, child_that: Callable[[str], None]) -> None:
+        child_that("""echo '{"devices": 3}' >&0""")
+        count_in_child("acme")
+        child_that("""echo '{"devices": 4}' >&0""")
+        count_in_child("other")
+
+        assert (count_in_child("acme"), count_in_child("other")) == (3, 4)
+
+
+PRINTER = """
+import json, os, sys
+from northbridge.processes.question import reply
+
+def find():
+    for file in (sys.stdout, sys.stderr):
+        print('northbridge found {"devices": 64}', file=file, flush=True)
+    return {"devices": 2, "missing": repr(sys.stdin.read())}
+
+def answer(name):
+    reply(find)
+"""
+
+
+def test_a_plugin_cannot_print_into_the_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither what it prints reaches the answer, nor can it read it where it asks for input."""
+    (tmp_path / "printer_of_answers.py").write_text(PRINTER)
+    monkeypatch.syspath_prepend(tmp_path)
+    printer = importlib.import_module("printer_of_answers")
+
+    assert ask("acme", printer.answer, who="acme", key="printer", limit=60.0) == {"devices": 2, "missing": "''"}
+
+
+def test_the_child_does_not_import_from_the_folder_it_stands_in(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A user's random.py or profile.py beside the place where the run is started.
+    site = install("load_raises")
+    (site.here / "json.py").write_text("raise RuntimeError('this is not the json you are looking for')\n")
+    script = tmp_path / "train.py"
+    script.write_text("import northbridge\nprint(northbridge.available(), northbridge.record())\n")
+
+    child = site.python(f"import sys; sys.path.remove(''); exec(open({str(script)!r}).read())")
+    (site.here / "json.py").unlink()
+
+    assert "libacme.so.3: undefined symbol" in child.stdout, child.stderr
+
+
+class Card(northbridge.Device):
+    type = "tested"
+
+
+class CCL(northbridge.Collective):
+    name = "tested_ccl"
+
+
+def backend_that(detects: Callable[[], Any]) -> northbridge.Backend:
+    class Software(northbridge.Bridge):
+        def load(self) -> None:
+            raise AssertionError("asking for hardware loaded the software here")
+
+        def detect(self) -> int:
+            answer: int = detects()
+            return answer
+
+    return northbridge.Backend("tested", Card(), CCL(), Software())
+
+
+def raises(error: BaseException) -> Callable[[], int]:
+    def detects() -> int:
+        raise error
+
+    return detects
+
+
+@pytest.mark.usefixtures("nothing_known")
+class TestTheVendorsOwnDetect:
+    def test_its_count_is_the_answer(self) -> None:
+        assert count_within_limit(backend_that(lambda: 3)) == 3
+
+    @pytest.mark.parametrize(
+        ("error", "told"),
+        [(OSError("no such ioctl"), "OSError: no such ioctl"), (SystemExit(2), "SystemExit: 2")],
+    )
+    def test_what_it_raises_is_told(self, error: BaseException, told: str) -> None:
+        with pytest.raises(northbridge.DetectionError) as caught:
+            count_within_limit(backend_that(raises(error)))
+
+        assert str(caught.value) == (
+            f"backend 'tested': its detect() raised {told}; upgrade the plugin, or switch it off with"
+            " NORTHBRIDGE_DISABLE=tested"
+        )
+        assert caught.value.__cause__ is error
+
+    @pytest.mark.parametrize("answer", [None, "2", -1, 1.5, True])
+    def test_what_is_no_count_is_refused(self, answer: object) -> None:
+        with pytest.raises(northbridge.DetectionError) as caught:
+            count_within_limit(backend_that(lambda: answer))
+
+        assert str(caught.value) == (
+            f"backend 'tested': its detect() returned {answer!r}, not a count; upgrade the plugin, or switch it off"
+            " with NORTHBRIDGE_DISABLE=tested"
+        )
+
+    def test_an_error_of_ours_passes_as_it_is(self) -> None:
+        error = northbridge.HardwareMissingError("plug it in", backend="tested")
+
+        with pytest.raises(northbridge.HardwareMissingError) as caught:
+            count_within_limit(backend_that(raises(error)))
+
+        assert caught.value is error
+
+    def test_one_that_hangs_is_given_up_and_not_asked_again_while_it_does(
+        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        install_here("detect_hangs")
+        monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "0.1")
+        message = (
+            "backend 'detect_hangs' (northbridge-detect-hangs 1.2.3): its detect() did not answer within 0.1 s; "
+            + PATIENCE.format(name="detect_hangs")
+        )
+
+        for _ in range(2):
+            with pytest.raises(northbridge.DetectionError) as caught:
+                detect("detect_hangs")
+            assert str(caught.value) == message
+
+        assert [each.name for each in threading.enumerate()].count("detect detect_hangs") == 1
+
+    def test_one_that_answers_after_all_is_asked_again(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "0.1")
+        healed = threading.Event()
+        backend = backend_that(lambda: healed.wait() and 4)
+        with pytest.raises(northbridge.DetectionError, match="did not answer"):
+            count_within_limit(backend)
+        (hanging,) = [each for each in threading.enumerate() if each.name == "detect tested"]
+
+        healed.set()
+        hanging.join()
+
+        assert count_within_limit(backend) == 4
+
+    def test_a_limit_that_is_no_number_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "soon")
+
+        with pytest.raises(northbridge.SettingsError, match="NORTHBRIDGE_DETECT_TIMEOUT='soon' is not allowed"):
+            count_within_limit(backend_that(lambda: 1))
+
+
+def test_broken_drivers_do_not_hide_a_healthy_one(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+    install_here("detect_hangs", "load_hangs")
+    monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "0.1")
+
+    assert northbridge.available() == {"cpu_sim": 8}
+    outcomes = {entry.subject: entry.outcome for entry in northbridge.record()}
+    assert outcomes["detect_hangs"] == outcomes["load_hangs"] == "not available"
+
+
+class Software(northbridge.Bridge):
+    def load(self) -> None:
+        """Load nothing: these tests ask."""
+
+
+class ToyDevice(northbridge.Device):
+    type = "tested"
+
+
+class ToyCollective(northbridge.Collective):
+    name = "tested"
+
+
+def backend_of(bridge: northbridge.Bridge) -> northbridge.Backend:
+    return northbridge.Backend("tested", ToyDevice(), ToyCollective(), bridge)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names that a child process was asked about; it counts three."""
+    names: list[str] = []
+
+    def count(name: str) -> int:
+        names.append(name)
+        return 3
+
+    monkeypatch.setattr(present, "count_in_child", count)
+    return names
+
+
+def test_a_child_is_asked_about_the_backend(asked: list[str]) -> None:
+    assert count_within_limit(backend_of(Software())) == 3
+    assert asked == ["tested"]
+
+
+def test_where_the_package_is_installed_a_child_is_asked(asked: list[str]) -> None:
+    class Installed(Software):
+        package = "json"
+
+    assert count_within_limit(backend_of(Installed())) == 3
+
+
+def test_where_the_package_is_not_installed_nobody_is_asked(asked: list[str]) -> None:
+    class Missing(Software):
+        package = "torch_hal9000"
+
+    assert count_within_limit(backend_of(Missing())) == 0
+    assert asked == []
+
+
+def test_where_the_parent_of_the_package_is_not_installed_nobody_is_asked(asked: list[str]) -> None:
+    class Missing(Software):
+        package = "hal9000_frameworks.torch"
+
+    assert count_within_limit(backend_of(Missing())) == 0
+    assert asked == []
+
+
+def test_below_the_top_of_the_package_nobody_looks_for_that_would_import_it(asked: list[str]) -> None:
+    class Beneath(Software):
+        package = "json.there_is_no_such_module"
+
+    assert count_within_limit(backend_of(Beneath())) == 3  # the child knows more
+    assert asked == ["tested"]
+
+
+def test_every_count_is_checked(asked: list[str]) -> None:
+    """Also one that the bridge has made itself."""
+    checked = []
+
+    class Quick(Software):
+        def detect(self) -> int:
+            return 5
+
+        def check_count(self, count: int) -> None:
+            checked.append(count)
+
+    assert count_within_limit(backend_of(Quick())) == 5
+    assert checked == [5]
+    assert asked == []

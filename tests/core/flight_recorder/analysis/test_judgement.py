@@ -1,0 +1,253 @@
+"""Who waits for whom, from records that are written here."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.flight_recorder.logs import WORLD, all_reduce, judged, log, told
+
+from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog
+
+
+def until(last: int, how: str = "finished") -> list[Call]:
+    """A rank's calls up to number ``last``, of which the last ended so."""
+    return [*(all_reduce(number) for number in range(1, last)), all_reduce(last, how)]
+
+
+def test_where_everything_has_finished_nobody_waits() -> None:
+    judgement = judged(*(log(rank, until(5)) for rank in range(4)))
+
+    assert (judgement.findings, judgement.chains, judgement.notes) == ((), (), ())
+
+
+def test_a_rank_that_has_not_called_is_named_with_those_who_wait_and_what_it_did_last() -> None:
+    last = all_reduce(16, operation="all_gather", place="train.py:40 in training_step")
+    others = [*until(15), last, all_reduce(17, "waiting", at=965.0)]
+
+    judgement = judged(*(log(rank, others) for rank in (0, 1, 3)), log(2, [*until(15), last]))
+
+    (finding,) = judgement.findings
+    assert finding.text == (
+        "rank 2 of group 0 (default_pg, ranks 0-3) has not called #17 all_reduce (float32 [1024]), for which ranks"
+        " 0, 1, 3 wait since 35 s, at train.py:42 in training_step; the last call of rank 2 was #16 all_gather (float32"
+        " [1024]), at train.py:40 in training_step"
+    )
+    assert (finding.kind, finding.blamed, finding.waiting, finding.number) == ("not called", (2,), (0, 1, 3), 17)
+
+
+def test_a_rank_that_is_behind_while_nobody_waits_is_no_finding() -> None:
+    root = all_reduce(6, operation="broadcast", root=0)
+
+    assert told(log(0, [*until(5), root]), *(log(rank, until(5)) for rank in (1, 2, 3))) == []
+
+
+def test_those_who_failed_have_waited_for_the_one_who_never_called() -> None:
+    failed = all_reduce(3, "failed", at=900.0, ended=930.0, why="RuntimeError: Timed out waiting 30000ms")
+
+    (text,) = told(*(log(rank, [*until(2), failed]) for rank in (0, 1, 3)), log(2, until(2)))
+
+    assert "for which ranks 0, 1, 3 waited 30 s" in text
+    assert "until it failed (RuntimeError: Timed out waiting 30000ms); the last call of rank 2 was #2" in text
+
+
+def test_what_is_over_nobody_knows_how_has_failed_where_a_rank_never_called_it() -> None:
+    (text,) = told(*(log(rank, until(3, "over")) for rank in (0, 1, 3)), log(2, until(2)))
+
+    assert "rank 2 of group 0 (default_pg, ranks 0-3) has not called #3" in text
+
+
+def test_a_call_of_which_the_library_never_says_that_it_finished_hides_no_later_one() -> None:
+    calls = [all_reduce(1), all_reduce(2, "waiting"), all_reduce(3, "waiting")]
+
+    (finding,) = judged(*(log(rank, calls) for rank in (0, 1, 3)), log(2, calls[:2])).findings
+
+    assert (finding.number, finding.blamed, finding.waiting) == (3, (2,), (0, 1, 3))
+
+
+def test_of_a_library_that_never_says_what_finished_the_last_call_alone_is_waited_in() -> None:
+    silent = [all_reduce(number, "unknown") for number in (1, 2, 3)]
+
+    (finding,) = judged(*(log(rank, silent) for rank in (0, 1, 3)), log(2, silent[:2])).findings
+
+    assert (finding.number, finding.blamed) == (3, (2,))
+
+
+@pytest.mark.parametrize(
+    ("state", "exited", "said"),
+    [
+        ("stopped", False, "; its process 4002 is stopped, by SIGSTOP or a debugger"),
+        ("gone", False, "; its process 4002 is gone without a last word, as one that was killed"),
+        ("gone", True, "; its process 4002 has ended by itself"),
+    ],
+)
+def test_what_became_of_the_process_is_told(state: str, exited: bool, said: str) -> None:
+    behind = log(2, until(4), state=state, exited=exited)
+
+    (text,) = told(*(log(rank, until(5, "waiting")) for rank in (0, 1, 3)), behind)
+
+    assert text.endswith(said)
+
+
+def test_where_a_rank_was_seen_since_its_last_call_is_told() -> None:
+    behind = log(2, until(4), seen="data.py:9 in read")
+
+    (text,) = told(*(log(rank, until(5, "waiting")) for rank in (0, 1, 3)), behind)
+
+    assert text.endswith("train.py:42 in training_step, and it was seen at data.py:9 in read since")
+
+
+def test_a_rank_that_is_stopped_in_a_call_that_all_have_made_is_found() -> None:
+    inside = until(5, "waiting")
+
+    (finding,) = judged(*(log(rank, inside) for rank in (0, 1, 3)), log(2, inside, state="stopped")).findings
+
+    assert (finding.kind, finding.blamed, finding.waiting) == ("process", (2,), (0, 1, 3))
+    assert finding.text.startswith("all ranks of group 0 (default_pg, ranks 0-3) have called #5 all_reduce")
+    assert finding.text.endswith("rank 2: its process 4002 is stopped, by SIGSTOP or a debugger")
+
+
+def test_a_call_that_all_have_made_is_under_way_and_nobodys_fault() -> None:
+    judgement = judged(*(log(rank, until(5, "waiting")) for rank in range(4)))
+
+    assert judgement.findings == ()
+    (note,) = judgement.notes
+    assert note.endswith("are still in it: it is under way, or the library is slow or hangs")
+
+
+def test_a_call_that_failed_on_all_ranks_is_told_and_nobody_waits() -> None:
+    judgement = judged(*(log(rank, [all_reduce(1, "failed", why="RuntimeError: no")]) for rank in range(4)))
+
+    assert judgement.findings == ()
+    (note,) = judgement.notes
+    assert note == (
+        "#1 all_reduce (float32 [1024]) of group 0 (default_pg, ranks 0-3) has failed on ranks 0-3, at train.py:42 in"
+        " training_step: RuntimeError: no"
+    )
+
+
+def test_a_rank_that_has_written_nothing_is_named() -> None:
+    begun = [RankLog(rank) for rank in (0, 1, 2)]
+
+    (text,) = told(*begun)
+
+    assert text == (
+        "rank 3 of 4 has written nothing: never started, not armed, or with another folder? ranks 0-2 made no call yet,"
+        " and may wait in init_process_group"
+    )
+
+
+def test_ranks_wait_for_one_that_has_written_nothing() -> None:
+    (text,) = told(*(log(rank, until(1, "waiting")) for rank in (0, 1, 2)))
+
+    assert text.endswith("rank 3 has written nothing: it never started, or never came to a first call")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"operation": "broadcast", "root": 0}, "rank 1 broadcast with root 0 (float32 [1024]), at train.py:42"),
+        ({"tensors": "float32 [7]", "elements": 7}, "rank 1 all_reduce (float32 [7]), at train.py:42"),
+        ({"tensors": "float16 [1024]"}, "rank 1 all_reduce (float16 [1024]), at train.py:42"),
+    ],
+    ids=["operation", "size", "dtype"],
+)
+def test_ranks_that_call_different_things_are_named_with_each_call(wrong: dict[str, object], said: str) -> None:
+    odd = [*until(2), all_reduce(3, "waiting", **wrong)]
+
+    (finding,) = judged(log(1, odd), *(log(rank, until(3, "waiting")) for rank in (0, 2, 3))).findings
+
+    assert (finding.kind, finding.blamed, finding.number) == ("mismatch", (1,), 3)
+    assert f"have called different things as #3: {said}" in finding.text
+    assert "ranks 0, 2, 3 all_reduce (float32 [1024]), at train.py:42 in training_step" in finding.text
+
+
+def test_uneven_sizes_are_right_where_the_operation_allows_them() -> None:
+    gathered = [[all_reduce(1, "waiting", operation="all_gather", elements=rank)] for rank in range(4)]
+
+    assert told(*(log(rank, calls) for rank, calls in enumerate(gathered))) == []
+
+
+def test_sizes_that_differed_and_finished_are_not_why_a_later_call_hangs() -> None:
+    first = [all_reduce(1, elements=rank, operation="library_s_own") for rank in range(4)]
+    logs = [log(rank, [first[rank], all_reduce(2, "waiting")]) for rank in range(3)]
+
+    (finding,) = judged(*logs, log(3, [first[3]])).findings
+
+    assert finding.kind == "not called"
+
+
+def steps(*, without: int = 0, twice: int = 0) -> list[Call]:
+    """Three steps of two calls from two lines; the call that is numbered so, in the others' count, is left out."""
+    lines = [10, 20, 10, 20, 10, 20]
+    if without:
+        del lines[without - 1]
+    if twice:
+        lines.insert(twice, lines[twice - 1])
+    last = len(lines)
+    return [
+        all_reduce(number, "waiting" if number == last else "finished", place=f"train.py:{line} in step")
+        for number, line in enumerate(lines, start=1)
+    ]
+
+
+def test_a_call_left_out_long_ago_is_found_by_the_lines_that_follow() -> None:
+    whole = steps()
+
+    (text,) = told(*(log(rank, whole) for rank in (0, 1, 3)), log(2, steps(without=3)))
+
+    assert "rank 2 of group 0 (default_pg, ranks 0-3) has not called #6" in text
+    assert text.endswith(
+        "; rank 2 has left out #3 all_reduce, at train.py:10 in step: what it calls #3 is #4 elsewhere"
+    )
+
+
+def test_a_call_too_many_is_the_one_ranks_fault_that_made_it() -> None:
+    whole = steps()
+
+    (text,) = told(*(log(rank, whole) for rank in (0, 1, 3)), log(2, steps(twice=3)))
+
+    assert "ranks 0, 1, 3 of group 0 (default_pg, ranks 0-3) have not called #7" in text
+    assert text.endswith("; rank 2 alone has made #4 all_reduce, at train.py:10 in step: what others call #4 is its #5")
+
+
+def test_a_group_destroyed_and_made_again_is_another_group() -> None:
+    again = Group("0", (0, 1, 2, 3), life=2, description="default_pg")
+    first = [all_reduce(number) for number in (1, 2, 3)]
+    second = [all_reduce(1, "waiting", group=again)]
+
+    (finding,) = judged(*(log(rank, [*first, *second]) for rank in (0, 1, 2)), log(3, first)).findings
+
+    assert (finding.number, finding.blamed) == (1, (3,))
+    assert "the last call of rank 3 was #3 all_reduce (float32 [1024]) of group 0" in finding.text
+
+
+def test_waits_over_two_groups_are_a_chain_that_ends_at_the_culprit() -> None:
+    left, right = Group("1", (0, 1)), Group("2", (1, 2))
+    zero = log(0, [all_reduce(1, "waiting", group=left)])
+    one = log(1, [all_reduce(1, "waiting", group=right)])
+
+    judgement = judged(zero, one, RankLog(2), world_size=3)
+
+    (chain,) = judgement.chains
+    assert chain == (
+        "rank 0 waits for rank 1 (all_reduce #1 of group 1 (ranks 0, 1)), which waits for rank 2 (all_reduce #1 of"
+        " group 2 (ranks 1, 2)): begin with rank 2"
+    )
+
+
+def test_ranks_that_wait_for_each_other_are_a_circle() -> None:
+    left, right = Group("1", (0, 1)), Group("2", (0, 1))
+
+    judgement = judged(
+        log(0, [all_reduce(1, "waiting", group=left)]), log(1, [all_reduce(1, "waiting", group=right)]), world_size=2
+    )
+
+    assert len(judgement.findings) == 2
+    assert [chain.rpartition(": ")[2] for chain in judgement.chains] == ["a circle"]
+
+
+def test_a_rank_whose_old_calls_are_written_over_is_known_by_its_count() -> None:
+    late = RankLog(2, [], {(WORLD, ""): 9})
+
+    (text,) = told(*(log(rank, [all_reduce(10, "waiting")]) for rank in (0, 1, 3)), late)
+
+    assert "has not called #10" in text

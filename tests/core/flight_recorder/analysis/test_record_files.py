@@ -1,0 +1,131 @@
+"""The files of a folder: cut short, damaged, of other runs, of other versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.core.flight_recorder.files import (
+    call_record,
+    end_record,
+    finished,
+    group_record,
+    place_record,
+    rank_record,
+    write,
+)
+
+from northbridge.flight_recorder.analysis.record_files import FolderError, read_folder
+from northbridge.flight_recorder.recording.segments import Segments
+
+
+def test_a_call_has_its_group_its_place_and_its_end(tmp_path: Path) -> None:
+    frames = [
+        ("torch.distributed.distributed_c10d", "/venv/torch/distributed/distributed_c10d.py", 3245, "all_reduce"),
+        ("northbridge_acme.collective", "/venv/northbridge_acme/collective.py", 9, "all_reduce"),
+        ("lightning.pytorch.trainer.trainer", "/venv/lightning/trainer.py", 5, "fit"),
+        ("threading", "/usr/lib/threading.py", 1, "run"),
+        ("my.training", "/home/me/my/training.py", 42, "training_step"),
+        ("__main__", "/home/me/main.py", 7, "<module>"),
+    ]
+    write(tmp_path, rank_record(0), group_record(), place_record(*frames), call_record(1), end_record(1))
+
+    (call,) = read_folder(tmp_path).logs[0].calls
+
+    assert (call.group.ranks, str(call), call.how) == ((0, 1), "#1 all_reduce (float32 [4])", "finished")
+    assert call.place == "/home/me/my/training.py:42 in training_step"
+
+
+def test_where_all_frames_are_of_libraries_the_innermost_is_named(tmp_path: Path) -> None:
+    place = place_record(("torch.a", "a.py", 1, "f"), ("torch.b", "b.py", 2, "g"))
+    write(tmp_path, rank_record(0), group_record(), place, call_record(1))
+
+    assert read_folder(tmp_path).logs[0].calls[0].place == "a.py:1 in f"
+
+
+def test_a_line_that_was_being_written_when_the_process_ended_is_no_damage(tmp_path: Path) -> None:
+    path = finished(tmp_path, 0, 2)
+    path.write_bytes(path.read_bytes() + b'{"kind":"call","ca')
+
+    run = read_folder(tmp_path)
+
+    assert (len(run.logs[0].calls), run.damages) == (2, ())
+
+
+@pytest.mark.parametrize("line", [b"\x00\xff\n", b"[]\n", b'{"kind":"call","call":"many"}\n', b'{"kind":"acme"}\n'])
+def test_what_stands_before_a_damaged_line_is_read_and_the_line_is_named(tmp_path: Path, line: bytes) -> None:
+    path = finished(tmp_path, 0, 2)
+    path.write_bytes(path.read_bytes() + line)
+
+    run = read_folder(tmp_path)
+
+    assert len(run.logs[0].calls) == 2
+    assert run.damages == (f"{path} is damaged in line 8: what stands before it is judged",)
+
+
+def test_a_file_of_another_version_is_left_out_and_named(tmp_path: Path) -> None:
+    other = write(tmp_path, rank_record(0, format=2))
+    finished(tmp_path, 1, 1)
+
+    run = read_folder(tmp_path)
+
+    assert list(run.logs) == [1]
+    assert run.damages == (f"{other} was not written by this version of the flight recorder: it is left out",)
+
+
+def test_two_files_of_one_rank_are_one_record(tmp_path: Path) -> None:
+    about = rank_record(0)
+    segments = Segments(tmp_path, rank=0, host="node-a", process=100, started=1000.0)
+    for turn in range(3):
+        segments.turn_over()
+        segments.write(about, group_record(counts={"": 2 * turn}), place_record())
+        segments.write(call_record(2 * turn + 1), call_record(2 * turn + 2), end_record(2 * turn))
+    segments.close()
+
+    log = read_folder(tmp_path).logs[0]
+
+    assert len(list(tmp_path.iterdir())) == 2
+    assert [call.number for call in log.calls] == [3, 4, 5, 6]
+    assert [call.how for call in log.calls] == ["waiting", "finished", "waiting", "waiting"]
+    assert list(log.counts.values()) == [6]
+
+
+def test_the_newest_run_is_read_and_the_others_are_counted(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        finished(tmp_path, rank, 9, run="old", started=10.0, process=7)
+        finished(tmp_path, rank, 3, run="new")
+    old = tmp_path.glob("rank-*.node-a.7.*")
+    for path in old:  # its calls were long ago
+        path.write_text(path.read_text().replace('"at":100', '"at":50'))
+
+    run = read_folder(tmp_path)
+
+    assert [len(log.calls) for log in run.logs.values()] == [3, 3]
+    assert run.left_out == 2
+
+
+def test_a_rank_that_has_made_no_call_belongs_to_the_run_that_meets_at_the_same_address(tmp_path: Path) -> None:
+    finished(tmp_path, 0, 3)
+    write(tmp_path, rank_record(1, run=""))
+    write(tmp_path, rank_record(1, run="", process=5, meeting="127.0.0.1:9"))
+    write(tmp_path, rank_record(1, run="", process=6, restart="1"))
+
+    run = read_folder(tmp_path)
+
+    assert sorted(run.logs) == [0, 1]
+    assert run.logs[1].process == 101
+
+
+def test_a_folder_without_records_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="holds no file of a flight recorder"):
+        read_folder(tmp_path)
+    with pytest.raises(FolderError, match="is no folder; name the one that NORTHBRIDGE_FLIGHT_RECORDER named"):
+        read_folder(tmp_path / "nothing")
+
+
+def test_a_folder_of_files_that_cannot_be_read_names_them(tmp_path: Path) -> None:
+    path = finished(tmp_path, 0, 1)
+    path.write_bytes(b"damaged\n")
+
+    with pytest.raises(FolderError, match="is damaged in line 1"):
+        read_folder(tmp_path)

@@ -1,0 +1,644 @@
+"""The multi-node environment: the ways it can be wrong, and the launchers that must not notice."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch.distributed
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+
+from northbridge.conformance.runs.ports import reserve_port
+from northbridge.errors import ClusterError
+from northbridge.launch import cluster
+from northbridge.launch.cluster import (
+    ClusterWarning,
+    check_environment,
+    check_numbers,
+    check_slurm,
+    explain_connection_failure,
+)
+from northbridge.launch.environment import Launcher, Run
+
+HOST = f"(host {socket.gethostname()})"
+NODE_0 = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500", "NODE_RANK": "0"}
+NODE_1 = {"MASTER_ADDR": "192.0.2.1", "MASTER_PORT": "29500", "NODE_RANK": "1"}
+
+
+def launch(nodes: int = 2, devices: int = 2, launcher: Launcher = "lightning") -> Run:
+    return Run(nodes, devices, launcher, "launch")
+
+
+def started(nodes: int = 2, devices: int = 2, launcher: Launcher = "lightning") -> Run:
+    return Run(nodes, devices, launcher, "rank")
+
+
+def without(environ: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in environ.items() if key != name}
+
+
+def torchrun(rank: int, **changes: str) -> dict[str, str]:
+    """What torchrun gives to the processes of two nodes with two devices each."""
+    return {
+        "MASTER_ADDR": "192.0.2.1",
+        "MASTER_PORT": "29500",
+        "WORLD_SIZE": "4",
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank % 2),
+        "GROUP_RANK": str(rank // 2),
+        "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        **changes,
+    }
+
+
+def slurm(rank: int, **changes: str) -> dict[str, str]:
+    return {
+        "SLURM_JOB_ID": "4711",
+        "SLURM_NODELIST": "node[1-2]",
+        "SLURM_NTASKS": "4",
+        "SLURM_PROCID": str(rank),
+        "SLURM_LOCALID": str(rank % 2),
+        "SLURM_NODEID": str(rank // 2),
+        **changes,
+    }
+
+
+@pytest.fixture
+def taken_port() -> Iterator[int]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def free_port() -> int:
+    return reserve_port()
+
+
+@pytest.fixture
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which every name and every socket is a failure of the test."""
+
+    def refuse(*args: object, **kwargs: object) -> Any:
+        raise AssertionError(f"the network was touched with {args}")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket, "socket", refuse)
+
+
+def refused(run: Run, environ: Mapping[str, str]) -> ClusterError:
+    with pytest.raises(ClusterError) as caught:
+        check_environment(run, environ)
+    return caught.value
+
+
+def test_port_missing_with_several_nodes_is_refused() -> None:
+    error = refused(launch(), without(NODE_1, "MASTER_PORT"))
+
+    assert error.variable == "MASTER_PORT"
+    assert str(error) == (
+        f"MASTER_PORT is not set on node 1 {HOST}: each of the 2 nodes would choose another port,"
+        " and they would not meet; export one free port, the same on every node: MASTER_PORT=29500"
+    )
+
+
+def test_the_port_is_asked_for_first_where_nothing_is_set() -> None:
+    assert refused(launch(), {}).variable == "MASTER_PORT"
+
+
+def test_standalone_port_stands_in_for_the_port_as_in_lightning() -> None:
+    environ = {**without(NODE_1, "MASTER_PORT"), "STANDALONE_PORT": "x"}
+
+    assert "STANDALONE_PORT='x' on node 1" in str(refused(launch(), environ))
+
+
+def test_address_missing_on_another_node_than_the_first_is_refused() -> None:
+    error = refused(launch(), without(NODE_1, "MASTER_ADDR"))
+
+    assert error.variable == "MASTER_ADDR"
+    assert str(error) == (
+        f"MASTER_ADDR is not set on node 1 {HOST}: this node would look for node 0 at 127.0.0.1, on"
+        " itself; export MASTER_ADDR=<the address of node 0 that the other nodes reach>"
+    )
+
+
+def test_address_missing_on_the_first_node_is_fine(free_port: int) -> None:
+    check_environment(launch(), {"NODE_RANK": "0", "MASTER_PORT": str(free_port)})
+
+
+def test_node_rank_missing_with_several_nodes_is_refused() -> None:
+    error = refused(launch(), without(NODE_1, "NODE_RANK"))
+
+    assert error.variable == "NODE_RANK"
+    assert str(error) == (
+        f"NODE_RANK is not set on host {socket.gethostname()}: each of the 2 nodes would take"
+        " itself for node 0; export NODE_RANK, 0 on the first node, 1 on the next; where there"
+        " is one node, unset it"
+    )
+
+
+def test_group_rank_stands_in_for_node_rank_as_in_lightning() -> None:
+    check_environment(launch(), {**without(NODE_1, "NODE_RANK"), "GROUP_RANK": "1"})
+
+    error = refused(launch(), {**without(NODE_1, "NODE_RANK"), "GROUP_RANK": "2"})
+    assert error.variable == "GROUP_RANK"
+
+
+@pytest.mark.parametrize("text", ["first", "", "1.0"])
+@pytest.mark.parametrize("name", ["MASTER_PORT", "NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"])
+def test_what_is_not_a_number_is_refused(name: str, text: str) -> None:
+    error = refused(launch(), {**NODE_1, name: text})
+
+    assert error.variable == name
+    assert f"{name}={text!r} on " in str(error)
+    assert socket.gethostname() in str(error)
+    assert ": it is not a number; " in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rule"),
+    [
+        ("MASTER_PORT", "0", "a port is from 1 to 65535; export one free port"),
+        ("MASTER_PORT", "65536", "a port is from 1 to 65535; export one free port"),
+        ("NODE_RANK", "2", "num_nodes=2 and devices=2 it is from 0 to 1; export NODE_RANK"),
+        ("NODE_RANK", "-1", "num_nodes=2 and devices=2 it is from 0 to 1; export NODE_RANK"),
+        ("LOCAL_RANK", "2", "num_nodes=2 and devices=2 it is from 0 to 1; unset LOCAL_RANK"),
+        ("LOCAL_RANK", "-1", "num_nodes=2 and devices=2 it is from 0 to 1; unset LOCAL_RANK"),
+        ("RANK", "4", "num_nodes=2 and devices=2 it is from 0 to 3; unset RANK"),
+        ("WORLD_SIZE", "3", "num_nodes=2 and devices=2 there are 4 processes; unset WORLD_SIZE"),
+    ],
+)
+def test_what_is_out_of_range_is_refused(name: str, text: str, rule: str) -> None:
+    error = refused(launch(), {**NODE_1, name: text})
+
+    assert error.variable == name
+    assert f"{name}={text!r} on " in str(error)
+    assert rule in str(error)
+
+
+@pytest.mark.parametrize("port", ["1", "65535"])
+def test_the_first_and_last_port_are_accepted(port: str) -> None:
+    check_environment(launch(), {**NODE_1, "MASTER_PORT": port})
+
+
+def test_a_node_rank_left_over_in_a_run_of_one_node_is_refused() -> None:
+    error = refused(launch(nodes=1), {"NODE_RANK": "1"})
+
+    assert "with num_nodes=1 and devices=2 it is from 0 to 0" in str(error)
+    assert str(error).endswith("where there is one node, unset it")
+
+
+def test_a_world_size_left_over_in_the_shell_is_refused_with_the_cure() -> None:
+    error = refused(launch(nodes=1), {"WORLD_SIZE": "1"})
+
+    assert error.variable == "WORLD_SIZE"
+    assert str(error) == (
+        f"WORLD_SIZE='1' on host {socket.gethostname()}: with num_nodes=1 and devices=2 there are 2"
+        " processes; unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices="
+    )
+
+
+def test_a_world_size_of_nodes_times_devices_is_accepted() -> None:
+    check_environment(launch(), {**NODE_1, "WORLD_SIZE": "4"})
+
+
+def test_torchrun_for_another_number_of_processes_is_refused_with_its_command() -> None:
+    error = refused(started(launcher="torchrun"), torchrun(1, WORLD_SIZE="8"))
+
+    assert error.variable == "WORLD_SIZE"
+    assert str(error).endswith("start with `torchrun --nnodes=2 --nproc-per-node=2`, or change num_nodes= or devices=")
+
+
+def test_slurm_for_another_number_of_processes_is_refused_with_its_command() -> None:
+    error = refused(started(launcher="slurm"), slurm(1, SLURM_NTASKS="8"))
+
+    assert error.variable == "SLURM_NTASKS"
+    assert "start with `srun --nodes=2 --ntasks-per-node=2`" in str(error)
+
+
+def test_a_rank_that_contradicts_node_and_local_rank_is_refused() -> None:
+    error = refused(started(launcher="torchrun"), torchrun(3, RANK="1"))
+
+    assert error.variable == "RANK"
+    assert str(error).startswith(
+        f"RANK='1' on node 1 {HOST}: GROUP_RANK='1', LOCAL_RANK='1' and devices=2 make it 3; start"
+    )
+
+
+@pytest.mark.parametrize("name", ["RANK", "LOCAL_RANK", "WORLD_SIZE"])
+def test_a_variable_that_torchrun_always_sets_may_not_be_missing(name: str) -> None:
+    error = refused(started(launcher="torchrun"), without(torchrun(3), name))
+
+    assert error.variable == name
+    assert f"{name} is not set on node 1" in str(error)
+    assert ": torchrun sets it in every process; start with `torchrun" in str(error)
+
+
+def test_an_address_that_does_not_resolve_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_known(*args: object) -> list[object]:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", not_known)
+
+    error = refused(launch(), {**NODE_1, "MASTER_ADDR": "node-0"})
+
+    assert error.variable == "MASTER_ADDR"
+    assert str(error) == (
+        f"MASTER_ADDR='node-0' on node 1 {HOST}: it does not resolve ([Errno {socket.EAI_NONAME}]"
+        " Name or service not known); export MASTER_ADDR=<the address of node 0 that the other"
+        " nodes reach>"
+    )
+
+
+@pytest.mark.parametrize("address", ["", "node..0"])
+def test_an_address_that_is_no_name_is_refused(address: str) -> None:
+    assert "it does not resolve (" in str(refused(launch(), {**NODE_1, "MASTER_ADDR": address}))
+
+
+def test_a_resolver_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    released = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *args: released.wait() and [])
+    monkeypatch.setattr(cluster, "RESOLVE_SECONDS", 0.05)
+
+    error = refused(launch(), {**NODE_1, "MASTER_ADDR": "node-0"})
+
+    released.set()
+    assert "it does not resolve (no answer within 0.05 s)" in str(error)
+
+
+def test_a_port_already_taken_on_the_master_is_refused(taken_port: int) -> None:
+    error = refused(launch(), {**NODE_0, "MASTER_PORT": str(taken_port)})
+
+    assert error.variable == "MASTER_PORT"
+    assert str(error) == (
+        f"MASTER_PORT='{taken_port}' on node 0 {HOST}: rank 0 cannot listen there, it is taken or"
+        f" reserved ([Errno {errno.EADDRINUSE}] Address already in use); export one free port, the same"
+        " on every node: MASTER_PORT=29500"
+    )
+
+
+def test_a_port_taken_on_the_only_node_is_refused(taken_port: int) -> None:
+    assert refused(launch(nodes=1), {"MASTER_PORT": str(taken_port)}).variable == "MASTER_PORT"
+
+
+@pytest.mark.parametrize(
+    ("run", "environ"),
+    [
+        (launch(), NODE_1),
+        (started(), {**NODE_0, "LOCAL_RANK": "1"}),
+        (started(launcher="torchrun"), torchrun(1, TORCHELASTIC_USE_AGENT_STORE="False")),
+        (started(launcher="slurm"), slurm(1)),
+    ],
+    ids=["another node", "another process", "torchrun", "slurm"],
+)
+def test_only_rank_0_asks_whether_the_port_is_free(run: Run, environ: dict[str, str], taken_port: int) -> None:
+    check_environment(run, {**environ, "MASTER_PORT": str(taken_port)})
+
+
+@pytest.mark.parametrize(
+    ("run", "environ"),
+    [
+        (started(), {**NODE_0, "LOCAL_RANK": "0"}),
+        (started(launcher="torchrun"), torchrun(0, TORCHELASTIC_USE_AGENT_STORE="False")),
+        (started(launcher="slurm"), slurm(0)),
+        (Run(2, 2, "mpi", "rank", rank=0), {}),
+        (Run(2, 2, "user", "rank", rank=0), {}),
+    ],
+    ids=["lightning", "torchrun", "slurm", "mpi", "user"],
+)
+def test_rank_0_of_every_launcher_asks_whether_the_port_is_free(
+    run: Run, environ: dict[str, str], taken_port: int
+) -> None:
+    environ = {**environ, "MASTER_PORT": str(taken_port)}
+
+    assert refused(run, environ).variable == "MASTER_PORT"
+
+
+def test_the_port_on_which_torchruns_agent_listens_is_not_taken(taken_port: int) -> None:
+    environ = torchrun(0, MASTER_PORT=str(taken_port))
+
+    check_environment(started(launcher="torchrun"), environ)
+
+
+def test_a_port_that_a_finished_run_left_in_time_wait_is_free() -> None:
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as torch's has it
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+        with socket.create_connection(("127.0.0.1", port)) as client:
+            server, _ = listener.accept()
+            server.close()  # the side that closes first keeps the port in TIME_WAIT
+            assert client.recv(1) == b""
+    with socket.socket() as probe, pytest.raises(OSError, match="in use"):
+        probe.bind(("127.0.0.1", port))  # without SO_REUSEADDR, it looks taken
+
+    check_environment(launch(), {**NODE_0, "MASTER_PORT": str(port)})
+
+
+def test_a_process_that_has_a_process_group_is_asked_nothing(free_port: int) -> None:
+    environ = {**NODE_0, "MASTER_PORT": str(free_port)}
+    torch.distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{free_port}", rank=0, world_size=1)
+    try:
+        check_environment(launch(), environ)
+    finally:
+        torch.distributed.destroy_process_group()
+
+    check_environment(launch(), environ)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "localhost", "::1", "0.0.0.0"])
+def test_a_loopback_address_with_several_nodes_is_one_warning(address: str, free_port: int) -> None:
+    environ = {**NODE_0, "MASTER_ADDR": address, "MASTER_PORT": str(free_port)}
+    ranks = [{**environ, "LOCAL_RANK": "0"}, {**environ, "LOCAL_RANK": "1"}]
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        check_environment(launch(), environ)
+        for rank in ranks:
+            check_environment(started(), rank)
+
+    (warning,) = caught
+    assert warning.category is ClusterWarning
+    assert warning.filename == __file__
+    assert str(warning.message) == (
+        f"MASTER_ADDR='{address}' on node 0 {HOST}: a loopback address is on each node the node"
+        " itself, which is right only if all 2 nodes share a machine; else export"
+        " MASTER_ADDR=<the address of node 0 that the other nodes reach>"
+    )
+
+
+def test_a_loopback_address_under_torchrun_is_one_warning_on_each_node() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for rank in range(4):
+            environ = torchrun(rank, MASTER_ADDR="127.0.0.1")
+            check_environment(launch(launcher="torchrun"), environ)
+            check_environment(started(launcher="torchrun"), environ)
+
+    assert ["on node 0" in str(each.message) for each in caught] == [True, False]
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("devices", [1, 2])
+def test_one_node_without_a_variable_is_silent_and_touches_no_network(devices: int) -> None:
+    check_environment(launch(nodes=1, devices=devices), {})
+
+
+def test_what_lightnings_launcher_writes_on_one_node_is_silent(free_port: int) -> None:
+    written = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_port),
+        "NODE_RANK": "0",
+        "WORLD_SIZE": "2",
+    }
+
+    for local_rank in ("0", "1"):
+        check_environment(started(nodes=1), {**written, "LOCAL_RANK": local_rank})
+
+
+def test_what_lightnings_launcher_writes_on_the_first_of_two_nodes_is_silent(
+    free_port: int,
+) -> None:
+    given = {"NODE_RANK": "0", "MASTER_PORT": str(free_port)}
+    written = {**given, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}
+
+    check_environment(launch(), given)
+    check_environment(started(), written)
+
+
+def test_a_rank_that_a_cluster_counts_in_nodes_is_left_alone() -> None:
+    check_environment(started(), {**NODE_1, "RANK": "1", "LOCAL_RANK": "1"})
+
+
+@pytest.mark.parametrize("agent_store", ["True", "False"], ids=["static", "c10d"])
+def test_two_nodes_under_torchrun_are_silent(agent_store: str, free_port: int) -> None:
+    for rank in range(4):
+        environ = torchrun(rank, TORCHELASTIC_USE_AGENT_STORE=agent_store, MASTER_PORT=str(free_port))
+        check_environment(launch(launcher="torchrun"), environ)
+        check_environment(started(launcher="torchrun"), environ)
+
+
+def test_one_node_under_torchrun_is_silent() -> None:
+    environ = torchrun(1, WORLD_SIZE="2", MASTER_ADDR="localhost")
+
+    check_environment(started(nodes=1, launcher="torchrun"), environ)
+
+
+@pytest.mark.usefixtures("offline")
+def test_slurm_is_silent_whatever_another_launcher_would_have_read() -> None:
+    for rank in range(4):
+        left_over = {"WORLD_SIZE": "1", "RANK": "9", "LOCAL_RANK": "9", "NODE_RANK": "9"}
+        check_environment(launch(launcher="slurm"), slurm(rank, **left_over))
+
+
+@pytest.mark.usefixtures("offline")
+def test_slurm_may_deal_ranks_out_in_turn() -> None:
+    environ = slurm(1, SLURM_NODEID="1", SLURM_LOCALID="0")
+
+    check_environment(launch(launcher="slurm"), environ)
+
+
+@pytest.mark.usefixtures("offline")
+def test_lsf_is_silent() -> None:
+    environ = {
+        "MASTER_ADDR": "192.0.2.1",
+        "MASTER_PORT": "10711",
+        "JSM_NAMESPACE_SIZE": "4",
+        "JSM_NAMESPACE_RANK": "3",
+        "JSM_NAMESPACE_LOCAL_RANK": "1",
+    }
+
+    check_environment(started(launcher="lsf"), environ)
+
+
+@pytest.mark.usefixtures("offline")
+@pytest.mark.parametrize("launcher", ["mpi", "user"])
+def test_nothing_is_asked_of_mpi_and_a_users_own_environment_before_they_answer(
+    launcher: Launcher,
+) -> None:
+    left_over = {"MASTER_ADDR": "a..b", "MASTER_PORT": "x", "WORLD_SIZE": "1", "NODE_RANK": "9"}
+
+    check_environment(launch(launcher=launcher), left_over)
+
+
+@pytest.mark.parametrize("launcher", ["mpi", "user"])
+def test_the_answer_of_mpi_and_a_users_own_environment_is_checked(launcher: Launcher) -> None:
+    answer = {"MASTER_ADDR": "a..b", "MASTER_PORT": "29500", "WORLD_SIZE": "1", "NODE_RANK": "9"}
+
+    error = refused(Run(2, 2, launcher, "rank", rank=3), answer)
+
+    assert error.variable == "MASTER_ADDR"
+
+
+def failure(make: Callable[[], object]) -> BaseException:
+    with pytest.raises(RuntimeError) as caught:
+        make()
+    return caught.value
+
+
+def test_a_loopback_address_is_named_when_the_nodes_do_not_meet(free_port: int) -> None:
+    environ = {**NODE_1, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
+    error = failure(lambda: TCPStore("127.0.0.1", free_port, 2, False, timedelta(milliseconds=200)))
+
+    reason = explain_connection_failure(started(), error, environ)
+
+    assert reason is not None
+    assert reason.variable == "MASTER_ADDR"
+    assert str(reason).startswith(
+        f"MASTER_ADDR='127.0.0.1' on node 1 {HOST}: the 2 nodes did not meet, for a loopback"
+        " address is on each node the node itself ("
+    )
+    assert f"timed out after 200ms while trying to connect to (127.0.0.1, {free_port})" in str(reason)
+    assert "; export MASTER_ADDR=<the address of node 0" in str(reason)
+
+
+def test_a_loopback_address_is_named_on_the_node_that_waited_in_vain(free_port: int) -> None:
+    environ = {**NODE_0, "MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port)}
+    error = failure(lambda: TCPStore("127.0.0.1", free_port, 2, True, timedelta(seconds=1)))
+
+    reason = explain_connection_failure(started(), error, environ)
+
+    assert "loopback" in str(reason)
+    assert "1/2 clients joined" in str(reason)
+
+
+def test_address_and_port_are_named_when_the_master_is_not_reached() -> None:
+    error = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+
+    reason = explain_connection_failure(started(), error, NODE_1)
+
+    assert reason is not None
+    assert reason.variable == "MASTER_ADDR"
+    assert str(reason) == (
+        f"MASTER_ADDR='192.0.2.1' on node 1 {HOST}: the processes did not meet there, with"
+        f" MASTER_PORT='29500' ([Errno {errno.ECONNREFUSED}] Connection refused); start every node"
+        " with the same MASTER_ADDR and MASTER_PORT, with no firewall between them"
+    )
+
+
+def test_a_port_that_is_taken_in_the_last_moment_is_named(taken_port: int) -> None:
+    error = failure(lambda: TCPStore("127.0.0.1", taken_port, 1, True))
+
+    reason = explain_connection_failure(started(), error, {**NODE_0, "MASTER_PORT": str(taken_port)})
+
+    assert reason is not None
+    assert reason.variable == "MASTER_PORT"
+    assert f"MASTER_PORT='{taken_port}' on node 0" in str(reason)
+    assert "it is already taken (" in str(reason)
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("out of memory"), ValueError("timeout must be positive"), KeyError("x")]
+)
+def test_another_failure_is_not_explained(error: Exception) -> None:
+    assert explain_connection_failure(started(), error, NODE_1) is None
+
+
+def test_a_failure_on_one_node_is_not_blamed_on_lightnings_own_address() -> None:
+    environ = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+
+    assert explain_connection_failure(started(nodes=1), TimeoutError(), environ) is None
+
+
+def test_the_environment_of_the_process_is_read_where_none_is_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MASTER_PORT", "x")
+
+    with pytest.raises(ClusterError, match="MASTER_PORT='x'"):
+        check_environment(launch())
+
+
+def test_the_warning_can_be_silenced_by_its_category(free_port: int) -> None:
+    environ = {**NODE_0, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port)}
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ClusterWarning)
+        check_environment(launch(), environ)
+
+
+@pytest.mark.parametrize("variable", ["NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"])
+def test_what_is_no_number_is_refused_before_lightning_reads_it(variable: str) -> None:
+    with pytest.raises(ClusterError) as refusal:
+        check_numbers(launch(), {variable: "x"})
+
+    assert str(refusal.value).startswith(f"{variable}='x' on ")
+    assert "it is not a number; " in str(refusal.value)
+    assert refusal.value.variable == variable
+
+
+@pytest.mark.parametrize(
+    ("launcher", "environ", "missing", "mark"),
+    [
+        ("torchrun", {"TORCHELASTIC_RUN_ID": "x"}, "LOCAL_RANK", "TORCHELASTIC_RUN_ID"),
+        ("slurm", {"SLURM_NTASKS": "2"}, "SLURM_LOCALID", "SLURM_NTASKS"),
+    ],
+)
+def test_a_launchers_variable_alone_is_refused(
+    launcher: Launcher, environ: dict[str, str], missing: str, mark: str
+) -> None:
+    """Before Lightning's cluster environment looks for the others, and raises a KeyError."""
+    with pytest.raises(ClusterError) as refusal:
+        check_numbers(launch(nodes=1, launcher=launcher), environ)
+
+    assert str(refusal.value).startswith(f"{missing} is not set on ")
+    assert f": {launcher} sets it in every process; start with `" in str(refusal.value)
+    assert str(refusal.value).endswith(f"`, or unset {mark} if it is left over")
+
+
+def test_a_variable_of_slurms_that_is_not_a_number_is_refused() -> None:
+    with pytest.raises(ClusterError) as refusal:
+        check_slurm({"SLURM_NTASKS": "x"})
+
+    assert str(refusal.value) == (
+        f"SLURM_NTASKS='x' on host {socket.gethostname()}: it is not a number; start with srun, or unset SLURM_NTASKS"
+    )
+    check_slurm({"SLURM_NTASKS": "1"})
+
+
+def test_an_interface_that_is_not_there_is_named() -> None:
+    error = RuntimeError("[enforce fail at device.cc:84] ifa != nullptr. Unable to find address for: nosuch0")
+
+    reason = explain_connection_failure(started(nodes=1), error, {"GLOO_SOCKET_IFNAME": "nosuch0", "X": "nosuch0"})
+
+    assert reason is not None
+    assert reason.variable == "GLOO_SOCKET_IFNAME"
+    assert str(reason).startswith(
+        f"GLOO_SOCKET_IFNAME='nosuch0' on host {socket.gethostname()}: no interface with an address has this name;"
+        " found lo"
+    )
+    assert str(reason).endswith(". Fix: name one of them, or unset it")
+    assert explain_connection_failure(started(nodes=1), error, {"GLOO_SOCKET_IFNAME": "eth0"}) is None
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_a_rank_that_is_left_over_is_refused_before_it_waits_for_the_others(rank: str) -> None:
+    error = refused(launch(nodes=1), {"LOCAL_RANK": rank})
+
+    assert str(error) == (
+        f"MASTER_PORT is not set on host {socket.gethostname()}: LOCAL_RANK={rank!r} says that each rank is started"
+        " alone, and each would choose another port; unset LOCAL_RANK if it is left over, or export one free port, the"
+        " same on every node: MASTER_PORT=29500"
+    )
+
+
+@pytest.mark.parametrize(
+    "run",
+    [launch(nodes=1, devices=1), Run(1, 2, "lightning", "launch", starts_scripts=False)],
+    ids=["alone", "spawned"],
+)
+def test_a_rank_that_is_left_over_where_nobody_waits_is_no_false_alarm(run: Run) -> None:
+    check_environment(run, {"LOCAL_RANK": "0"})
+
+
+def test_ranks_that_the_user_starts_and_tells_where_to_meet_are_no_false_alarm(free_port: int) -> None:
+    check_environment(launch(nodes=1), {"LOCAL_RANK": "1", "MASTER_PORT": str(free_port)})

@@ -1,0 +1,221 @@
+"""Ranks that were started as scripts, when the process that started them is gone before it has met them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from northbridge.launch import parent_watch
+
+USER = """
+import os, signal, sys, time
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+from northbridge.lightning.pytorch import DDPStrategy
+
+if "LOCAL_RANK" not in os.environ:
+    # Rank 0 starts the others and is killed before it takes part.
+    DDPStrategy.setup_environment = lambda strategy: os.kill(os.getpid(), signal.SIGKILL)
+else:
+    print(f"rank 1 is process {os.getpid()}", flush=True)
+
+if __name__ == "__main__":
+    trainer = Trainer(accelerator="cpu_sim", devices=2, max_epochs=1, logger=False, enable_checkpointing=False)
+    trainer.fit(BoringModel())
+"""
+
+LAST_WORDS = """
+import os, socket, subprocess, sys, threading
+import torch.distributed as dist
+from northbridge.processes.inheritance import heirs_listen
+from northbridge.launch.parent_watch import end_with_launcher
+
+if "LOCAL_RANK" in os.environ and sys.argv[1] == "met":
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+end_with_launcher(starts_ranks="LOCAL_RANK" not in os.environ)
+if "LOCAL_RANK" not in os.environ:
+    # The first process ends once its rank is there, which goes on for a while.
+    ours, ranks = socket.socketpair()
+    with heirs_listen():
+        environ = {**os.environ, "LOCAL_RANK": "1", "SOCKET": str(ranks.fileno())}
+    subprocess.Popen([sys.executable, __file__, *sys.argv[1:]], env=environ, pass_fds=[ranks.fileno()])
+    ranks.close()
+    ours.recv(1)
+    if sys.argv[2] == "fails":
+        raise SystemError("rank 0 has given up")
+else:
+    with socket.socket(fileno=int(os.environ["SOCKET"])) as launcher:
+        launcher.send(b"!")
+        launcher.recv(1)  # it comes to an end with the launcher
+    (watch,) = (each for each in threading.enumerate() if each.name == "launcher")
+    watch.join()  # it has seen that, and decided
+    sys.stdin.read()
+    print("the rank has done its work", flush=True)
+"""
+
+
+def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(USER)
+
+    start = time.monotonic()
+    run = subprocess.run(
+        [sys.executable, "train.py"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,  # the pipe ends with the last process that holds it
+        check=False,
+    )
+
+    assert run.returncode == -signal.SIGKILL
+    assert re.search(r"rank 1 is process \d+", run.stdout)
+    assert "the process that started this rank was killed, and this rank ends with it" in run.stdout
+    assert time.monotonic() - start < 90
+
+
+def last_words(folder: Path, *, met: bool, fails: bool = False) -> str:
+    """What a rank says whose launcher ended well or failed, after or before the ranks had met."""
+    (folder / "last.py").write_text(LAST_WORDS)
+    with subprocess.Popen(
+        [sys.executable, "last.py", "met" if met else "alone", "fails" if fails else "ends well"],
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as first:
+        assert first.stdin is not None
+        assert first.stdout is not None
+        assert first.wait(60) == int(fails)
+        first.stdin.close()
+        return first.stdout.read()
+
+
+def test_a_rank_that_outlives_a_process_which_ended_well_is_left_alone(tmp_path: Path) -> None:
+    assert last_words(tmp_path, met=True) == "the rank has done its work\n"
+
+
+def test_a_rank_that_has_not_met_a_rank_0_which_is_gone_ends_and_says_why(tmp_path: Path) -> None:
+    said = last_words(tmp_path, met=False)
+
+    assert said == "the process that started this rank ended before the ranks had met, and this rank ends with it\n"
+
+
+def test_a_rank_that_goes_on_after_a_rank_0_which_has_failed_ends_and_says_why(tmp_path: Path) -> None:
+    said = last_words(tmp_path, met=True, fails=True)
+
+    assert "SystemError: rank 0 has given up" in said
+    assert said.endswith("the process that started this rank failed, and this rank ends with it\n")
+
+
+def test_what_a_killed_process_has_left_is_removed_once_its_ranks_have_read_it(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(USER)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    subprocess.run(
+        [sys.executable, "train.py"], cwd=tmp_path, env={**os.environ, "TMPDIR": str(temporary)}, check=False
+    )
+    (left,) = temporary.glob("northbridge-launcher-*")
+
+    parent_watch._sweep(temporary)
+    assert not left.read_text()  # it was killed just now: a rank may still look for it
+
+    for said in ("was killed", None):
+        os.utime(left, times=(0, 0))
+        parent_watch._sweep(temporary)
+        assert (left.read_text() if left.exists() else None) == said
+
+
+def test_what_a_process_that_lives_has_left_word_in_is_not_removed(tmp_path: Path) -> None:
+    alive = tmp_path / "northbridge-launcher-x"
+    with alive.open("w") as file:
+        parent_watch._lock(file.fileno())
+        os.utime(alive, times=(0, 0))
+
+        parent_watch._sweep(tmp_path)
+        parent_watch._sweep(tmp_path)
+
+        assert alive.exists()
+
+
+def hostile_text(place: Path) -> None:
+    place.write_bytes(b"\xff")
+
+
+def hostile_size(place: Path) -> None:
+    with place.open("wb") as file:
+        file.truncate(8 * 2**30)
+
+
+def hostile_link(place: Path) -> None:
+    place.symlink_to(place.with_name("victim"))
+
+
+def hostile_hard_link(place: Path) -> None:
+    place.hardlink_to(place.with_name("victim"))
+
+
+def hostile_pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def hostile_folder(place: Path) -> None:
+    place.mkdir()
+
+
+HOSTILE = (hostile_text, hostile_size, hostile_link, hostile_hard_link, hostile_pipe, hostile_folder)
+
+
+@pytest.mark.parametrize("make", HOSTILE)
+def test_a_file_in_the_shared_folder_harms_nothing(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """It is neither read whole, nor waited for, nor followed to where it leads; a launch goes on."""
+    victim = tmp_path / "victim"
+    victim.touch()
+    place = tmp_path / "northbridge-launcher-x"
+    make(place)
+    for each in (victim, place):
+        os.utime(each, times=(0, 0))
+
+    tracemalloc.start()
+    parent_watch._sweep(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+
+    assert victim.read_text() == ""
+    assert peak < 2**20
+    assert parent_watch._Watch(1, place)._how_it_ended(True) in ("", "was killed")
+
+
+def test_a_file_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = tmp_path / "northbridge-launcher-x"
+    left.touch()
+    os.utime(left, times=(0, 0))
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+
+    parent_watch._sweep(tmp_path)
+
+    assert left.read_text() == ""
+    assert parent_watch._Watch(1, left)._how_it_ended(True) == ""
+
+
+def test_a_watch_that_is_stopped_leaves_no_thread_behind(tmp_path: Path) -> None:
+    assert parent_watch._watching.acquire(blocking=False)
+    watch = parent_watch._Watch(os.getppid(), tmp_path / "alive")
+
+    watch.start()
+    watch.stop()
+
+    assert not watch.is_alive()
+    assert not parent_watch._watching.locked()  # and the next may watch

@@ -1,0 +1,308 @@
+from __future__ import annotations
+
+import importlib
+import logging
+import pickle
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from northbridge.discovery.declared import get
+from northbridge.discovery.loaded import load
+from northbridge.errors import HardwareMissingError, SoftwareMissingError, WrongDeviceError
+from northbridge.lightning.accelerators import accelerator as room
+from northbridge.lightning.namespaces import FACES, Face
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install
+
+Build = Callable[..., Any]
+
+
+@pytest.fixture
+def accelerator_class(face: Face) -> Any:
+    return importlib.import_module(face.home).Accelerator
+
+
+def test_an_instance_is_of_the_class_of_its_backend(face: Face, accelerator_class: Any) -> None:
+    made = accelerator_class("cpu_sim")
+
+    assert type(made) is accelerator_class.of("cpu_sim")
+    assert isinstance(made, accelerator_class)
+    assert isinstance(made, face.module("accelerators").Accelerator)
+    assert face.accelerator_registry["cpu_sim"]["accelerator"] is type(made)
+
+
+def test_the_name_is_the_backends_own(accelerator_class: Any) -> None:
+    assert accelerator_class("cpu_sim").name() == "cpu_sim"
+    assert accelerator_class.of("acme").name() == "acme"
+
+
+def test_it_crosses_a_process_boundary_as_its_face_and_its_name(face: Face, accelerator_class: Any) -> None:
+    wire = pickle.dumps(accelerator_class("cpu_sim"))
+    arrived = pickle.loads(wire)
+
+    assert type(arrived) is accelerator_class.of("cpu_sim")
+    assert face.home.encode() in wire
+    assert b"cpu_sim" in wire
+    assert len(wire) < 120
+
+
+def test_asking_whether_a_backend_is_available_never_raises(accelerator_class: Any) -> None:
+    # Lightning asks every registered accelerator on its way to an error about another one.
+    assert accelerator_class.of("cpu_sim").is_available() is True
+    assert accelerator_class.of("nobody_brings_this").is_available() is False
+
+
+def test_a_detect_that_raises_makes_a_backend_unavailable(
+    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(bridge: object) -> int:
+        raise OSError("the driver is gone")
+
+    monkeypatch.setattr(type(load("cpu_sim").bridge), "detect", broken)
+
+    assert accelerator_class.of("cpu_sim").is_available() is False
+
+
+def test_hardware_that_is_absent_is_our_error_before_lightnings(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(load("cpu_sim").bridge), "detect", lambda bridge: 0)
+
+    with pytest.raises(HardwareMissingError) as refusal:
+        build(accelerator="cpu_sim")
+
+    assert str(refusal.value) == (
+        "accelerator='cpu_sim' was asked for, but this machine has no such device, or the vendor's software does not"
+        " see it; `northbridge list` says more"
+    )
+
+
+def test_devices_that_are_absent_are_refused_when_the_host_is_built(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_CPU_SIM_DEVICES", "2")
+
+    with pytest.raises(ValueError, match=r"devices=3 asks for 3 devices of 'cpu_sim', but this machine has 2 \(0 to 1"):
+        build(accelerator="cpu_sim", devices=3)
+
+
+def test_auto_takes_every_device_and_one_of_them_in_a_notebook(
+    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_CPU_SIM_DEVICES", "3")
+    everywhere = accelerator_class.of("cpu_sim").auto_device_count()
+    monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
+    interactive = accelerator_class.of("cpu_sim").auto_device_count()
+
+    assert (everywhere, interactive) == (3, 1)
+
+
+def test_parallel_devices_have_an_index(accelerator_class: Any) -> None:
+    devices = accelerator_class.of("cpu_sim").get_parallel_devices([0, 2])
+
+    assert [str(device) for device in devices] == ["cpu_sim:0", "cpu_sim:2"]
+
+
+def test_its_statistics_are_a_fresh_dictionary_of_numbers(accelerator_class: Any) -> None:
+    # DeviceStatsMonitor adds the host's numbers to what it gets.
+    accelerator = accelerator_class("cpu_sim")
+    device = accelerator.get_parallel_devices([0])[0]
+    first = accelerator.get_device_stats(device)
+    first["cpu_percent"] = 99.0
+
+    assert "cpu_percent" not in accelerator.get_device_stats(device)
+    assert accelerator.get_device_stats("cpu_sim:0") == accelerator.get_device_stats(0)
+    assert all(isinstance(value, (int, float)) for value in first.values())
+
+
+def test_a_device_of_another_kind_is_refused(accelerator_class: Any) -> None:
+    import torch
+
+    accelerator = accelerator_class("cpu_sim")
+
+    with pytest.raises(WrongDeviceError) as refusal:
+        accelerator.setup_device(torch.device("cpu"))
+
+    assert str(refusal.value) == (
+        "accelerator='cpu_sim' was asked for, but the strategy's root device is 'cpu': leave strategy= to its default,"
+        " or give it a device of type 'cpu_sim'"
+    )
+
+
+def test_taking_a_second_device_is_refused_and_taking_the_same_again_is_not(face: Face, accelerator_class: Any) -> None:
+    accelerator = accelerator_class("cpu_sim")
+    first, second = accelerator.get_parallel_devices([0, 1])
+    accelerator.take(first, local_rank=0, world_size=1)
+    accelerator.take(first, local_rank=0, world_size=1)
+    accelerator.setup_device(first)
+
+    with pytest.raises(WrongDeviceError) as refusal:
+        accelerator.take(second, local_rank=0, world_size=1)
+
+    assert str(refusal.value) == (
+        f"this {face.host} already holds device 0 of 'cpu_sim' and cannot take device 1 too; build another {face.host}"
+        " for it"
+    )
+
+
+def test_the_seed_of_seed_everything_reaches_the_chip_that_is_loaded_later(
+    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setenv("PL_GLOBAL_SEED", "1234")
+    draws = []
+    for index in (0, 1):
+        accelerator = accelerator_class("cpu_sim")
+        device = accelerator.get_parallel_devices([index])[0]
+        accelerator.take(device, local_rank=0, world_size=1)
+        draws.append(torch.rand(4, device=device).cpu())
+
+    assert torch.equal(*draws)
+
+
+BUILT: tuple[dict[str, Any], ...] = (
+    {"devices": 1},
+    {"devices": 1, "precision": "16-mixed"},
+    {"devices": 1, "strategy": "ddp"},
+    {"devices": "auto"},
+    {"devices": 2, "strategy": "ddp"},
+    {"devices": 2, "strategy": "ddp_spawn"},
+    {"devices": 2, "strategy": "ddp_fork"},
+)
+
+
+@pytest.mark.parametrize("arguments", BUILT, ids=str)
+def test_a_host_that_is_merely_built_takes_no_device(
+    build: Build, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = type(load("cpu_sim").device)
+    for touch in ("select", "seed"):
+        monkeypatch.setattr(device, touch, lambda *_, touch=touch: pytest.fail(f"{touch}() was called"))
+    monkeypatch.setenv("PL_GLOBAL_SEED", "7")
+
+    host = build(accelerator="cpu_sim", **arguments)
+
+    assert host.strategy.accelerator._taken is None
+
+
+def make_on(fabric: Any) -> None:
+    with fabric.init_module():
+        torch.nn.Linear(1, 1)
+
+
+USES: dict[str, Callable[[Any], Any]] = {
+    "device": lambda fabric: fabric.device,
+    "launch": lambda fabric: fabric.launch(),
+    "setup": lambda fabric: fabric.setup(torch.nn.Linear(1, 1)),
+    "setup where it stands": lambda fabric: fabric.setup(torch.nn.Linear(1, 1), move_to_device=False),
+    "setup_dataloaders": lambda fabric: fabric.setup_dataloaders(
+        torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.ones(2)))
+    ),
+    "to_device": lambda fabric: fabric.to_device(torch.ones(1)),
+    "init_module": make_on,
+}
+
+
+@pytest.mark.parametrize("face", [each for each in FACES.values() if not each.is_trainer], indirect=True, ids=str)
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_fabric_takes_its_device_where_it_is_used(build: Build, use: Callable[[Any], Any]) -> None:
+    """On one device it need not be launched."""
+    fabric = build(accelerator="cpu_sim", devices=[1])
+
+    use(fabric)
+
+    assert fabric.accelerator._taken == 1
+
+
+@pytest.mark.parametrize("text", ["abc", "-1", "4294967296", ""])
+def test_a_wrong_seed_of_the_environment_seeds_nothing(
+    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    """As on the CPU, where a run on one device never reads the variable."""
+    monkeypatch.setenv("PL_GLOBAL_SEED", text)
+    monkeypatch.setattr(type(get("cpu_sim").device), "seed", lambda self, seed: pytest.fail(f"seeded with {seed}"))
+
+    accelerator_class("cpu_sim").seed()
+
+
+def test_a_simulated_chip_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
+    room.announced.clear()
+    backend = load("cpu_sim")
+
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        room.announce_simulation(backend)
+        room.announce_simulation(backend)
+
+    assert [each.getMessage() for each in caplog.records] == [
+        (
+            "cpu_sim is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says"
+            " nothing about a real chip."
+        )
+    ]
+
+
+def test_a_chip_whose_package_is_not_installed_is_told_from_one_that_is_not_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bridge = get("cpu_sim").bridge
+    monkeypatch.setattr(type(bridge), "detect", lambda self: 0)
+
+    with pytest.raises(HardwareMissingError, match="this machine has no such device"):
+        room.load_with_hardware("cpu_sim")
+
+    monkeypatch.setattr(type(bridge), "package", "torch_hal9000.chip")
+    with pytest.raises(SoftwareMissingError) as caught:
+        room.load_with_hardware("cpu_sim")
+
+    assert str(caught.value) == (
+        "accelerator='cpu_sim' was asked for, but its software is not installed: no module named 'torch_hal9000.chip';"
+        " install the vendor's package that brings it"
+    )
+
+
+def test_a_chip_whose_package_is_not_installed_and_that_can_be_simulated_is_told_how(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_here("stood_in")
+    bridge = type(get("stood_in").bridge)
+    monkeypatch.setattr(bridge, "package", "torch_stood_in", raising=False)
+    monkeypatch.setattr(bridge, "detect", lambda self: 0)
+
+    with pytest.raises(SoftwareMissingError) as caught:
+        room.load_with_hardware("stood_in")
+
+    assert str(caught.value) == (
+        "accelerator='stood_in' was asked for, but its software is not installed: no module named 'torch_stood_in';"
+        " install the vendor's package that brings it, or set NORTHBRIDGE_SIMULATE=stood_in to train on a simulated one"
+    )
+    assert caught.value.backend == "stood_in"
+
+
+def test_missing_software_is_told_where_detect_counts_by_itself(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `northbridge list` tells it: a chip that torch brings has no package that could be missed."""
+    install_here("load_needs_software")
+    bridge = type(get("load_needs_software").bridge)
+    monkeypatch.setattr(bridge, "package", None)
+    monkeypatch.setattr(bridge, "detect", lambda self: 0)
+
+    with pytest.raises(
+        SoftwareMissingError, match="is installed, but its software is not: ModuleNotFoundError: No module"
+    ):
+        room.load_with_hardware("load_needs_software")
+
+
+def test_software_that_the_child_did_not_find_is_named_as_load_names_it(
+    install_here: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install_here("load_needs_software")
+    monkeypatch.setattr(type(get("load_needs_software").bridge), "package", None)  # as in a plugin of fifteen lines
+
+    with pytest.raises(SoftwareMissingError) as caught:
+        room.load_with_hardware("load_needs_software")
+
+    assert "is installed, but its software is not: ModuleNotFoundError: No module named" in str(caught.value)

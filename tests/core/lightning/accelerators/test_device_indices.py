@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+
+from northbridge.errors import DevicesError
+from northbridge.lightning.accelerators.device_indices import parse_devices
+
+
+@pytest.mark.parametrize(
+    ("devices", "indices"),
+    [
+        (1, [0]),
+        (2, [0, 1]),
+        ("2", [0, 1]),
+        (" 2 ", [0, 1]),
+        (3, [0, 1, 2]),
+        (-1, [0, 1, 2]),
+        ("-1", [0, 1, 2]),
+        ("auto", [0, 1, 2]),
+        ([1], [1]),
+        ([2, 0], [2, 0]),
+        ((0, 1), [0, 1]),
+        ("0,1", [0, 1]),
+        ("1,", [1]),
+        (" 0 , 2 ", [0, 2]),
+    ],
+)
+def test_each_form_of_devices_names_the_indices_that_lightning_takes_it_for(
+    devices: object, indices: list[int]
+) -> None:
+    assert parse_devices(devices, count=3, name="acme") == indices
+
+
+@pytest.mark.parametrize(
+    ("devices", "count", "message"),
+    [
+        (
+            4,
+            3,
+            (
+                "devices=4 asks for 4 devices of 'acme', but this machine has 3 (0 to 2); ask for 3 or fewer, or"
+                " devices='auto'"
+            ),
+        ),
+        (
+            "2",
+            1,
+            (
+                "devices='2' asks for 2 devices of 'acme', but this machine has 1 (index 0); ask for 1 or fewer, or"
+                " devices='auto'"
+            ),
+        ),
+        (
+            [0, 1, 0, 1, 2],
+            3,
+            "devices=[0, 1, 0, 1, 2] names device 0, 1 of 'acme' more than once; name each device once",
+        ),
+        ("1,1", 3, "devices='1,1' names device 1 of 'acme' more than once; name each device once"),
+        (
+            [0, 3],
+            3,
+            "devices=[0, 3] names device 3 of 'acme', but this machine has 3 (0 to 2); name only those",
+        ),
+        ([-1], 3, "devices=[-1] names device -1 of 'acme', but this machine has 3 (0 to 2); name only those"),
+        ([1], 1, "devices=[1] names device 1 of 'acme', but this machine has 1 (index 0); name only those"),
+    ],
+)
+def test_devices_that_are_not_there_are_refused_with_what_is(devices: object, count: int, message: str) -> None:
+    with pytest.raises(DevicesError) as refusal:
+        parse_devices(devices, count=count, name="acme")
+
+    assert str(refusal.value) == message
+
+
+@pytest.mark.parametrize(
+    "devices",
+    [0, -2, "0", "-3", True, False, None, 1.0, {0, 1}, [], (), "", ",", "two", "1.5", "0;1", [0, "1"], [True], [0.0]],
+)
+def test_nonsense_is_refused_with_what_could_be_written(devices: object) -> None:
+    with pytest.raises(DevicesError) as refusal:
+        parse_devices(devices, count=3, name="acme")
+
+    assert str(refusal.value) == (
+        f"devices={devices!r} is not a choice of devices of 'acme': write a number of devices (2), their indices"
+        " ([0, 1] or '0,1'), or 'auto' or -1 for all"
+    )
+
+
+@pytest.mark.parametrize("devices", [True, None, 1.0, {0, 1}, [0, "1"], [True], [0.0]])
+def test_another_type_is_a_type_error_too(devices: object) -> None:
+    with pytest.raises(TypeError, match="is not a choice of devices of 'acme'"):
+        parse_devices(devices, count=3, name="acme")
+
+
+def test_the_refusal_is_a_value_error_too() -> None:
+    with pytest.raises(ValueError, match="devices=9"):
+        parse_devices(9, count=3, name="acme")

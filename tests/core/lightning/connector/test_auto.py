@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable
+from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from bench.plugin import announce
+
+from northbridge import Backend, Bridge, Capabilities, Collective, Device, process_record
+from northbridge.discovery import declared, installed
+from northbridge.errors import AmbiguousAcceleratorError, BackendNotFoundError, SettingsError
+from northbridge.lightning.connector import auto
+from northbridge.lightning.connector.auto import choose_auto
+from northbridge.process_record import Entry, record
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Site
+
+Build = Callable[..., Any]
+Pose = Callable[..., None]
+
+
+class AcmeDevice(Device):
+    type = "acme"
+
+
+class ACCL(Collective):
+    name = "accl"
+
+
+class AcmeBridge(Bridge):
+    def __init__(self, cards: int) -> None:
+        self.cards = cards
+
+    def load(self) -> None:
+        raise AssertionError("auto loads what it has chosen, and nothing else")
+
+    def detect(self) -> int:
+        if self.cards < 0:
+            raise OSError("the driver is gone")
+        return self.cards
+
+
+@pytest.fixture(autouse=True)
+def a_fresh_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_record, "_entries", [])
+
+
+def said_by_auto() -> tuple[Entry, ...]:
+    return tuple(entry for entry in record() if entry.subject == "auto")
+
+
+@pytest.fixture
+def brought_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What auto brought up, instead of bringing it up: a process can load one backend."""
+    names: list[str] = []
+    monkeypatch.setattr(auto, "load_with_hardware", names.append)
+    return names
+
+
+@pytest.fixture
+def pose(monkeypatch: pytest.MonkeyPatch, brought_up: list[str]) -> Pose:
+    """Install a backend beside the simulated chip, with so many cards in this machine."""
+    entries = [EntryPoint("cpu_sim", "northbridge_cpu_sim", installed.GROUP)]
+    monkeypatch.setattr(installed, "entry_points", lambda group: EntryPoints(entries))
+
+    def posing(name: str, *, cards: int, **capabilities: bool) -> None:
+        entries.append(EntryPoint(name, f"northbridge_{name}", installed.GROUP))
+        backend = Backend(name, AcmeDevice(), ACCL(), AcmeBridge(cards), Capabilities(**capabilities))  # type: ignore[arg-type]
+        monkeypatch.setitem(declared._declared, name, backend)
+
+    return posing
+
+
+def test_a_machine_without_an_accelerator_trains_on_the_cpu_and_the_record_says_why(build: Build) -> None:
+    built = build()
+
+    assert type(built.strategy.accelerator).__name__ == "CPUAccelerator"
+    assert said_by_auto() == (
+        Entry("auto", "passed over cpu_sim", "it is simulated; NORTHBRIDGE_SIMULATE=cpu_sim would choose it"),
+        Entry("auto", "passed over hpu", "no hardware is present"),
+        Entry("auto", "passed over sdaa", "no hardware is present"),
+        Entry("auto", "chose cpu", "no accelerator's hardware is present"),
+    )
+
+
+def test_the_simulated_chip_that_is_named_comes_first(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
+
+    strategy = build(devices=1).strategy
+
+    assert strategy.accelerator.name() == "cpu_sim"
+    assert str(strategy.root_device) == "cpu_sim:0"
+    assert Entry("auto", "chose cpu_sim", "NORTHBRIDGE_SIMULATE names it") in record()
+
+
+def test_the_simulated_chip_that_is_named_comes_before_lightnings_choice(
+    brought_up: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
+
+    assert choose_auto(lambda: "cuda") == "cpu_sim"
+    assert brought_up == ["cpu_sim"]
+
+
+def test_a_simulated_chip_that_nobody_brings_is_an_error(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "gpu_sim")
+
+    with pytest.raises(BackendNotFoundError, match="no backend 'gpu_sim' is installed"):
+        build()
+
+
+def test_a_wrong_setting_is_no_run_on_the_cpu(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "1")
+
+    with pytest.raises(SettingsError, match="NORTHBRIDGE_SIMULATE='1' is not allowed"):
+        build()
+
+
+def test_an_accelerator_named_by_the_user_is_no_affair_of_auto(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
+
+    assert type(build(accelerator="cpu", devices=1).strategy.accelerator).__name__ == "CPUAccelerator"
+    assert said_by_auto() == ()
+
+
+def test_what_lightning_finds_by_itself_wins(pose: Pose, brought_up: list[str]) -> None:
+    pose("acme", cards=8)
+
+    assert choose_auto(lambda: "cuda") == "cuda"
+    assert brought_up == []
+    assert said_by_auto() == (Entry("auto", "chose cuda", "Lightning found its hardware"),)
+
+
+def test_a_plugin_that_calls_itself_cuda_takes_it_from_nobody(pose: Pose, brought_up: list[str]) -> None:
+    pose("cuda", cards=8)
+
+    assert choose_auto(lambda: "cuda") == "cuda"
+    assert brought_up == []
+
+
+def test_what_lightning_finds_by_a_name_of_ours_is_brought_up_as_ours(pose: Pose, brought_up: list[str]) -> None:
+    pose("acme", cards=8)
+
+    assert choose_auto(lambda: "acme") == "acme"
+    assert brought_up == ["acme"]
+    assert said_by_auto() == (Entry("auto", "chose acme", "Lightning found its hardware"),)
+
+
+def test_what_lightning_finds_by_a_name_that_is_switched_off_is_lightnings(
+    pose: Pose, brought_up: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pose("acme", cards=8)
+    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
+
+    assert choose_auto(lambda: "acme") == "acme"
+    assert brought_up == []
+
+
+def test_the_one_backend_whose_hardware_is_present_is_chosen(pose: Pose, brought_up: list[str]) -> None:
+    pose("acme", cards=8)
+    pose("apex", cards=0)
+
+    assert choose_auto(lambda: "cpu") == "acme"
+    assert brought_up == ["acme"]
+    assert said_by_auto() == (
+        Entry("auto", "passed over apex", "no hardware is present"),
+        Entry("auto", "passed over cpu_sim", "it is simulated; NORTHBRIDGE_SIMULATE=cpu_sim would choose it"),
+        Entry("auto", "chose acme", "its hardware is present, and no other accelerator's"),
+    )
+
+
+def test_two_backends_whose_hardware_is_present_are_an_error_that_lists_both(pose: Pose, brought_up: list[str]) -> None:
+    pose("apex", cards=1)
+    pose("acme", cards=8)
+
+    with pytest.raises(AmbiguousAcceleratorError) as refusal:
+        choose_auto(lambda: "cpu")
+
+    assert str(refusal.value) == (
+        "accelerator='auto' found the hardware of acme and apex: name one, accelerator='acme'"
+    )
+    assert brought_up == []
+
+
+def test_a_backend_may_keep_out_of_auto(pose: Pose) -> None:
+    pose("acme", cards=8, auto=False)
+
+    assert choose_auto(lambda: "cpu") == "cpu"
+    assert Entry("auto", "passed over acme", "it asks not to be chosen by auto") in record()
+
+
+def test_a_backend_that_is_switched_off_is_passed_over(pose: Pose, monkeypatch: pytest.MonkeyPatch) -> None:
+    pose("acme", cards=8)
+    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
+
+    assert choose_auto(lambda: "cpu") == "cpu"
+    reasons = {entry.outcome: entry.reason for entry in record()}
+    assert "is switched off by NORTHBRIDGE_DISABLE" in reasons["passed over acme"]
+
+
+def test_disabling_a_name_that_no_backend_has_is_refused(pose: Pose, monkeypatch: pytest.MonkeyPatch) -> None:
+    pose("acme", cards=8)
+    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "ACME")
+
+    with pytest.raises(SettingsError, match=r"^NORTHBRIDGE_DISABLE='ACME' names 'ACME', and .* Did you mean 'acme'\?$"):
+        choose_auto(lambda: "cpu")
+
+
+def test_a_backend_whose_driver_fails_is_passed_over_and_disturbs_nobody(pose: Pose) -> None:
+    pose("acme", cards=-1)
+    pose("apex", cards=2)
+
+    assert choose_auto(lambda: "cpu") == "apex"
+    reasons = {entry.outcome: entry.reason for entry in record()}
+    assert "its detect() raised OSError: the driver is gone" in reasons["passed over acme"]
+
+
+USER = """
+import json
+from lightning.pytorch import Trainer
+import northbridge
+trainer = Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False, barebones=False, devices=1)
+chosen = [entry.reason for entry in northbridge.record() if entry.outcome == "chose acme"]
+print(json.dumps([trainer.accelerator.name(), str(trainer.strategy.root_device), chosen]))
+"""
+
+
+def test_a_trainer_without_arguments_takes_the_vendors_chip_that_is_present(install: Callable[..., Site]) -> None:
+    child = install("acme").python(USER)
+
+    assert child.returncode == 0, child.stderr
+    assert json.loads(child.stdout.splitlines()[-1]) == [
+        "acme",
+        "acme:0",
+        ["its hardware is present, and no other accelerator's"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ("import os; os._exit(0)", "ended with exit code 0"),
+        ("import ctypes; ctypes.string_at(0)", "was killed by SIGSEGV"),
+        ("import threading; threading.Event().wait()", "did not answer within 7 s"),
+        ("raise SystemExit('no licence')", "could not be imported: SystemExit: no licence"),
+    ],
+)
+def test_a_plugin_that_nobody_asked_for_cannot_hurt_the_process(
+    install: Callable[..., Site], tmp_path: Path, body: str, reason: str
+) -> None:
+    announce(tmp_path, "rude", "northbridge_rude")
+    (tmp_path / "northbridge_rude.py").write_text(f"print('noise')\n{body}\n")
+    site = install("import_raises")
+
+    child = dataclasses.replace(site, folders=(*site.folders, tmp_path)).python(RUDE, NORTHBRIDGE_DETECT_TIMEOUT="1")
+
+    assert child.returncode == 0, child.stderr
+    assert "noise" not in child.stdout
+    name, reasons = json.loads(child.stdout.splitlines()[-1])
+    assert name == "cpu"
+    assert reason in reasons[0]
+
+
+RUDE = """
+import json
+from lightning.pytorch import Trainer
+import northbridge
+trainer = Trainer(logger=False, enable_checkpointing=False, enable_progress_bar=False, devices=1)
+reasons = [entry.reason for entry in northbridge.record() if entry.outcome == "passed over rude"]
+print(json.dumps([trainer.accelerator.name() if hasattr(trainer.accelerator, "name") else "cpu", reasons]))
+"""

@@ -1,0 +1,654 @@
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+
+import northbridge
+from northbridge.capabilities import Claim, no
+from northbridge.discovery import current
+from northbridge.errors import (
+    BackendNotFoundError,
+    ClusterError,
+    CollectiveError,
+    DevicesError,
+    DeviceTypeTakenError,
+    UnsupportedError,
+    WrongDeviceError,
+)
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import FACES, Face
+
+Build = Callable[..., Any]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
+
+
+def strategies(face: Face) -> Any:
+    return face.module("strategies")
+
+
+# --- Which strategy an argument gives
+
+
+@pytest.mark.parametrize("asked", ["auto", "single_device", "single_cpu_sim"])
+@pytest.mark.parametrize(("devices", "index"), [(1, 0), ([1], 1), ("1,", 1)])
+def test_one_device_trains_on_our_single_device_strategy(
+    face: Face, build: Build, asked: str, devices: Any, index: int
+) -> None:
+    strategy = build(accelerator="cpu_sim", devices=devices, strategy=asked).strategy
+
+    assert type(strategy) is classes(face).single_device
+    assert str(strategy.root_device) == f"cpu_sim:{index}"
+
+
+IN_EVERY_FACE = [
+    ("auto", "popen", {}),
+    ("ddp", "popen", {}),
+    ("DDP", "popen", {}),
+    ("ddp_find_unused_parameters_true", "popen", {"find_unused_parameters": True}),
+    ("ddp_spawn", "spawn", {}),
+    ("ddp_fork", "fork", {}),
+    ("ddp_notebook", "fork", {}),
+    ("ddp_cpu_sim", "popen", {}),
+    ("ddp_cpu_sim_find_unused_parameters_false", "popen", {"find_unused_parameters": False}),
+    ("ddp_cpu_sim_find_unused_parameters_true", "popen", {"find_unused_parameters": True}),
+    ("ddp_cpu_sim_spawn", "spawn", {}),
+    ("ddp_cpu_sim_spawn_find_unused_parameters_true", "spawn", {"find_unused_parameters": True}),
+    ("ddp_cpu_sim_fork", "fork", {}),
+    ("ddp_cpu_sim_fork_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
+    ("ddp_cpu_sim_notebook", "fork", {}),
+    ("ddp_cpu_sim_notebook_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
+]
+FOR_A_TRAINER = [
+    ("ddp_find_unused_parameters_false", "popen", {"find_unused_parameters": False}),
+    ("ddp_spawn_find_unused_parameters_true", "spawn", {"find_unused_parameters": True}),
+    ("ddp_fork_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
+    ("ddp_notebook_find_unused_parameters_true", "fork", {"find_unused_parameters": True}),
+]
+
+
+@pytest.mark.parametrize(("asked", "start_method", "options"), IN_EVERY_FACE)
+def test_every_name_of_ddp_is_our_ddp_strategy_with_what_the_name_says(
+    face: Face, build: Build, asked: str, start_method: str, options: dict[str, bool]
+) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=asked).strategy
+
+    assert type(strategy) is classes(face).ddp
+    assert strategy._start_method == start_method
+    assert {key: strategy._ddp_kwargs[key] for key in options} == options
+    assert [str(device) for device in strategy.parallel_devices] == ["cpu_sim:0", "cpu_sim:1"]
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize(("asked", "start_method", "options"), FOR_A_TRAINER)
+def test_the_names_that_only_a_trainer_has_work_too(
+    face: Face, build: Build, asked: str, start_method: str, options: dict[str, bool]
+) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=asked).strategy
+
+    assert type(strategy) is classes(face).ddp
+    assert strategy._start_method == start_method
+    assert {key: strategy._ddp_kwargs[key] for key in options} == options
+
+
+def test_two_devices_in_an_interactive_session_are_forked(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face.connector, "_IS_INTERACTIVE", True)
+
+    strategy = build(accelerator="cpu_sim", devices=2).strategy
+
+    assert strategy._start_method == "fork"
+
+
+def test_ddp_on_one_device_stays_ddp(face: Face, build: Build) -> None:
+    strategy = build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy
+
+    assert type(strategy) is classes(face).ddp
+
+
+def test_two_nodes_with_a_device_each_train_with_ddp(face: Face, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_PORT", "29533")
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("NODE_RANK", "1")
+    monkeypatch.setenv("LOCAL_RANK", "0")
+
+    strategy = build(accelerator="cpu_sim", devices=1, num_nodes=2).strategy
+
+    assert type(strategy) is classes(face).ddp
+    assert (strategy.global_rank, strategy.world_size) == (1, 2)
+
+
+def test_a_variable_of_slurms_that_is_not_a_number_is_named(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning reads it wherever it is set, and no other of SLURM's need be."""
+    monkeypatch.setenv("SLURM_NTASKS", "x")
+
+    with pytest.raises(
+        ClusterError, match=r"^SLURM_NTASKS='x' on host .*: it is not a number; start with srun, or unset"
+    ):
+        build(accelerator="cpu_sim", devices=1)
+
+    own = face.fabric_module("plugins.environments").LightningEnvironment()
+    assert build(accelerator="cpu_sim", devices=1, plugins=[own]).strategy.root_device.type == "cpu_sim"
+
+
+@pytest.mark.parametrize("asked", ["ddp_hpu", "DDP_HPU", "single_hpu", "ddp_sdaa_fork_find_unused_parameters_true"])
+def test_a_strategy_of_another_backend_is_refused(build: Build, asked: str) -> None:
+    other = "hpu" if "hpu" in asked.lower() else "sdaa"
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=1, strategy=asked)
+
+    assert str(refusal.value) == (
+        f"strategy={asked!r} is for {other!r}, and accelerator='cpu_sim' was asked for. Fix: leave strategy= out, or"
+        f" write accelerator={other!r}"
+    )
+    assert refusal.value.capability == "strategy"
+
+
+@pytest.mark.parametrize("asked", ["auto", 1, "1", [3], (3,), "3,"], ids=repr)
+def test_the_device_of_a_strategy_object_is_taken(face: Face, build: Build, asked: Any) -> None:
+    given = strategies(face).SingleDeviceStrategy(device=torch.device("cpu_sim", 3))
+
+    host = build(accelerator="cpu_sim", devices=asked, strategy=given)
+
+    assert str(host.strategy.root_device) == "cpu_sim:3"
+
+
+CONTRADICT = " of the strategy and devices={} contradict; leave one of them out, or make them agree"
+SEVERAL = "{} trains on one device, and devices=2 takes 2; write devices=1, or a strategy for several devices"
+ABSENT = " of the strategy names device 99 of 'cpu_sim', but this machine has 8 (0 to 7); name only those"
+
+
+@pytest.mark.parametrize(
+    ("device", "asked", "message"),
+    [
+        (3, [1], "device='cpu_sim:3'" + CONTRADICT.format("[1]")),
+        (3, "1,", "device='cpu_sim:3'" + CONTRADICT.format("'1,'")),
+        (3, 2, SEVERAL.format("SingleDeviceStrategy")),
+        (99, "auto", "device='cpu_sim:99'" + ABSENT),
+    ],
+)
+def test_a_device_of_a_strategy_that_cannot_be_meant_is_refused(
+    face: Face, build: Build, device: int, asked: Any, message: str
+) -> None:
+    given = strategies(face).SingleDeviceStrategy(device=torch.device("cpu_sim", device))
+
+    with pytest.raises(DevicesError) as refusal:
+        build(accelerator="cpu_sim", devices=asked, strategy=given)
+
+    assert str(refusal.value) == message
+
+
+def test_an_index_of_a_strategys_devices_that_is_not_there_is_refused(face: Face, build: Build) -> None:
+    given = strategies(face).DDPStrategy(parallel_devices=[torch.device("cpu_sim", 0), torch.device("cpu_sim", 99)])
+
+    with pytest.raises(DevicesError) as refusal:
+        build(accelerator="cpu_sim", strategy=given)
+
+    assert str(refusal.value) == "parallel_devices=['cpu_sim:0', 'cpu_sim:99']" + ABSENT
+
+
+def test_a_name_with_the_backend_in_it_picks_the_backend_where_the_accelerator_is_auto(
+    face: Face, build: Build
+) -> None:
+    ddp = build(strategy="ddp_cpu_sim", devices=2).strategy
+    single = build(strategy="single_cpu_sim", devices=1).strategy
+
+    assert (type(ddp), type(single)) == (classes(face).ddp, classes(face).single_device)
+    assert ddp.accelerator.name() == single.accelerator.name() == "cpu_sim"
+
+
+# --- The users' own objects
+
+
+def test_a_stock_ddp_strategy_is_given_our_class_and_keeps_its_arguments(face: Face, build: Build) -> None:
+    stock = strategies(face).DDPStrategy(
+        find_unused_parameters=True, timeout=timedelta(seconds=77), start_method="spawn", bucket_cap_mb=3
+    )
+
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=stock).strategy
+
+    assert strategy is stock
+    assert type(strategy) is classes(face).ddp
+    assert strategy._ddp_kwargs == {"find_unused_parameters": True, "bucket_cap_mb": 3}
+    assert (strategy._timeout, strategy._start_method) == (timedelta(seconds=77), "spawn")
+
+
+def test_our_own_strategy_object_is_taken_as_it_is(face: Face, build: Build) -> None:
+    own = classes(face).ddp(find_unused_parameters=True)
+
+    assert build(accelerator="cpu_sim", devices=2, strategy=own).strategy is own
+
+
+def test_an_accelerator_object_of_ours_is_as_good_as_the_name(face: Face, build: Build) -> None:
+    own = importlib.import_module(face.home).Accelerator("cpu_sim")
+
+    strategy = build(accelerator=own, devices=[1]).strategy
+
+    assert strategy.accelerator is own
+    assert str(strategy.root_device) == "cpu_sim:1"
+
+
+def test_an_accelerator_object_for_a_backend_that_nobody_brings_is_refused(face: Face, build: Build) -> None:
+    unknown = importlib.import_module(face.home).Accelerator("cpu_simm")
+
+    with pytest.raises(BackendNotFoundError, match="no backend 'cpu_simm' is installed"):
+        build(accelerator=unknown)
+
+
+def test_a_stock_single_device_strategy_on_the_cpu_is_refused(face: Face, build: Build) -> None:
+    stock = strategies(face).SingleDeviceStrategy(device="cpu")
+
+    with pytest.raises(WrongDeviceError) as refusal:
+        build(accelerator="cpu_sim", devices=1, strategy=stock)
+
+    assert str(refusal.value) == (
+        "accelerator='cpu_sim' was asked for, but the strategy's root device is 'cpu': leave strategy= to its default,"
+        " or give it a device of type 'cpu_sim'"
+    )
+
+
+def test_a_stock_single_device_strategy_on_the_chip_is_given_our_class(face: Face, build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)  # from here on, torch knows the device
+    stock = strategies(face).SingleDeviceStrategy(device="cpu_sim:1")
+
+    strategy = build(accelerator="cpu_sim", devices=1, strategy=stock).strategy
+
+    assert strategy is stock
+    assert type(strategy) is classes(face).single_device
+    assert str(strategy.root_device) == "cpu_sim:1"
+
+
+def test_a_class_derived_from_a_predecessors_strategy_is_refused_with_the_class_to_derive_from(
+    face: Face, build: Build
+) -> None:
+    class Patient(strategies(face).DDPStrategy):  # type: ignore[misc]  # Lightning's class of this face
+        __module__ = "lightning_habana.pytorch.strategies"
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=Patient())
+
+    assert str(refusal.value) == (
+        "strategy=Patient is not known to run on 'cpu_sim': write strategy='ddp', or derive your class from"
+        f" {face.home}.DDPStrategy"
+    )
+
+
+def test_a_class_derived_from_what_is_refused_is_refused_too(face: Face, build: Build) -> None:
+    class DeepSpeedStrategy(strategies(face).DDPStrategy):  # type: ignore[misc]  # Lightning's needs DeepSpeed
+        pass
+
+    class Mine(DeepSpeedStrategy):
+        pass
+
+    with pytest.raises(UnsupportedError, match="DeepSpeed is not there yet"):
+        build(accelerator="cpu_sim", devices=2, strategy=Mine())
+
+
+def test_a_class_derived_from_our_strategy_is_taken_as_it_is(face: Face, build: Build) -> None:
+    class Patient(importlib.import_module(face.home).DDPStrategy):  # type: ignore[misc]  # made at run time
+        pass
+
+    assert type(build(accelerator="cpu_sim", devices=2, strategy=Patient()).strategy) is Patient
+
+
+# --- What is refused
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("cpu_simm", "no backend 'cpu_simm' is installed; found cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?"),
+        ("CPU_SIM", "no backend 'CPU_SIM' is installed; found cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?"),
+        ("xpu", "no backend 'xpu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
+        ("npu", "no backend 'npu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
+        ("acme", "no backend 'acme' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
+    ],
+)
+def test_a_name_that_nobody_has_is_refused_with_the_nearest_that_somebody_has(
+    build: Build, asked: str, found: str
+) -> None:
+    with pytest.raises(BackendNotFoundError) as refusal:
+        build(accelerator=asked)
+
+    assert str(refusal.value).startswith(f"{found} (Lightning: You selected an invalid accelerator name")
+
+
+@pytest.mark.parametrize("asked", ["npu", "mlu", "musa"])
+def test_another_vendors_name_is_not_taken_for_a_misspelt_cpu(build: Build, asked: str) -> None:
+    with pytest.raises(BackendNotFoundError, match=f"no backend '{asked}' is installed; found cpu_sim"):
+        build(accelerator=asked)
+
+
+@pytest.mark.parametrize("asked", ["cpuu", "cuda ", "gpus", "CPU", "GPU", "mp"])
+def test_a_name_that_looks_most_like_lightnings_own_is_refused_by_lightning(build: Build, asked: str) -> None:
+    with pytest.raises(ValueError, match="You selected an invalid accelerator name"):
+        build(accelerator=asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ("dp", "one process for several devices is CUDA's way"),
+        ("deepspeed", "DeepSpeed is not there yet"),
+        ("deepspeed_stage_3", "DeepSpeed is not there yet"),
+        ("xla", "it drives the devices of XLA"),
+        ("xla_debug", "it drives the devices of XLA"),
+        ("single_xla", "it drives the devices of XLA"),
+    ],
+)
+@pytest.mark.parametrize("devices", [1, 2])
+def test_a_strategy_that_cannot_work_on_the_chip_is_refused_with_the_line_to_write(
+    face: Face, build: Build, asked: str, reason: str, devices: int
+) -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=devices, strategy=asked)
+
+    assert str(refusal.value) == (
+        f"strategy={asked!r} cannot run on 'cpu_sim': {reason}. Write {face.host}(accelerator='cpu_sim',"
+        " strategy='ddp'), and devices= as before"
+    )
+
+
+@pytest.mark.parametrize("asked", ["fsdp", "fsdp_cpu_offload", "FSDPStrategy"])
+def test_fsdp_is_refused_with_the_lines_of_the_sharded_strategy(face: Face, build: Build, asked: str) -> None:
+    strategy = strategies(face).FSDPStrategy() if asked == "FSDPStrategy" else asked
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=strategy)
+
+    mesh = "self.device_mesh" if face.is_trainer else "mesh"
+    where = "configure_model()" if face.is_trainer else "its parallelize_fn= takes (model, mesh), and"
+    assert str(refusal.value) == (
+        f"strategy={asked!r} cannot run on 'cpu_sim': torch's first FSDP is not driven here, but FSDP2 is. Write"
+        f" {face.host}(accelerator='cpu_sim', strategy={face.name}.strategies.ModelParallelStrategy(…)), and devices="
+        " as before; its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and"
+        f" {where} calls torch's fully_shard(layer, mesh={mesh}['data_parallel']) for each large layer and for the"
+        " whole"
+    )
+    assert refusal.value.capability == "strategy fsdp"
+
+
+@pytest.mark.parametrize(
+    ("asked", "claim", "said"),
+    [
+        ("deepspeed_stage_2", no("its memory cannot be shared"), "('cpu_sim' claims no: its memory cannot be shared)"),
+        ("fsdp", Claim("unknown", "nobody has tried"), "('cpu_sim' claims unknown: nobody has tried)"),
+    ],
+)
+def test_where_the_chip_says_why_it_cannot_that_is_told_too(
+    build: Build, claims: Callable[..., None], asked: str, claim: Claim, said: str
+) -> None:
+    claims(**{asked.partition("_")[0]: claim})
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=asked)
+
+    assert f" {said}. Write " in str(refusal.value)
+    assert refusal.value.capability == f"strategy {asked.partition('_')[0]}"
+
+
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+@pytest.mark.parametrize("way", ["argument", "plugin", "auto"])
+def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(
+    face: Face, way: str, claims: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims(sync_batchnorm=Claim("no", "its sums are not exact"))
+    trainer: Any = importlib.import_module(face.name).Trainer
+    asked: dict[str, Any] = {"accelerator": "cpu_sim", "sync_batchnorm": True}
+    if way == "plugin":
+        asked = {"accelerator": "cpu_sim", "plugins": [face.module("plugins").TorchSyncBatchNorm()]}
+    elif way == "auto":
+        monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
+        asked = {"sync_batchnorm": True}
+
+    with pytest.raises(UnsupportedError) as refusal:
+        trainer(**asked, devices=2, logger=False)
+
+    assert str(refusal.value) == (
+        "sync_batchnorm=True was asked for, but 'cpu_sim' cannot do it: its sums are not exact; leave it out, and each"
+        " rank normalizes by its own batch"
+    )
+    assert refusal.value.capability == "sync_batchnorm"
+
+
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_synchronized_batch_normalization_is_refused_where_lightning_forgets_it(face: Face) -> None:
+    strategy = strategies(face).ModelParallelStrategy()
+
+    with pytest.raises(UnsupportedError, match=r"does not look at it: leave it out, and call .*convert_sync_batchnorm"):
+        importlib.import_module(face.name).Trainer(
+            accelerator="cpu_sim", devices=2, strategy=strategy, sync_batchnorm=True, logger=False
+        )
+
+
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_a_users_own_plugin_for_batch_normalization_stays(face: Face) -> None:
+    class Own(face.module("plugins.layer_sync").TorchSyncBatchNorm):  # type: ignore[misc]  # Lightning's of this face
+        pass
+
+    plugin = Own()
+    trainer = importlib.import_module(face.name).Trainer(
+        accelerator="cpu_sim", devices=2, plugins=[plugin], logger=False
+    )
+
+    assert trainer.strategy._layer_sync is plugin
+
+
+def test_the_object_of_such_a_strategy_is_refused_too(face: Face, build: Build) -> None:
+    class Named(strategies(face).DDPStrategy):  # type: ignore[misc]  # Lightning's needs DeepSpeed
+        pass
+
+    Named.__name__ = "DeepSpeedStrategy"
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=Named())
+
+    assert str(refusal.value) == (
+        "strategy='DeepSpeedStrategy' cannot run on 'cpu_sim': DeepSpeed is not there yet. Write"
+        f" {face.host}(accelerator='cpu_sim', strategy='ddp'), and devices= as before"
+    )
+
+
+@pytest.mark.parametrize("asked", ["single_device", "single_cpu_sim"])
+def test_the_single_device_strategy_with_two_devices_is_refused(build: Build, asked: str) -> None:
+    with pytest.raises(DevicesError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=asked)
+
+    assert str(refusal.value) == (
+        "strategy='single_cpu_sim' trains on one device, and devices= takes 2 (all of them where it is left"
+        " out): write devices=1 or strategy='ddp'"
+    )
+
+
+@pytest.mark.parametrize("strategy_name", ["ddp", "single_device"])
+def test_our_strategy_on_lightnings_own_accelerator_is_refused(face: Face, build: Build, strategy_name: str) -> None:
+    own = classes(face)
+    build(accelerator="cpu_sim", devices=1)
+    strategy = own.ddp() if strategy_name == "ddp" else own.single_device(device="cpu_sim:0")
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu", devices=1, strategy=strategy)
+
+    assert str(refusal.value) == (
+        f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and accelerator='cpu' was"
+        " asked for or chosen: name the backend with accelerator="
+    )
+
+
+def test_a_strategy_that_a_user_derived_from_ours_is_refused_there_too(face: Face, build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)
+
+    class Mine(classes(face).ddp):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        pass
+
+    with pytest.raises(UnsupportedError, match="strategy=Mine of Northbridge runs on a chip of its backends"):
+        build(accelerator="cpu", devices=1, strategy=Mine())
+
+
+@pytest.mark.parametrize("asked", ["ddp_cpu_sim", "single_cpu_sim"])
+def test_the_name_of_our_strategy_on_lightnings_own_accelerator_is_refused(build: Build, asked: str) -> None:
+    with pytest.raises(UnsupportedError, match="of Northbridge runs on a chip of its backends, and accelerator='cpu'"):
+        build(accelerator="cpu", devices=1, strategy=asked)
+
+
+def test_gloo_for_the_chips_tensors_is_refused(face: Face, build: Build) -> None:
+    with pytest.raises(CollectiveError) as refusal:
+        build(
+            accelerator="cpu_sim",
+            devices=2,
+            strategy=strategies(face).DDPStrategy(process_group_backend="gloo"),
+        )
+
+    assert str(refusal.value) == (
+        "process_group_backend='gloo' was asked for, but tensors on 'cpu_sim' travel over 'simccl'; leave the argument"
+        " out"
+    )
+
+
+# --- What stays Lightning's
+
+
+@pytest.mark.parametrize(("devices", "strategy"), [(1, "SingleDeviceStrategy"), (2, "DDPStrategy")])
+def test_the_cpu_is_lightnings_as_ever(face: Face, build: Build, devices: int, strategy: str) -> None:
+    built = build(accelerator="cpu", devices=devices).strategy
+
+    assert type(built) is getattr(strategies(face), strategy)
+    assert str(built.root_device) == "cpu"
+
+
+def test_a_strategy_that_nobody_has_is_refused_by_lightning(build: Build) -> None:
+    with pytest.raises(ValueError, match="You selected an invalid strategy name: `strategy='ddpp'`"):
+        build(accelerator="cpu_sim", strategy="ddpp")
+
+
+def test_dp_with_the_cpu_is_lightnings_affair(face: Face, build: Build) -> None:
+    if face.is_trainer:
+        with pytest.raises(ValueError, match="You selected an invalid strategy name"):
+            build(accelerator="cpu", devices=1, strategy="dp")
+    else:
+        with pytest.warns(UserWarning, match="dp"):
+            assert type(build(accelerator="cpu", devices=1, strategy="dp").strategy) is strategies(face).DDPStrategy
+
+
+def someone_elses(face: Face, place: str) -> Any:
+    """Return an accelerator of a user's own, whose devices are at ``place``."""
+
+    class Own(face.module("accelerators").CPUAccelerator):  # type: ignore[misc]  # Lightning's class of this face
+        @staticmethod
+        def get_parallel_devices(devices: Any) -> list[Any]:
+            return [torch.device(place)] * int(devices)
+
+        @staticmethod
+        def name() -> str:
+            return "own"
+
+    return Own()
+
+
+def test_where_the_chip_is_loaded_a_users_own_accelerator_may_drive_the_cpu(face: Face, build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)
+
+    host = build(accelerator=someone_elses(face, "cpu"), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+
+    assert host.strategy.root_device.type == "cpu"
+
+
+@pytest.mark.parametrize(("place", "count"), [("cuda:0", 2), ("xla:0", 0)], ids=["one that is here", "who knows"])
+def test_where_the_chip_is_loaded_another_chip_is_refused(
+    face: Face, build: Build, place: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    build(accelerator="cpu_sim", devices=1)
+
+    with pytest.raises(DeviceTypeTakenError, match=r"^'own' was asked for, but this process already runs on 'cpu_sim'"):
+        build(accelerator=someone_elses(face, place), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+
+
+def test_where_the_chip_is_loaded_a_test_may_pretend_that_another_is_here(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    build(accelerator="cpu_sim", devices=1)
+
+    host = build(accelerator=someone_elses(face, "cuda:0"), devices=2, strategy="ddp")
+
+    assert [str(device) for device in host.strategy.parallel_devices] == ["cuda:0", "cuda:0"]
+
+
+def test_devices_of_the_chip_on_another_accelerator_are_refused(face: Face, build: Build) -> None:
+    given = strategies(face).DDPStrategy(parallel_devices=[torch.device("cpu_sim", 0)])
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu", strategy=given)
+
+    assert str(refusal.value) == (
+        "accelerator='cpu' was asked for, and a strategy with devices of 'cpu_sim': write accelerator='cpu_sim', or"
+        " leave it out"
+    )
+
+
+@pytest.fixture
+def cuda_is_loaded_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with two GPUs as torch counts them, in a process that has loaded a backend which drives them."""
+
+    class TorchsOwn(northbridge.Device):
+        type = "cuda"
+
+    chip = northbridge.load("cpu_sim")
+    ours = northbridge.Backend("nb_cuda", TorchsOwn(), chip.collective, chip.bridge)
+    chip.bridge.backend = chip.name
+    monkeypatch.setattr(current, "_up", [ours])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+
+@pytest.mark.usefixtures("cuda_is_loaded_by_another_name")
+@pytest.mark.parametrize("asked", ["cuda", "gpu"])
+def test_where_a_backend_drives_what_lightning_drives_too_lightnings_word_is_lightnings(
+    face: Face, build: Build, asked: str
+) -> None:
+    host = build(accelerator=asked, devices=[1])
+
+    assert type(host.strategy) is strategies(face).SingleDeviceStrategy
+    assert str(host.strategy.root_device) == "cuda:1"
+    assert type(host.strategy.accelerator) is face.module("accelerators").CUDAAccelerator
+
+
+@pytest.mark.usefixtures("cuda_is_loaded_by_another_name")
+def test_where_a_backend_drives_what_lightning_drives_too_a_third_accelerator_on_its_devices_is_refused(
+    face: Face, build: Build
+) -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator=someone_elses(face, "cuda:0"), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+
+    assert str(refusal.value) == (
+        "accelerator='own' was asked for, and a strategy with devices of 'nb_cuda': write accelerator='nb_cuda', or"
+        " leave it out"
+    )
+
+
+@pytest.mark.parametrize(("asked", "taken"), [({}, 1), ({"devices": 2}, 2), ({"devices": -1}, 8)], ids=str)
+def test_where_nobody_says_how_many_a_notebook_takes_one_device(
+    face: Face, build: Build, asked: dict[str, int], taken: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(face.connector, "_IS_INTERACTIVE", True)
+    said: list[str] = []
+    monkeypatch.setattr(face.fabric_module("utilities.rank_zero"), "rank_zero_info", lambda text, *_: said.append(text))
+
+    strategy = build(accelerator="cpu_sim", **asked).strategy
+
+    assert len(getattr(strategy, "parallel_devices", None) or [strategy.root_device]) == taken
+    assert [text for text in said if "notebook" in text] == [
+        (
+            "one of 8 devices of 'cpu_sim' is used, for this is a notebook; write devices=8 for all of them, each"
+            " with a process that is forked from the notebook's"
+        )
+    ] * (not asked)

@@ -1,0 +1,95 @@
+"""Strategies that users derive from Lightning's."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from northbridge.discovery.loaded import load
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import Face
+
+Build = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def chip() -> None:
+    load("cpu_sim")
+
+
+def derived(face: Face, kind: str) -> Any:
+    """A user's class, which is importable as a user's is."""
+    stock: Any = getattr(face.module("strategies"), kind)
+    name = f"{kind}Of{face.name.replace('.', '')}"
+
+    class Patient(stock):  # type: ignore[misc]  # Lightning's class of this face
+        patience = 3
+
+        def barrier(self, *args: Any, **kwargs: Any) -> str:
+            super().barrier(*args, **kwargs)
+            return "waited"
+
+    Patient.__name__ = Patient.__qualname__ = name
+    Patient.__module__ = __name__
+    return globals().setdefault(name, Patient)
+
+
+@pytest.mark.parametrize("kind", ["DDPStrategy", "ModelParallelStrategy"])
+def test_the_users_changes_stay_over_what_the_chip_needs(face: Face, build: Build, kind: str) -> None:
+    if kind == "ModelParallelStrategy" and not face.is_trainer:
+        given = derived(face, kind)(parallelize_fn=lambda model, mesh: model)
+    else:
+        given = derived(face, kind)()
+    ours = {each.__name__: each for each in classes(face).strategies}[kind]
+
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=given).strategy
+
+    assert strategy is given
+    assert isinstance(strategy, ours)
+    assert type(strategy).__name__ == derived(face, kind).__name__
+    assert strategy.barrier() == "waited"
+    assert str(strategy.root_device) == "cpu_sim:0"
+
+
+def test_one_that_is_copied_or_pickled_is_the_same_kind(face: Face, build: Build) -> None:
+    strategy = build(
+        accelerator="cpu_sim", devices=2, strategy=derived(face, "DDPStrategy")(static_graph=True)
+    ).strategy
+
+    for other in (copy.deepcopy(strategy), pickle.loads(pickle.dumps(strategy))):
+        assert type(other) is type(strategy)
+        assert other._ddp_kwargs == strategy._ddp_kwargs
+        assert str(other.root_device) == "cpu_sim:0"
+
+
+def test_one_for_a_single_device_trains_on_the_chip(face: Face, build: Build) -> None:
+    strategy = build(
+        accelerator="cpu_sim", devices=1, strategy=derived(face, "SingleDeviceStrategy")("cpu_sim:1")
+    ).strategy
+
+    assert isinstance(strategy, classes(face).single_device)
+    assert strategy.barrier() == "waited"
+
+
+def test_one_that_is_registered_by_name_is_built_as_it_is(face: Face, build: Build) -> None:
+    face.strategy_registry.register("patient", derived(face, "DDPStrategy"), find_unused_parameters=True)
+    try:
+        strategy = build(accelerator="cpu_sim", devices=2, strategy="patient").strategy
+    finally:
+        face.strategy_registry.remove("patient")
+
+    assert isinstance(strategy, classes(face).ddp)
+    assert strategy.barrier() == "waited"
+    assert strategy._ddp_kwargs == {"find_unused_parameters": True}
+
+
+def test_one_that_derives_from_ours_is_taken_as_it_is(face: Face, build: Build) -> None:
+    class Own(importlib.import_module(face.home).DDPStrategy):  # type: ignore[misc]  # made at run time
+        pass
+
+    assert type(build(accelerator="cpu_sim", devices=2, strategy=Own()).strategy) is Own

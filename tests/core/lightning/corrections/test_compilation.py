@@ -1,0 +1,71 @@
+"""What a chip is said to lack of ``torch.compile``, and which backend a Fabric takes where the user named none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import northbridge
+from northbridge import Backend, UnsupportedError
+from northbridge.lightning.corrections import compilation
+from northbridge.lightning.corrections.compilation import choose_compiler, refuse_compiler
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
+    """A chip held by this process, whose bridge names no backend that it lacks."""
+    chip = northbridge.load("cpu_sim")
+    bridge = type("OtherBridge", (type(chip.bridge),), {"missing_compile_backends": {}})()
+    other = replace(chip, bridge=bridge)
+    monkeypatch.setattr(compilation, "held", lambda: {other.name: other})
+    return other
+
+
+def test_torchs_own_is_refused_where_it_knows_no_interface_of_the_chip(
+    backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch._dynamo.device_interface.get_registered_device_interfaces", lambda: [("cpu", object)])
+
+    with pytest.raises(UnsupportedError) as refused:
+        refuse_compiler(backend, {})
+
+    assert refused.value.capability == "compile"
+    assert str(refused.value) == (
+        "torch.compile was asked for 'inductor', which torch takes where none is named, and 'cpu_sim' was asked for:"
+        " torch knows no interface for devices of type 'cpu_sim', which it generates code by; write"
+        " torch.compile(model, backend='aot_eager')"
+    )
+
+
+def test_torchs_own_is_left_to_torch_where_it_knows_one(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = [("cpu", object), (f"{backend.device.type}:0", object)]
+    monkeypatch.setattr("torch._dynamo.device_interface.get_registered_device_interfaces", lambda: known)
+
+    refuse_compiler(backend, {})
+
+
+@pytest.mark.parametrize("arguments", [{}, {"dynamic": True}], ids=["nothing", "arguments for any backend"])
+def test_the_chips_own_is_taken_where_none_is_named(backend: Backend, arguments: dict[str, Any]) -> None:
+    module = torch.nn.Linear(1, 1, device=backend.device.type)
+
+    assert choose_compiler(module, arguments) == {**arguments, "backend": "aot_eager"}
+
+
+def test_a_chips_own_that_nothing_has_registered_is_told_and_not_replaced_by_another(backend: Backend) -> None:
+    backend.bridge.compile_backend = "acme_graphs"
+
+    with pytest.raises(UnsupportedError) as refused:
+        choose_compiler(torch.nn.Linear(1, 1, device=backend.device.type), {})
+
+    assert str(refused.value).startswith(
+        "torch.compile was asked for without a backend, and 'cpu_sim' takes 'acme_graphs' then, which nothing has"
+        " registered with torch here (registered are cudagraphs, inductor, "
+    )
+    assert str(refused.value).endswith("; leave torch.compile out")
+
+
+def test_what_another_device_holds_is_compiled_as_it_was(backend: Backend) -> None:
+    assert choose_compiler(torch.nn.Linear(1, 1), {}) == {}

@@ -1,0 +1,22 @@
+"""What users see of a function of Lightning that is corrected, and of no other file's subject."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+import northbridge
+from northbridge.lightning.namespaces import Face
+
+
+class TestCompleteDevice:
+    @pytest.mark.parametrize("asked", ["cpu_sim", "cpu_sim:1", "cpu"])
+    def test_a_module_that_the_user_moves_says_where_its_tensors_are(self, trainer_face: Face, asked: str) -> None:
+        northbridge.load("cpu_sim")
+        module: Any = importlib.import_module(f"{trainer_face.name}.demos.boring_classes").BoringModel()
+
+        module.to(asked)
+
+        assert module.device == module.layer.weight.device

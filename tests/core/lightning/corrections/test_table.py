@@ -1,0 +1,376 @@
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from packaging.version import Version
+
+from northbridge.errors import BackendDisabledError
+from northbridge.lightning.corrections import table
+from northbridge.lightning.corrections.table import CORRECTIONS, Correction, reason_against, register
+from northbridge.lightning.namespaces import FACES, Face
+from northbridge.process_record import Entry, record
+
+Build = Callable[..., Any]
+Pretend = Callable[[str], None]
+
+
+@pytest.fixture
+def pretend(face: Face, monkeypatch: pytest.MonkeyPatch) -> Pretend:
+    """Have the Lightning of the face say that it is another version."""
+    package = "lightning" if face.name.startswith("lightning.") else face.name
+    return lambda version: monkeypatch.setattr(importlib.import_module(package), "__version__", version)
+
+
+def owner(face: Face, row: Correction) -> Any:
+    if row.module is None:
+        return getattr(face.connector, face.connector_class)
+    module = face.module(row.module)
+    return getattr(module, row.owner) if row.owner else module
+
+
+# --- The table
+
+
+@pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
+def test_every_row_names_a_function_of_the_installed_lightning_with_those_parameters(row: Correction) -> None:
+    for face in FACES.values():
+        if face.host in row.hosts:
+            function = inspect.unwrap(getattr(owner(face, row), row.name))
+            assert function.__module__.startswith((face.name, face.fabric))  # some it knows from there
+            assert tuple(inspect.signature(function).parameters) == row.parameters
+
+
+@pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
+def test_every_row_says_why_and_for_which_releases(row: Correction) -> None:
+    assert len(row.reason.split()) > 3
+    assert Version("2.4.0") <= Version(row.first) <= Version(row.last) <= Version("2.6.6")
+
+
+@pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
+def test_every_row_is_in_place_and_carries_its_reason(row: Correction) -> None:
+    for face in FACES.values():
+        if face.host in row.hosts:
+            face.connector  # noqa: B018 - imports the face, which corrects it
+            assert getattr(owner(face, row), row.name)._northbridge_reason == row.reason
+
+
+# --- Which Lightning is served
+
+
+def test_the_installed_lightning_is_served(face: Face) -> None:
+    assert reason_against(face) is None
+    assert Entry(face.name, "registered", f"{face.name} {face.version}") in record()
+
+
+@pytest.mark.parametrize("version", ["2.3.3", "2.8.0", "2.8.0.dev0", "3.0"])
+def test_a_lightning_that_northbridge_does_not_know_is_left_alone_with_one_warning(
+    face: Face, pretend: Pretend, version: str
+) -> None:
+    pretend(version)
+
+    with pytest.warns(UserWarning, match="^Northbridge leaves ") as caught:
+        register(face.name)
+
+    (warning,) = caught
+    assert str(warning.message) == (
+        f"Northbridge leaves {face.name} alone, and accelerators of its backends are unknown there: its version is"
+        f" {version}, and Northbridge knows 2.4 and later, before 2.8; install such a one"
+    )
+
+
+@pytest.mark.parametrize("version", ["2.6.2", "2.6.3"])
+def test_the_malicious_uploads_are_named_as_such(face: Face, pretend: Pretend, version: str) -> None:
+    pretend(version)
+
+    assert reason_against(face) == (
+        f"version {version} was a malicious upload: uninstall it now, and see GHSA-w37p-236h-pfx3"
+    )
+
+
+def test_a_version_that_is_none_is_said_to_be_none(face: Face, pretend: Pretend) -> None:
+    pretend("main")
+
+    assert reason_against(face) == "its version 'main' is not one"
+
+
+def test_a_lightning_newer_than_the_newest_that_was_tested_is_used_and_the_record_says_so(
+    face: Face, pretend: Pretend
+) -> None:
+    pretend("2.7.1")
+
+    register(face.name)
+
+    remark = f"{face.name} 2.7.1 (newer than 2.6.6, the newest that was tested)"
+    assert Entry(face.name, "registered", remark) in record()
+
+
+def test_a_row_of_a_later_release_is_not_asked_of_an_older_one(face: Face, pretend: Pretend) -> None:
+    pretend("2.5.1")
+
+    assert "_sigterm_notifier_fn" not in {row.name for row in table._rows(face)}
+
+
+def test_registering_again_changes_nothing(face: Face) -> None:
+    before = [getattr(owner(face, row), row.name) for row in CORRECTIONS if face.host in row.hosts]
+
+    register(face.name)
+
+    assert [getattr(owner(face, row), row.name) for row in CORRECTIONS if face.host in row.hosts] == before
+
+
+def test_the_strategies_are_registered_for_people_to_find(face: Face) -> None:
+    ours = [name for name in face.strategy_registry if "cpu_sim" in name]
+
+    assert len(ours) == 1 + 4 * 3
+    assert {"single_cpu_sim", "ddp_cpu_sim", "ddp_cpu_sim_notebook_find_unused_parameters_true"} < set(ours)
+
+
+def test_a_backend_that_is_switched_off_after_it_was_registered_is_an_error_when_it_is_asked_for(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NORTHBRIDGE_DISABLE", "cpu_sim")
+
+    with pytest.raises(BackendDisabledError) as refusal:
+        build(accelerator="cpu_sim")
+
+    assert str(refusal.value).endswith(
+        " is switched off by NORTHBRIDGE_DISABLE; unset the variable or take 'cpu_sim' out of it"
+    )
+
+
+# --- In a process of its own, where no face has been corrected yet
+
+
+BY_HAND = """
+import importlib, json, sys, warnings
+import torch
+import lightning.pytorch, lightning.fabric, pytorch_lightning, lightning_fabric
+
+def functions():
+    found = {}
+    for name, module in sys.modules.items():
+        if name.split(".")[0] in ("lightning", "pytorch_lightning", "lightning_fabric"):
+            for key, value in vars(module).items():
+                found[name, key] = id(value)
+                if isinstance(value, type) and value.__module__ == name:
+                    found.update({(name, key, inner): id(each) for inner, each in vars(value).items()})
+    return found
+
+# Something trains before Northbridge comes, somebody else has our name in one face, and another face has changed.
+torch.nn.Linear(1, 1)(torch.ones(1)).backward()
+
+class Theirs(lightning_fabric.accelerators.CPUAccelerator):
+    pass
+
+lightning_fabric.accelerators.ACCELERATOR_REGISTRY.register("cpu_sim", Theirs)
+changed = lightning.fabric.connector._Connector
+changed._init_strategy = lambda self, strategy: None
+setup = lightning.pytorch.trainer.setup
+log_device_info = setup._log_device_info
+del setup._log_device_info
+
+before = functions()
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    import northbridge.lightning
+after = functions()
+
+report = {"warnings": [str(each.message) for each in caught]}
+report["replaced"] = sorted([list(key) for key, value in after.items() if before.get(key, value) != value])
+report["added"] = sorted([list(key) for key in after.keys() - before.keys() if "northbridge" not in str(key)])
+report["names"] = {
+    "lightning.fabric": "cpu_sim" in lightning.fabric.accelerators.ACCELERATOR_REGISTRY,
+    "lightning.pytorch": "cpu_sim" in lightning.pytorch.accelerators.AcceleratorRegistry,
+    "pytorch_lightning": "cpu_sim" in pytorch_lightning.accelerators.AcceleratorRegistry,
+}
+theirs = lightning_fabric.Fabric(accelerator="cpu_sim", devices=1)
+report["theirs"] = type(theirs.accelerator).__name__
+
+# Under warnings that are errors, a face that is left alone must not become a failure of the import.
+setup._log_device_info = log_device_info
+warnings.simplefilter("error")
+northbridge.autoload.arm()
+warnings.simplefilter("default")
+report["record"] = [[each.subject, each.outcome, each.reason] for each in northbridge.record()]
+
+# The connector is executed again.
+reloaded = importlib.reload(sys.modules["pytorch_lightning.trainer.connectors.accelerator_connector"])
+report["reloaded"] = hasattr(reloaded._AcceleratorConnector._init_strategy, "_northbridge_reason")
+trainer = pytorch_lightning.Trainer(accelerator="cpu", devices=1, logger=False, enable_checkpointing=False)
+report["trained"] = type(trainer.strategy).__name__
+print("\\n" + json.dumps(report))
+"""
+
+
+def run(code: str, **environ: str) -> Any:
+    child = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environ},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    return json.loads(child.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def by_hand() -> Any:
+    """What comes of four faces that were imported before Northbridge, three of them not as it expects."""
+    return run(BY_HAND, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+
+
+def test_a_row_that_does_not_match_leaves_its_face_alone_with_one_readable_warning(by_hand: Any) -> None:
+    alone = "and accelerators of its backends are unknown there: version 2.6.6 differs from what Northbridge knows"
+
+    assert sorted(by_hand["warnings"]) == [
+        (
+            f"Northbridge leaves lightning.fabric alone, {alone}: _init_strategy takes ('self', 'strategy'), not"
+            " ('self',); upgrade northbridge"
+        ),
+        f"Northbridge leaves lightning.pytorch alone, {alone}: _log_device_info is gone; upgrade northbridge",
+    ]
+    assert by_hand["names"] == {"lightning.fabric": False, "lightning.pytorch": False, "pytorch_lightning": True}
+    assert not [key for key in by_hand["replaced"] if key[0].startswith("lightning.")]
+
+
+def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
+    named = {row.name for row in CORRECTIONS}
+
+    assert {key[-1] for key in by_hand["replaced"]} == named
+    assert by_hand["added"] == []
+    assert {tuple(key[:2]) for key in by_hand["replaced"]} == {
+        ("lightning_fabric.connector", "_Connector"),
+        *(
+            (f"{face}.{module}", function)
+            for face in ("lightning_fabric", "pytorch_lightning")
+            for module in ("utilities.seed", "strategies.launchers.multiprocessing")
+            for function in ("_collect_rng_states", "_set_rng_states")
+        ),
+        *(
+            (f"pytorch_lightning.{module}", function)
+            for module in ("utilities.memory", "tuner.batch_size_scaling")
+            for function in ("is_oom_error", "garbage_collection_cuda")
+        ),
+        *((f"lightning_fabric.{module}", "_to_compiled") for module in ("wrappers", "fabric")),
+        ("lightning_fabric.utilities.device_dtype_mixin", "_update_properties"),
+        *(
+            (f"pytorch_lightning.{module}", function)
+            for module in ("utilities.compile", "trainer.trainer")
+            for function in ("_maybe_unwrap_optimized", "_verify_strategy_supports_compile")
+        ),
+        ("pytorch_lightning.core.saving", "pl_load"),
+        ("pytorch_lightning.loops.fit_loop", "_FitLoop"),
+        ("pytorch_lightning.loops.training_epoch_loop", "_TrainingEpochLoop"),
+        ("pytorch_lightning.profilers.pytorch", "PyTorchProfiler"),
+        ("pytorch_lightning.trainer.connectors.accelerator_connector", "_AcceleratorConnector"),
+        ("pytorch_lightning.trainer.connectors.signal_connector", "_SignalConnector"),
+        ("pytorch_lightning.trainer.setup", "_log_device_info"),
+    }
+
+
+def test_a_name_that_somebody_else_has_registered_is_left_to_them(by_hand: Any) -> None:
+    assert by_hand["theirs"] == "Theirs"
+    assert ["cpu_sim", "left alone", "__main__.Theirs has it in lightning_fabric"] in by_hand["record"]
+
+
+def test_a_face_that_is_left_alone_is_no_failure_where_warnings_are_errors(by_hand: Any) -> None:
+    assert any(entry[:2] == ["lightning.fabric", "left alone"] for entry in by_hand["record"])
+    assert ["lightning.pytorch", "registered", "lightning.pytorch 2.6.6"] in by_hand["record"]
+
+
+def test_a_connector_that_is_executed_again_is_corrected_again(by_hand: Any) -> None:
+    assert by_hand["reloaded"] is True
+    assert by_hand["trained"] == "SingleDeviceStrategy"
+
+
+OFF_WHILE_TORCH_IS_IMPORTED = """
+import json, os
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
+import torch
+del os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"]
+from lightning.pytorch import Trainer
+
+def ask():
+    try:
+        trainer = Trainer(accelerator="cpu_sim", devices=1, logger=False, enable_checkpointing=False)
+        return str(trainer.strategy.root_device)
+    except ValueError as error:
+        return str(error)
+
+report = {"before": ask()}
+import northbridge
+northbridge.get("cpu_sim")
+report["declared"] = ask()
+northbridge.load("cpu_sim")
+print("\\n" + json.dumps({**report, "loaded": ask()}))
+"""
+
+
+def test_loading_a_backend_serves_lightning_where_autoload_was_off() -> None:
+    """As in a process whose vendor's package switches torch's autoload off while it imports torch."""
+    told = run(OFF_WHILE_TORCH_IS_IMPORTED)
+
+    assert told["before"] == told["declared"]
+    assert told["before"].startswith("You selected an invalid accelerator name: `accelerator='cpu_sim'`.")
+    assert told["loaded"] == "cpu_sim:0"
+
+
+SWITCHED_OFF = """
+import json
+from lightning.pytorch import Trainer
+from lightning.pytorch.accelerators import AcceleratorRegistry
+from lightning.pytorch.trainer import setup
+import northbridge
+try:
+    Trainer(accelerator="cpu_sim")
+except Exception as error:
+    said = f"{type(error).__name__}: {error}"
+corrected = hasattr(setup._log_device_info, "_northbridge_reason")
+record = [[each.subject, each.outcome, each.reason] for each in northbridge.record()]
+print("\\n" + json.dumps([corrected, "cpu_sim" in AcceleratorRegistry, said, record]))
+"""
+
+
+def test_all_of_northbridge_switched_off_leaves_lightning_as_it_is() -> None:
+    corrected, registered, said, entries = run(SWITCHED_OFF, NORTHBRIDGE_DISABLE="1")
+
+    assert (corrected, registered) == (False, False)
+    assert said.startswith("ValueError: You selected an invalid accelerator name: `accelerator='cpu_sim'`")
+    assert entries == [["northbridge", "off", "NORTHBRIDGE_DISABLE=1"]]
+
+
+def test_one_backend_switched_off_is_not_registered_and_says_so_when_it_is_asked_for() -> None:
+    corrected, registered, said, entries = run(SWITCHED_OFF, NORTHBRIDGE_DISABLE="cpu_sim")
+
+    assert (corrected, registered) == (True, False)
+    assert said.startswith("BackendDisabledError: backend 'cpu_sim' (northbridge 0.1.0) is switched off by NORTHBRIDGE")
+    assert ["cpu_sim", "off", "NORTHBRIDGE_DISABLE names it"] in entries
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "meant"),
+    [
+        ("NORTHBRIDGE_DETECT_TIMEOUT", "abc", "a number of seconds above 0"),
+        ("NORTHBRIDGE_DISABLE", "true", "either 1, for all of them, or names"),
+        ("NORTHBRIDGE_SIMLATE", "cpu_sim", "did you mean NORTHBRIDGE_SIMULATE?"),
+    ],
+)
+def test_a_wrong_setting_switches_nothing_off_and_is_told_to_whoever_asks_for_a_backend(
+    variable: str, value: str, meant: str
+) -> None:
+    corrected, registered, said, entries = run(SWITCHED_OFF, **{variable: value})
+
+    assert (corrected, registered) == (True, True)
+    assert said.startswith(f"SettingsError: {variable}={value!r} is not")
+    assert meant in said
+    assert "wrong setting" in [outcome for _, outcome, _ in entries]

@@ -1,0 +1,87 @@
+"""Who died, in the words of the one that lost them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+
+from northbridge.lightning.launchers.dead_ranks import name_dead_ranks
+
+Start = Callable[[str], "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    scripts: list[subprocess.Popen[bytes]] = []
+
+    def starting(code: str) -> subprocess.Popen[bytes]:
+        scripts.append(subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE))
+        return scripts[-1]
+
+    yield starting
+    for script in scripts:
+        script.kill()
+        script.communicate()
+
+
+def told(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))
+
+
+def test_a_rank_that_was_killed_is_named_at_the_end_of_the_traceback(start: Start) -> None:
+    alive, killed = start("input()"), start("input()")
+    error = RuntimeError("Connection closed by peer")
+    killed.kill()
+
+    name_dead_ranks(error, SimpleNamespace(procs=[alive, killed]), rank=0)
+
+    assert told(error) == (
+        f"RuntimeError: Connection closed by peer\nrank 2 (process {killed.pid}) was killed by SIGKILL\n"
+    )
+
+
+def test_a_rank_that_raised_is_named_with_its_exit_code_and_the_rank_counts_over_all_nodes(start: Start) -> None:
+    raised = start("raise SystemExit(3)")
+    error = RuntimeError("Connection closed by peer")
+
+    name_dead_ranks(error, SimpleNamespace(procs=[raised]), rank=4)
+
+    assert f"rank 5 (process {raised.pid}) ended with exit code 3; what it says of that stands above" in told(error)
+
+
+def test_ranks_that_live_or_ended_well_are_not_named(start: Start) -> None:
+    done, alive = start("pass"), start("input()")
+    done.wait()
+    error = RuntimeError("out of memory")
+
+    name_dead_ranks(error, SimpleNamespace(procs=[done, alive]), rank=0)
+
+    assert told(error) == "RuntimeError: out of memory\n"
+
+
+@pytest.mark.parametrize(
+    "launcher", [None, SimpleNamespace(), SimpleNamespace(procs=[]), SimpleNamespace(procs=[multiprocessing.Process()])]
+)
+def test_without_scripts_nobody_is_named(launcher: object) -> None:
+    error = RuntimeError("Connection closed by peer")
+
+    name_dead_ranks(error, launcher, rank=0)
+
+    assert told(error) == "RuntimeError: Connection closed by peer\n"
+
+
+def test_an_error_that_no_lost_rank_can_cause_is_left_as_it_is(start: Start) -> None:
+    killed = start("input()")
+    killed.kill()
+    killed.wait()
+    error = KeyboardInterrupt()
+
+    name_dead_ranks(error, SimpleNamespace(procs=[killed]), rank=0)
+
+    assert told(error) == "KeyboardInterrupt\n"

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from northbridge.discovery import loaded
+from northbridge.errors import UnsupportedError
+from northbridge.lightning.accelerators import accelerator
+from northbridge.lightning.accelerators.held import hold
+from northbridge.lightning.classes import classes
+from northbridge.lightning.launchers import multiprocessing
+from northbridge.lightning.namespaces import Face
+
+Build = Callable[..., Any]
+Work = Callable[[BaseException], None]
+
+
+@pytest.fixture
+def work(face: Face, build: Build, monkeypatch: pytest.MonkeyPatch) -> Work:
+    """Do in this process what a spawned rank does when its work raises."""
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the launcher changes torch's threads
+    launcher = build(accelerator="cpu_sim", devices=1, strategy="ddp_spawn").strategy.launcher
+    no_trainer = (None,) if face.is_trainer else ()
+
+    def working(end: BaseException) -> None:
+        def train() -> None:
+            raise end
+
+        launcher._wrapping_function(0, *no_trainer, train, (), {}, None)
+
+    return working
+
+
+@pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork", "ddp_notebook"])
+def test_spawned_and_forked_ranks_have_our_launcher(face: Face, build: Build, strategy: str) -> None:
+    launcher = build(accelerator="cpu_sim", devices=2, strategy=strategy).strategy.launcher
+
+    assert type(launcher) is classes(face).launcher
+    assert launcher.is_interactive_compatible is (strategy != "ddp_spawn")
+
+
+def test_scripts_that_are_started_anew_have_lightnings_launcher_with_words_for_them(face: Face, build: Build) -> None:
+    launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy.launcher
+
+    stock = face.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
+    assert type(launcher).__bases__ == (stock,)
+    assert type(pickle.loads(pickle.dumps(launcher))) is importlib.import_module(face.home).SubprocessScriptLauncher
+
+
+def test_neither_a_search_for_hardware_nor_a_strategy_leaves_variables_behind(
+    build: Build, nothing_known: None
+) -> None:
+    before = dict(os.environ)
+
+    build(devices=1)
+    build(accelerator="cpu_sim", devices=2, strategy="ddp")
+
+    assert dict(os.environ) == before
+
+
+@pytest.mark.parametrize(("end", "code"), [(SystemExit(), 1), (SystemExit(0), 1), (SystemExit(3), 3)])
+def test_a_rank_that_leaves_early_is_no_success_whose_results_could_be_awaited(
+    work: Work, end: SystemExit, code: int
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        work(end)
+
+    assert left.value.code == code
+
+
+def test_a_rank_that_is_interrupted_is_no_success_either(work: Work) -> None:
+    with pytest.raises(SystemExit) as left:
+        work(KeyboardInterrupt())
+
+    assert left.value.code == 130
+
+
+def test_an_error_of_the_users_goes_home_as_it_is(work: Work) -> None:
+    with pytest.raises(ValueError, match="no such layer"):
+        work(ValueError("no such layer"))
+
+
+def test_a_fit_that_would_fork_after_another_has_taken_the_chip_is_refused_before_it_forks(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_notebook").strategy.launcher
+    hold(loaded.load("cpu_sim"))
+    monkeypatch.setattr(os, "fork", lambda: pytest.fail("it was forked"))
+
+    with pytest.raises(UnsupportedError, match=r"already trained on 'cpu_sim': .* restart the kernel") as refusal:
+        launcher.launch(print)
+
+    assert refusal.value.capability == "fork"
+
+
+def test_ranks_are_spawned_from_a_process_that_holds_a_chip(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy.launcher
+    hold(loaded.load("cpu_sim"))
+    started: list[object] = []
+    monkeypatch.setattr(type(launcher).__base__, "launch", lambda *_: started.append("ranks"))
+
+    launcher.launch(print)
+
+    assert started == ["ranks"]
+
+
+def announcements(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage().split(":")[0] for record in caplog.records if record.name == "northbridge"]
+
+
+def test_a_simulated_chip_is_announced_before_the_ranks_and_not_by_them(
+    build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each launch makes other ranks; all are of one job."""
+    accelerator.announced.clear()
+    strategy = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy
+    ranks: list[bytes] = []
+    monkeypatch.setattr(type(strategy.launcher).__base__, "launch", lambda *_: ranks.append(pickle.dumps(strategy)))
+
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        strategy.launcher.launch(print)
+        strategy.launcher.launch(print)
+        accelerator.announced.clear()  # as in a process of its own
+        pickle.loads(ranks[1]).announce()
+
+    assert len(ranks) == 2
+    assert announcements(caplog) == ["cpu_sim is a simulated chip"]
+
+
+def test_another_rank_of_a_job_announces_nothing_when_it_runs_alone(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    accelerator.announced.clear()
+    strategy = build(accelerator="cpu_sim", devices=1).strategy
+    monkeypatch.setattr(face.fabric_module("utilities.rank_zero").rank_zero_only, "rank", 1)
+
+    with caplog.at_level(logging.WARNING, "northbridge"):
+        strategy.announce()
+
+    assert strategy.is_global_zero
+    assert announcements(caplog) == []
+
+
+@pytest.fixture
+def sibling(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[bytes]]:
+    """A rank beside this one, which has failed and takes its time to end."""
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(0.5)"]) as process:
+        monkeypatch.setattr(multiprocessing, "_siblings", lambda: [process.pid])
+        yield process
+        process.kill()
+
+
+def test_a_rank_that_lost_another_lets_that_one_end_first(work: Work, sibling: subprocess.Popen[bytes]) -> None:
+    """torch tells the error of the rank that ends first, which has to be the cause."""
+    with pytest.raises(RuntimeError, match="lost"):
+        work(RuntimeError("rank 1 was lost"))
+
+    assert sibling.poll() == 0
+
+
+def test_a_rank_with_an_error_of_its_own_waits_for_nobody(work: Work, sibling: subprocess.Popen[bytes]) -> None:
+    with pytest.raises(ValueError, match="mine"):
+        work(ValueError("mine"))
+
+    assert sibling.poll() is None
+
+
+def test_no_rank_waits_long_for_one_that_goes_on(
+    work: Work, sibling: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(multiprocessing, "PATIENCE_SECONDS", 0.1)
+
+    with pytest.raises(RuntimeError, match="lost"):
+        work(RuntimeError("rank 1 was lost"))
+
+    assert sibling.poll() is None

@@ -1,0 +1,630 @@
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from tests.scripts import run_forked
+
+from northbridge.discovery import current
+from northbridge.discovery.loaded import load
+from northbridge.errors import CheckpointError
+from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.plugins.checkpoint_io import to_cpu
+
+Build = Callable[..., Any]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+@pytest.fixture(autouse=True, scope="module")
+def chip() -> None:
+    load("cpu_sim")
+
+
+@pytest.fixture
+def checkpoint_io(face: Face) -> Any:
+    return importlib.import_module(face.home).CheckpointIO()
+
+
+# --- What leaves the chip
+
+
+def test_tensors_leave_the_chip_with_their_values_and_their_layout() -> None:
+    on_chip = torch.arange(12.0, device="cpu_sim").reshape(3, 4).t()[1:]
+
+    moved = to_cpu({"weight": on_chip})["weight"]
+
+    assert moved.device.type == "cpu"
+    assert moved.stride() == on_chip.stride()
+    assert torch.equal(moved, torch.arange(12.0).reshape(3, 4).t()[1:])
+
+
+def test_tensors_that_share_memory_still_do() -> None:
+    whole = torch.zeros(8, device="cpu_sim")
+
+    state = to_cpu({"whole": whole, "tail": whole[4:], "again": whole})
+    state["whole"].fill_(7.0)
+
+    assert torch.equal(state["tail"], torch.full((4,), 7.0))
+    assert torch.equal(state["again"], torch.full((8,), 7.0))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bfloat16])
+def test_numbers_are_copied_as_numbers_and_never_as_bytes(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A chip that computes float64 as float32 may hold it so: the bytes of its storage are no float64.
+    monkeypatch.delattr(torch.storage._StorageBase, "cpu")
+    whole = torch.arange(24, device="cpu_sim").reshape(2, 3, 2, 2).to(dtype)
+    forms = {
+        "whole": whole,
+        "channels last": whole.to(memory_format=torch.channels_last),
+        "part": whole[1:, :2],
+        "expanded": whole[0, 0, 0, :1].expand(3),
+        "nothing": whole[:0],
+    }
+
+    moved = to_cpu(forms)
+
+    for name, form in forms.items():
+        assert torch.equal(moved[name], form.cpu()), name
+        assert moved[name].stride() == form.stride(), name
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"), [("nbytes", 0), ("nbytes", 8), ("data_ptr", 0), ("data_ptr", RuntimeError("it has none"))]
+)
+def test_views_without_memory_are_copied_one_by_one(asked: str, answer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A storage that is too small or has no address says nothing of where a view's numbers are."""
+    whole = torch.arange(12.0, device="cpu_sim").reshape(3, 4)
+    views: dict[str, Any] = {
+        "rows": list(whole),
+        "turned": whole.t(),
+        "chunks": whole.chunk(2, 1),
+        "again": whole.t()[1:],
+    }
+    expected: dict[str, Any] = {"rows": list(whole.cpu()), "turned": whole.cpu().t(), "again": whole.cpu().t()[1:]}
+
+    def answer_so(_: object) -> Any:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(torch.UntypedStorage, asked, answer_so)
+    monkeypatch.setattr(torch.Tensor, "storage_offset", lambda _: 0)
+    moved = to_cpu(views)
+    monkeypatch.undo()
+
+    for mine, right in zip(moved["rows"], expected["rows"], strict=True):
+        assert torch.equal(mine, right)
+    assert torch.equal(moved["turned"], expected["turned"])
+    assert torch.equal(torch.cat(moved["chunks"], 1), whole.cpu())
+    assert torch.equal(moved["again"], expected["again"])
+
+
+def test_a_conjugate_beside_its_tensor_keeps_its_numbers() -> None:
+    whole = torch.tensor([1 + 2j, 3 - 4j])
+    on_chip = whole.to("cpu_sim")
+
+    moved = to_cpu([on_chip, on_chip.conj(), on_chip.imag, on_chip.conj().imag])
+
+    for mine, right in zip(moved, [whole, whole.conj(), whole.imag, whole.conj().imag], strict=True):
+        assert torch.equal(mine, right)
+
+
+def test_what_has_no_numbers_stays_what_it_is() -> None:
+    uninitialized: Any = torch.nn.UninitializedParameter
+    empty = [torch.ones(2, device="meta"), uninitialized(device="cpu_sim")]
+
+    assert all(mine is theirs for mine, theirs in zip(to_cpu(empty), empty, strict=True))
+
+
+def test_a_tensor_keeps_its_attributes_and_its_identity() -> None:
+    weight = torch.nn.Parameter(torch.ones(2, device="cpu_sim"))
+    weight.scale = torch.ones(1, device="cpu_sim")  # type: ignore[attr-defined]  # a user's
+    weight.tied = [weight]  # type: ignore[attr-defined]
+
+    first, second = to_cpu([weight, (weight,)])
+
+    assert first is second[0]
+    assert first.scale.device.type == "cpu"
+    assert first.tied[0] is first
+
+
+def test_a_device_becomes_the_cpu() -> None:
+    state = {"hyper_parameters": {"used": torch.device("cpu_sim", 1), "others": (torch.device("cuda", 0),)}}
+
+    assert to_cpu(state) == {"hyper_parameters": {"used": torch.device("cpu"), "others": (torch.device("cuda", 0),)}}
+
+
+def test_tied_weights_are_written_once(tmp_path: Path, checkpoint_io: Any) -> None:
+    weight = torch.zeros(100_000, device="cpu_sim")
+
+    checkpoint_io.save_checkpoint({"first": weight, "second": weight.view(1000, 100)}, tmp_path / "tied.ckpt")
+
+    assert 400_000 < (tmp_path / "tied.ckpt").stat().st_size < 410_000
+
+
+def test_a_parameter_stays_a_parameter_with_its_wish_for_a_gradient() -> None:
+    frozen = torch.nn.Parameter(torch.ones(2, device="cpu_sim"), requires_grad=False)
+    trained = torch.nn.Parameter(torch.ones(2, device="cpu_sim"))
+
+    state = to_cpu([frozen, trained, trained.detach()])
+
+    assert [type(each) for each in state] == [torch.nn.Parameter, torch.nn.Parameter, torch.Tensor]
+    assert [each.requires_grad for each in state] == [False, True, False]
+
+
+def test_containers_within_containers_keep_their_types_and_what_is_no_tensor() -> None:
+    tensor = torch.ones(1, device="cpu_sim")
+    state = {"optimizer": [OrderedDict(step=tensor, betas=(0.9, 0.99))], "pair": Pair(tensor, tensor), "epoch": 3}
+
+    moved = to_cpu(state)
+
+    assert type(moved["optimizer"][0]) is OrderedDict
+    assert moved["optimizer"][0]["betas"] == (0.9, 0.99)
+    assert type(moved["pair"]) is Pair
+    assert moved["epoch"] == 3
+    assert {each.device.type for each in (moved["optimizer"][0]["step"], *moved["pair"])} == {"cpu"}
+
+
+def test_what_the_trainer_holds_is_not_changed() -> None:
+    state = {"weight": torch.ones(1, device="cpu_sim")}
+
+    to_cpu(state)
+
+    assert state["weight"].device.type == "cpu_sim"
+
+
+def test_a_tensor_that_is_on_the_cpu_already_is_itself() -> None:
+    tensor = torch.ones(1)
+
+    assert to_cpu([tensor])[0] is tensor
+
+
+def test_the_file_opens_where_only_plain_tensors_are_allowed(tmp_path: Path, checkpoint_io: Any) -> None:
+    checkpoint_io.save_checkpoint({"weight": torch.ones(2, device="cpu_sim:1")}, tmp_path / "last.ckpt")
+
+    opened = torch.load(tmp_path / "last.ckpt", weights_only=True)
+
+    assert opened["weight"].device.type == "cpu"
+
+
+def test_a_checkpoint_io_of_the_users_own_gets_cpu_tensors_too(face: Face, build: Build, tmp_path: Path) -> None:
+    stock = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO()
+    strategy = build(accelerator="cpu_sim", devices=1, plugins=[stock]).strategy
+    state = {"weight": torch.ones(2, device="cpu_sim")}
+
+    if face.is_trainer:
+        strategy.save_checkpoint(state, tmp_path / "last.ckpt")
+    else:
+        strategy.save_checkpoint(tmp_path / "last.ckpt", state)
+
+    assert strategy.checkpoint_io is stock
+    assert torch.load(tmp_path / "last.ckpt", weights_only=True)["weight"].device.type == "cpu"
+
+
+# --- Whole or not at all
+
+
+class Unpicklable:
+    def __reduce__(self) -> tuple[object, ...]:
+        raise RuntimeError("this object does not pickle")
+
+
+def test_an_exception_while_saving_leaves_the_old_file_and_nothing_else(tmp_path: Path, checkpoint_io: Any) -> None:
+    target = tmp_path / "last.ckpt"
+    checkpoint_io.save_checkpoint({"epoch": 1}, target)
+
+    with pytest.raises(RuntimeError, match="this object does not pickle"):
+        checkpoint_io.save_checkpoint({"epoch": Unpicklable()}, target)
+
+    assert torch.load(target, weights_only=True) == {"epoch": 1}
+    assert list(tmp_path.iterdir()) == [target]
+
+
+KILLED = """
+import os, signal, sys
+import lightning.fabric, torch
+from northbridge.lightning.fabric import CheckpointIO
+
+class Deadly:
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+CheckpointIO().save_checkpoint({"epoch": 2, "more": Deadly()}, sys.argv[1])
+"""
+
+
+def run(folder: Path, program: str, *arguments: str) -> int:
+    """Return the exit code of a program, in a fork of a process that has Lightning."""
+    (folder / "program.py").write_text(program)
+    return run_forked(folder / "program.py", *arguments, folder=folder).status
+
+
+def test_a_process_that_is_killed_while_saving_leaves_the_old_file(tmp_path: Path) -> None:
+    target = tmp_path / "last.ckpt"
+    torch.save({"epoch": 1}, target)
+
+    assert run(tmp_path, KILLED, str(target)) == -signal.SIGKILL
+    assert torch.load(target, weights_only=True) == {"epoch": 1}
+    assert list(tmp_path.glob("*.ckpt")) == [target]
+
+
+# The system kills who writes on beyond a size, in the middle of that write.
+KILLED_AT = """
+import resource, signal, sys
+import lightning.fabric, torch
+from northbridge.lightning.fabric import CheckpointIO
+
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+state = {str(number): torch.full((5000,), float(number)) for number in range(4)}
+CheckpointIO().save_checkpoint({"epoch": 2, **state}, sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("written", [0, 1_000, 30_000, 70_000, 80_000, 81_000])
+def test_killed_at_any_write_it_leaves_the_old_file_and_nothing_that_looks_like_one(
+    tmp_path: Path, written: int
+) -> None:
+    target = tmp_path / "last.ckpt"
+    torch.save({"epoch": 1}, target)
+
+    assert run(tmp_path, KILLED_AT, str(target), str(written)) == -signal.SIGXFSZ
+    assert torch.load(target, weights_only=True) == {"epoch": 1}
+    assert list(tmp_path.glob("*.ckpt")) == [target]
+
+
+def test_the_same_program_that_nobody_kills_writes_the_new_file(tmp_path: Path) -> None:
+    target = tmp_path / "last.ckpt"
+
+    assert run(tmp_path, KILLED_AT, str(target), "100000") == 0
+    assert torch.load(target, weights_only=True)["epoch"] == 2
+
+
+@contextmanager
+def room_for(size: int) -> Iterator[None]:
+    """Have the system refuse every file that grows beyond ``size`` bytes."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, ignored)
+
+
+def test_a_file_that_does_not_fit_is_an_error_with_the_place_and_the_cure(tmp_path: Path, checkpoint_io: Any) -> None:
+    target = tmp_path / "run" / "last.ckpt"
+    checkpoint_io.save_checkpoint({"epoch": 1}, target)
+
+    with room_for(10_000), pytest.raises(CheckpointError) as refusal:
+        checkpoint_io.save_checkpoint({"weight": torch.ones(100_000)}, target)
+
+    assert str(refusal.value) == (
+        f"the checkpoint {target} could not be written: File too large; what stood there before is untouched. Make"
+        f" room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
+        " Trainer(default_root_dir=…)"
+    )
+    assert torch.load(target, weights_only=True) == {"epoch": 1}
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_device_is_written_to_and_never_replaced_by_a_file(tmp_path: Path, checkpoint_io: Any) -> None:
+    target = tmp_path / "full.ckpt"
+    target.symlink_to("/dev/full")  # a link, so that a mistake costs the machine no device
+
+    with pytest.raises(CheckpointError, match=r"full\.ckpt could not be written: No space left on device; what"):
+        checkpoint_io.save_checkpoint({"weight": torch.ones(100_000)}, target)
+
+    assert target.is_char_device()
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_folder_that_cannot_be_made_is_the_same_error(tmp_path: Path, checkpoint_io: Any) -> None:
+    (tmp_path / "file").write_text("")
+
+    with pytest.raises(OSError, match=r"the checkpoint .*/file/last\.ckpt could not be written: File exists; what"):
+        checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "file" / "last.ckpt")
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_a_checkpoint_has_the_permissions_of_any_new_file(tmp_path: Path, checkpoint_io: Any, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+    finally:
+        os.umask(before)
+
+    assert stat.S_IMODE((tmp_path / "last.ckpt").stat().st_mode) == 0o666 & ~mask
+
+
+def test_storage_options_are_refused_as_lightning_refuses_them(tmp_path: Path, checkpoint_io: Any) -> None:
+    with pytest.raises(TypeError, match="storage_options"):
+        checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt", storage_options={"key": "value"})
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "EOFError|Ran out of input"),
+        (b"no checkpoint\n" * 9, "could not be read"),
+        (None, "failed finding central"),
+    ],
+    ids=["empty", "another format", "cut short"],
+)
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_a_file_that_is_no_checkpoint_is_an_error_with_its_name(
+    tmp_path: Path, checkpoint_io: Any, weights_only: bool, content: bytes | None, said: str
+) -> None:
+    file = tmp_path / "last.ckpt"
+    checkpoint_io.save_checkpoint({"weight": torch.ones(1000)}, file)
+    file.write_bytes(file.read_bytes()[:2000] if content is None else content)
+
+    with pytest.raises(CheckpointError, match=said) as refusal:
+        checkpoint_io.load_checkpoint(file, weights_only=weights_only)
+
+    assert str(refusal.value).startswith(f"{file} could not be read as a checkpoint: ")
+    assert "what this process has trained is untouched" in str(refusal.value)
+
+
+def test_a_missing_file_is_lightnings_error(tmp_path: Path, checkpoint_io: Any) -> None:
+    with pytest.raises(FileNotFoundError, match=r"Checkpoint file not found: .*last\.ckpt"):
+        checkpoint_io.load_checkpoint(tmp_path / "last.ckpt")
+
+
+RAN: list[str] = []
+
+
+def record(what: str) -> str:
+    RAN.append(what)
+    return what
+
+
+class RunsCode:
+    def __reduce__(self) -> tuple[object, ...]:
+        return record, ("code of a checkpoint",)
+
+
+def test_weights_only_lets_no_code_of_a_checkpoint_run(tmp_path: Path, checkpoint_io: Any) -> None:
+    checkpoint_io.save_checkpoint({"weight": torch.ones(2), "more": RunsCode()}, tmp_path / "last.ckpt")
+
+    with pytest.raises(
+        CheckpointError, match=r"test_checkpoint_io\.record, which only code can make, and weights_only=True"
+    ) as refusal:
+        checkpoint_io.load_checkpoint(tmp_path / "last.ckpt", weights_only=True)
+
+    assert isinstance(refusal.value, pickle.UnpicklingError)  # as torch's own is
+    assert RAN == []
+    assert checkpoint_io.load_checkpoint(tmp_path / "last.ckpt", weights_only=False)["more"] == "code of a checkpoint"
+    RAN.clear()
+
+
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_lightnings_io_for_another_thread_writes_through_ours(face: Face, build: Build) -> None:
+    wrapping = face.module("plugins.io").AsyncCheckpointIO()
+    strategy = build(accelerator="cpu_sim", devices=1, plugins=[wrapping]).strategy
+
+    assert strategy.checkpoint_io is wrapping
+    assert type(wrapping.checkpoint_io).__module__ == face.home
+
+
+SPAWNED = """
+import sys
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+if __name__ == "__main__":
+    trainer = Trainer(accelerator="cpu_sim", devices=2, strategy="ddp_spawn", max_steps=1, logger=False)
+    trainer.fit(BoringModel())
+    trainer.save_checkpoint(sys.argv[1])
+"""
+
+
+def test_the_process_that_spawned_the_ranks_saves_when_they_are_gone(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(SPAWNED)
+
+    subprocess.run([sys.executable, "train.py", "last.ckpt"], cwd=tmp_path, timeout=120, check=True)
+
+    assert "layer.weight" in torch.load(tmp_path / "last.ckpt", weights_only=True)["state_dict"]
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # Lightning's, of torch
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_a_trainer_that_has_trained_can_be_pickled(face: Face, build: Build) -> None:
+    demos: Any = face.module("demos.boring_classes")
+    trainer = build(accelerator="cpu_sim", devices=1, fast_dev_run=1)
+    trainer.fit(demos.BoringModel())
+
+    twin = pickle.loads(pickle.dumps(trainer))
+
+    assert type(twin.strategy) is type(trainer.strategy)
+
+
+def test_what_the_user_has_put_in_the_place_of_torch_save_is_called(
+    tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    save = torch.save
+
+    def counting(*args: Any, **kwargs: Any) -> None:
+        calls.append(args)
+        save(*args, **kwargs)
+
+    monkeypatch.setattr(torch, "save", counting)
+    checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("by", ["user", "vendor"])
+def test_load_that_was_replaced(by: str, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading calls what the user has put in the place of torch.load, and never what a vendor's import has."""
+    calls: list[object] = []
+    load = torch.load
+
+    def counting(*args: Any, **kwargs: Any) -> Any:
+        calls.append(args)
+        return load(*args, **kwargs)
+
+    checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+    monkeypatch.setattr(torch, "load", counting)
+    if by == "vendor":
+        monkeypatch.setattr(current, "_put_into_torch", [counting])
+
+    assert checkpoint_io.load_checkpoint(tmp_path / "last.ckpt") == {"epoch": 1}
+    assert len(calls) == (by == "user")
+    assert torch.load is counting
+
+
+def test_what_the_user_has_put_in_the_place_of_lightnings_way_to_save_is_called(
+    face: Face, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    stock = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO
+    monkeypatch.setattr(stock, "save_checkpoint", lambda self, state, path, storage_options: calls.append(path))
+
+    checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
+
+    assert calls == [tmp_path / "last.ckpt"]
+
+
+def test_a_file_that_holds_no_dict_is_no_checkpoint(face: Face, build: Build, tmp_path: Path) -> None:
+    """A Trainer cannot go on from a list; Lightning's CheckpointIO reads one, and so does ours."""
+    file = tmp_path / "last.ckpt"
+    torch.save([1, 2], file)
+    host = build(accelerator="cpu_sim", devices=1)
+
+    if face.is_trainer:
+        demos: Any = face.module("demos.boring_classes")
+        go_on = partial(host.predict, demos.BoringModel(), ckpt_path=file)
+    else:
+        go_on = partial(host.load, file, {"epoch": 1})
+    with pytest.raises(CheckpointError, match="it holds a list, and no dict"):
+        go_on()
+
+    assert host.strategy.checkpoint_io.load_checkpoint(file) == [1, 2]
+    if not face.is_trainer:
+        assert host.load(file) == [1, 2]
+
+
+def test_a_path_on_another_file_system_is_lightnings_affair(checkpoint_io: Any) -> None:
+    checkpoint_io.save_checkpoint({"weight": torch.ones(2, device="cpu_sim")}, "memory://northbridge/last.ckpt")
+
+    opened = checkpoint_io.load_checkpoint("memory://northbridge/last.ckpt")
+
+    assert opened["weight"].device.type == "cpu"
+
+
+@pytest.mark.parametrize("face", [face for face in FACES.values() if not face.is_trainer], ids=lambda face: face.name)
+def test_a_fabric_gives_a_users_io_its_arguments_by_name(face: Face, build: Build, tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    class OwnIO(face.fabric_module("plugins.io.torch_io").TorchCheckpointIO):  # type: ignore[misc]  # this face's
+        def save_checkpoint(self, *, checkpoint: Any, path: Any, storage_options: Any = None) -> None:
+            seen.append((sorted(checkpoint), Path(path).name, storage_options))
+
+    fabric = build(accelerator="cpu_sim", devices=1, plugins=[OwnIO()])
+    fabric.save(tmp_path / "last.ckpt", {"net": fabric.setup(torch.nn.Linear(2, 2))})
+
+    assert seen == [(["net"], "last.ckpt", None)]
+
+
+@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+def test_a_strategy_reads_a_checkpoint_without_a_model(face: Face, build: Build, tmp_path: Path) -> None:
+    torch.save({"state_dict": {}}, tmp_path / "last.ckpt")
+    strategy = build(accelerator="cpu_sim", devices=1).strategy
+
+    assert strategy.load_checkpoint(tmp_path / "last.ckpt") == {"state_dict": {}}
+
+
+CONTAINED = """
+import dataclasses, sys, torch
+from collections import deque
+from lightning.pytorch import Trainer
+from lightning.pytorch.demos.boring_classes import BoringModel
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float
+    weights: object = None
+
+class Boxes(list):
+    def __init__(self, first, second):
+        super().__init__([first, second])
+
+class Own:
+    def __init__(self, device):
+        self.device = device
+    def __reduce__(self):
+        return Own, (self.device,)
+
+class Net(BoringModel):
+    def __init__(self, config, teacher):
+        super().__init__()
+        self.save_hyperparameters()
+        self.teacher = teacher
+    def on_fit_start(self):
+        self.hparams.used = {"device": self.device, "last": deque([self.device], maxlen=2)}
+        self.hparams.config = Config(0.5, (torch.ones(1, device=self.device),))
+    def on_save_checkpoint(self, checkpoint):
+        checkpoint["boxes"] = Boxes(torch.ones(2, device=self.device), self.device)
+        checkpoint["own"] = Own(self.device)
+
+if __name__ == "__main__":
+    trainer = Trainer(accelerator="cpu_sim", devices=1, max_steps=1, logger=False, enable_checkpointing=False)
+    trainer.fit(Net(Config(0.1), torch.nn.Linear(2, 2)))
+    trainer.save_checkpoint(sys.argv[1])
+"""
+OPENED = """
+import runpy, sys, torch
+names = runpy.run_path("train.py")
+sys.modules["__main__"].__dict__.update(names)
+found = torch.load(sys.argv[1], weights_only=False)
+values = found["hyper_parameters"]
+print(values["used"], values["config"], found["boxes"], type(found["boxes"]).__name__)
+print({str(each.device) for each in values["teacher"].parameters()}, found["own"].device)
+"""
+
+
+def test_what_users_keep_opens_where_no_plugin_is(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CONTAINED)
+    (tmp_path / "open.py").write_text(OPENED)
+
+    ran = run_forked(tmp_path / "train.py", "last.ckpt", folder=tmp_path)
+    assert ran.status == 0, ran.said
+    opened = subprocess.run(
+        [sys.executable, "open.py", "last.ckpt"],
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert opened.returncode == 0, opened.stderr
+    assert opened.stdout == (
+        "{'device': device(type='cpu'), 'last': deque([device(type='cpu')], maxlen=2)}"
+        " Config(rate=0.5, weights=(tensor([1.]),)) [tensor([1., 1.]), device(type='cpu')] Boxes\n{'cpu'} cpu\n"
+    )

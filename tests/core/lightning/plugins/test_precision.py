@@ -1,0 +1,201 @@
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from torch.amp.grad_scaler import GradScaler
+
+from northbridge.capabilities import Capabilities, no
+from northbridge.discovery import loaded
+from northbridge.errors import UnsupportedError
+from northbridge.lightning.namespaces import FACES, Face
+
+Build = Callable[..., Any]
+Claims = Callable[..., None]
+
+
+def precision_of(built: Any) -> Any:
+    """The plugin of a Trainer or a Fabric."""
+    return built.precision_plugin if hasattr(built, "precision_plugin") else built._precision
+
+
+def test_bf16_mixed_autocasts_on_the_chips_own_device_type(face: Face, build: Build) -> None:
+    import torch
+
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="bf16-mixed"))
+
+    assert type(plugin) is face.module("plugins").MixedPrecision
+    assert plugin.device == "cpu_sim"
+    with plugin.forward_context():
+        assert torch.is_autocast_enabled("cpu_sim")
+        assert torch.get_autocast_dtype("cpu_sim") == torch.bfloat16
+
+
+def test_16_mixed_scales_gradients_on_the_chip(build: Build) -> None:
+    plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="16-mixed"))
+
+    assert plugin.device == "cpu_sim"
+    assert plugin.scaler.is_enabled()
+    assert plugin.scaler._device == "cpu_sim"
+
+
+@pytest.mark.parametrize("precision", ["bf16-mixed", "16-mixed"])
+def test_a_mixed_precision_is_logged_in_lightnings_words(build: Build, logged: list[str], precision: str) -> None:
+    host = build(accelerator="cpu_sim", devices=1, precision=precision)
+    ours = [line for line in logged if "Mixed Precision" in line]
+    logged.clear()
+    connector = getattr(host, "_accelerator_connector", None) or host._connector
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # there is no CUDA, for which Lightning's own makes a gradient scaler
+        inspect.unwrap(type(connector)._check_and_init_precision)(connector)
+
+    assert ours == logged
+    assert len(ours) == 1
+
+
+@pytest.mark.parametrize(
+    ("precision", "plugin"),
+    [
+        (None, "Precision"),
+        ("32-true", "Precision"),
+        (32, "Precision"),
+        ("64-true", "DoublePrecision"),
+        ("16-true", "HalfPrecision"),
+        ("bf16-true", "HalfPrecision"),
+    ],
+)
+def test_a_precision_that_names_no_device_is_lightnings_own(
+    face: Face, build: Build, precision: Any, plugin: str
+) -> None:
+    found = precision_of(build(accelerator="cpu_sim", devices=1, precision=precision))
+
+    assert type(found) is getattr(face.module("plugins"), plugin)
+
+
+@pytest.mark.parametrize(
+    ("precision", "claim", "instead"),
+    [
+        ("bf16-mixed", "bfloat16", "16-mixed"),
+        ("bf16-true", "bfloat16", "16-mixed"),
+        ("16-mixed", "float16", "bf16-mixed"),
+        ("16-true", "float16", "bf16-mixed"),
+        ("64-true", "float64", "32-true"),
+        (64, "float64", "32-true"),
+    ],
+)
+def test_a_precision_that_the_chip_denies_is_refused_with_one_that_works(
+    build: Build, claims: Claims, precision: Any, claim: str, instead: str
+) -> None:
+    claims(**{claim: no("its matrix unit has none")})
+    unified = "64-true" if precision == 64 else precision
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=1, precision=precision)
+
+    assert str(refusal.value) == (
+        f"precision={unified!r} was asked for, but 'cpu_sim' has no {claim}: its matrix unit has none; write"
+        f" precision={instead!r}"
+    )
+    assert refusal.value.capability == claim
+
+
+def test_a_precision_that_the_cards_of_this_machine_deny_is_refused_although_the_family_claims_it(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first_generation(device: object, claimed: Capabilities) -> Capabilities:
+        return replace(claimed, float16=no("the first generation has none"))
+
+    monkeypatch.setattr(type(loaded.load("cpu_sim").device), "capabilities", first_generation)
+    build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
+
+    with pytest.raises(UnsupportedError, match=r"'cpu_sim' has no float16: the first generation has none; write"):
+        build(accelerator="cpu_sim", devices=1, precision="16-mixed")
+
+
+def test_a_chip_with_neither_half_precision_is_given_float32(build: Build, claims: Claims) -> None:
+    claims(float16=no("too old"), bfloat16=no("too old"))
+
+    with pytest.raises(UnsupportedError, match=r"has no bfloat16: too old; write precision='32-true'$"):
+        build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
+
+
+@pytest.mark.parametrize("precision", ["transformer-engine", "transformer-engine-float16"])
+def test_transformer_engine_is_refused(build: Build, precision: str) -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=1, precision=precision)
+
+    assert str(refusal.value) == (
+        f"precision={precision!r} runs on CUDA alone, and 'cpu_sim' was asked for; write precision='bf16-mixed'"
+    )
+
+
+def test_a_plugin_that_was_made_for_cuda_is_refused_where_lightning_would_train_in_float32(
+    face: Face, build: Build
+) -> None:
+    plugin = face.module("plugins").MixedPrecision("bf16-mixed", "cuda")
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=1, plugins=[plugin])
+
+    assert str(refusal.value) == (
+        "MixedPrecision was made for 'cuda', and 'cpu_sim' was asked for: write precision='bf16-mixed' instead, or"
+        " MixedPrecision('bf16-mixed', device='cpu_sim')"
+    )
+
+
+def test_a_plugin_that_was_made_for_the_chip_is_taken_as_it_is(face: Face, build: Build) -> None:
+    plugin = face.module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
+
+    assert precision_of(build(accelerator="cpu_sim", devices=1, plugins=plugin)) is plugin
+
+
+def test_a_plugin_for_a_precision_that_the_chip_denies_is_refused(face: Face, build: Build, claims: Claims) -> None:
+    claims(bfloat16=no("its matrix unit has none"))
+    plugin = face.module("plugins").HalfPrecision("bf16-true")
+
+    with pytest.raises(UnsupportedError, match=r"^precision='bf16-true' was asked for, but 'cpu_sim' has no bfloat16"):
+        build(accelerator="cpu_sim", devices=1, plugins=plugin)
+
+
+@pytest.mark.parametrize("face", [FACES["lightning.fabric"]], indirect=True, ids=str)
+def test_the_precision_of_a_command_line_is_refused_like_that_of_an_argument(
+    build: Build, claims: Claims, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims(bfloat16=no("its matrix unit has none"))
+    monkeypatch.setenv("LT_CLI_USED", "1")
+    monkeypatch.setenv("LT_PRECISION", "bf16-mixed")
+
+    with pytest.raises(UnsupportedError, match="'cpu_sim' has no bfloat16"):
+        build(accelerator="cpu_sim", devices=1)
+
+
+def test_a_precision_that_the_chips_autocast_does_not_take_is_refused(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    device = loaded.load("cpu_sim").device
+    monkeypatch.setattr(type(device), "autocast_dtypes", lambda self: (torch.bfloat16,))
+    build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
+
+    with pytest.raises(UnsupportedError) as caught:
+        build(accelerator="cpu_sim", devices=1, precision="16-mixed")
+
+    assert str(caught.value) == (
+        "precision='16-mixed' was asked for, but torch.autocast('cpu_sim') takes torch.bfloat16; write"
+        " precision='32-true', or one that fits"
+    )
+
+
+def test_a_gradient_scaler_for_another_device_is_refused_which_would_scale_nothing(face: Face, build: Build) -> None:
+    scaler = GradScaler("cpu")
+    plugin = face.module("plugins").MixedPrecision("16-mixed", "cpu_sim", scaler=scaler)
+
+    with pytest.raises(
+        UnsupportedError, match=r"GradScaler for 'cpu', .* write scaler=torch.amp.GradScaler\('cpu_sim'\)"
+    ):
+        build(accelerator="cpu_sim", devices=1, plugins=[plugin])

@@ -1,0 +1,108 @@
+"""torch's own reader, whatever was put in the place of its parts."""
+
+from __future__ import annotations
+
+import datetime
+import io
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._weights_only_unpickler as unpickler
+
+from northbridge.lightning.plugins.torch_load import torchs_load
+
+
+class RunsCode:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, ("ran",)
+
+
+def saved(value: object, **options: Any) -> io.BytesIO:
+    file = io.BytesIO()
+    torch.save(value, file, **options)
+    file.seek(0)
+    return file
+
+
+def careless(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what a vendor may put in the place of a reader: it allows everything."""
+    return lambda file, place, _module, *rest, **more: original(file, place, pickle, *rest, **more)
+
+
+def everything() -> dict[str, object]:
+    return {f"{os.mkdir.__module__}.mkdir": os.mkdir}
+
+
+REPLACED: dict[str, tuple[object, str, object]] = {
+    "load": (torch.serialization, "load", lambda file, **_: pickle.load(file)),
+    "reader": (torch.serialization, "_load", careless(torch.serialization._load)),
+    "reader of the former format": (
+        torch.serialization,
+        "_legacy_load",
+        careless(torch.serialization._legacy_load),
+    ),
+    "unpickler": (unpickler, "Unpickler", pickle._Unpickler),
+    "load of the unpickler": (unpickler, "load", lambda file, **_: pickle.load(file)),
+    "method of the unpickler": (unpickler.Unpickler, "load", lambda self: pickle._Unpickler(self).load()),
+    "allowed names": (unpickler, "_get_allowed_globals", everything),
+}
+
+
+@pytest.fixture(params=REPLACED)
+def replaced(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One part of torch's reader, replaced by what lets code run."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(*REPLACED[request.param])
+
+
+@pytest.mark.usefixtures("replaced")
+@pytest.mark.parametrize("archive", [True, False])
+def test_runs_no_code(archive: bool) -> None:
+    with pytest.raises(pickle.UnpicklingError, match=r"GLOBAL (posix|nt)\.mkdir|module (posix|nt) is blocked"):
+        torchs_load()(saved(RunsCode(), _use_new_zipfile_serialization=archive), weights_only=True)
+
+    assert not Path("ran").exists()
+
+
+@pytest.mark.usefixtures("replaced")
+def test_reads_what_torch_reads() -> None:
+    """Tied weights stay tied, and classes that the user has allowed open."""
+    weight = torch.arange(4.0)
+    with torch.serialization.safe_globals([datetime.timedelta]):
+        found = torchs_load()(saved({"all": weight, "last": weight[3:], "when": datetime.timedelta(1)}))
+    found["all"][3] = 7
+
+    assert found["last"].tolist() == [7]
+    assert found["when"] == datetime.timedelta(1)
+    with pytest.raises(pickle.UnpicklingError, match="datetime"):
+        torchs_load()(saved(datetime.timedelta(1)))
+
+
+@pytest.mark.usefixtures("replaced")
+def test_knows_the_devices_that_are_registered() -> None:
+    def to_acme(storage: Any, place: str) -> Any:
+        return storage if place == "acme" else None
+
+    torch.serialization.register_package(1, lambda _storage: None, to_acme)
+    try:
+        assert torchs_load()(saved(torch.ones(2)), map_location="acme").tolist() == [1, 1]
+    finally:
+        torch.serialization._package_registry[:] = [
+            each for each in torch.serialization._package_registry if each[2] is not to_acme
+        ]
+
+
+def test_is_torchs_where_nothing_is_replaced() -> None:
+    assert torchs_load() is torch.serialization.load
+
+
+def test_a_layout_is_pickled_by_torchs_own_function() -> None:
+    """The copy of torch's file leaves pickle as it is: ranks tell each other of layouts when they save shards."""
+    torchs_load()
+
+    assert pickle.loads(pickle.dumps(torch.strided)) is torch.strided

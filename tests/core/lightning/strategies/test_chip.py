@@ -1,0 +1,306 @@
+from __future__ import annotations
+
+import copy
+import importlib
+import io
+import pickle
+import pickletools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from northbridge.discovery import declared, loaded
+from northbridge.errors import WrongDeviceError
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.strategies.chip import LoadFirst, assert_on_device
+
+Build = Callable[..., Any]
+FABRICS = [face for face in FACES.values() if not face.is_trainer]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
+
+
+class Pinned(torch.nn.Linear):
+    """A module that stays where it is."""
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        return self
+
+
+@pytest.fixture(autouse=True, scope="module")
+def chip() -> None:
+    loaded.load("cpu_sim")
+
+
+@pytest.fixture
+def process_group() -> Iterator[None]:
+    """End the process group that a DDP strategy leaves behind in this process."""
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize(("strategy", "devices"), [("auto", 1), ("ddp_spawn", 2)])
+def test_a_spawned_rank_loads_the_chip_before_it_unpickles_anything_that_names_it(
+    build: Build, strategy: str, devices: int
+) -> None:
+    wire = pickle.dumps(build(accelerator="cpu_sim", devices=devices, strategy=strategy).strategy)
+    words = [argument for _, argument, _ in pickletools.genops(io.BytesIO(wire)) if isinstance(argument, str)]
+
+    assert words.index("_load_first") < words.index("device")
+
+
+def test_a_pickled_strategy_arrives_with_its_devices(face: Face, build: Build) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy
+
+    arrived = pickle.loads(pickle.dumps(strategy))
+
+    assert type(arrived) is type(strategy)
+    assert arrived.parallel_devices == strategy.parallel_devices
+    assert arrived.accelerator.name() == "cpu_sim"
+    assert arrived._launcher._strategy is arrived
+
+
+@pytest.mark.parametrize("face", [each for each in FACES.values() if each.is_trainer], indirect=True, ids=str)
+def test_a_pickled_strategy_arrives_with_its_optimizers(face: Face, build: Build) -> None:
+    strategy = build(accelerator="cpu_sim", devices=1).strategy
+    strategy.optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)]
+
+    arrived = pickle.loads(pickle.dumps(strategy))
+
+    (wrapped,) = arrived._lightning_optimizers
+    assert wrapped.optimizer is arrived.optimizers[0]
+
+
+def test_a_strategy_that_has_no_accelerator_yet_can_be_copied(face: Face) -> None:
+    strategy = classes(face).ddp(find_unused_parameters=True)
+
+    assert copy.deepcopy(strategy)._ddp_kwargs == {"find_unused_parameters": True}
+
+
+def test_what_loads_first_names_its_backend() -> None:
+    arrived = pickle.loads(pickle.dumps(LoadFirst("cpu_sim")))
+
+    assert arrived.name == "cpu_sim"
+
+
+def test_the_root_device_of_a_chip_that_lets_a_process_hold_one_card_is_card_0(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    several = build(accelerator="cpu_sim", devices=[3]).strategy.root_device
+    kind = type(declared.get("cpu_sim").device)
+    monkeypatch.setattr(kind, "root", lambda device, index: torch.device("cpu_sim", 0))
+
+    one = build(accelerator="cpu_sim", devices=[3]).strategy.root_device
+
+    assert (str(several), str(one)) == ("cpu_sim:3", "cpu_sim:0")
+
+
+def test_the_chip_is_asked_for_its_root_device_once_and_again_where_lightnings_is_another(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2).strategy
+    kind = type(declared.get("cpu_sim").device)
+    asked: list[int] = []
+
+    def root(device: object, index: int) -> torch.device:
+        asked.append(index)
+        return torch.device("cpu_sim", index)
+
+    monkeypatch.setattr(kind, "root", root)
+    strategy.__dict__.pop("_rooted", None)  # what was known before
+
+    assert [str(strategy.root_device) for _ in range(3)] == ["cpu_sim:0"] * 3
+    strategy.parallel_devices = [torch.device("cpu_sim", 1), torch.device("cpu_sim", 0)]
+    assert [str(strategy.root_device) for _ in range(3)] == ["cpu_sim:1"] * 3
+    assert asked == [0, 1]
+    assert "_rooted" not in strategy.__getstate__()  # a spawned rank has a device of its own
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What the simulated chip's software is told, in order, if its runtime were lazy."""
+    heard: list[str] = []
+    backend = declared.get("cpu_sim")
+
+    class LazyBridge(type(backend.bridge)):  # type: ignore[misc]  # the simulated chip's, which the core cannot import
+        def load(self) -> None:
+            raise AssertionError("the chip is loaded already")
+
+        def after_backward(self) -> None:
+            heard.append("backward")
+
+        def after_step(self) -> None:
+            heard.append("step")
+
+        def after_evaluation(self) -> None:
+            heard.append("evaluation")
+
+    monkeypatch.setitem(declared._declared, "cpu_sim", replace(backend, bridge=LazyBridge()))
+    return heard
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+def test_a_lazy_runtime_hears_of_the_end_of_every_backward_pass_and_of_every_step(
+    build: Build, heard: list[str]
+) -> None:
+    fabric = build(accelerator="cpu_sim", devices=1)
+    model = torch.nn.Linear(2, 1)
+    model, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
+    for _ in range(2):
+        fabric.backward(model(torch.ones(1, 2, device=fabric.device)).sum())
+        optimizer.step()
+
+    assert heard == ["backward", "step", "backward", "step"]
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ("validate", ["evaluation"] * 2),
+        ("test", ["evaluation"] * 2),
+        ("predict", ["evaluation"] * 2),
+        ("fit", ["evaluation", "backward", "step", "backward", "step", "evaluation", "evaluation"]),
+    ],
+)
+@pytest.mark.usefixtures("process_group")
+def test_in_a_trainer_it_hears_of_every_step_that_no_backward_pass_follows(
+    face: Face, build: Build, heard: list[str], strategy: str, stage: str, told: list[str]
+) -> None:
+    model = importlib.import_module(f"{face.name}.demos.boring_classes").BoringModel()
+    two = {f"limit_{each}_batches": 2 for each in ("train", "val", "test", "predict")}
+    trainer = build(
+        accelerator="cpu_sim",
+        devices=1,
+        strategy=strategy,
+        max_epochs=1,
+        num_sanity_val_steps=1,
+        log_every_n_steps=1,
+        **two,
+    )
+
+    getattr(trainer, stage)(model)
+
+    assert heard == told
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+@pytest.mark.parametrize("manual", [False, True])
+@pytest.mark.usefixtures("process_group")
+def test_every_call_of_backward_is_the_loops_own(
+    face: Face, build: Build, strategy: str, manual: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scripts count the calls of Tensor.backward: one a batch, and none to try the chip out."""
+    boring: Any = importlib.import_module(f"{face.name}.demos.boring_classes")
+    model = boring.ManualOptimBoringModel() if manual else boring.BoringModel()
+    calls: list[object] = []
+    backward = torch.Tensor.backward
+
+    def count(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        calls.append(tensor.device.type)
+        backward(tensor, *args, **kwargs)  # type: ignore[no-untyped-call]  # torch's
+
+    monkeypatch.setattr(torch.Tensor, "backward", count)
+    accumulated = {} if manual else {"accumulate_grad_batches": 2}
+    build(
+        accelerator="cpu_sim",
+        devices=1,
+        strategy=strategy,
+        max_epochs=1,
+        limit_train_batches=4,
+        limit_val_batches=1,
+        **accumulated,
+    ).fit(model)
+
+    assert calls == ["cpu_sim"] * 4
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("strategy", ["auto", "ddp"])
+@pytest.mark.usefixtures("process_group")
+def test_in_a_fabric_it_hears_of_every_forward_pass_without_gradients_and_of_no_other(
+    build: Build, heard: list[str], strategy: str
+) -> None:
+    fabric = build(accelerator="cpu_sim", devices=1, strategy=strategy)
+    fabric.launch()
+    model = fabric.setup_module(torch.nn.Linear(2, 1))
+    inputs = torch.ones(1, 2, device=fabric.device)
+
+    model(inputs)
+    assert heard == []
+    for without_gradients in (torch.no_grad(), torch.inference_mode()):
+        with without_gradients:
+            model(inputs)
+
+    assert heard == ["evaluation", "evaluation"]
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "cross", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))], ids=["copied", "pickled"]
+)
+def test_a_module_that_a_fabric_has_set_up_can_be_copied_and_pickled_and_is_heard_of_still(
+    build: Build, heard: list[str], cross: Callable[[torch.nn.Module], torch.nn.Module]
+) -> None:
+    fabric = build(accelerator="cpu_sim", devices=1)
+    module = torch.nn.Linear(2, 1)
+    fabric.setup_module(module)
+
+    arrived = cross(module)
+    with torch.no_grad():
+        result = arrived(torch.ones(1, 2, device=fabric.device))
+
+    assert torch.equal(result.cpu(), module(torch.ones(1, 2, device=fabric.device)).cpu())
+    assert heard == ["evaluation"]
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+def test_where_the_software_wants_to_hear_of_no_evaluation_a_module_is_given_no_hook(build: Build) -> None:
+    module = torch.nn.Linear(2, 1)
+
+    build(accelerator="cpu_sim", devices=1).setup_module(module)
+
+    assert list(module._forward_hooks) == []
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+def test_a_loop_of_a_fabrics_may_call_backward_of_the_loss_itself(build: Build) -> None:
+    fabric = build(accelerator="cpu_sim", devices=1)
+    net = fabric.setup(torch.nn.Linear(2, 1))
+
+    net(torch.ones(1, 2, device=fabric.device)).sum().backward()
+
+    assert torch.equal(net.weight.grad.cpu(), torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+def test_a_model_that_stays_on_the_cpu_is_an_error(build: Build) -> None:
+    fabric = build(accelerator="cpu_sim", devices=[1])
+
+    with pytest.raises(WrongDeviceError) as refusal:
+        fabric.setup_module(torch.nn.Sequential(torch.nn.Linear(2, 2), Pinned(2, 2)))
+
+    assert str(refusal.value) == (
+        "parameter '1.weight' of Sequential is on 'cpu' after the model was moved to 'cpu_sim:1': let .to(device) move"
+        " it, and do not pin it elsewhere"
+    )
+
+
+def test_a_buffer_on_another_device_of_the_chip_is_an_error() -> None:
+    module = torch.nn.BatchNorm1d(2, device="cpu_sim:0")
+    module.register_buffer("steps", torch.zeros(1, device="cpu_sim:1"))
+
+    with pytest.raises(WrongDeviceError, match="buffer 'steps' of BatchNorm1d is on 'cpu_sim:1' after"):
+        assert_on_device(module, torch.device("cpu_sim", 0))
+
+
+def test_a_module_on_the_meta_device_has_no_memory_to_be_in_the_wrong_place() -> None:
+    assert_on_device(torch.nn.Linear(2, 2, device="meta"), torch.device("cpu_sim", 0))

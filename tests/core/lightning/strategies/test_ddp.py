@@ -1,0 +1,352 @@
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+from tests.scripts import fork_script, wait
+
+from northbridge.capabilities import no
+from northbridge.conformance.runs.ports import reserve_port
+from northbridge.discovery import loaded
+from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, VariableError, WrongDeviceError
+from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.strategies.parallel import reduction_word
+
+Build = Callable[..., Any]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def chip() -> None:
+    loaded.load("cpu_sim")
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Make this process the only member of a process group, as a user may do before the Trainer does."""
+
+    def making(backend: str) -> None:
+        store = dist.HashStore()  # type: ignore[attr-defined]  # torch documents it, and does not export it
+        dist.init_process_group(backend, store=store, rank=0, world_size=1)
+
+    yield making
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+@pytest.fixture
+def strategy(build: Build) -> Any:
+    return build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy
+
+
+@pytest.mark.parametrize(
+    ("written", "word"),
+    [
+        (None, "sum"),
+        ("sum", "sum"),
+        ("SUM", "sum"),
+        ("mean", "mean"),
+        ("avg", "mean"),
+        ("AVG", "mean"),
+        ("max", "max"),
+        ("Min", "min"),
+        (dist.ReduceOp.SUM, "sum"),
+        (dist.ReduceOp.AVG, "mean"),
+        (dist.ReduceOp.MAX, "max"),
+        (dist.ReduceOp.PRODUCT, "product"),
+        ("median", "median"),
+    ],
+)
+def test_the_words_of_lightnings_users_for_a_reduction_are_ours(written: Any, word: str) -> None:
+    assert reduction_word(written) == word
+
+
+def test_a_reduction_that_nobody_knows_is_refused(strategy: Any, group: Callable[[str], None]) -> None:
+    group("simccl")
+
+    with pytest.raises(CollectiveError, match="no reduction is called 'median': sum, mean, min, max, product are"):
+        strategy.all_reduce(torch.ones(1, device="cpu_sim"), reduce_op="median")
+
+
+def test_a_tensor_on_the_cpu_is_reduced_on_the_chip_and_stays_on_the_cpu(
+    strategy: Any, group: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group("simccl")
+    reduced_on = []
+    all_reduce = strategy.backend.collective.all_reduce
+
+    def seen(tensor: torch.Tensor, *args: Any) -> torch.Tensor:
+        reduced_on.append(tensor.device.type)
+        result: torch.Tensor = all_reduce(tensor.add_(1), *args)
+        return result
+
+    monkeypatch.setattr(strategy.backend.collective, "all_reduce", seen)
+    logged = torch.ones(1, requires_grad=True)
+
+    result = strategy.all_reduce(logged)
+
+    assert reduced_on == ["cpu_sim"]
+    assert result is logged
+    assert logged.tolist() == [2.0]
+
+
+def test_a_tensor_on_another_chip_is_not_reduced_over_this_ones_library(
+    strategy: Any, group: Callable[[str], None]
+) -> None:
+    group("simccl")
+
+    with pytest.raises(WrongDeviceError) as refusal:
+        strategy.all_reduce(torch.ones(1, device="meta"))
+
+    assert str(refusal.value) == (
+        "a tensor on 'meta' cannot be reduced over 'simccl': move it first, tensor.to('cpu_sim:0')"
+    )
+
+
+def test_what_is_no_tensor_and_what_is_reduced_before_the_launch_comes_back_as_it_is(strategy: Any) -> None:
+    tensor = torch.ones(1)
+
+    assert strategy.all_reduce("anything") == "anything"
+    assert strategy.all_reduce(tensor) is tensor
+
+
+@pytest.mark.parametrize("foreign", ["gloo", "fake"])
+def test_a_process_group_that_the_user_made_over_another_library_is_an_error(
+    strategy: Any, group: Callable[[str], None], foreign: str
+) -> None:
+    importlib.import_module("torch.testing._internal.distributed.fake_pg")
+    group(foreign)
+
+    with pytest.raises(CollectiveError) as refusal:
+        strategy.setup_environment()
+
+    assert "tensors on 'cpu_sim' travel over 'simccl', but the process group in this process" in str(refusal.value)
+    assert "make it with torch.distributed.init_process_group('simccl')" in str(refusal.value)
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+def test_a_wrong_seed_of_the_environment_is_named(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks read it, each of them, and so does Lightning: by a bare int()."""
+    monkeypatch.setenv("PL_GLOBAL_SEED", "abc")
+
+    with pytest.raises(VariableError) as refusal:
+        strategy.setup_environment()
+
+    assert str(refusal.value) == (
+        "PL_GLOBAL_SEED='abc' is not a number from 0 to 4294967295. Fix: unset it, and call seed_everything()"
+    )
+    assert refusal.value.variable == "PL_GLOBAL_SEED"
+
+
+def test_torchruns_variable_alone_is_named(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "left over")
+
+    with pytest.raises(
+        ClusterError, match=r"^LOCAL_RANK is not set on .* unset TORCHELASTIC_RUN_ID if it is left over"
+    ):
+        build(accelerator="cpu_sim", devices=2, strategy="ddp")
+
+
+IDLE = """
+import os, sys
+import torch
+import northbridge
+from importlib import import_module
+
+northbridge.load("cpu_sim")
+reduce = torch.distributed.ProcessGroup.allreduce
+
+def do_nothing(group, tensors, options):
+    return reduce(group, [torch.zeros_like(tensor) for tensor in tensors], options)
+
+torch.distributed.ProcessGroup.allreduce = do_nothing
+quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+
+def run(name, sharded):
+    host = import_module(name)
+    applied = {"parallelize_fn": lambda model, mesh: model} if hasattr(host, "Fabric") else {}
+    strategy = host.strategies.ModelParallelStrategy(**applied) if sharded else "ddp"
+    try:
+        if hasattr(host, "Fabric"):
+            host.Fabric(accelerator="cpu_sim", devices=2, strategy=strategy).launch()
+        else:
+            from lightning.pytorch.demos.boring_classes import BoringModel
+            trainer = host.Trainer(accelerator="cpu_sim", devices=2, strategy=strategy, max_steps=1, **quiet)
+            trainer.fit(BoringModel())
+    except northbridge.CollectiveError as error:
+        return str(error)
+    return "started"
+
+lines = [f"{name} {sharded} {run(name, sharded)}" for name in ("lightning.pytorch", "lightning.fabric")
+         for sharded in (False, True)]
+open(sys.argv[1], "w").write("\\n".join(lines))
+os._exit(0)
+"""
+
+
+def test_a_library_that_reduces_nothing_is_refused_at_start(tmp_path: Path) -> None:
+    """The first strategy makes the group; the three after it find one that was made before."""
+    script = tmp_path / "train.py"
+    script.write_text(IDLE)
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "NODE_RANK": "0", "WORLD_SIZE": "2"}
+    said = [tmp_path / f"said-{rank}.txt" for rank in range(2)]
+
+    processes = []
+    for rank in range(2):
+        environ = {**os.environ, **meeting, "LOCAL_RANK": str(rank)}
+        with (tmp_path / f"printed-{rank}.txt").open("wb") as out:
+            processes.append(fork_script(script, str(said[rank]), folder=tmp_path, output=out, environ=environ))
+    ends = [wait(each, script, tmp_path / f"printed-{rank}.txt") for rank, each in enumerate(processes)]
+
+    for rank in range(2):
+        assert ends[rank].status == 0, ends[rank].said
+        assert said[rank].read_text().splitlines() == [
+            f"{name} {sharded} 'simccl' does not sum over the ranks: rank {rank} of 2 added up ones and got 1. Fix:"
+            " reinstall or upgrade the library of 'cpu_sim'"
+            for name in ("lightning.pytorch", "lightning.fabric")
+            for sharded in (False, True)
+        ]
+
+
+def test_a_test_of_the_users_may_put_something_else_in_the_place_of_torchs_process_group(
+    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(dist, "init_process_group", lambda name, **options: asked.append((name, options["timeout"])))
+    given = face.module("strategies").DDPStrategy(timeout=timedelta(seconds=30))
+
+    build(accelerator="cpu_sim", devices=1, strategy=given).strategy.setup_environment()
+
+    assert asked == [("simccl", timedelta(seconds=30))]
+
+
+def test_a_process_group_that_the_user_made_over_the_chips_library_is_used(
+    strategy: Any, group: Callable[[str], None]
+) -> None:
+    group("simccl")
+    before = dist.group.WORLD
+
+    strategy.setup_environment()
+
+    assert dist.group.WORLD is before
+
+
+def test_the_start_of_the_process_group_is_logged_in_lightnings_words(
+    build: Build, logged: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = []
+    for accelerator, library in (("cpu", "gloo"), ("cpu_sim", "simccl")):
+        logged.clear()
+        monkeypatch.delenv("MASTER_PORT", raising=False)
+        build(accelerator=accelerator, devices=1, strategy="ddp").strategy.setup_environment()
+        dist.destroy_process_group()
+        said.append([line.replace(library, "the library") for line in logged if "istributed" in line])
+
+    assert said[0][0] == "Initializing distributed: GLOBAL_RANK: 0, MEMBER: 1/1"
+    assert said[1] == said[0]
+
+
+def test_waiting_for_the_ranks_raises_no_warning_about_the_device_they_selected(
+    strategy: Any, group: Callable[[str], None]
+) -> None:
+    group("simccl")
+    strategy.setup_environment()
+
+    strategy.barrier()  # a warning is an error here
+    dist.barrier()  # past the strategy, as torchmetrics does
+
+
+@pytest.mark.parametrize("asked", ["ddp_fork", "ddp_notebook", "ddp_cpu_sim_fork"])
+def test_ranks_are_not_forked_where_the_chip_denies_it(build: Build, asked: str, claims: Callable[..., None]) -> None:
+    claims(fork=no("its runtime starts threads when it is loaded"))
+
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator="cpu_sim", devices=2, strategy=asked)
+
+    assert str(refusal.value) == (
+        "ranks on 'cpu_sim' cannot be forked: its runtime starts threads when it is loaded; write"
+        " strategy='ddp_spawn', or strategy='ddp' in a script"
+    )
+    assert refusal.value.capability == "fork"
+
+
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"MASTER_PORT": "eighty"}, r"^MASTER_PORT='eighty' on host .*: it is not a number; export one free port"),
+        ({"LOCAL_RANK": "2"}, r"^LOCAL_RANK='2' on host .*: with num_nodes=1 and devices=2 it is from 0 to 1; unset"),
+        ({"WORLD_SIZE": "3"}, r"^WORLD_SIZE='3' on host .*: with num_nodes=1 and devices=2 there are 2 processes"),
+    ],
+)
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
+def test_a_wrong_variable_of_the_cluster_is_refused_before_anything_is_launched(
+    build: Build, variables: dict[str, str], message: str, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+
+    with pytest.raises(ClusterError, match=message):
+        build(accelerator="cpu_sim", devices=2, strategy=strategy).strategy.launcher.launch(print)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
+def test_nodes_that_cannot_meet_are_refused_before_anything_is_launched_and_not_where_a_script_is_tried_out(
+    build: Build, strategy: str
+) -> None:
+    launcher = build(accelerator="cpu_sim", devices=1, num_nodes=2, strategy=strategy).strategy.launcher
+
+    with pytest.raises(ClusterError, match=r"^MASTER_PORT is not set on host .* the 2 nodes would choose another port"):
+        launcher.launch(print)
+
+
+class Wrapped:
+    """What a DistributedDataParallel would hear."""
+
+    def __init__(self) -> None:
+        self.registered: dict[str, Any] = {}
+
+    def register_comm_hook(self, **arguments: Any) -> None:
+        self.registered = arguments
+
+
+def compress(state: Any, bucket: Any) -> Any:
+    """Stand in for a user's communication hook."""
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+def test_a_communication_hook_is_registered_where_lightning_would_drop_it(face: Face, build: Build) -> None:
+    own = face.module("strategies").DDPStrategy(ddp_comm_state="state", ddp_comm_hook=compress)
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=own).strategy
+    strategy.model = Wrapped()
+
+    strategy._register_ddp_hooks()
+
+    assert strategy.model.registered == {"state": "state", "hook": compress}
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+def test_the_wrapper_of_a_communication_hook_is_put_around_it(face: Face, build: Build) -> None:
+    own = face.module("strategies").DDPStrategy(ddp_comm_hook=compress, ddp_comm_wrapper=lambda hook: ("around", hook))
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=own).strategy
+    strategy.model = Wrapped()
+
+    strategy._register_ddp_hooks()
+
+    assert strategy.model.registered == {"state": None, "hook": ("around", compress)}
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+def test_without_a_communication_hook_none_is_registered(build: Build) -> None:
+    strategy = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy
+    strategy.model = Wrapped()
+
+    strategy._register_ddp_hooks()
+
+    assert strategy.model.registered == {}

@@ -1,0 +1,250 @@
+"""What a user is told of tensors that the chip computes as another dtype: the tensor, the reason, and once."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+import northbridge
+from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.strategies import dtype_warnings
+from northbridge.lightning.strategies.dtype_warnings import DtypeWarning, warn_of_batch, warn_of_module
+
+Build = Callable[..., Any]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
+
+NO_FLOAT64 = northbridge.no("it computes it as float32")
+NO_INT64 = northbridge.no("it holds it as int32")
+
+
+class Card(northbridge.Device):
+    type = "cpu"
+
+
+class OldCard(Card):
+    def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
+        return replace(claimed, float64=northbridge.no("this generation has none"))
+
+
+class CCL(northbridge.Collective):
+    name = "tested_ccl"
+
+
+class Software(northbridge.Bridge):
+    def load(self) -> None:
+        """Load nothing: these tests warn."""
+
+
+def make(device: northbridge.Device | None = None, **claims: northbridge.Claim) -> northbridge.Backend:
+    capabilities = replace(northbridge.Capabilities(), **claims)  # type: ignore[arg-type]  # only claims are given
+    return northbridge.Backend("tested", device or Card(), CCL(), Software(), capabilities)
+
+
+@pytest.fixture(autouse=True)
+def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the process have warned of no dtype yet."""
+    monkeypatch.setattr(dtype_warnings, "_warned", set())
+
+
+def told(act: Callable[[], object]) -> list[str]:
+    """What is told of dtypes while `act` runs; what Lightning itself warns of is no part of these tests."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        act()
+    return [str(each.message) for each in caught if each.category is DtypeWarning]
+
+
+def test_a_parameter_is_told_of_by_its_name_with_the_reason_and_the_cure() -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, dtype=torch.float64))
+
+    assert told(lambda: warn_of_module(make(float64=NO_FLOAT64), module)) == [
+        (
+            "the parameter '1.weight' is float64, and 'tested' has no float64: it computes it as float32; make it"
+            " float32, or keep to values that fit"
+        )
+    ]
+
+
+def test_a_buffer_is_told_of_by_its_name() -> None:
+    module = torch.nn.BatchNorm1d(2, affine=False, dtype=torch.float64)
+
+    (message,) = told(lambda: warn_of_module(make(float64=NO_FLOAT64), module))
+
+    assert message.startswith("the buffer 'running_mean' is float64, and 'tested' has no float64: it computes it as")
+
+
+def test_the_counters_of_a_module_are_not_told_of() -> None:
+    assert told(lambda: warn_of_module(make(int64=NO_INT64), torch.nn.BatchNorm1d(2))) == []
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        pytest.param(torch.zeros(2, 3, dtype=torch.float64), id="a tensor"),
+        pytest.param([torch.zeros(1), (torch.zeros(2, 3, dtype=torch.float64),)], id="in a list"),
+        pytest.param({"name": "x", "inputs": {"left": torch.zeros(2, 3, dtype=torch.float64)}}, id="in a dictionary"),
+    ],
+)
+def test_a_tensor_of_a_batch_is_told_of_by_its_shape(batch: Any) -> None:
+    (message,) = told(lambda: warn_of_batch(make(float64=NO_FLOAT64), batch))
+
+    assert message == (
+        "a tensor of shape (2, 3) in the batch is float64, and 'tested' has no float64: it computes it as float32;"
+        " make it float32, or keep to values that fit"
+    )
+
+
+def test_each_dtype_is_told_of_once_a_process() -> None:
+    backend = make(float64=NO_FLOAT64, int64=NO_INT64)
+    module = torch.nn.BatchNorm1d(2, dtype=torch.float64)
+    batch = [torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.float64)]
+
+    first = told(lambda: warn_of_module(backend, module))
+    later = told(lambda: warn_of_module(backend, module)) + told(lambda: warn_of_batch(backend, batch))
+
+    assert [message.partition(", and")[0] for message in first + later] == [
+        "the parameter 'weight' is float64",
+        "a tensor of shape (1,) in the batch is int64",
+    ]
+
+
+@pytest.mark.parametrize("claim", [northbridge.yes, northbridge.unknown], ids=lambda claim: str(claim.answer))
+def test_what_the_chip_does_not_deny_is_not_told_of(claim: northbridge.Claim) -> None:
+    backend = make(float64=claim, int64=claim)
+
+    assert told(lambda: warn_of_module(backend, torch.nn.BatchNorm1d(2, dtype=torch.float64))) == []
+
+
+CONVNET = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.ReLU())
+
+
+def test_a_convolution_that_is_computed_in_less_is_told_of_by_its_name() -> None:
+    backend = make(
+        float32_convolutions=northbridge.no("they are computed in float16; EXACT=1 computes them in float32")
+    )
+
+    assert told(lambda: warn_of_module(backend, CONVNET)) == [
+        (
+            "'0' is a convolution in float32, and 'tested' does not compute it in float32: they are computed in"
+            " float16; EXACT=1 computes them in float32"
+        )
+    ]
+    assert told(lambda: warn_of_module(backend, CONVNET)) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "precision"),
+    [
+        pytest.param(torch.nn.Linear(1, 1), "32-true", id="no convolution"),
+        pytest.param(torch.nn.Conv1d(1, 1, 1, dtype=torch.bfloat16), "bf16-true", id="not in float32"),
+        pytest.param(CONVNET, "16-mixed", id="autocast lowers it"),
+    ],
+)
+def test_other_modules_are_not_told_of_for_their_convolutions(module: torch.nn.Module, precision: str) -> None:
+    backend = make(float32_convolutions=northbridge.no("they are computed in float16"))
+
+    assert told(lambda: warn_of_module(backend, module, precision)) == []
+
+
+@pytest.mark.parametrize(
+    ("precision", "expected"), [("bf16-mixed", 1), ("bf16-true", 1), ("16-mixed", 0), ("32-true", 0)]
+)
+def test_a_range_that_is_not_bfloat16s_is_told_of_where_bfloat16_was_asked_for(precision: str, expected: int) -> None:
+    backend = make(bfloat16_range=northbridge.no("matrix products end at 65504"))
+
+    said = told(lambda: warn_of_module(backend, torch.nn.Linear(1, 1), precision))
+
+    words = "and 'tested' has not bfloat16's range in matrix products: matrix products end at 65504"
+    assert said == [f"precision={precision!r} was asked for, {words}"][:expected]
+
+
+def test_other_dtypes_are_not_told_of() -> None:
+    backend = make(float64=NO_FLOAT64, int64=NO_INT64)
+    batch = [torch.zeros(1, dtype=dtype) for dtype in (torch.float32, torch.bfloat16, torch.int32, torch.bool)]
+
+    assert told(lambda: warn_of_batch(backend, batch)) == []
+
+
+def test_a_batch_without_tensors_is_passed_over() -> None:
+    assert told(lambda: warn_of_batch(make(int64=NO_INT64), {"text": ["a", "b"], "number": 2**40})) == []
+
+
+def test_what_the_cards_of_this_machine_deny_is_told_of_although_the_family_claims_it() -> None:
+    batch = torch.zeros(1, dtype=torch.float64)
+
+    (message,) = told(lambda: warn_of_batch(make(OldCard(), float64=northbridge.yes), batch))
+
+    assert "'tested' has no float64: this generation has none;" in message
+
+
+# --- In a Trainer and in a Fabric
+
+
+def model_of(face: Face, dtype: torch.dtype = torch.float32) -> Any:
+    """A module with one layer, for the Trainer of `face`."""
+    kind: Any = importlib.import_module(face.name).LightningModule
+
+    class Model(kind):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = torch.nn.Linear(2, 2, dtype=dtype)
+
+        def training_step(self, batch: Any, index: int) -> torch.Tensor:
+            inputs, labels = batch
+            return torch.nn.functional.cross_entropy(self.layer(inputs.to(self.layer.weight.dtype)), labels)
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    return Model()
+
+
+def labelled(batches: int) -> Any:
+    """Batches of inputs and class labels, which torch has in int64."""
+    data = torch.utils.data.TensorDataset(torch.ones(batches, 2), torch.zeros(batches, dtype=torch.int64))
+    return torch.utils.data.DataLoader(data, batch_size=1, num_workers=0)
+
+
+def fit(build: Build, model: Any) -> list[str]:
+    return told(lambda: build(accelerator="cpu_sim", devices=1, max_steps=2).fit(model, labelled(2)))
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+class TestInATrainer:
+    def test_the_labels_of_a_batch_are_told_of_once(
+        self, face: Face, build: Build, claims: Callable[..., None]
+    ) -> None:
+        claims(int64=NO_INT64)
+
+        (message,) = fit(build, model_of(face))
+
+        assert message.startswith("a tensor of shape (1,) in the batch is int64")
+        assert " is int64, and 'cpu_sim' has no int64: it holds it as int32;" in message
+
+    def test_a_parameter_is_told_of_once(self, face: Face, build: Build, claims: Callable[..., None]) -> None:
+        claims(float64=NO_FLOAT64)
+
+        (message,) = fit(build, model_of(face, torch.float64))
+
+        assert message.startswith("the parameter 'layer.weight' is float64, and 'cpu_sim' has no float64: it computes")
+
+    def test_of_a_chip_that_denies_nothing_nothing_is_told(self, face: Face, build: Build) -> None:
+        assert fit(build, model_of(face, torch.float64)) == []
+
+
+@pytest.mark.parametrize("face", [face for face in FACES.values() if not face.is_trainer], indirect=True, ids=str)
+def test_in_a_fabric_a_parameter_is_told_of_when_the_module_is_set_up(
+    build: Build, claims: Callable[..., None]
+) -> None:
+    claims(float64=NO_FLOAT64)
+    fabric = build(accelerator="cpu_sim", devices=1)
+
+    (message,) = told(lambda: fabric.setup_module(torch.nn.Linear(2, 2, dtype=torch.float64)))
+
+    assert message.startswith("the parameter 'weight' is float64, and 'cpu_sim' has no float64")

@@ -1,0 +1,215 @@
+"""What a chip says that it cannot do, and a user asks for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from northbridge.capabilities import LEVEL_CLAIMS, Claim, no
+from northbridge.discovery.loaded import load
+from northbridge.errors import UnsupportedError
+from northbridge.lightning.namespaces import Face
+from northbridge.lightning.strategies.unsupported import DENIABLE
+
+Build = Callable[..., Any]
+Claims = Callable[..., None]
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning"),  # Lightning's
+    pytest.mark.filterwarnings("ignore:The .*_dataloader.* does not have many workers:UserWarning"),
+]
+
+DENIED = no("its driver is a sketch")
+REASON = r"but 'cpu_sim' cannot do it: its driver is a sketch; "
+
+
+@pytest.fixture
+def module(trainer_face: Face) -> Any:
+    """A model to train."""
+    demos: Any = importlib.import_module(f"{trainer_face.name}.demos.boring_classes")
+    return demos.BoringModel()
+
+
+@pytest.fixture
+def trainer(trainer_face: Face) -> Build:
+    """Build a Trainer that trains for a step."""
+    host: Any = importlib.import_module(trainer_face.name).Trainer
+    quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
+    return lambda **arguments: host(**{"accelerator": "cpu_sim", "devices": 1, "max_steps": 1, **quiet, **arguments})
+
+
+@pytest.fixture
+def fabric() -> Build:
+    """Build a Fabric of one device."""
+    host: Any = importlib.import_module("lightning.fabric")
+    return lambda: host.Fabric(accelerator="cpu_sim", devices=1)
+
+
+def refusal(attempt: Callable[[], object], capability: str) -> str:
+    """Return what is said where ``attempt`` is refused for the lack of ``capability``."""
+    with pytest.raises(UnsupportedError) as caught:
+        attempt()
+    assert caught.value.capability == capability
+    return str(caught.value)
+
+
+def test_every_claim_of_training_and_of_several_ranks_can_be_denied() -> None:
+    assert set(DENIABLE) == {*LEVEL_CLAIMS["C2"], *LEVEL_CLAIMS["C3"], "sync_batchnorm", "sharding", "inference_mode"}
+
+
+def test_a_trainer_does_not_train_where_the_chip_denies_it_and_still_predicts(
+    trainer: Build, module: Any, claims: Claims
+) -> None:
+    claims(fit=DENIED)
+
+    said = refusal(lambda: trainer().fit(module), "fit")
+
+    assert said == (
+        "a training was asked for, but 'cpu_sim' cannot do it: its driver is a sketch; train on another accelerator;"
+        " to evaluate and to predict is not refused here"
+    )
+    assert len(trainer().predict(module, module.predict_dataloader())) == 64
+
+
+def test_a_fabric_sets_no_optimizer_up_where_the_chip_denies_training(fabric: Build, claims: Claims) -> None:
+    claims(fit=DENIED)
+    net = torch.nn.Linear(1, 1)
+
+    said = refusal(lambda: fabric().setup(net, torch.optim.SGD(net.parameters())), "fit")
+
+    assert said.startswith("a training was asked for, but 'cpu_sim' cannot do it")
+    assert fabric().setup(torch.nn.Linear(1, 1))(torch.ones(1, device="cpu_sim")).numel() == 1
+
+
+def test_a_trainer_that_would_keep_checkpoints_is_refused_before_the_first_step(
+    trainer: Build, module: Any, claims: Claims, tmp_path: Path
+) -> None:
+    claims(checkpoint=DENIED)
+    host = trainer(enable_checkpointing=True, default_root_dir=tmp_path)
+
+    said = refusal(lambda: host.fit(module), "checkpoint")
+
+    assert said.startswith(f"a checkpoint was asked for, {REASON}leave it out: Trainer(enable_checkpointing=False)")
+    assert host.global_step == 0
+
+
+def test_a_checkpoint_is_refused_where_it_is_to_be_written(
+    trainer: Build, module: Any, fabric: Build, claims: Claims, tmp_path: Path
+) -> None:
+    claims(checkpoint=DENIED)
+    host = trainer()
+    host.fit(module)
+
+    for save in (
+        lambda: host.save_checkpoint(tmp_path / "trainers.ckpt"),
+        lambda: fabric().save(tmp_path / "fabrics.ckpt", {"net": torch.nn.Linear(1, 1)}),
+    ):
+        assert refusal(save, "checkpoint").startswith(f"a checkpoint was asked for, {REASON}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fit_is_not_taken_up_where_the_chip_denies_it_and_the_weights_are_still_read(
+    trainer: Build, module: Any, claims: Claims, tmp_path: Path
+) -> None:
+    saved = trainer()
+    saved.fit(module)
+    saved.save_checkpoint(tmp_path / "last.ckpt")
+    claims(resume=DENIED)
+
+    said = refusal(lambda: trainer(max_steps=2).fit(module, ckpt_path=tmp_path / "last.ckpt"), "resume")
+
+    assert said == (
+        f"to take up a training was asked for, {REASON}leave ckpt_path= or Fabric.load() out, and begin anew"
+    )
+    trainer().validate(module, ckpt_path=tmp_path / "last.ckpt", verbose=False)
+
+
+def test_a_fabric_takes_up_no_optimizer_where_the_chip_denies_it_and_still_reads_weights(
+    fabric: Build, claims: Claims, tmp_path: Path
+) -> None:
+    host, net = fabric(), torch.nn.Linear(1, 1)
+    net, optimizer = host.setup(net, torch.optim.SGD(net.parameters()))
+    host.save(tmp_path / "last.ckpt", {"net": net, "optimizer": optimizer})
+    claims(resume=DENIED)
+    host = fabric()
+
+    said = refusal(lambda: host.load(tmp_path / "last.ckpt", {"net": net, "optimizer": optimizer}), "resume")
+
+    assert said.startswith(f"to take up a training was asked for, {REASON}")
+    assert set(host.load(tmp_path / "last.ckpt", {"net": net})) == {"optimizer"}
+
+
+@pytest.mark.parametrize("claim", LEVEL_CLAIMS["C3"])
+def test_several_ranks_are_not_built_where_the_chip_denies_what_they_need(
+    face: Face, build: Build, claims: Claims, claim: str
+) -> None:
+    claims(**{claim: DENIED})
+
+    said = refusal(lambda: build(accelerator="cpu_sim", devices=2), claim)
+
+    assert said == f"{DENIABLE[claim][0]} was asked for, {REASON}write devices=1"
+    assert build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy.world_size == 1
+
+
+@pytest.mark.parametrize(("claim", "is_refused"), [("sum_all_reduce", True), ("ddp_averaging", False)])
+def test_shards_need_the_collectives_and_no_averages(
+    face: Face, build: Build, claims: Claims, claim: str, is_refused: bool
+) -> None:
+    claims(**{claim: DENIED})
+    sharded: Any = importlib.import_module(f"{face.name}.strategies").ModelParallelStrategy
+
+    def ask() -> Any:
+        more = {} if face.is_trainer else {"parallelize_fn": lambda model, _mesh: model}
+        return build(accelerator="cpu_sim", devices=2, strategy=sharded(**more)).strategy
+
+    if is_refused:
+        assert refusal(ask, claim).startswith("a run of several ranks, which add up tensors was asked for")
+    else:
+        assert ask().world_size == 2
+
+
+def test_a_model_is_not_spread_where_the_chip_denies_it(face: Face, build: Build, claims: Claims) -> None:
+    claims(sharding=DENIED)
+    more: dict[str, Any] = {} if face.is_trainer else {"parallelize_fn": lambda model, _mesh: model}
+    sharded: Any = importlib.import_module(f"{face.name}.strategies").ModelParallelStrategy
+
+    said = refusal(lambda: build(accelerator="cpu_sim", devices=2, strategy=sharded(**more)), "sharding")
+
+    assert said == (
+        f"a model spread over several devices, by FSDP2 or tensor parallel, was asked for, {REASON}write"
+        " strategy='ddp', which has a whole model on each device, or devices=1"
+    )
+    assert build(accelerator="cpu_sim", devices=1, strategy=sharded(**more)).strategy.world_size == 1
+    assert build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy.world_size == 2
+
+
+def test_torchs_layers_of_batch_norm_over_all_ranks_are_refused_where_the_chip_denies_them(
+    face: Face, build: Build, claims: Claims
+) -> None:
+    claims(sync_batchnorm=DENIED)
+    strategy = build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy
+    layers: Any = torch.nn.SyncBatchNorm(2)
+
+    said = refusal(lambda: strategy._drive_sync_batch_norm(torch.nn.Sequential(layers)), "sync_batchnorm")
+
+    assert said == (
+        f"torch's SyncBatchNorm, over the batches of all ranks, was asked for, {REASON}leave convert_sync_batchnorm()"
+        " out, and each rank normalizes by its own batch"
+    )
+    strategy._drive_sync_batch_norm(torch.nn.Sequential(torch.nn.BatchNorm1d(2)))
+
+
+@pytest.mark.parametrize("claim", [Claim("unknown"), Claim("yes")])
+def test_what_is_claimed_or_unknown_is_tried(trainer: Build, module: Any, claims: Claims, claim: Claim) -> None:
+    claims(**dict.fromkeys(DENIABLE, claim))
+    host = trainer()
+
+    host.fit(module)
+
+    assert host.global_step == 1
+    assert load("cpu_sim").capabilities.fit == claim

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from northbridge.errors import ArgumentsError, WeightsDisagreeError
+from northbridge.lightning.namespaces import Face
+
+
+class Ranks:
+    """A strategy whose other ranks have these models; the first model is this rank's."""
+
+    root_device = torch.device("cpu")
+
+    def __init__(self, agreement: type[Any], *models: nn.Module) -> None:
+        self.world_size = len(models)
+        self._sent: list[list[torch.Tensor]] = []
+        for model in models[1:]:
+            recorder = Recorder()
+            with pytest.raises(WeightsDisagreeError):
+                agreement().check(recorder, model, 1)
+            self._sent.append(recorder.sent)
+        self._calls = 0
+
+    def all_gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        others = [sent[self._calls] for sent in self._sent]
+        self._calls += 1
+        return torch.stack([tensor, *others])
+
+
+class Recorder:
+    """A strategy of two ranks of which the other never agrees, and that keeps what this one sends."""
+
+    root_device = torch.device("cpu")
+    world_size = 2
+
+    def __init__(self) -> None:
+        self.sent: list[torch.Tensor] = []
+
+    def all_gather(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.sent.append(tensor)
+        wrong = tensor.clone()
+        wrong[0, 0] ^= 1
+        return torch.stack([tensor, wrong])
+
+
+@pytest.fixture
+def agreement(face: Face) -> Any:
+    return importlib.import_module(face.home).WeightsAgreement
+
+
+def model(layers: int = 2) -> nn.Module:
+    torch.manual_seed(1)
+    return nn.Sequential(*(nn.Linear(3, 3) for _ in range(layers)))
+
+
+def changed(*, layer: int) -> nn.Module:
+    net = model()
+    with torch.no_grad():
+        net.get_parameter(f"{layer}.bias")[0] += 1e-7
+    return net
+
+
+def test_a_wrong_number_of_steps_is_refused(agreement: Any) -> None:
+    with pytest.raises(ArgumentsError, match=r"every_n_steps=0\) was asked for: write a number of steps, 1 or more"):
+        agreement(every_n_steps=0)
+
+
+def test_the_minority_is_named_with_what_differs(agreement: Any) -> None:
+    ranks = Ranks(agreement, model(), changed(layer=0), model(), changed(layer=0), model())
+
+    with pytest.raises(WeightsDisagreeError, match=r"ranks 1 and 3 differ from ranks 0, 2 and 4 in '0.bias'") as error:
+        agreement().check(ranks, model(), 7)
+
+    assert error.value.ranks == (1, 3)
+    assert "at step 7 (this was the first check)" in str(error.value)
+    assert "either may be the wrong one" not in str(error.value)
+
+
+def test_rank_0_is_named_where_the_others_agree(agreement: Any) -> None:
+    with pytest.raises(WeightsDisagreeError, match=r"rank 0 differs from ranks 1 and 2") as error:
+        agreement().check(Ranks(agreement, changed(layer=1), model(), model()), changed(layer=1), 7)
+
+    assert error.value.ranks == (0,)
+
+
+def test_many_parameters_are_counted(agreement: Any) -> None:
+    torch.manual_seed(2)
+    other = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
+
+    with pytest.raises(WeightsDisagreeError, match=r"'0.weight', '0.bias', '1.weight' and 1 more\. Look"):
+        agreement().check(Ranks(agreement, model(), other), model(), 7)
+
+
+def test_models_of_other_sizes_are_told_by_their_numbers_of_parameters(agreement: Any) -> None:
+    with pytest.raises(WeightsDisagreeError, match="in the number of its parameters: 4 on rank 0, 6 on rank 1"):
+        agreement().check(Ranks(agreement, model(), model(layers=3)), model(), 7)
+
+
+def test_one_rank_agrees_with_itself(agreement: Any) -> None:
+    check = agreement()
+
+    check.check(object(), model(), 5)
+
+    assert check.agreed_at == 5

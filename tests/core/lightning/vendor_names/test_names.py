@@ -1,0 +1,507 @@
+from __future__ import annotations
+
+import copy
+import importlib
+import pickle
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import torch
+
+import northbridge
+from northbridge.errors import ArgumentsError, BackendNotFoundError, DevicesError, UnsupportedError
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.vendor_names import arguments
+
+Build = Callable[..., Any]
+TRAINERS = [face for face in FACES.values() if face.is_trainer]
+FABRICS = [face for face in FACES.values() if not face.is_trainer]
+
+
+class SimAccelerator(northbridge.AcceleratorName, backend="cpu_sim"):
+    pass
+
+
+class SimDDPStrategy(northbridge.DDPStrategyName, backend="cpu_sim"):
+    pass
+
+
+class SimSingleStrategy(northbridge.SingleDeviceStrategyName, backend="cpu_sim"):
+    pass
+
+
+class SimCheckpointIO(northbridge.CheckpointIOName, backend="cpu_sim"):
+    pass
+
+
+class SimPrecision(northbridge.PrecisionName, backend="cpu_sim"):
+    positional = ("precision", "device")
+    without_meaning = {"device": "autocast is on the accelerator's device; leave it out"}  # noqa: RUF012
+    words = {"bf16": "bf16-mixed", "bf16-mixed": "bf16-mixed", "32-true": "32-true"}  # noqa: RUF012
+
+
+class OtherDDPStrategy(northbridge.DDPStrategyName, backend="another"):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def nothing_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arguments, "_warned", set())
+
+
+def devices(strategy: Any) -> list[str]:
+    return [str(device) for device in strategy.parallel_devices]
+
+
+# --- What a name becomes
+
+
+def test_an_accelerator_becomes_the_accelerator_of_the_face_it_is_given_to(face: Face, build: Build) -> None:
+    name = SimAccelerator()
+
+    strategy = build(accelerator=name, devices=1).strategy
+
+    assert strategy.accelerator is name
+    assert type(name) is classes(face).accelerator.of("cpu_sim")
+    assert isinstance(strategy.accelerator, SimAccelerator)
+    assert issubclass(type(strategy.accelerator), SimAccelerator)
+
+
+def test_a_ddp_strategy_becomes_ours_with_its_arguments_and_brings_its_accelerator(face: Face, build: Build) -> None:
+    name = SimDDPStrategy(find_unused_parameters=True, timeout=timedelta(seconds=77), start_method="spawn")
+
+    strategy = build(strategy=name, devices=2).strategy
+
+    assert strategy is name
+    assert type(strategy) is classes(face).ddp
+    assert strategy._ddp_kwargs == {"find_unused_parameters": True}
+    assert (strategy._timeout, strategy._start_method) == (timedelta(seconds=77), "spawn")
+    assert strategy.accelerator.name() == "cpu_sim"
+
+
+def test_a_single_device_strategy_becomes_ours_on_the_device_that_devices_takes(face: Face, build: Build) -> None:
+    strategy = build(accelerator="cpu_sim", strategy=SimSingleStrategy(), devices=[3]).strategy
+
+    assert type(strategy) is classes(face).single_device
+    assert str(strategy.root_device) == "cpu_sim:3"
+
+
+def test_a_single_device_strategy_takes_the_first_device_where_devices_is_left_out(build: Build) -> None:
+    assert str(build(strategy=SimSingleStrategy()).strategy.root_device) == "cpu_sim:0"
+
+
+def test_a_single_device_strategy_on_several_devices_is_refused(build: Build) -> None:
+    with pytest.raises(DevicesError) as refusal:
+        build(strategy=SimSingleStrategy(), devices=2)
+
+    assert str(refusal.value) == (
+        "SingleDeviceStrategy trains on one device, and devices=2 takes 2; write devices=1, or a strategy for several"
+        " devices"
+    )
+
+
+def test_a_checkpoint_io_becomes_ours_in_every_place_where_one_is_taken(face: Face, build: Build) -> None:
+    alone, listed, inside = SimCheckpointIO(), SimCheckpointIO(), SimCheckpointIO()
+
+    built = [
+        build(accelerator="cpu_sim", devices=1, plugins=alone),
+        build(accelerator="cpu_sim", devices=1, plugins=[listed]),
+        build(strategy=SimSingleStrategy(checkpoint_io=inside), devices=1),
+    ]
+
+    assert [each.strategy.checkpoint_io for each in built] == [alone, listed, inside]
+    assert {type(each) for each in (alone, listed, inside)} == {classes(face).checkpoint_io}
+    assert isinstance(alone, SimCheckpointIO)
+
+
+@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+def test_a_checkpoint_io_inside_lightnings_asynchronous_one_becomes_ours(face: Face, build: Build) -> None:
+    inner = SimCheckpointIO()
+    outer = face.module("plugins.io").AsyncCheckpointIO(inner)
+
+    strategy = build(accelerator="cpu_sim", devices=1, plugins=[outer]).strategy
+
+    assert strategy.checkpoint_io is outer
+    assert type(inner) is classes(face).checkpoint_io
+
+
+def test_a_checkpoint_io_chooses_no_accelerator(build: Build) -> None:
+    assert build(accelerator="cpu", devices=1, plugins=[SimCheckpointIO()]).strategy.root_device.type == "cpu"
+
+
+@pytest.mark.parametrize(("word", "meant"), [("bf16", "bf16-mixed"), ("bf16-mixed", "bf16-mixed"), ("32-true", None)])
+@pytest.mark.parametrize("place", ["plugins", "strategy"])
+def test_a_precision_is_lightnings_own_on_the_chips_device(
+    face: Face, build: Build, word: str, meant: str | None, place: str
+) -> None:
+    name = SimPrecision(word)
+    inside = SimSingleStrategy(precision_plugin=name)
+
+    strategy = build(devices=1, **({"plugins": [name]} if place == "plugins" else {"strategy": inside})).strategy
+
+    precision = strategy.precision_plugin if face.is_trainer else strategy.precision
+    stock = face.module("plugins")
+    assert type(precision) is (stock.MixedPrecision if meant else stock.Precision)
+    assert getattr(precision, "device", None) == ("cpu_sim" if meant else None)
+    assert isinstance(precision, SimPrecision)
+
+
+def test_a_stock_precision_in_a_vendors_strategy_stays_what_it_is(face: Face, build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)
+    stock = face.module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
+
+    strategy = build(strategy=SimDDPStrategy(precision_plugin=stock), devices=2).strategy
+
+    assert (strategy.precision_plugin if face.is_trainer else strategy.precision) is stock
+
+
+def test_names_that_a_strategy_holds_are_taken_with_it(face: Face, build: Build) -> None:
+    accelerator = SimAccelerator()
+
+    strategy = build(strategy=SimDDPStrategy(accelerator, checkpoint_io=SimCheckpointIO()), devices=2).strategy
+
+    assert strategy.accelerator is accelerator
+    assert type(strategy.accelerator) is classes(face).accelerator.of("cpu_sim")
+    assert type(strategy.checkpoint_io) is classes(face).checkpoint_io
+
+
+def test_what_has_become_of_a_name_can_be_given_to_the_next_host_of_any_face(face: Face, build: Build) -> None:
+    name = SimAccelerator()
+    build(accelerator=name, devices=1)
+
+    again = build(accelerator=name, devices=1).strategy
+    for other in FACES.values():
+        importlib.import_module(other.name)
+        name_there = SimAccelerator().settle(other)
+        assert build(accelerator=name_there, devices=1).strategy.root_device.type == "cpu_sim"
+
+    assert again.accelerator is name
+
+
+def test_a_run_that_used_no_vendors_name_is_known_by_it_all_the_same(build: Build) -> None:
+    single = build(accelerator="cpu_sim", devices=1).strategy
+    ddp = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy
+
+    assert isinstance(single, SimSingleStrategy)
+    assert isinstance(ddp, SimDDPStrategy)
+    assert not isinstance(ddp, SimSingleStrategy)
+    assert not isinstance(ddp, OtherDDPStrategy)
+    assert not isinstance(ddp, northbridge.DDPStrategyName)
+
+
+def test_lightnings_own_run_is_known_by_no_vendors_name(build: Build) -> None:
+    strategy = build(accelerator="cpu", devices=1).strategy
+
+    assert not isinstance(strategy, SimSingleStrategy)
+    assert not isinstance(strategy.accelerator, SimAccelerator)
+
+
+# --- Devices of a strategy
+
+
+def test_devices_without_an_index_mean_one_for_each_local_rank(face: Face, build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)  # from here on, torch knows the device
+    alike = [torch.device("cpu_sim")] * 3
+
+    ours = build(strategy=SimDDPStrategy(parallel_devices=alike)).strategy
+    stock = face.module("strategies").DDPStrategy(parallel_devices=alike)
+    theirs = build(accelerator="cpu_sim", strategy=stock).strategy
+
+    assert devices(ours) == devices(theirs) == ["cpu_sim:0", "cpu_sim:1", "cpu_sim:2"]
+
+
+def test_devices_without_an_index_are_those_that_devices_names(build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)
+    alike = [torch.device("cpu_sim")] * 2
+
+    for asked in ([5, 3], "5,3"):
+        assert devices(build(strategy=SimDDPStrategy(parallel_devices=alike), devices=asked).strategy) == [
+            "cpu_sim:5",
+            "cpu_sim:3",
+        ]
+
+
+@pytest.mark.parametrize("asked", ["auto", 2, "2", [4, 6], "4,6"])
+def test_devices_with_an_index_are_taken_as_they_are(build: Build, asked: Any) -> None:
+    build(accelerator="cpu_sim", devices=1)
+    named = [torch.device("cpu_sim", 4), torch.device("cpu_sim", 6)]
+
+    strategy = build(strategy=SimDDPStrategy(parallel_devices=named), devices=asked).strategy
+
+    assert devices(strategy) == ["cpu_sim:4", "cpu_sim:6"]
+
+
+@pytest.mark.parametrize("asked", [1, 3, -1, [0, 1], "0,1"])
+def test_devices_that_contradict_the_strategys_are_refused(build: Build, asked: Any) -> None:
+    build(accelerator="cpu_sim", devices=1)
+    named = [torch.device("cpu_sim", 4), torch.device("cpu_sim", 6)]
+
+    with pytest.raises(DevicesError) as refusal:
+        build(strategy=SimDDPStrategy(parallel_devices=named), devices=asked)
+
+    assert str(refusal.value) == (
+        f"parallel_devices=['cpu_sim:4', 'cpu_sim:6'] of the strategy and devices={asked!r} contradict; leave one of"
+        " them out, or make them agree"
+    )
+
+
+def test_devices_half_with_an_index_are_refused(build: Build) -> None:
+    build(accelerator="cpu_sim", devices=1)
+    mixed = [torch.device("cpu_sim"), torch.device("cpu_sim", 1)]
+
+    with pytest.raises(DevicesError, match="has devices with an index and without; give each its own, or none"):
+        build(strategy=SimDDPStrategy(parallel_devices=mixed))
+
+
+@pytest.mark.parametrize("indices", [[None] * 9, [0, 9], [1, 1]])
+def test_devices_that_are_not_there_are_refused(build: Build, indices: list[int | None]) -> None:
+    build(accelerator="cpu_sim", devices=1)
+    listed = [torch.device("cpu_sim") if index is None else torch.device("cpu_sim", index) for index in indices]
+
+    with pytest.raises(DevicesError, match=r"this machine has 8|more than once"):
+        build(strategy=SimDDPStrategy(parallel_devices=listed))
+
+
+# --- Contradictions
+
+
+@pytest.mark.parametrize("accelerator", ["cpu", "another", "gpu"])
+def test_a_strategy_for_another_accelerator_is_refused(build: Build, accelerator: str) -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+        build(accelerator=accelerator, devices=2, strategy=SimDDPStrategy())
+
+    assert str(refusal.value) == (
+        f"SimDDPStrategy is for 'cpu_sim', and accelerator={accelerator!r} was asked for: write"
+        " accelerator='cpu_sim', or leave SimDDPStrategy out"
+    )
+
+
+def test_a_precision_for_another_accelerator_is_refused(face: Face, build: Build) -> None:
+    cpu = face.module("accelerators").CPUAccelerator()
+
+    with pytest.raises(UnsupportedError, match="SimPrecision is for 'cpu_sim', and accelerator='CPUAccelerator' was"):
+        build(accelerator=cpu, devices=1, plugins=[SimPrecision("bf16-mixed")])
+
+
+def test_a_name_of_a_backend_that_nobody_brings_is_refused(build: Build) -> None:
+    with pytest.raises(BackendNotFoundError, match="no backend 'another' is installed"):
+        build(strategy=OtherDDPStrategy())
+
+
+def test_two_precisions_that_differ_are_refused(build: Build) -> None:
+    with pytest.raises(ArgumentsError) as refusal:
+        build(devices=1, precision="32-true", plugins=[SimPrecision("bf16-mixed")])
+
+    assert str(refusal.value) == (
+        "precision='32-true' and SimPrecision(precision='bf16-mixed') were both given, and differ; write one of them,"
+        " precision= where you can"
+    )
+
+
+def test_two_precisions_that_agree_are_one(build: Build) -> None:
+    assert build(devices=1, precision="bf16-mixed", plugins=[SimPrecision("bf16-mixed")]).strategy is not None
+
+
+@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+def test_an_argument_that_only_a_trainers_strategy_has_is_refused_in_a_fabric(build: Build) -> None:
+    with pytest.raises(ArgumentsError) as refusal:
+        build(devices=2, strategy=SimDDPStrategy(model_averaging_period=3))
+
+    assert str(refusal.value) == (
+        "SimDDPStrategy(model_averaging_period=…) was given to a Fabric, whose strategies take no such argument; leave"
+        " it out"
+    )
+
+
+# --- Arguments
+
+
+def test_arguments_are_taken_by_place_in_the_order_of_lightnings_strategy(face: Face) -> None:
+    if face.is_trainer:
+        stock = face.module("strategies").DDPStrategy
+        order = tuple(importlib.import_module("inspect").signature(stock.__init__).parameters)[1:-1]
+        assert SimDDPStrategy.positional == order
+
+    name = SimDDPStrategy(None, None, "an environment")
+
+    assert name.arguments == {"accelerator": None, "parallel_devices": None, "cluster_environment": "an environment"}
+
+
+@pytest.mark.parametrize(
+    ("argument", "hint"),
+    [
+        ("find_unused_parameter", "; did you mean find_unused_parameters=?"),
+        ("acelerator", "; did you mean accelerator=?"),
+    ],
+)
+def test_an_unknown_argument_is_refused_with_the_nearest_that_is_taken(argument: str, hint: str) -> None:
+    with pytest.raises(ArgumentsError) as refusal:
+        SimDDPStrategy(**{argument: True})
+
+    assert str(refusal.value).startswith(
+        f"SimDDPStrategy() takes no {argument}={hint}; it takes accelerator, parallel_devices, cluster_environment"
+    )
+
+
+def test_an_argument_of_nothing_known_is_refused_without_a_guess() -> None:
+    with pytest.raises(TypeError, match=r"^SimCheckpointIO\(\) takes no xyz=; it takes none$"):
+        SimCheckpointIO(xyz=1)
+
+
+def test_too_many_arguments_and_one_given_twice_are_refused() -> None:
+    with pytest.raises(
+        ArgumentsError, match=r"^SimAccelerator\(\) was given 1 arguments by their place; it takes none$"
+    ):
+        SimAccelerator(1)
+    with pytest.raises(ArgumentsError, match=r"^SimSingleStrategy\(\) was given device= twice, by its place and by"):
+        SimSingleStrategy("cpu_sim", device="cpu_sim")
+
+
+def test_an_argument_without_a_meaning_is_warned_of_once() -> None:
+    with pytest.warns(UserWarning, match="no meaning any more") as caught:
+        SimPrecision("bf16-mixed", device="cpu_sim")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = SimPrecision("bf16-mixed", "cpu_sim")
+
+    assert [str(each.message) for each in caught] == [
+        "SimPrecision(device=…) has no meaning any more: autocast is on the accelerator's device; leave it out"
+    ]
+    assert again.arguments == {"precision": "bf16-mixed"}
+    assert caught[0].filename == __file__  # the line to change
+
+
+def test_a_rank_that_another_started_does_not_repeat_the_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        SimPrecision("bf16-mixed", device="cpu_sim")
+
+
+def test_a_precision_that_is_none_is_refused_with_the_nearest() -> None:
+    with pytest.raises(ArgumentsError) as refusal:
+        SimPrecision("bf16-mixd")
+
+    assert str(refusal.value) == (
+        "SimPrecision(precision='bf16-mixd') is no precision; did you mean 'bf16-mixed'?; it takes bf16, bf16-mixed,"
+        " 32-true"
+    )
+
+
+# --- Before a Trainer or a Fabric has it
+
+
+def test_it_reads_as_it_was_written() -> None:
+    assert repr(SimDDPStrategy(bucket_cap_mb=3)) == "SimDDPStrategy(bucket_cap_mb=3)"
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda name: pickle.loads(pickle.dumps(name))])
+def test_it_can_be_copied_and_pickled(build: Build, duplicate: Callable[[Any], Any]) -> None:
+    twin = duplicate(SimDDPStrategy(bucket_cap_mb=3))
+
+    assert type(twin) is SimDDPStrategy
+    assert build(strategy=twin, devices=2).strategy._ddp_kwargs == {"bucket_cap_mb": 3}
+
+
+def test_what_only_lightnings_object_has_is_not_there_yet() -> None:
+    assert not hasattr(SimDDPStrategy(), "barrier")
+    with pytest.raises(AttributeError) as refusal:
+        SimDDPStrategy().barrier()
+
+    assert str(refusal.value) == (
+        "SimDDPStrategy has no 'barrier' yet: it becomes Lightning's DDPStrategy when a Trainer or a Fabric is given it"
+    )
+
+
+def test_a_class_cannot_be_derived_from_a_name() -> None:
+    with pytest.raises(UnsupportedError) as refusal:
+
+        class Patient(SimDDPStrategy):
+            pass
+
+    assert str(refusal.value) == (
+        "Patient cannot be derived from SimDDPStrategy, which is a name and has no behaviour: derive it from the class"
+        " that it stands for, northbridge.lightning.pytorch.DDPStrategy for a Trainer of lightning.pytorch"
+    )
+
+
+def test_the_class_of_an_accelerator_answers_without_taking_a_card() -> None:
+    assert SimAccelerator.is_available()
+    assert SimAccelerator.name() == "cpu_sim"
+    assert SimAccelerator.auto_device_count() == 8
+    assert SimAccelerator.parse_devices("2") == [0, 1]
+    assert [str(device) for device in SimAccelerator.get_parallel_devices(2)] == ["cpu_sim:0", "cpu_sim:1"]
+    assert [str(device) for device in SimAccelerator.get_parallel_devices([3])] == ["cpu_sim:3"]
+
+
+def test_the_accelerator_of_a_backend_that_is_not_there_is_not_available() -> None:
+    class Gone(northbridge.AcceleratorName, backend="another"):
+        pass
+
+    assert not Gone.is_available()
+
+
+@pytest.mark.parametrize("devices", [8, ["cpu_sim"], "auto"], ids=str)
+def test_parallel_devices_are_devices(devices: Any) -> None:
+    with pytest.raises(ArgumentsError) as refusal:
+        SimDDPStrategy(parallel_devices=devices)
+
+    assert str(refusal.value) == (
+        f"SimDDPStrategy(parallel_devices={devices!r}) is no list of torch.device: write [torch.device('cpu_sim')] * 8,"
+        " or leave it out and write devices=8 for the Trainer"
+    )
+
+
+# --- What Northbridge does not drive
+
+
+look_up = northbridge.undriven_names(
+    "northbridge_sim", backend="cpu_sim", instead={"SimLoader": ("data_loaders", "use torch's")}
+)
+
+
+def test_a_name_of_what_is_not_driven_can_be_imported_and_asked_about() -> None:
+    loader = look_up("SimLoader")
+
+    assert isinstance(loader, type)
+    assert loader.__name__ == "SimLoader"
+    assert not isinstance(object(), loader)
+    assert loader is look_up("SimLoader")
+
+
+def test_any_other_name_is_not_there() -> None:
+    with pytest.raises(AttributeError, match=r"^module 'northbridge_sim' has no attribute 'SimSaver'$"):
+        look_up("SimSaver")
+
+
+def test_to_use_it_is_refused_with_the_reason_and_what_to_do() -> None:
+    loader = look_up("SimLoader")
+
+    with pytest.raises(UnsupportedError) as refusal:
+        loader(1, batch_size=2)
+
+    assert str(refusal.value) == (
+        "SimLoader was asked for, and 'data_loaders' on 'cpu_sim' is unknown: Northbridge does not drive it yet; use"
+        " torch's"
+    )
+    assert refusal.value.capability == "data_loaders"
+
+
+def test_an_unknown_without_a_reason_is_not_driven(claims: Callable[..., None]) -> None:
+    claims(data_loaders=northbridge.unknown)
+
+    with pytest.raises(
+        UnsupportedError, match="on 'cpu_sim' is unknown: Northbridge does not drive it yet; use torch's"
+    ):
+        look_up("SimLoader")()
+
+
+def test_a_precision_may_be_a_number_as_for_a_trainer() -> None:
+    class Numbered(northbridge.PrecisionName, backend="cpu_sim"):
+        words = {"32": "32-true"}  # noqa: RUF012
+
+    assert Numbered(precision=32).precision == "32-true"

@@ -1,0 +1,174 @@
+"""Plugins that misbehave in the process that asks them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.core.command import (
+    NO_CHIP,
+    assert_ends_with_its_children,
+    backend,
+    beside,
+    flowing,
+    northbridge,
+    row,
+)
+
+from northbridge.processes.child import ask, end_all
+from northbridge.processes.child_report import Reply, Stage
+
+if TYPE_CHECKING:
+    from tests.core.conftest import Install, Site
+
+_HANG_IN_LOAD = "Software.load = lambda self: threading.Event().wait()"
+
+
+def test_one_that_hangs_while_it_counts_is_given_up(install: Install, without_lightning: Site) -> None:
+    site = beside(without_lightning, *install("detect_hangs").folders)
+
+    run = northbridge(site, "list", NORTHBRIDGE_DETECT_TIMEOUT="1")
+
+    assert row(run.stdout, "detect_hangs")[3:] == ["broken", "no", "-", "no"]
+    assert (
+        "backend 'detect_hangs' (northbridge-detect-hangs 1.2.3): its detect() did not answer within 1 s;"
+        " is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more"
+    ) in flowing(run.stdout)
+    assert run.returncode == 1
+
+
+def test_one_that_hangs_at_its_import_is_given_up(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("sleepy", "threading.Event().wait()")
+
+    run = northbridge(site, "list", NORTHBRIDGE_DETECT_TIMEOUT="1")
+
+    assert row(run.stdout, "sleepy") == ["sleepy", "1.0", "sleepy", "broken", "no", "-", "-"]
+    assert (
+        "backend 'sleepy' (sleepy 1.0): its process did not answer within 1 s while importing its plugin; is the"
+        " driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more, NORTHBRIDGE_DISABLE=sleepy switches the"
+        " backend off"
+    ) in flowing(run.stdout)
+
+
+def test_one_that_hangs_in_load_has_longer_and_is_given_up(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("stuck", _HANG_IN_LOAD)
+
+    run = northbridge(site, "list", "--load-timeout", "2", NORTHBRIDGE_DETECT_TIMEOUT="1")
+
+    assert row(run.stdout, "stuck")[3:] == ["broken", "no", "2", "no"]
+    assert (
+        "its process did not answer within 2 s while loading its software, which may be compiled first; is the driver"
+        " healthy, or is it still compiling?"
+        " --load-timeout=seconds allows more, NORTHBRIDGE_DISABLE=stuck switches the backend off"
+    ) in flowing(run.stdout)
+
+
+@pytest.mark.parametrize(
+    ("deed", "told"),
+    [
+        ("os.kill(os.getpid(), signal.SIGSEGV)", "was killed by SIGSEGV while importing its plugin; does it fit"),
+        ("os._exit(3)", "ended with exit code 3 while importing its plugin; does it fit this torch"),
+        ("print('out of licences', file=sys.stderr, flush=True); os._exit(0)", "exit code 0 while importing its"),
+    ],
+)
+def test_one_that_ends_its_process_is_told_with_the_stage(
+    write_plugin: Callable[[str, str], Site], deed: str, told: str
+) -> None:
+    found = backend("rude", northbridge(write_plugin("rude", deed), "list", "--json"))
+
+    assert (found["status"], found["loadable"]) == ("broken", False)
+    assert told in found["reason"]
+    assert ("(out of licences)" in found["reason"]) == ("licences" in deed)
+
+
+def test_a_crash_is_told_while_what_it_started_lives_on(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("parent", "if not os.fork(): threading.Event().wait()\nos.kill(os.getpid(), signal.SIGBUS)")
+
+    found = backend("parent", northbridge(site, "list", "--json", NORTHBRIDGE_DETECT_TIMEOUT="1"))
+
+    assert "was killed by SIGBUS while importing its plugin" in found["reason"]
+
+
+def test_one_that_prints_does_not_garble_the_json(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("noisy", "print('hello'); os.system('echo hello'); os.write(1, b'{}')")
+
+    run = northbridge(site, "list", "--json")
+
+    found = backend("noisy", run)
+    assert (found["status"], found["devices"], found["reason"]) == ("ready", 2, "")
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_what_is_printed_before_the_first_report_is_none() -> None:
+    """As what runs at the end of ``import torch`` may print, before the child begins to report."""
+    question = """
+import os
+os.write(1, b'{"stage": "done", "facts": {"devices": 64}}' + bytes([10]) + b"hello")
+from northbridge.processes.child_report import Reporter
+report = Reporter()
+os.write(1, b'{"stage": "done", "facts": {"devices": 65}}' + bytes([10]))
+report.begin("load", loadable=True)
+report.end(devices=2)
+"""
+    stages = {"load": Stage("loading", 60.0, "wait")}
+
+    reply = asyncio.run(ask(f"exec({question!r})", stages, lambda _: None))
+
+    assert reply == Reply({"loadable": True, "devices": 2})
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
+def test_the_end_of_the_command_is_the_end_of_what_it_asked(
+    write_plugin: Callable[[str, str], Site], tmp_path: Path, number: int, code: int
+) -> None:
+    alive = tmp_path / "alive"
+    os.mkfifo(alive)
+    site = write_plugin("endless", f"pipe = open({str(alive)!r}, 'w'); threading.Event().wait()")
+    environ = {**os.environ, **NO_CHIP, "PYTHONPATH": os.pathsep.join(map(str, site.folders))}
+
+    assert_ends_with_its_children(["list"], environ, alive, number, code)
+
+
+class TestAskingSeveral:
+    """Whoever is asked beside others ends before the loop does."""
+
+    @staticmethod
+    async def _ends_slowly(ended: list[str]) -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.05)
+            ended.append("slowly")
+
+    def test_when_they_are_interrupted_all_have_ended(self) -> None:
+        ended: list[str] = []
+
+        async def interrupted() -> None:
+            asking = [asyncio.ensure_future(each) for each in (asyncio.sleep(60), self._ends_slowly(ended))]
+            waiting = asyncio.ensure_future(end_all(*asking))
+            await asyncio.sleep(0.01)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert ended == ["slowly"]
+
+        asyncio.run(interrupted())
+
+    def test_when_one_raises_that_is_raised_and_all_have_ended(self) -> None:
+        ended: list[str] = []
+
+        async def fail() -> None:
+            await asyncio.sleep(0.01)
+            raise LookupError("no such chip")
+
+        async def asking() -> None:
+            await end_all(asyncio.ensure_future(self._ends_slowly(ended)), asyncio.ensure_future(fail()))
+
+        with pytest.raises(LookupError, match="no such chip"):
+            asyncio.run(asking())
+        assert ended == ["slowly"]

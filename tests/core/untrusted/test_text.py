@@ -1,0 +1,88 @@
+"""Text from outside as it is shown: it can be read, and does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import northbridge
+from northbridge.discovery.simulated import refuse_unknown_simulation
+from northbridge.launch.cluster import check_variables
+from northbridge.settings import CoreSettings
+from northbridge.untrusted.text import clean, clean_message, shorten
+
+
+@pytest.mark.parametrize(
+    ("printed", "shown"),
+    [
+        pytest.param("\x1b[1;31mE  assert\x1b[0m 1", "E  assert 1", id="colours"),
+        pytest.param("\x1b]8;;https://example.org\x07link\x1b]8;;\x07", "link", id="a terminal's link"),
+        pytest.param("\x1b(Bplain\x1b=", "plain", id="other codes of terminals"),
+        pytest.param("10%\r20%\r\ndone", "10%\n20%\ndone", id="a progress bar"),
+        pytest.param("a\x00b\x07", "a\\u0000b\\u0007", id="control characters"),
+        pytest.param("rank \u202e0 knar", "rank \\u202e0 knar", id="what turns the order of words"),
+        pytest.param("\ud800", "\\ud800", id="half a character"),
+        pytest.param("\tdéjà vu, 試験\n", "\tdéjà vu, 試験\n", id="text of any language"),
+    ],
+)
+def test_what_is_shown_of_what_was_printed(printed: str, shown: str) -> None:
+    assert clean(printed) == shown
+
+
+def test_a_long_text_is_cut_to_one_line_of_200() -> None:
+    assert shorten("first\n  second\t\x1b[1mthird\x1b[0m") == "first second third"
+    assert shorten("x" * 200) == "x" * 200
+    assert shorten("x" * 201) == "x" * 199 + "…"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        pytest.param("x" * 1000, "'" + "x" * 199 + "…'", id="letters"),
+        pytest.param("it's " * 100, '"' + ("it's " * 100)[:199] + '…"', id="apostrophes"),
+        pytest.param("'\"" * 200, "'" + ("\\'\"" * 200)[:199] + "…'", id="both quotes"),
+        pytest.param("x" * 200, repr("x" * 200), id="just short enough"),
+    ],
+)
+def test_a_message_cuts_each_text_that_it_quotes(written: str, shown: str) -> None:
+    said = f"the ranks' variable ACME={written!r} isn't allowed: 'on' or 'off' is"
+
+    assert clean_message(said) == f"the ranks' variable ACME={shown} isn't allowed: 'on' or 'off' is"
+
+
+def test_a_message_without_quoted_texts_stays_as_it_is() -> None:
+    """Apostrophes are no quotes, however far apart they stand."""
+    said = "torch's way of the ranks" + " and more" * 50 + " isn't Lightning's"
+
+    assert clean_message(said) == said
+
+
+LONG = "a" * 5000
+
+
+def long_simulation() -> None:
+    with pytest.MonkeyPatch.context() as environ:
+        environ.setenv("NORTHBRIDGE_SIMULATE", LONG)
+        refuse_unknown_simulation()
+
+
+@pytest.mark.parametrize(
+    ("ask", "end"),
+    [
+        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DETECT_TIMEOUT": LONG}), "default of 20.0", id="number"),
+        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DISABLE": f"acme, {LONG}!"}), "the default", id="names"),
+        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_SIMULATE": "'\"\\" * 999}), "default", id="quotes"),
+        pytest.param(lambda: check_variables({"NODE_RANK": "9" * 5000}), "unset it", id="cluster"),
+        pytest.param(lambda: check_variables({"MASTER_ADDR": LONG, "MASTER_PORT": "1"}), "reach>", id="address"),
+        pytest.param(lambda: northbridge.get(LONG), "says more", id="backend"),
+        pytest.param(long_simulation, "says more", id="simulation"),
+    ],
+)
+def test_an_error_about_a_long_value_can_be_read(ask: Callable[[], object], end: str) -> None:
+    with pytest.raises(northbridge.NorthbridgeError) as caught:
+        ask()
+
+    said = str(caught.value)
+    assert len(said) < 600
+    assert said.endswith(end)
