@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from northbridge.discovery.declared import get as get
     from northbridge.discovery.device_users import holders as holders
     from northbridge.discovery.installed import Plugin as Plugin, installed as installed
-    from northbridge.discovery.loaded import load as load
+    from northbridge.discovery.named import load as load
     from northbridge.discovery.present import available as available
     from northbridge.discovery.vendor_tool import run_tool as run_tool
     from northbridge.errors import (
@@ -93,7 +93,7 @@ _HOMES = {
     "northbridge.device": ("Device",),
     "northbridge.discovery.declared": ("get",),
     "northbridge.discovery.installed": ("Plugin", "installed"),
-    "northbridge.discovery.loaded": ("load",),
+    "northbridge.discovery.named": ("load",),
     "northbridge.discovery.present": ("available",),
     "northbridge.errors": (
         "AmbiguousAcceleratorError",

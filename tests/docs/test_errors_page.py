@@ -31,11 +31,11 @@ PRODUCED = {
     "DeviceFileError": "read_device_file('[device]')",
     "SimulationError": "with environ(NORTHBRIDGE_SIMULATE='acme'): northbridge.get('acme')",
     "HardwareMissingError": "load_with_hardware('no_hardware')",
-    "DetectionError": "present.detect('probe_crashes')",
+    "DetectionError": "present.detect(northbridge.get('probe_crashes'))",
     "ReportError": "Report.read(Path('acme.json'))",
     "AmbiguousAcceleratorError": "auto(acme=2, load_raises=1)",
     "ClusterError": "check_environment(Run(nodes=2, devices=4, launcher='lightning', stage='launch'), {})",
-    "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): present.detect('cpu_sim')",
+    "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): present.detect(northbridge.get('cpu_sim'))",
     "DeviceTypeTakenError": "northbridge.load('cpu_sim'); northbridge.load('acme')",
     # The last: from here on torch has something that is called as a backend's device.
     "ContractError": "torch.contracted = ModuleType('contracted'); refuse_software_of('contracted')",

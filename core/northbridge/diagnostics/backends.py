@@ -121,13 +121,14 @@ def bring_up(name: str, report: Reporter) -> dict[str, object]:
     # Another process of this tree may have asked before: what it was told may be old by now.
     forget(ANSWERS)
     try:
-        capabilities = get(name).capabilities
+        backend = get(name)
+        capabilities = backend.capabilities
         report.begin("detect", simulated=capabilities.simulated)
-        devices = operator.index(detect(name))
+        devices = operator.index(detect(backend))
         report.begin("detect", devices=devices)
         torch_import.import_torch(report)
         report.begin("load")
-        backend = load(name)
+        load(backend)
         report.begin("load", cards=counted_cards(backend, range(devices), total=devices))
     except NorthbridgeError as error:
         return {

@@ -13,7 +13,7 @@ import pytest
 
 from northbridge.capabilities import Claim
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
-from northbridge.discovery import declared, loaded
+from northbridge.discovery import declared, named
 from northbridge.lightning.namespaces import FACES, Face
 
 
@@ -79,7 +79,7 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have the simulated chip claim something else about what it can do."""
 
     def claim(**claims: Claim) -> None:
-        backend = loaded.load("cpu_sim")
+        backend = named.load("cpu_sim")
         capabilities = replace(backend.capabilities, **claims)  # type: ignore[arg-type]  # only claims are given
         monkeypatch.setitem(declared._declared, "cpu_sim", replace(backend, capabilities=capabilities))
 

@@ -141,8 +141,9 @@ def load_with_hardware(name: str) -> Backend:
 
     Raises what :func:`northbridge.load` raises, and :class:`HardwareMissingError` before Lightning raises its own.
     """
-    if detect(name) < 1:
-        package = get(name).bridge.package
+    backend = get(name)
+    if detect(backend) < 1:
+        package = backend.bridge.package
         if package is not None and not is_installed(package):
             raise SoftwareMissingError(
                 f"accelerator={name!r} was asked for, but its software is not installed: no module named {package!r};"
@@ -150,7 +151,7 @@ def load_with_hardware(name: str) -> Backend:
                 + (f", or set NORTHBRIDGE_SIMULATE={name} to train on a simulated one" if is_simulable(name) else ""),
                 backend=name,
             )
-        missing = missing_software(name)
+        missing = missing_software(backend)
         if missing is not None:
             raise SoftwareMissingError(missing, backend=name)
         raise HardwareMissingError(
@@ -158,7 +159,7 @@ def load_with_hardware(name: str) -> Backend:
             " not see it; `northbridge list` says more",
             backend=name,
         )
-    return load(name)
+    return load(backend)
 
 
 def is_ours(accelerator: object) -> bool:

@@ -46,7 +46,7 @@ class LoadFirst:
 
 
 def _load_first(name: str, told: tuple[str, ...]) -> LoadFirst:
-    load(name)
+    load(get(name))
     announced.update(told)
     return LoadFirst(name)
 

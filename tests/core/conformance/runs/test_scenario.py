@@ -12,7 +12,7 @@ from northbridge.conformance.runs import scenario as room
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario
 from northbridge.conformance.suite import TRAINERS
-from northbridge.discovery import declared, loaded
+from northbridge.discovery import declared, named
 from northbridge.errors import UnsupportedError
 
 SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
@@ -87,7 +87,7 @@ def test_the_cpu_and_a_simulated_chip_may_be_forked(accelerator: str) -> None:
 
 
 def test_a_real_chip_begins_as_a_users_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = loaded.load("cpu_sim")
+    backend = named.load("cpu_sim")
     real = replace(backend, capabilities=replace(backend.capabilities, simulated=False))
     monkeypatch.setitem(declared._declared, "cpu_sim", real)
 

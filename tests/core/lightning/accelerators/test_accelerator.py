@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from northbridge.discovery.declared import get
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import HardwareMissingError, SoftwareMissingError, WrongDeviceError
 from northbridge.lightning.accelerators import accelerator as room
 from northbridge.lightning.namespaces import FACES, Face

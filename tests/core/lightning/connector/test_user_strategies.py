@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import Face
 

@@ -8,7 +8,7 @@ import torch
 
 from northbridge.backend import Backend
 from northbridge.device import Device
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.lightning.accelerators import held
 from northbridge.lightning.namespaces import Face
 

@@ -9,7 +9,7 @@ import pytest
 from torch.profiler import ProfilerActivity
 
 from northbridge.capabilities import no
-from northbridge.discovery import declared, loaded
+from northbridge.discovery import declared, named
 from northbridge.lightning.corrections import profiler
 from northbridge.lightning.namespaces import Face
 
@@ -56,7 +56,7 @@ def test_activities_that_the_user_names_are_those_that_are_recorded(face: Face, 
 
 
 def test_a_profiler_that_is_made_before_the_chip_comes_is_told_when_the_profile_begins() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
     chosen = {"activities": profiler.Unasked([ProfilerActivity.CPU])}
 
     for _ in range(2):  # the second profile of a run too
@@ -78,4 +78,4 @@ def test_a_chip_that_denies_it_is_not_asked(claims: Callable[..., None], monkeyp
 def test_a_chip_of_which_torch_records_nothing_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.profiler.supported_activities", lambda: {ProfilerActivity.CPU})
 
-    assert profiler.activity_of(loaded.load("cpu_sim").device) is None
+    assert profiler.activity_of(named.load("cpu_sim").device) is None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from northbridge.discovery import loaded
+from northbridge.discovery import named
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.accelerators import accelerator
 from northbridge.lightning.accelerators.held import hold
@@ -93,7 +93,7 @@ def test_a_fit_that_would_fork_after_another_has_taken_the_chip_is_refused_befor
     face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_notebook").strategy.launcher
-    hold(loaded.load("cpu_sim"))
+    hold(named.load("cpu_sim"))
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it was forked"))
 
     with pytest.raises(UnsupportedError, match=r"already trained on 'cpu_sim': .* restart the kernel") as refusal:
@@ -106,7 +106,7 @@ def test_ranks_are_spawned_from_a_process_that_holds_a_chip(
     face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy.launcher
-    hold(loaded.load("cpu_sim"))
+    hold(named.load("cpu_sim"))
     started: list[object] = []
     monkeypatch.setattr(type(launcher).__base__, "launch", lambda *_: started.append("ranks"))
 

@@ -20,7 +20,7 @@ import torch
 from tests.scripts import run_forked
 
 from northbridge.discovery import current
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import CheckpointError
 from northbridge.lightning.namespaces import FACES, Face
 from northbridge.lightning.plugins.checkpoint_io import to_cpu

@@ -10,7 +10,7 @@ import pytest
 from torch.amp.grad_scaler import GradScaler
 
 from northbridge.capabilities import Capabilities, no
-from northbridge.discovery import loaded
+from northbridge.discovery import named
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import FACES, Face
 
@@ -109,7 +109,7 @@ def test_a_precision_that_the_cards_of_this_machine_deny_is_refused_although_the
     def first_generation(device: object, claimed: Capabilities) -> Capabilities:
         return replace(claimed, float16=no("the first generation has none"))
 
-    monkeypatch.setattr(type(loaded.load("cpu_sim").device), "capabilities", first_generation)
+    monkeypatch.setattr(type(named.load("cpu_sim").device), "capabilities", first_generation)
     build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
 
     with pytest.raises(UnsupportedError, match=r"'cpu_sim' has no float16: the first generation has none; write"):
@@ -178,7 +178,7 @@ def test_a_precision_that_the_chips_autocast_does_not_take_is_refused(
 ) -> None:
     import torch
 
-    device = loaded.load("cpu_sim").device
+    device = named.load("cpu_sim").device
     monkeypatch.setattr(type(device), "autocast_dtypes", lambda self: (torch.bfloat16,))
     build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
 

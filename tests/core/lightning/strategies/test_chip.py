@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from northbridge.discovery import declared, loaded
+from northbridge.discovery import declared, named
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import FACES, Face
@@ -32,7 +32,7 @@ class Pinned(torch.nn.Linear):
 
 @pytest.fixture(autouse=True, scope="module")
 def chip() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
 
 
 @pytest.fixture

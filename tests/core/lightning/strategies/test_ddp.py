@@ -14,7 +14,7 @@ from tests.scripts import fork_script, wait
 
 from northbridge.capabilities import no
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.discovery import loaded
+from northbridge.discovery import named
 from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, VariableError, WrongDeviceError
 from northbridge.lightning.namespaces import FACES, Face
 from northbridge.lightning.strategies.parallel import reduction_word
@@ -25,7 +25,7 @@ TRAINERS = [face for face in FACES.values() if face.is_trainer]
 
 @pytest.fixture(autouse=True, scope="module")
 def chip() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery import loaded
+from northbridge.discovery import named
 from northbridge.errors import CollectiveError, FaceError, UnsupportedError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import FACES, Face
@@ -19,7 +19,7 @@ Build = Callable[..., Any]
 
 @pytest.fixture(autouse=True, scope="module")
 def chip() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
 
 
 def stock(face: Face, **arguments: Any) -> Any:

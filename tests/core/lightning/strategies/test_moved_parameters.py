@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery import loaded
+from northbridge.discovery import named
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.namespaces import FACES, Face
 from northbridge.lightning.strategies import moved_parameters
@@ -21,7 +21,7 @@ FABRICS = [face for face in FACES.values() if not face.is_trainer]
 
 @pytest.fixture(autouse=True, scope="module")
 def chip() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from northbridge.capabilities import LEVEL_CLAIMS, Claim, no
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Face
 from northbridge.lightning.strategies.unsupported import DENIABLE

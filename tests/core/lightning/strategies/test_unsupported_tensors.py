@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Face
 from northbridge.lightning.strategies import unsupported_tensors

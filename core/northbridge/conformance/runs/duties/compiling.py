@@ -16,7 +16,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import build, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
 
 

@@ -28,7 +28,7 @@ def answer(name: str, package: str, face: str) -> dict[str, object]:
 
     found = {
         "declared": _try(lambda: northbridge.get(name).name),
-        "detected": _try(lambda: detect(name)),
+        "detected": _try(lambda: detect(northbridge.get(name))),
         "available": _try(northbridge.available),
         "loaded": _try(lambda: northbridge.load(name).name),
     }
