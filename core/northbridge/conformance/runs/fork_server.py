@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 PRELOADED = ("torch", "torch._dynamo", "torchmetrics")
-"""What each face of Lightning imports, and takes the time: torchmetrics brings scipy and matplotlib, where they are."""
+"""What each namespace imports, and takes the time: torchmetrics brings scipy and matplotlib, where they are."""
 
 AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 

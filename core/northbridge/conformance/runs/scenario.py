@@ -48,7 +48,7 @@ class Scenario:
     """What is done, with which arguments of the Trainer or Fabric."""
 
     accelerator: str
-    face: str
+    namespace: str
     duties: tuple[str, ...]
     """Modules of :mod:`northbridge.conformance.runs.duties`, done one after another in the same processes."""
 
@@ -221,7 +221,7 @@ def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: 
         inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
     begin = start
     if may_be_forked(scenario):
-        begin = partial(fork, imported=(_package(scenario.face),), starts_ranks=not scenario.alone)
+        begin = partial(fork, imported=(_package(scenario.namespace),), starts_ranks=not scenario.alone)
     for number, (command, variables) in enumerate(_commands(scenario, folder)):
         with (folder / f"said-{number}.txt").open("wb") as said:
             begun.append(begin(command, {**inherited, **environ, **variables}, folder, said))
@@ -241,9 +241,9 @@ def may_be_forked(scenario: Scenario) -> bool:
     return name == "cpu" or (name in installed.names() and northbridge.get(name).capabilities.simulated)
 
 
-def _package(face: str) -> str:
+def _package(namespace: str) -> str:
     """Return what a script imports that takes Trainer or Fabric from where most do: ``lightning`` brings both."""
-    return "lightning" if face.startswith("lightning.") else face
+    return "lightning" if namespace.startswith("lightning.") else namespace
 
 
 def read_said(folder: Path) -> str:

@@ -14,7 +14,7 @@ PRECISION = "bf16-mixed"
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train each of the scenario's models under autocast in bfloat16; each rank reports."""
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         for model in scenario.models:
             train(scenario, folder, model, f"autocasting {model}", precision=PRECISION)
     else:

@@ -17,8 +17,8 @@ from northbridge.conformance.runs.scenario import Scenario
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train the second epoch, after the first one of the run in the folder ``scenario.resume``, or of this run."""
     checkpoint = Path(scenario.resume or folder) / "epoch=0.ckpt"
-    if is_trainer(scenario.face):
-        module = classifier(scenario.face, MODEL, folder, "resuming")
+    if is_trainer(scenario.namespace):
+        module = classifier(scenario.namespace, MODEL, folder, "resuming")
         trainer(scenario, folder).fit(module, loader(shuffle=False), ckpt_path=checkpoint)
     else:
         fabric(scenario).launch(_loop, checkpoint, folder)

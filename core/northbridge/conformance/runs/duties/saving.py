@@ -18,13 +18,13 @@ MODEL = "tied and normed"
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train, and leave the checkpoints ``epoch=0.ckpt`` and ``epoch=1.ckpt`` in the run's folder."""
-    if not is_trainer(scenario.face):
+    if not is_trainer(scenario.namespace):
         fabric(scenario).launch(_loop, folder)
         return
-    callbacks: Any = import_module(f"{scenario.face}.callbacks")
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
     keep = callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1)
     host = trainer(scenario, folder, callbacks=[keep], enable_checkpointing=True)
-    host.fit(classifier(scenario.face, MODEL, folder, "saving"), loader(shuffle=False))
+    host.fit(classifier(scenario.namespace, MODEL, folder, "saving"), loader(shuffle=False))
 
 
 def _loop(host: Any, folder: Path) -> None:

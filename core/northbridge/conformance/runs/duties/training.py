@@ -24,7 +24,7 @@ def train(scenario: Scenario, folder: Path, model: str, topic: str, **arguments:
     """Train ``model``; each rank reports as ``topic``, and each process that is left as ``after`` it."""
     before = dict(os.environ)
     host = trainer(scenario, folder, **arguments)
-    module = classifier(scenario.face, model, folder, topic)
+    module = classifier(scenario.namespace, model, folder, topic)
     host.fit(module, loader())
     left = {
         "weights": fingerprint(module.state_dict()),

@@ -8,13 +8,13 @@ from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.duties.rounding import PRECISIONS
 from northbridge.conformance.runs.duties.scaling import BATCHES, OVERFLOW
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, shows
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, shows
 from northbridge.errors import UnsupportedError
 
 MODELS = ("mlp", "convnet", "transformer")
 
 
-class Precision(FaceSuite):
+class Precision(NamespaceSuite):
     """``bf16-mixed`` and ``16-mixed`` reach the model, in the Trainer and in Fabric."""
 
     runs = in_each(*TRAINERS, *FABRICS)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from northbridge.conformance.runs.question import ask
-from northbridge.conformance.tests.plugin.plugin_suite import PluginSuite, trainer_face
+from northbridge.conformance.tests.plugin.plugin_suite import PluginSuite, trainer_namespace
 
 
 class MissingSoftware(PluginSuite):
@@ -31,7 +31,7 @@ class MissingSoftware(PluginSuite):
             "missing_software",
             backend,
             package,
-            trainer_face(),
+            trainer_namespace(),
             environ={**environ, **hidden},
             forked=simulated or bool(package),
         ).facts
@@ -78,7 +78,7 @@ class MissingHardware(PluginSuite):
     def found(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
         """How a Trainer ended, what is available, and how loading ended where the Trainer found no software."""
         # The software is not loaded, so that the process may be a fork on every machine.
-        return ask("missing_hardware", backend, trainer_face(), environ=environ, forked=True).facts
+        return ask("missing_hardware", backend, trainer_namespace(), environ=environ, forked=True).facts
 
     def test_a_trainer_says_that_there_is_no_such_device(self, backend: str, found: dict[str, Any]) -> None:
         kind, said = found["trainer"]
