@@ -22,7 +22,7 @@ from hatchling.builders.wheel import WheelBuilder
 
 from northbridge import process_record
 from northbridge.discovery import declared, present
-from northbridge.processes import inheritance
+from northbridge.processes import environment as given
 
 VENDORS = Path(__file__).parents[1] / "vendors"
 _OURS = ("NORTHBRIDGE_", "_NORTHBRIDGE_", "PYTHON", "TORCH_DEVICE_BACKEND_AUTOLOAD")
@@ -114,4 +114,4 @@ def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith(_OURS[:2]):
             monkeypatch.delenv(name)
-    monkeypatch.setattr(inheritance, "_words", {})
+    monkeypatch.setattr(given, "_words", {})

@@ -57,34 +57,22 @@ def probe(*, load_seconds: float = LOAD_SECONDS, tell: Tell = lambda _who, _what
     ``load_seconds`` bounds the loading of one backend's software; ``tell`` is called with who is being asked, and what.
     Raises :class:`SettingsError`.
     """
-    import asyncio
-
-    return asyncio.run(_probe(load_seconds, tell))
-
-
-async def _probe(load_seconds: float, tell: Tell) -> Listing:
-    import asyncio
-
     from northbridge.diagnostics import backends, namespaces, torch_import
-    from northbridge.processes.child import Queue, end_all
+    from northbridge.processes.child import Queue
     from northbridge.settings import CoreSettings
 
-    everything, queue = claimed(), Queue(tell)
-    stages = backends.stages(detect=CoreSettings.read().detect_timeout, load=load_seconds)
+    everything, stages = claimed(), backends.stages(detect=CoreSettings.read().detect_timeout, load=load_seconds)
 
-    async def ask(each: Claimed) -> tuple[BackendRow, str]:
+    def ask(each: Claimed) -> tuple[BackendRow, str]:
         if each.verdict is not None:
             return backend_row(each), ""
-        reply = await backends.ask(queue, each.name, backends.question(each.name), stages)
+        reply = backends.ask(queue, each.name, backends.question(each.name), stages)
         return backend_row(each, reply), torch_import.problem_of(reply)
 
-    lightning, asked = (
-        asyncio.ensure_future(namespaces.ask(queue)),
-        [asyncio.ensure_future(ask(each)) for each in everything],
-    )
-    await end_all(lightning, *asked)
-    rows, problems = [each.result()[0] for each in asked], [each.result()[1] for each in asked]
-    lightnings, record, problem = lightning.result()
+    with Queue(tell) as queue:
+        lightning, asked = queue.submit(namespaces.ask, queue), [queue.submit(ask, each) for each in everything]
+        rows, problems = [each.result()[0] for each in asked], [each.result()[1] for each in asked]
+        lightnings, record, problem = lightning.result()
     return _listing(rows, lightnings, record, next(filter(None, [problem, *problems]), ""))
 
 

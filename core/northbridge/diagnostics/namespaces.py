@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from northbridge.diagnostics import torch_import
 from northbridge.process_record import Entry, record
-from northbridge.processes.child_report import Reporter, Stage
+from northbridge.processes.child import Reporter, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.child import Queue
-    from northbridge.processes.child_report import Reply
+    from northbridge.processes.child import Queue, Reply
 
 Status = Literal[
     "registered", "left alone", "not registered", "off", "malicious", "broken", "not installed", "not asked"
@@ -43,12 +42,12 @@ class NamespaceRow:
         return self.status in ("left alone", "malicious", "broken")
 
 
-async def ask(queue: Queue) -> tuple[list[NamespaceRow], tuple[Entry, ...], str]:
+def ask(queue: Queue) -> tuple[list[NamespaceRow], tuple[Entry, ...], str]:
     """Return each namespace's row, what the child recorded that imported them, and why it could not import torch."""
     names = [row.name for row in namespace_rows() if row.status == "not asked"]
     if not names:
         return namespace_rows(), (), ""
-    reply = await queue.ask("Lightning", question(names), stages(names))
+    reply = queue.ask("Lightning", question(names), stages(names))
     return namespace_rows(reply), record_of(reply), torch_import.problem_of(reply)
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from northbridge.process_record import Entry, record
-from northbridge.processes.child_report import Reporter, Stage
+from northbridge.processes.child import Reporter, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,14 +37,14 @@ def choose_namespace(rows: Sequence[NamespaceRow]) -> Namespace | None:
     return min(served, key=lambda namespace: not namespace.is_trainer, default=None)
 
 
-async def ask(queue: Queue, rows: Sequence[NamespaceRow], load_seconds: float) -> Selection:
+def ask(queue: Queue, rows: Sequence[NamespaceRow], load_seconds: float) -> Selection:
     """Return what a child process selects."""
     namespace = choose_namespace(rows)
     if namespace is None:
         return Selection(None, "no Lightning is installed that Northbridge serves")
     stage = Stage(f"asking {namespace.name} what accelerator='auto' is", load_seconds, _PATIENCE)
     question = f"from {__name__} import answer; answer({namespace.name!r})"
-    reply = await queue.ask("auto", question, {"auto": stage})
+    reply = queue.ask("auto", question, {"auto": stage})
     entries = tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
     if reply.ending:
         return Selection(None, f"its process {reply.ending}", failed=True)

@@ -10,16 +10,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from northbridge.launch.environment import VARIABLES
-from northbridge.processes.child_report import Stage
-from northbridge.processes.python_start import import_path
+from northbridge.processes.child import Stage
+from northbridge.processes.environment import import_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from northbridge.diagnostics.backend_report import BackendReport
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.child import Queue
-    from northbridge.processes.child_report import Reply
+    from northbridge.processes.child import Queue, Reply
 
 TRAIN_SECONDS = 60.0
 """How long one training may take, once the software is loaded."""
@@ -43,7 +42,7 @@ class Training:
     reason: str = ""
 
 
-async def train(
+def train(
     queue: Queue, reports: Iterable[BackendReport], namespace: Namespace | None, load_seconds: float
 ) -> dict[str, tuple[Training, ...]]:
     """Return how the trainings of each backend ended; there is none where it is not ready."""
@@ -51,14 +50,12 @@ async def train(
     for report in reports:
         devices = (report.states.devices or 0) if report.states.status == "ready" else 0
         # One after the other: a card serves one process.
-        trainings = [
-            await _train(queue, report, namespace, cards, load_seconds) for cards in (1, 2) if cards <= devices
-        ]
+        trainings = [_train(queue, report, namespace, cards, load_seconds) for cards in (1, 2) if cards <= devices]
         ended[report.states.name] = tuple(trainings)
     return ended
 
 
-async def _train(
+def _train(
     queue: Queue, report: BackendReport, namespace: Namespace | None, cards: int, load_seconds: float
 ) -> Training:
     name, simulated = report.states.name, bool(report.states.simulated)
@@ -71,7 +68,7 @@ async def _train(
     # In an empty folder: Lightning starts the ranks with `python -m`, which looks for modules where it stands.
     with TemporaryDirectory() as folder:
         question = f"from {__name__} import begin; begin({name!r}, {namespace.name!r}, {cards}, {folder!r})"
-        reply = await queue.ask(name, question, stages)
+        reply = queue.ask(name, question, stages)
     known = {fact: value for fact, value in reply.facts.items() if fact in _MEASURED}
     return Training(cards, f"{namespace.name}.{namespace.host}", simulated, **known, reason=_reason_against(reply))
 

@@ -20,7 +20,7 @@ import northbridge.lightning  # where torch does not start Northbridge
 from northbridge.diagnostics.selection import one_machine
 from northbridge.errors import NorthbridgeError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-from northbridge.processes.child_report import Reporter
+from northbridge.processes.child import Reporter
 from northbridge.processes.endings import describe_error
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
 from northbridge.process_record import note
 from northbridge.processes.endings import describe_error
-from northbridge.processes.question import SILENCE, Reply, ask, remember, reply
+from northbridge.processes.question import SILENCE, Detection, ask, remember, reply
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
@@ -115,14 +115,14 @@ def missing_software(backend: Backend) -> str | None:
     return None
 
 
-def _ask_for_devices(name: str) -> Reply:
+def _ask_for_devices(name: str) -> Detection:
     return ask(name, tell_devices, who=describe(name), key=name, limit=CoreSettings.read().detect_timeout)
 
 
 def tell_devices(name: str) -> None:
     """Tell how many devices this process, the child, finds."""
 
-    def find() -> Reply:
+    def find() -> Detection:
         try:
             return {"devices": load(get(name)).device.count()}
         except SoftwareMissingError as error:
@@ -159,7 +159,7 @@ def candidate(name: str) -> Candidate:
 def tell_candidate(name: str) -> None:
     """Tell what this process, the child, finds out."""
 
-    def find() -> Reply:
+    def find() -> Detection:
         found = _look(name)
         return {"devices": found.devices, "simulated": found.simulated, "auto": found.auto}
 

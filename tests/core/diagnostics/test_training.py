@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -18,8 +17,7 @@ from northbridge.diagnostics.backend_report import BackendReport
 from northbridge.diagnostics.backends import BackendRow
 from northbridge.diagnostics.training import Training, train
 from northbridge.lightning.namespaces import NAMESPACES
-from northbridge.processes.child import Queue
-from northbridge.processes.child_report import Reply, Stage
+from northbridge.processes.child import Queue, Reply, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,12 +34,12 @@ class Answers(Queue):
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
 
-    async def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
+    def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
         return self.reply
 
 
 def reasons(reply: Reply, report: BackendReport = READY, namespace: str = "lightning.pytorch") -> list[str]:
-    trained = asyncio.run(train(Answers(reply), [report], NAMESPACES.get(namespace), 1.0))
+    trained = train(Answers(reply), [report], NAMESPACES.get(namespace), 1.0)
     return [each.reason for each in trained[report.states.name]]
 
 
@@ -74,10 +72,8 @@ def test_the_simulated_chip_trains_on_one_card_and_on_two(tmp_path: Path) -> Non
 def in_children(name: str, namespace: str, devices: int) -> list[Training]:
     report = BackendReport(BackendRow(name, "1.0", name, "ready", True, devices, False))
 
-    async def tried() -> dict[str, tuple[Training, ...]]:
-        return await train(Queue(lambda _who, _what: None), [report], NAMESPACES[namespace], load_seconds=200.0)
-
-    return list(asyncio.run(tried())[name])
+    with Queue(lambda _who, _what: None) as queue:
+        return list(train(queue, [report], NAMESPACES[namespace], load_seconds=200.0)[name])
 
 
 def test_a_fabric_trains_too() -> None:

@@ -18,7 +18,7 @@ import pytest
 import northbridge
 from northbridge.discovery import present
 from northbridge.discovery.present import count_in_child, detect
-from northbridge.processes.inheritance import heirs_listen
+from northbridge.processes.environment import heirs_listen
 from northbridge.processes.question import ask
 
 if TYPE_CHECKING:
@@ -121,6 +121,12 @@ class TestTheChild:
         )
 
 
+ANSWERING = """#!/bin/sh
+word=$(head -c 32)
+answer() { printf '\\n%s{"stage": "done", "facts": {"devices": %d}}\\n' "$word" "$1"; }"""
+"""A child that has read the word with which reports begin, and can answer a number of devices."""
+
+
 class TestAChildThatIsAScript:
     """What the child prints, without the time that a real one takes."""
 
@@ -132,14 +138,14 @@ class TestAChildThatIsAScript:
     def child_that(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         def pose(does: str) -> None:
             script = tmp_path / "python"
-            script.write_text(f"#!/bin/sh\n{does}\n")
+            script.write_text(f"{ANSWERING}\n{does}\n")
             script.chmod(0o755)
             monkeypatch.setattr(sys, "executable", str(script))
 
         return pose
 
     def test_what_the_software_prints_is_passed_over(self, child_that: Callable[[str], None]) -> None:
-        child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; echo '{"devices": 3}' >&0; echo '{"devices": 64}'""")
+        child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; answer 3; echo '{"devices": 64}'""")
 
         assert count_in_child(northbridge.get("acme")) == 3
 
@@ -181,7 +187,7 @@ class TestAChildThatIsAScript:
         held = tmp_path / "held"
         os.mkfifo(held)
         with open(os.open(held, os.O_RDONLY | os.O_NONBLOCK), "rb") as pipe:
-            child_that(f"""sleep 600 > {held} & echo '{{"devices": 3}}' >&0""")
+            child_that(f"sleep 600 > {held} & answer 3")
             begun = time.monotonic()
 
             assert count_in_child(northbridge.get("acme")) == 3
@@ -191,9 +197,9 @@ class TestAChildThatIsAScript:
             assert pipe.read() == b""  # it ends with the process that holds it, or never
 
     def test_the_answers_about_two_backends_are_both_kept(self, child_that: Callable[[str], None]) -> None:
-        child_that("""echo '{"devices": 3}' >&0""")
+        child_that("answer 3")
         count_in_child(northbridge.get("acme"))
-        child_that("""echo '{"devices": 4}' >&0""")
+        child_that("answer 4")
         count_in_child(replace(northbridge.get("acme"), name="other"))
 
         assert (

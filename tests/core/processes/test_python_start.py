@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.processes.python_start import import_path, python_command
+from northbridge.processes.environment import import_path, python_command
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 STARTS = frozenset(
     {
         *("Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
@@ -36,13 +36,12 @@ with open({log!r}, "a") as file:
 DRIVER = """
 # Every place that starts Python, each with the cheapest that it can start. What this process imports, it imports first:
 # like an interpreter that is typed into, it looks into the working directory too, from then on.
-import asyncio, json, os, subprocess, sys, tempfile, torch
+import json, os, subprocess, sys, tempfile, torch
 from pathlib import Path
 import lightning.pytorch, ninja, pytest, rich.console
 import northbridge, northbridge.processes.question, northbridge.discovery.simulated
 from northbridge.conformance.tests.lightning import checkpoints, sharding
-from northbridge.conformance.tests.plugin import asking
-from northbridge.conformance.runs import processes
+from northbridge.conformance.runs import processes, question as questions
 import northbridge.processes.child, northbridge_cpu_sim.build, northbridge_cpu_sim.compile
 from northbridge.conformance.runs.scenario import Outcome
 from northbridge_cpu_sim.recipe import Recipe
@@ -52,8 +51,8 @@ import answers
 work, program = Path(sys.argv[1]), sys.argv[0]
 
 def listing_child():
-    question = "from northbridge.processes.child_report import Reporter; Reporter().end(path=sys.path)"
-    reply = asyncio.run(northbridge.processes.child.ask(question, {}, lambda _: None))
+    question = "from northbridge.processes.child import Reporter; Reporter().end(path=sys.path)"
+    reply = northbridge.processes.child.ask(question, {})
     assert not reply.ending, reply
     return reply.facts["path"]
 
@@ -84,7 +83,7 @@ def fork():
         assert processes.fork(["-m", "json.tool", "--help"], dict(os.environ), folder, said).wait(60) == 0
 
 def question():
-    facts = asking.ask_again("plugin_import", "answers").facts
+    facts = questions.ask_again("plugin_import", "answers").facts
     assert "answers" in facts["modules"]
 
 def opened():
@@ -144,17 +143,16 @@ PyMODINIT_FUNC INIT(TORCH_EXTENSION_NAME)() { return PyModule_Create(&definition
 
 CONFORMANCE = "core/northbridge/conformance"
 PLACES = {
-    "core/northbridge/processes/child.py: ask": "listing_child",
-    "core/northbridge/processes/question.py: _ask_child": "inquiry",
-    "core/northbridge/discovery/vendor_tool.py: run_tool": "vendor_tool",
+    "core/northbridge/processes/child.py: _started": "listing_child",
+    "core/northbridge/processes/environment.py: python_command": "inquiry",
+    "core/northbridge/processes/question.py: _ask_child": "inquiry",  # it names the Python in an error
     "core/northbridge/discovery/simulated.py: stand_in_for_tool": "vendor_tool",
-    "core/northbridge/processes/python_start.py: python_command": "inquiry",
     f"{CONFORMANCE}/runs/processes.py: start": "start",
     f"{CONFORMANCE}/runs/processes.py: __init__": "fork",
     f"{CONFORMANCE}/runs/fork_server.py: _become": "fork",  # it says to be what it stands for
     f"{CONFORMANCE}/runs/forked_ranks.py: _starts_a_rank": "fork",  # it compares
-    f"{CONFORMANCE}/lightning/checkpoints.py: _open_without_northbridge": "opened",
-    f"{CONFORMANCE}/lightning/sharding.py: test_the_shards_of_all_ranks_become_one_plain_file": "consolidated",
+    f"{CONFORMANCE}/tests/lightning/checkpoints.py: _open_without_northbridge": "opened",
+    f"{CONFORMANCE}/tests/lightning/sharding.py: test_the_shards_of_all_ranks_become_one_plain_file": "consolidated",
     "backends/cpu_sim/northbridge_cpu_sim/compile.py: _run": "compiled",
 }
 """Every function that starts a process, or names the Python to start, and the part of the driver that has it do so."""

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import UnsupportedError
 from northbridge.launch.group_end import resume
 from northbridge.lightning.accelerators.held import held
-from northbridge.processes.identity import started_at, state_of, this_machine
-from northbridge.processes.inheritance import heirs_listen
+from northbridge.processes.endings import started_at, state_of, this_machine
+from northbridge.processes.environment import heirs_listen
 
 if TYPE_CHECKING:
     from northbridge.lightning.namespaces import Namespace

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from northbridge.processes.inheritance import heirs_listen
+from northbridge.processes.environment import heirs_listen
 
 if TYPE_CHECKING:
     from northbridge.lightning.namespaces import Namespace

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from typing import Any
@@ -28,7 +27,7 @@ def report(environment: dict[str, str], **environ: str) -> BackendReport:
     limits = stages(detect=30.0, load=120.0, acquire=False)
     with patch.dict(os.environ, {**environment, **environ}, clear=True):
         (claim,) = choose("sdaa")
-        return backend_report(claim, asyncio.run(ask_child(asked, limits, lambda _: None)))
+        return backend_report(claim, ask_child(asked, limits))
 
 
 @pytest.mark.parametrize(

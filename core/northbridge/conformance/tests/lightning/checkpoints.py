@@ -16,7 +16,7 @@ from northbridge.conformance.runs.duties.saving import MODEL
 from northbridge.conformance.runs.hosts import build
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, one_and_several_devices, shows
-from northbridge.processes.python_start import python_command
+from northbridge.processes.environment import python_command
 
 _OPEN = """
 import json, sys
