@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.forks.suite import fork_runs
 from tests.matrix.releases import Pair, lay_over
 
 from northbridge.conformance.runs.scenario import Scenario, run
 
 CHIP = "cpu_sim"
+
+fork_runs()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch.distributed
 
-from northbridge.conformance.mutation.mutations import mutate_if_asked
 from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.processes import call_first
 from northbridge.conformance.runs.scenario import FAILED, REFUSED, Scenario
 from northbridge.conformance.runs.stacks import dump_stacks_when_asked
 from northbridge.errors import UnsupportedError
@@ -43,7 +43,7 @@ def _rank() -> int:
 # A spawned rank imports this module too, under another name.
 if __name__ in ("__main__", "__mp_main__"):
     dump_stacks_when_asked(Path(sys.argv[2]))
-    mutate_if_asked()
+    call_first()
 
 if __name__ == "__main__":
     main(Scenario.from_json(sys.argv[1]), Path(sys.argv[2]))

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.core.conformance.conftest import Begin, environ_with
+from tests.forks.conftest import Begin, environ_with
 
 
 @pytest.fixture
@@ -42,7 +42,10 @@ def test_only_what_lightning_imports_is_imported_before_it(
 
     before, after = (set((tmp_path / f"{how}.txt").read_text().split()) for how in ("fork", "start"))
     assert {"torch._dynamo", "torchmetrics"} <= before
-    assert before - after == {"northbridge.conformance.runs", "northbridge.conformance.runs.fork_server"}
+    assert before - after == {
+        "tests",
+        *(f"tests.forks{module}" for module in ("", ".entry", ".program", ".ranks", ".server")),
+    }
 
 
 def test_lightning_is_imported_before_the_fork_where_that_is_asked_for_and_learns_of_the_chips_after_it(

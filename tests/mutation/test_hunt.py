@@ -7,14 +7,15 @@ from operator import attrgetter
 from typing import Any
 
 import pytest
+from tests.mutation import hunt as room
+from tests.mutation.hunt import Catch, hunt, is_enough
+from tests.mutation.mutations import VARIABLE, draw
 
-from northbridge.conformance.mutation import hunting
-from northbridge.conformance.mutation.hunting import Catch, hunt, is_enough
-from northbridge.conformance.mutation.mutations import VARIABLE, draw
 from northbridge.conformance.report.facts import Facts
 from northbridge.conformance.report.report import BackendFacts
 from northbridge.conformance.runner.event_log import Ended, Planned
 from northbridge.conformance.runner.supervisor import Course, SuiteError
+from northbridge.conformance.runs.processes import Start, start_afresh
 from northbridge.conformance.verdict import Ending
 
 SEED = 3
@@ -31,9 +32,9 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> None:
     """A suite of two tests: one finds every fault but those of one operation, one fails in any case."""
 
     def watch(
-        backend: str, levels: tuple[str, ...], *, only: tuple[str, ...], environ: Mapping[str, str], forked: bool
+        backend: str, levels: tuple[str, ...], *, only: tuple[str, ...], environ: Mapping[str, str], begin: Start
     ) -> Course:
-        assert not forked  # acme does not say that it is simulated
+        assert begin is start_afresh  # acme does not say that it is simulated
         missed = draw(SEED)[0].subject
         asked = environ.get(VARIABLE, "")
         found = Ending.FAILED if asked and missed not in asked else Ending.WORKED
@@ -44,8 +45,8 @@ def suite(monkeypatch: pytest.MonkeyPatch) -> None:
             {name: Ended(id=name, ending=ending, seconds=0.0) for name, ending in endings.items()},
         )
 
-    monkeypatch.setattr(hunting, "watch", watch)
-    monkeypatch.setattr(hunting, "find_facts", lambda *_: Facts(ACME))
+    monkeypatch.setattr(room, "watch", watch)
+    monkeypatch.setattr(room, "find_facts", lambda *_: Facts(ACME))
 
 
 def test_a_fault_is_caught_by_a_test_that_passes_without_it(suite: None) -> None:

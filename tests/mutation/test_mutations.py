@@ -9,8 +9,7 @@ import sys
 from collections import Counter
 
 import pytest
-
-from northbridge.conformance.mutation.mutations import TEN, Mutation, as_variable, draw
+from tests.mutation.mutations import TEN, Mutation, breaking, draw
 
 SEEDS = range(1, 6)
 
@@ -38,8 +37,8 @@ import json
 import sys
 import torch
 import northbridge
-from northbridge.conformance.mutation.mutations import mutate_if_asked
-mutate_if_asked()
+from northbridge.conformance.runs.processes import call_first
+call_first()
 northbridge.load("cpu_sim")
 print(json.dumps(eval(sys.argv[1])))
 """
@@ -47,10 +46,11 @@ print(json.dumps(eval(sys.argv[1])))
 
 def ask(expression: str, kind: str = "", subject: str = "") -> object:
     """Return what ``expression`` is in a process with the fault."""
-    mutation = as_variable("cpu_sim", Mutation(kind, subject, 0, "C1/", "C1/")) if kind else {}
+    mutation = Mutation(kind, subject, 0, "C1/", "C1/")
+    environ = breaking("cpu_sim", mutation, os.environ) if kind else dict(os.environ)
     said = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", ASKS, expression],
-        env={**os.environ, **mutation},
+        env=environ,
         capture_output=True,
         text=True,
         check=True,

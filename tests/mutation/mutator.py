@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from tests.mutation.mutations import Mutation
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import northbridge
-from northbridge.conformance.mutation.mutations import Mutation
 
 
 def mutate(backend: northbridge.Backend, mutation: Mutation) -> None:

@@ -13,10 +13,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import northbridge
+from tests.forks.suite import calling_first, fork_runs
 
-VARIABLE = "PYTEST_NORTHBRIDGE_MUTATION"
-"""Names the fault of this process and its children. pytest's, as what suites share: it is no setting of ours."""
+import northbridge
+from northbridge.conformance.runs.processes import CALLED_FIRST
+
+VARIABLE = f"{CALLED_FIRST}_MUTATION"
+"""Names the fault of this process and its children."""
 
 TEN = 10
 
@@ -26,7 +29,7 @@ class Mutation:
     """One fault."""
 
     kind: str
-    """A method of :class:`northbridge.conformance.mutation.mutating.Mutator`, or a method of the device."""
+    """A method of :class:`tests.mutation.mutator.Mutator`, or a method of the device."""
 
     subject: str
     """The operation or collective of torch's, or the method."""
@@ -129,32 +132,28 @@ def draw(seed: int) -> tuple[Mutation, ...]:
     return (*operations, *collectives, *device)
 
 
-def as_variable(backend: str, mutation: Mutation) -> dict[str, str]:
-    """Return the environment in which ``mutation`` is made, where ``backend`` is loaded."""
-    return {VARIABLE: json.dumps({"backend": backend, "mutation": asdict(mutation)})}
+def breaking(backend: str, mutation: Mutation, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return ``environ`` for a process of the suite in which ``mutation`` is made, where ``backend`` is loaded."""
+    described = json.dumps({"backend": backend, "mutation": asdict(mutation)})
+    return {**calling_first(__name__, mutate_runs.__name__, environ), VARIABLE: described}
 
 
-def read_mutation(environ: Mapping[str, str]) -> Mutation | None:
-    """Return the fault that ``environ`` names, or None where all is to be right."""
-    return Mutation(**json.loads(environ[VARIABLE])["mutation"]) if VARIABLE in environ else None
+def mutate_runs() -> str:
+    """Make the fault that the environment names, as soon as its backend is loaded in this process; fork what it starts.
 
-
-def mutate_if_asked(environ: Mapping[str, str] = os.environ) -> None:
-    """Make the fault that the environment names, as soon as its backend is loaded in this process.
-
-    Called at the beginning of every process of a run.
+    Called first in every process of a run. Returns what is wrong then, in words.
     """
-    found = read_mutation(environ)
-    if found is None:
-        return
-    mutation, backend = found, json.loads(environ[VARIABLE])["backend"]
+    fork_runs()
+    named = json.loads(os.environ[VARIABLE])
+    mutation, backend = Mutation(**named["mutation"]), named["backend"]
     bridge: Any = northbridge.get(backend).bridge
     load = bridge.load
 
     def load_and_mutate() -> None:
-        from northbridge.conformance.mutation.mutating import mutate
+        from tests.mutation.mutator import mutate  # which imports torch: a process that loads nothing needs none
 
         load()
         mutate(northbridge.get(backend), mutation)
 
     bridge.load = load_and_mutate
+    return mutation.describe()

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import attrgetter
 
-from northbridge.conformance.mutation.mutations import Mutation, as_variable, draw
+from tests.forks.suite import begin_pytest, forking
+from tests.mutation.mutations import Mutation, breaking, draw
+
 from northbridge.conformance.report.facts import find_facts
 from northbridge.conformance.report.grading import judge_tests
 from northbridge.conformance.runner.supervisor import SuiteError, watch
+from northbridge.conformance.runs.processes import start_afresh
 from northbridge.conformance.verdict import Verdict
 
 LEAST = 8
@@ -55,10 +58,10 @@ def hunt(
     facts = find_facts(backend, environ)
     environ = facts.environ_of_suite(environ)
     claims = facts.capabilities.claims()
-    forked = facts.capabilities.simulated
+    begin = begin_pytest if facts.capabilities.simulated else start_afresh
 
-    def find_failing(only: tuple[str, ...], variables: Mapping[str, str]) -> set[str]:
-        course = watch(backend, (_level(only[0]),), only=only, environ={**environ, **variables}, forked=forked)
+    def find_failing(only: tuple[str, ...], environ: Mapping[str, str]) -> set[str]:
+        course = watch(backend, (_level(only[0]),), only=only, environ=environ, begin=begin)
         for part in only:
             if not any(part in test for test in course.planned):
                 raise SuiteError(f"a fault was to be found by {part}, and no test has that in its id")
@@ -67,10 +70,10 @@ def hunt(
     mutations = draw(seed)
     with ThreadPoolExecutor(_SIDE_BY_SIDE) as pool:
         levels = [tuple(only) for _, only in groupby(sorted(set(map(by, mutations))), _level)]
-        sound = set().union(*pool.map(lambda only: find_failing(only, {}), levels))
+        sound = set().union(*pool.map(lambda only: find_failing(only, forking(environ)), levels))
 
         def try_one(mutation: Mutation) -> Catch:
-            failing = find_failing((by(mutation),), as_variable(backend, mutation))
+            failing = find_failing((by(mutation),), breaking(backend, mutation, environ))
             return Catch(mutation, tuple(sorted(failing - sound)))
 
         catches = []

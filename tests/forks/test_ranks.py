@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.conformance.conftest import Begin
+from tests.forks.conftest import Begin
 
 # Its ranks are started as Lightning's launcher starts them.
 PROGRAM = """

@@ -13,11 +13,10 @@ from pathlib import Path
 
 import pytest
 from tests.conftest import SHORT_PROCESS
-from tests.core.conformance.conftest import Begin
+from tests.forks import processes
+from tests.forks.conftest import Begin
+from tests.forks.processes import MOST_SERVERS
 from tests.scripts import is_alive
-
-from northbridge.conformance.runs import processes
-from northbridge.conformance.runs.processes import MOST_SERVERS
 
 BOTH = pytest.mark.parametrize("how", ["start", "fork"])
 
@@ -160,7 +159,7 @@ def test_what_a_fork_forks_comes_from_where_it_comes_from_if_it_asks_on(
     ask = """
 import os, torch
 from pathlib import Path
-from northbridge.conformance.runs import processes
+from tests.forks import processes
 with open("inner.txt", "wb") as output:
     for run in ("1", "2"):
         environ = {**os.environ, "NORTHBRIDGE_OF_THE_RUN": run}
@@ -182,7 +181,7 @@ def test_where_the_one_is_gone_that_a_fork_asks_what_it_forks_is_started_afresh_
     ask = """
 import os, time, warnings
 from pathlib import Path
-from northbridge.conformance.runs import processes
+from tests.forks import processes
 Path("go").touch()
 while not os.path.exists("gone"):
     time.sleep(0.01)
@@ -244,7 +243,7 @@ def test_what_forks_ends_where_pytest_is_killed(quick_torch: dict[str, str], tmp
     program = """
 import os, signal, sys
 from pathlib import Path
-from northbridge.conformance.runs import processes
+from tests.forks import processes
 folder = Path(sys.argv[1])
 (folder / "program.py").touch()
 with open(os.devnull, "wb") as output:
@@ -270,7 +269,7 @@ def test_what_forks_outlives_pytest_for_a_fork_that_asks_on_and_ends_with_it(
     asking = """
 import os, time
 from pathlib import Path
-from northbridge.conformance.runs import processes
+from tests.forks import processes
 while not os.path.exists("go"):
     time.sleep(0.01)
 with open("inner.txt", "wb") as output:
@@ -279,7 +278,7 @@ with open("inner.txt", "wb") as output:
     program = """
 import os, signal, sys
 from pathlib import Path
-from northbridge.conformance.runs import processes
+from tests.forks import processes
 with open(os.devnull, "wb") as output:
     processes.fork(["-m", "asking"], os.environ, Path(sys.argv[1]), output, asks_on=True)
 (server,) = processes._servers.values()

@@ -19,44 +19,26 @@ import runpy
 import signal
 import socket
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from tests.forks.program import AUTOLOAD, Program
+from tests.forks.ranks import stand_by
+
 PRELOADED = ("torch", "torch._dynamo", "torchmetrics")
 """What each face of Lightning imports, and takes the time: torchmetrics brings scipy and matplotlib, where they are."""
 
-AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+TakeUp = Callable[[int, Mapping[str, str], tuple[str, ...]], None]
 
 
-@dataclass(frozen=True)
-class Program:
-    """What ``python command`` is, with these variables and no others, started in ``folder``."""
-
-    command: tuple[str, ...]
-    """``-m``, a module and its arguments; or a script's absolute path and its arguments."""
-
-    environ: dict[str, str]
-    folder: Path
-    starts_ranks: bool = False
-    """Whether it may start ranks as scripts by Lightning, which are forks too then."""
-
-    asks_on: bool = False
-    """Whether what it forks itself is to be forked by its own server, rather than by one more."""
-
-    @property
-    def name(self) -> str:
-        """The module's name, or the script's path."""
-        return self.command[1] if self.command[0] == "-m" else self.command[0]
-
-
-def main(requests: socket.socket, more: Sequence[str] = ()) -> None:
+def serve(requests: socket.socket, more: Sequence[str], take_up: TakeUp) -> None:
     """Import, then fork until the other end of ``requests`` is closed; returns when the program of a fork has ended.
 
-    ``more`` are modules that are imported beside :data:`PRELOADED`.
+    ``more`` are modules that are imported beside :data:`PRELOADED`. A fork that asks on is told of this server by
+    ``take_up``.
     """
     os.environ[AUTOLOAD] = "0"
     modules = (*PRELOADED, *more)
@@ -71,20 +53,16 @@ def main(requests: socket.socket, more: Sequence[str] = ()) -> None:
         )
     # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports.
     gc.freeze()
-    program, files = _serve(requests)
+    program, files = _fork(requests)
     if program.asks_on:
-        from northbridge.conformance.runs.processes import take_up
-
         *files, asking = files
         take_up(asking, program.environ, tuple(more))
     if program.starts_ranks:
-        from northbridge.conformance.runs.forked_ranks import stand_by
-
         program, files = stand_by(program, files)
     _become(program, files)
 
 
-def _serve(requests: socket.socket) -> tuple[Program, list[int]]:
+def _fork(requests: socket.socket) -> tuple[Program, list[int]]:
     """Return in a fork, with its program and the file descriptors for its input, output and errors.
 
     Of a program that asks on there is one more: the other end of ``requests``.
@@ -157,7 +135,3 @@ def _import_device_backends() -> None:
     # torch 2.4 imports no device backends.
     if hasattr(torch, "_import_device_backends") and torch._is_device_backend_autoload_enabled():
         torch._import_device_backends()
-
-
-if __name__ == "__main__":
-    main(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])

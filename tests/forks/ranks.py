@@ -20,10 +20,9 @@ from dataclasses import replace
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from northbridge.conformance.runs.fork_server import Program
+from tests.forks.program import Program
 
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 
