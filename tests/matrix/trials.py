@@ -25,8 +25,7 @@ class Trial:
     """
 
     title: str
-    duty: str
-    topic: str
+    step: str
     faces: tuple[str, ...]
     devices: int
     strategy: str = "auto"
@@ -38,10 +37,10 @@ class Trial:
 TRAINERS, FABRICS = ("lightning.pytorch", "pytorch_lightning"), ("lightning.fabric", "lightning_fabric")
 
 TRIALS = (
-    Trial("auto", "training", "training", TRAINERS, devices=1, by_auto=True),
-    Trial("2 ranks, bf16-mixed", "autocasting", "autocasting", TRAINERS, devices=2, mixed=True),
-    Trial("2 ranks, ddp_spawn", "training", "training", TRAINERS, devices=2, strategy="ddp_spawn"),
-    Trial("Fabric, 2 ranks", "looping", "training", FABRICS, devices=2),
+    Trial("auto", "training", TRAINERS, devices=1, by_auto=True),
+    Trial("2 ranks, bf16-mixed", "precision.mixed", TRAINERS, devices=2, mixed=True),
+    Trial("2 ranks, ddp_spawn", "training", TRAINERS, devices=2, strategy="ddp_spawn"),
+    Trial("Fabric, 2 ranks", "training", FABRICS, devices=2),
 )
 
 
@@ -79,11 +78,11 @@ def _train(pair: Pair, trial: Trial, face: str, *, on_chip: bool) -> list[dict[s
     scenario = Scenario(
         accelerator=accelerator,
         face=face,
-        duties=(trial.duty,),
+        steps=(trial.step,),
         devices=trial.devices,
         strategy=trial.strategy,
         models=("mlp",),
     )
     findings = run(scenario, environ).findings
-    (topic,) = (each for each in findings if each.startswith(f"{trial.topic} "))
+    (topic,) = (each for each in findings if each.startswith(f"{trial.step} "))
     return findings[topic]

@@ -33,10 +33,10 @@ WORK = ["-m", "northbridge.conformance.runs.work"]
 """The command of a rank, but for the scenario and the folder."""
 
 FAILED = "failed "
-"""How the topic of a duty that failed begins."""
+"""How the topic of a step that failed begins."""
 
 REFUSED = "refused "
-"""How the topic of a duty begins that the chip is said not to do, or Northbridge for it."""
+"""How the topic of a step begins that the chip is said not to do, or Northbridge for it."""
 
 LIMIT_S = 240.0
 """How long a run may take before it counts as hung."""
@@ -48,8 +48,8 @@ class Scenario:
 
     accelerator: str
     face: str
-    duties: tuple[str, ...]
-    """Modules of :mod:`northbridge.conformance.runs.duties`, done one after another in the same processes."""
+    steps: tuple[str, ...]
+    """Of :mod:`northbridge.conformance.rank_programs`, done one after another in the same processes."""
 
     devices: int | str | tuple[int, ...] = 1
     strategy: str = "auto"
@@ -102,14 +102,14 @@ class Outcome:
     """What the processes printed."""
 
     def ranks(self, topic: str) -> list[dict[str, Any]]:
-        """Return what every rank found out about ``topic``, which has the name of its duty as one of its words.
+        """Return what every rank found out about ``topic``, which has the name of its step as one of its words.
 
-        Raises :class:`UnsupportedError` where the duty was refused, and :class:`AssertionError` where nobody found
-        anything, with the reason if the duty failed.
+        Raises :class:`UnsupportedError` where the step was refused, and :class:`AssertionError` where nobody found
+        anything, with the reason if the step failed.
         """
         if topic not in self.findings:
-            for duty in topic.split():
-                for refusal in self.findings.get(REFUSED + duty, ()):
+            for step in topic.split():
+                for refusal in self.findings.get(REFUSED + step, ()):
                     raise UnsupportedError(refusal["message"], capability=refusal["capability"])
             failed = [
                 fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts

@@ -55,7 +55,7 @@ def test_ranks_that_hang_are_ended_and_say_where_each_of_them_stood(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "LIMIT_S", 30.0)
-    waits = Scenario("cpu", TRAINERS[0], ("accompanying",), 2, launch=launch, resume=str(tmp_path))
+    waits = Scenario("cpu", TRAINERS[0], ("side_by_side",), 2, launch=launch, resume=str(tmp_path))
 
     with pytest.raises(HungError, match="did not end within 30 s") as hung:
         room.play([(waits, room.new_folder())], {})
@@ -84,7 +84,7 @@ def test_a_topic_whose_duty_was_refused_is_refused_with_the_same_words() -> None
     outcome = Outcome(Path(), {"refused scaling": refused, "failed tuning": [{"traceback": "ValueError: no"}]}, "")
 
     with pytest.raises(UnsupportedError, match="acme has no float16") as caught:
-        outcome.ranks("scaling resumed")
+        outcome.ranks("gradient_scaler resumed")
 
     assert caught.value.capability == "float16"
 

@@ -76,7 +76,7 @@ class MissingHardware(PluginSuite):
 
         if kind == "SoftwareMissingError":  # which a Trainer looks for where no device is found
             assert f"backend {backend!r}" in said
-            assert found["loaded"][0] == kind, f"loading it ended with {found['loaded']}"
+            assert found["loaded"][0] == kind, f"data_loaders it ended with {found['loaded']}"
         else:
             assert kind == "HardwareMissingError", said
             assert f"accelerator={backend!r} was asked for, but this machine has no such device" in said
