@@ -18,8 +18,8 @@ from northbridge.diagnostics.backend_report import BackendReport, backend_report
 from northbridge.diagnostics.backends import claimed
 from northbridge.diagnostics.environment import Variable, examine_environment
 from northbridge.diagnostics.listing import LOAD_SECONDS, torch_version
-from northbridge.diagnostics.namespaces import FaceRow
-from northbridge.diagnostics.selection import Selection, choose_face
+from northbridge.diagnostics.namespaces import NamespaceRow
+from northbridge.diagnostics.selection import Selection, choose_namespace
 from northbridge.diagnostics.system import describe_system
 from northbridge.diagnostics.training import Training, train
 from northbridge.discovery.installed import find, names
@@ -48,7 +48,7 @@ class Diagnosis:
     asked: str | None
     """The backend that was asked about; ``None`` for all of them."""
     environment: tuple[Variable, ...]
-    faces: tuple[FaceRow, ...]
+    namespaces: tuple[NamespaceRow, ...]
     selection: Selection
     backends: tuple[BackendReport, ...]
     trainings: dict[str, tuple[Training, ...]]
@@ -115,7 +115,7 @@ async def _examine(
         return backend_report(each, reply), torch_import.problem_of(reply)
 
     lightning = asyncio.ensure_future(namespaces.ask(queue))
-    auto = asyncio.ensure_future(selection.ask(queue, namespaces.face_rows(), load_seconds))
+    auto = asyncio.ensure_future(selection.ask(queue, namespaces.namespace_rows(), load_seconds))
     asked = [asyncio.ensure_future(ask(each)) for each in chosen]
     await end_all(lightning, auto, *asked)
     (rows, recorded, problem), chose = lightning.result(), auto.result()
@@ -125,7 +125,7 @@ async def _examine(
     reports = [
         replace(report, selected=report.states.name == chose.chosen) for report, _ in (each.result() for each in asked)
     ]
-    trainings = await train(queue, reports, choose_face(rows), load_seconds) if training and not problem else {}
+    trainings = await train(queue, reports, choose_namespace(rows), load_seconds) if training and not problem else {}
     entries = dict.fromkeys([*recorded, *chose.record, *(entry for report in reports for entry in report.record)])
     return Diagnosis(
         northbridge=version("northbridge"),
@@ -135,7 +135,7 @@ async def _examine(
         torch_problem=problem,
         asked=name,
         environment=environment,
-        faces=tuple(rows),
+        namespaces=tuple(rows),
         selection=chose,
         backends=tuple(reports),
         trainings=trainings,

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from northbridge.diagnostics.backends import BackendRow, Claimed, backend_row, claimed
-from northbridge.diagnostics.namespaces import FaceRow, face_rows
+from northbridge.diagnostics.namespaces import NamespaceRow, namespace_rows
 
 if TYPE_CHECKING:
     from northbridge.process_record import Entry
@@ -30,16 +30,16 @@ class Listing:
     python: str
     torch: str | None
     backends: tuple[BackendRow, ...]
-    faces: tuple[FaceRow, ...]
+    namespaces: tuple[NamespaceRow, ...]
     record: tuple[Entry, ...]
     torch_problem: str = ""
     """Why ``import torch`` fails: then nothing is known of what needs torch."""
 
     @property
     def broken(self) -> bool:
-        """Whether torch, a backend, or an installed face of Lightning, cannot do its work."""
-        backends, faces = (any(row.is_broken for row in rows) for rows in (self.backends, self.faces))
-        return bool(self.torch_problem) or backends or faces
+        """Whether torch, a backend, or an installed namespace of Lightning, cannot do its work."""
+        backends, namespaces = (any(row.is_broken for row in rows) for rows in (self.backends, self.namespaces))
+        return bool(self.torch_problem) or backends or namespaces
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -48,7 +48,7 @@ class Listing:
 
 def read_metadata() -> Listing:
     """Return what the metadata of the installed distributions says, importing none of them. Raises SettingsError."""
-    return _listing([backend_row(each) for each in claimed()], face_rows(), (), "")
+    return _listing([backend_row(each) for each in claimed()], namespace_rows(), (), "")
 
 
 def probe(*, load_seconds: float = LOAD_SECONDS, tell: Tell = lambda _who, _what: None) -> Listing:
@@ -89,14 +89,14 @@ async def _probe(load_seconds: float, tell: Tell) -> Listing:
 
 
 def _listing(
-    backends: list[BackendRow], faces: list[FaceRow], record: tuple[Entry, ...], torch_problem: str
+    backends: list[BackendRow], namespaces: list[NamespaceRow], record: tuple[Entry, ...], torch_problem: str
 ) -> Listing:
     return Listing(
         northbridge=version("northbridge"),
         python=platform.python_version(),
         torch=torch_version(),
         backends=tuple(backends),
-        faces=tuple(faces),
+        namespaces=tuple(namespaces),
         record=record,
         torch_problem=torch_problem,
     )

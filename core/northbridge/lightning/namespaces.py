@@ -8,38 +8,38 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Face:
+class Namespace:
     """One namespace of Lightning: a Trainer's or a Fabric's.
 
     The two distributions carry the same sources under other names, and may differ in version. Strings name modules, so
-    that describing a face imports nothing.
+    that describing a namespace imports nothing.
     """
 
     name: str
     """The namespace, and the module of its public names."""
 
     fabric: str
-    """The namespace of the Fabric that this face is built on, itself for a Fabric."""
+    """The namespace of the Fabric that this namespace is built on, itself for a Fabric."""
 
     home: str
-    """Our module with the classes of this face."""
+    """Our module with the classes of this namespace."""
 
     distributions: tuple[str, ...]
     """What brings it, the likeliest first."""
 
     @property
     def is_trainer(self) -> bool:
-        """Whether this face has a Trainer; else it has a Fabric."""
+        """Whether this namespace has a Trainer; else it has a Fabric."""
         return self.name != self.fabric
 
     @property
     def host(self) -> str:
-        """What users of this face build: ``Trainer`` or ``Fabric``."""
+        """What users of this namespace build: ``Trainer`` or ``Fabric``."""
         return "Trainer" if self.is_trainer else "Fabric"
 
     @property
     def version(self) -> str:
-        """The version of Lightning behind this face; imports it."""
+        """The version of Lightning behind this namespace; imports it."""
         package = self.name if self.name.startswith(("pytorch_", "lightning_")) else "lightning"
         return str(import_module(package).__version__)
 
@@ -87,32 +87,32 @@ class Face:
         return import_module(f"{self.name}.{inner}")
 
     def fabric_module(self, inner: str) -> Any:
-        """Import a module of the Fabric below this face."""
+        """Import a module of the Fabric below this namespace."""
         return import_module(f"{self.fabric}.{inner}")
 
 
-FACES = {
-    face.name: face
-    for face in (
-        Face(
+NAMESPACES = {
+    namespace.name: namespace
+    for namespace in (
+        Namespace(
             "lightning.pytorch",
             "lightning.fabric",
             "northbridge.lightning.pytorch",
             ("lightning",),
         ),
-        Face(
+        Namespace(
             "lightning.fabric",
             "lightning.fabric",
             "northbridge.lightning.fabric",
             ("lightning",),
         ),
-        Face(
+        Namespace(
             "pytorch_lightning",
             "lightning_fabric",
             "northbridge.lightning.pytorch_lightning",
             ("pytorch-lightning",),
         ),
-        Face(
+        Namespace(
             "lightning_fabric",
             "lightning_fabric",
             "northbridge.lightning.lightning_fabric",
@@ -120,4 +120,4 @@ FACES = {
         ),
     )
 }
-"""Every face by its name."""
+"""Every namespace by its name."""

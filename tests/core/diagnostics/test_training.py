@@ -17,7 +17,7 @@ from northbridge.diagnostics import training
 from northbridge.diagnostics.backend_report import BackendReport
 from northbridge.diagnostics.backends import BackendRow
 from northbridge.diagnostics.training import Training, train
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 from northbridge.processes.child import Queue
 from northbridge.processes.child_report import Reply, Stage
 
@@ -40,8 +40,8 @@ class Answers(Queue):
         return self.reply
 
 
-def reasons(reply: Reply, report: BackendReport = READY, face: str = "lightning.pytorch") -> list[str]:
-    trained = asyncio.run(train(Answers(reply), [report], FACES.get(face), 1.0))
+def reasons(reply: Reply, report: BackendReport = READY, namespace: str = "lightning.pytorch") -> list[str]:
+    trained = asyncio.run(train(Answers(reply), [report], NAMESPACES.get(namespace), 1.0))
     return [each.reason for each in trained[report.states.name]]
 
 
@@ -71,11 +71,11 @@ def test_the_simulated_chip_trains_on_one_card_and_on_two(tmp_path: Path) -> Non
     assert run.returncode == 0
 
 
-def in_children(name: str, face: str, devices: int) -> list[Training]:
+def in_children(name: str, namespace: str, devices: int) -> list[Training]:
     report = BackendReport(BackendRow(name, "1.0", name, "ready", True, devices, False))
 
     async def tried() -> dict[str, tuple[Training, ...]]:
-        return await train(Queue(lambda _who, _what: None), [report], FACES[face], load_seconds=200.0)
+        return await train(Queue(lambda _who, _what: None), [report], NAMESPACES[namespace], load_seconds=200.0)
 
     return list(asyncio.run(tried())[name])
 
@@ -142,7 +142,7 @@ def test_a_training_fails_for_a_reason(reply: Reply, reason: str) -> None:
 
 
 def test_without_lightning_it_says_what_to_install() -> None:
-    assert reasons(Reply(PASSED), face="none") == [
+    assert reasons(Reply(PASSED), namespace="none") == [
         "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
         "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
     ]

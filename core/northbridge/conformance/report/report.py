@@ -182,7 +182,7 @@ class Report(_Facts):
     backend: BackendFacts
     machine: MachineFacts
     versions: dict[str, str]
-    """Of Python, torch, each face of Lightning, and the vendor's distributions."""
+    """Of Python, torch, each namespace of Lightning, and the vendor's distributions."""
 
     began: str
     """ISO 8601, in UTC."""

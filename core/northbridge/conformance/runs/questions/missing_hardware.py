@@ -9,9 +9,9 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 
-def answer(name: str, face: str) -> dict[str, object]:
-    """Return how a Trainer of ``face`` ends where ``detect`` of the backend ``name`` finds nothing."""
-    lightning: Any = importlib.import_module(face)
+def answer(name: str, namespace: str) -> dict[str, object]:
+    """Return how a Trainer of ``namespace`` ends where ``detect`` of the backend ``name`` finds nothing."""
+    lightning: Any = importlib.import_module(namespace)
     import northbridge
     from northbridge.discovery.present import detect
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-def answer(name: str, package: str, face: str) -> dict[str, object]:
-    """Return how ``detect``, ``available``, ``load`` and a Trainer of ``face`` end without ``package``.
+def answer(name: str, package: str, namespace: str) -> dict[str, object]:
+    """Return how ``detect``, ``available``, ``load`` and a Trainer of ``namespace`` end without ``package``.
 
     An empty ``package`` hides nothing: such a backend brings its software itself.
     """
@@ -21,7 +21,7 @@ def answer(name: str, package: str, face: str) -> dict[str, object]:
 
     def build_trainer() -> object:
         arm()  # torch does it where it imports device backends, and here it must not import the vendor's
-        lightning: Any = importlib.import_module(face)
+        lightning: Any = importlib.import_module(namespace)
         return lightning.Trainer(
             accelerator=name, devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
         )
