@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.forks.suite import fork_runs
 from tests.matrix.releases import Pair, lay_over
 
 from northbridge.conformance.runs.scenario import Scenario, run
 
 CHIP = "cpu_sim"
+
+fork_runs()
 
 
 @dataclass(frozen=True)
@@ -22,8 +25,7 @@ class Trial:
     """
 
     title: str
-    duty: str
-    topic: str
+    step: str
     namespaces: tuple[str, ...]
     devices: int
     strategy: str = "auto"
@@ -35,10 +37,10 @@ class Trial:
 TRAINERS, FABRICS = ("lightning.pytorch", "pytorch_lightning"), ("lightning.fabric", "lightning_fabric")
 
 TRIALS = (
-    Trial("auto", "training", "training", TRAINERS, devices=1, by_auto=True),
-    Trial("2 ranks, bf16-mixed", "autocasting", "autocasting", TRAINERS, devices=2, mixed=True),
-    Trial("2 ranks, ddp_spawn", "training", "training", TRAINERS, devices=2, strategy="ddp_spawn"),
-    Trial("Fabric, 2 ranks", "looping", "training", FABRICS, devices=2),
+    Trial("auto", "training", TRAINERS, devices=1, by_auto=True),
+    Trial("2 ranks, bf16-mixed", "precision.mixed", TRAINERS, devices=2, mixed=True),
+    Trial("2 ranks, ddp_spawn", "training", TRAINERS, devices=2, strategy="ddp_spawn"),
+    Trial("Fabric, 2 ranks", "training", FABRICS, devices=2),
 )
 
 
@@ -78,11 +80,11 @@ def _train(pair: Pair, trial: Trial, namespace: str, *, on_chip: bool) -> list[d
     scenario = Scenario(
         accelerator=accelerator,
         namespace=namespace,
-        duties=(trial.duty,),
+        steps=(trial.step,),
         devices=trial.devices,
         strategy=trial.strategy,
         models=("mlp",),
     )
     findings = run(scenario, environ).findings
-    (topic,) = (each for each in findings if each.startswith(f"{trial.topic} "))
+    (topic,) = (each for each in findings if each.startswith(f"{trial.step} "))
     return findings[topic]

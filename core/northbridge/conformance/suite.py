@@ -19,51 +19,51 @@ MODELS = ("mlp", "convnet", "transformer", "tied")
 TRAINERS = tuple(name for name, namespace in NAMESPACES.items() if namespace.is_trainer)
 FABRICS = tuple(name for name, namespace in NAMESPACES.items() if not namespace.is_trainer)
 
-_BOTH = ("autocasting", "saving", "resuming")
-_TRAINER = ("training", *_BOTH, "stages", "alternating")
-_FABRIC = ("looping", *_BOTH)
-_ALONE = ("scaling", "rounding", "choosing", "refusals")
-_TOGETHER = ("reductions", "agreeing")
+_BOTH = ("precision.mixed", "checkpoints.save", "checkpoints.resume")
+_TRAINER = ("training", *_BOTH, "stages", "manual_optimization")
+_FABRIC = ("training", *_BOTH)
+_ALONE = ("gradient_scaler", "precision.dtypes", "devices", "refusals")
+_TOGETHER = ("reductions", "weights_agreement")
 
-Duties = Mapping[tuple[str, int], tuple[str, ...]]
+Steps = Mapping[tuple[str, int], tuple[str, ...]]
 """What is done in one run, for each host and number of devices."""
 
-BASICS: Duties = {
-    ("Trainer", 1): (*_TRAINER, "keeping", "tuning", "drawing", "monitoring", *_ALONE),
-    ("Trainer", 2): (*_TRAINER, "drawing", "metrics", "strategies", "normalizing", *_TOGETHER),
-    ("Fabric", 1): (*_FABRIC, "keeping", *_ALONE),
+BASICS: Steps = {
+    ("Trainer", 1): (*_TRAINER, "interim_checkpoints", "tuner", "random_states", "training.device_stats", *_ALONE),
+    ("Trainer", 2): (*_TRAINER, "random_states", "metrics", "strategies", "normalization", *_TOGETHER),
+    ("Fabric", 1): (*_FABRIC, "interim_checkpoints", *_ALONE),
     ("Trainer", 4): (*_TRAINER, *_TOGETHER),
-    ("Fabric", 2): (*_FABRIC, "normalizing", *_TOGETHER),
+    ("Fabric", 2): (*_FABRIC, "normalization", *_TOGETHER),
     ("Fabric", 4): (*_FABRIC, "reductions"),
 }
 """What is asked in every mode of a chip."""
 
-_FIRST = ("preparing", "hooking")  # which see the chip's software come in
-_OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting")
-USES: Duties = {
-    ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "profiling", "compiling"),
-    ("Trainer", 2): (*_OF_TRAINERS, "profiling", "compiling"),
-    ("Fabric", 1): (*_FIRST, "outlasting", "steering", "compiling"),
-    ("Fabric", 2): ("outlasting", "steering", "joining", "compiling"),
+_FIRST = ("hooks.set_variables", "hooks")  # which see the chip's software come in
+_OF_TRAINERS = ("optimization", "callbacks", "data_loaders", "failed_checkpoints")
+USES: Steps = {
+    ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "profilers", "compilation"),
+    ("Trainer", 2): (*_OF_TRAINERS, "profilers", "compilation"),
+    ("Fabric", 1): (*_FIRST, "failed_checkpoints", "fabric", "compilation"),
+    ("Fabric", 2): ("failed_checkpoints", "fabric", "fabric.join", "compilation"),
 }
 """What users do beside that; runs of their own, so that not every mode pays for them."""
 
 _OF_THE_CHIP_ALONE = (
-    "agreeing",
-    "choosing",
-    "compiling",
-    "drawing",
-    "hooking",
-    "keeping",
-    "monitoring",
-    "normalizing",
-    "outlasting",
-    "preparing",
+    "weights_agreement",
+    "devices",
+    "compilation",
+    "random_states",
+    "hooks",
+    "interim_checkpoints",
+    "training.device_stats",
+    "normalization",
+    "failed_checkpoints",
+    "hooks.set_variables",
     "reductions",
-    "profiling",
+    "profilers",
     "refusals",
-    "rounding",
-    "scaling",
+    "precision.dtypes",
+    "gradient_scaler",
 )
 
 
@@ -149,7 +149,7 @@ class NamespaceSuite(Suite):
     claims_of_several: ClassVar[tuple[str, ...]] = ()
     """The claims that its tests show with several devices, in the place of :attr:`claims`; none: the same."""
 
-    duties: ClassVar[Duties] = BASICS
+    steps: ClassVar[Steps] = BASICS
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test for each run; pytest calls it for each function of the class."""
@@ -162,12 +162,12 @@ class NamespaceSuite(Suite):
     def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> Outcome:
         """The run on the chip."""
         require_devices(backend, devices)
-        return chip_run(backend, namespace, devices, environ, self.duties)
+        return chip_run(backend, namespace, devices, environ, self.steps)
 
     @pytest.fixture
     def cpu(self, namespace: str, devices: int) -> Outcome:
         """Lightning's own run on as many CPU ranks."""
-        return cpu_run(namespace, devices, self.duties)
+        return cpu_run(namespace, devices, self.steps)
 
     @pytest.fixture
     def device(self, backend: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> northbridge.Device:
@@ -180,7 +180,7 @@ class NamespaceSuite(Suite):
 class UsesSuite(NamespaceSuite):
     """What a class has that looks at what users do beside the basics."""
 
-    duties = USES
+    steps = USES
 
 
 class EqualWeights(NamespaceSuite):
@@ -218,18 +218,18 @@ def require_devices(backend: str, devices: int) -> None:
         pytest.skip(f"it takes {devices} devices of {backend}, and this machine has {count}")
 
 
-def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str], duties: Duties = BASICS) -> Outcome:
-    """Return the run that does all of ``duties`` on the chip that ``namespace`` offers with so many devices."""
+def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str], steps: Steps = BASICS) -> Outcome:
+    """Return the run that does all of ``steps`` on the chip that ``namespace`` offers with so many devices."""
     require(namespace)
-    asked = duties[NAMESPACES[namespace].host, devices]
-    resume = str(cpu_run(namespace, devices).folder) if "resuming" in asked else ""
+    asked = steps[NAMESPACES[namespace].host, devices]
+    resume = str(cpu_run(namespace, devices).folder) if "checkpoints.resume" in asked else ""
     return run(Scenario(backend, namespace, asked, devices, resume=resume), environ)
 
 
-def cpu_run(namespace: str, devices: int, duties: Duties = BASICS) -> Outcome:
+def cpu_run(namespace: str, devices: int, steps: Steps = BASICS) -> Outcome:
     """Return Lightning's own run on so many CPU ranks, to compare with."""
     require(namespace)
-    asked = tuple(duty for duty in duties[NAMESPACES[namespace].host, devices] if duty not in _OF_THE_CHIP_ALONE)
+    asked = tuple(step for step in steps[NAMESPACES[namespace].host, devices] if step not in _OF_THE_CHIP_ALONE)
     return run(Scenario("cpu", _same_sources(namespace), asked, devices))
 
 

@@ -20,7 +20,7 @@ from tests.scripts import Ran, fork_script, wait
 
 import northbridge
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.conformance.runs.processes import start as run_afresh
+from northbridge.conformance.runs.processes import start_afresh as run_afresh
 from northbridge_cpu_sim import Server
 
 LIMIT_S = 120.0

@@ -77,11 +77,6 @@ def start():
     with (folder / "said").open("wb") as said:
         assert processes.start(["-m", "json.tool", "--help"], os.environ, folder, said).wait(60) == 0
 
-def fork():
-    folder = run_folder("fork")
-    with (folder / "said").open("wb") as said:
-        assert processes.fork(["-m", "json.tool", "--help"], dict(os.environ), folder, said).wait(60) == 0
-
 def question():
     facts = questions.ask_again("plugin_import", "answers").facts
     assert "answers" in facts["modules"]
@@ -107,7 +102,7 @@ def compiled():
 
 found = {}
 sys.path.insert(0, "")
-for place in (listing_child, inquiry, vendor_tool, start, fork, question, opened, consolidated, compiled):
+for place in (listing_child, inquiry, vendor_tool, start, question, opened, consolidated, compiled):
     with open(os.environ["CANARY_LOG"], "w"):
         pass
     try:
@@ -147,10 +142,7 @@ PLACES = {
     "core/northbridge/processes/environment.py: python_command": "inquiry",
     "core/northbridge/processes/question.py: _ask_child": "inquiry",  # it names the Python in an error
     "core/northbridge/discovery/simulated.py: stand_in_for_tool": "vendor_tool",
-    f"{CONFORMANCE}/runs/processes.py: start": "start",
-    f"{CONFORMANCE}/runs/processes.py: __init__": "fork",
-    f"{CONFORMANCE}/runs/fork_server.py: _become": "fork",  # it says to be what it stands for
-    f"{CONFORMANCE}/runs/forked_ranks.py: _starts_a_rank": "fork",  # it compares
+    f"{CONFORMANCE}/runs/processes.py: start_afresh": "start",
     f"{CONFORMANCE}/tests/lightning/checkpoints.py: _open_without_northbridge": "opened",
     f"{CONFORMANCE}/tests/lightning/sharding.py: test_the_shards_of_all_ranks_become_one_plain_file": "consolidated",
     "backends/cpu_sim/northbridge_cpu_sim/compile.py: _run": "compiled",

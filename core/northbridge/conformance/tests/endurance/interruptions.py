@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 import torch
 
-from northbridge.conformance.runs.duties.dying import KILLED_IN
-from northbridge.conformance.runs.duties.interrupting import EVERY_N_STEPS, INTERRUPTED
+from northbridge.conformance.rank_programs.interruptions import EVERY_N_STEPS, INTERRUPTED
+from northbridge.conformance.rank_programs.killed_rank import KILLED_IN
 from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario, run
 from northbridge.conformance.suite import (
     TRAINERS,
@@ -27,7 +27,7 @@ class Preemption(NamespaceSuite):
     """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
 
     runs = one_and_two_devices(*TRAINERS)
-    duties = MappingProxyType({("Trainer", devices): ("interrupting",) for devices in (1, 2)})
+    steps = MappingProxyType({("Trainer", devices): ("interruptions",) for devices in (1, 2)})
     claims = ("resume",)
     advice: ClassVar[str] = (
         "what the vendor's software does with SIGTERM; and the state of the chip's generators, which a checkpoint"
@@ -35,11 +35,11 @@ class Preemption(NamespaceSuite):
     )
 
     def test_what_is_taken_up_ends_with_the_weights_of_a_training_that_went_through(self, chip: Outcome) -> None:
-        for found in chip.ranks("interrupting"):
+        for found in chip.ranks("interruptions"):
             assert found["taken up"]["weights"] == found["through"]["weights"]
 
     def test_it_goes_on_after_the_batch_in_which_the_signal_came(self, chip: Outcome) -> None:
-        for found in chip.ranks("interrupting"):
+        for found in chip.ranks("interruptions"):
             assert found["taken up"]["began"] == INTERRUPTED + 1
 
 
@@ -58,11 +58,11 @@ class Restarts(NamespaceSuite):
     ) -> None:
         require(namespace)
         require_devices(backend, 2)
-        undisturbed = run(Scenario(backend, namespace, ("interrupting",), 2), environ)
-        restarted = run(Scenario(backend, namespace, ("interrupting",), 2, launch="restarts"), environ)
+        undisturbed = run(Scenario(backend, namespace, ("interruptions",), 2), environ)
+        restarted = run(Scenario(backend, namespace, ("interruptions",), 2, launch="restarts"), environ)
 
-        weights = [each["weights"] for each in undisturbed.each("interrupting", "through")]
-        assert restarted.each("interrupting", "after a restart") == [
+        weights = [each["weights"] for each in undisturbed.each("interruptions", "through")]
+        assert restarted.each("interruptions", "after a restart") == [
             {"weights": each, "began": INTERRUPTED - INTERRUPTED % EVERY_N_STEPS} for each in weights
         ]
 
@@ -85,7 +85,7 @@ class KilledRank(NamespaceSuite):
         require(namespace)
         require_devices(backend, 2)
         launch: Launch = request.param
-        (end,) = run_to_the_end(Scenario(backend, namespace, ("dying",), 2, launch=launch), environ=environ)
+        (end,) = run_to_the_end(Scenario(backend, namespace, ("killed_rank",), 2, launch=launch), environ=environ)
         assert end.findings.get("killed"), f"the training never came so far:\n{end.said}"
         return end
 

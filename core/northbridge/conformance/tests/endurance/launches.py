@@ -50,7 +50,7 @@ class Launches(Suite):
         self.check(_with_fabric(backend, "ddp_fork"), environ)
 
     def test_a_fabric_is_started_by_torchrun(self, backend: str, environ: dict[str, str]) -> None:
-        self.check(Scenario(backend, FABRICS[0], ("looping",), 2, launch="torchrun", models=_MODELS), environ)
+        self.check(Scenario(backend, FABRICS[0], ("training",), 2, launch="torchrun", models=_MODELS), environ)
 
     def test_a_simulated_chip_says_so_once_where_processes_are_spawned(
         self, backend: str, environ: dict[str, str]
@@ -109,4 +109,4 @@ def _with_trainer(backend: str, namespace: str, strategy: str) -> Scenario:
 
 
 def _with_fabric(backend: str, strategy: str) -> Scenario:
-    return Scenario(backend, FABRICS[0], ("looping",), 2, strategy, models=_MODELS)
+    return Scenario(backend, FABRICS[0], ("training",), 2, strategy, models=_MODELS)

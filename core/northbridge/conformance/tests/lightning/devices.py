@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import northbridge
+from northbridge.conformance.rank_programs.devices import FORMS, SECOND, is_held_by_one_fabric
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.duties.choosing import FORMS, SECOND, is_held_by_one_fabric
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
 
@@ -24,7 +24,7 @@ class DeviceChoice(NamespaceSuite):
         everything = range(northbridge.available()[backend])
         indices = {"1": [0], "[1]": [1], "'auto'": everything, "-1": everything}.get(form, [0, 1])
 
-        found = chip.only("choosing")[form]
+        found = chip.only("devices")[form]
 
         device = northbridge.get(backend).device
         if form == SECOND and is_held_by_one_fabric(backend, namespace):  # the first one, by the forms before
@@ -45,8 +45,7 @@ class SecondDevice(NamespaceSuite):
     @pytest.fixture
     def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> Outcome:
         require(namespace)
-        duty = "training" if namespace in TRAINERS else "looping"
-        return run(Scenario(backend, namespace, (duty,), (1,), models=("mlp",)), environ)
+        return run(Scenario(backend, namespace, ("training",), (1,), models=("mlp",)), environ)
 
     def test_it_trains_the_weights_of_a_cpu_run(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
         found, expected = (outcome.only("training mlp")["weights"] for outcome in (chip, cpu))
@@ -78,8 +77,7 @@ class LastDevices(NamespaceSuite):
     def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> Outcome:
         require(namespace)
         require_devices(backend, 4)
-        duty = "training" if namespace in TRAINERS else "looping"
-        return run(Scenario(backend, namespace, (duty,), (2, 3), models=("mlp",)), environ)
+        return run(Scenario(backend, namespace, ("training",), (2, 3), models=("mlp",)), environ)
 
     def test_each_rank_trains_on_its_own(self, device: northbridge.Device, chip: Outcome) -> None:
         roots = [str(device.root(index)) for index in (2, 3)]

@@ -50,4 +50,4 @@ class DistributedTraining(EqualWeights):
         assert differences_from_cpu(backend, chip.ranks("stages"), cpu.ranks("stages")) == []
 
     def test_two_optimizers_by_manual_optimization(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
-        assert differences_from_cpu(backend, chip.ranks("alternating"), cpu.ranks("alternating")) == []
+        assert differences_from_cpu(backend, chip.ranks("manual_optimization"), cpu.ranks("manual_optimization")) == []

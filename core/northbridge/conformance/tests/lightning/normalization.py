@@ -26,12 +26,12 @@ class SyncBatchNorm(NamespaceSuite):
 
     @pytest.mark.parametrize("way", ["argument", "torch's layers"])
     def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: Outcome, way: str) -> None:
-        for found in chip.each("normalizing", way):
+        for found in chip.each("normalization", way):
             assert max(found["weights"], found["statistics"]) < _distance(backend)
             assert found["layer kept"]
 
     def test_without_it_each_rank_normalizes_by_its_own_batch(self, chip: Outcome) -> None:
-        for found in chip.each("normalizing", "nothing"):
+        for found in chip.each("normalization", "nothing"):
             assert min(found["weights"], found["statistics"]) > _DIFFERENT
 
 
@@ -43,7 +43,7 @@ class UnevenSyncBatchNorm(NamespaceSuite):
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
-        for found in chip.each("normalizing", "uneven"):
+        for found in chip.each("normalization", "uneven"):
             assert max(found.values()) < 1e-5  # the gradients of a weight are sums of hundreds
 
 
@@ -55,5 +55,5 @@ class FabricSyncBatchNorm(NamespaceSuite):
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: Outcome) -> None:
-        for found in chip.each("normalizing", "torch's layers"):
+        for found in chip.each("normalization", "torch's layers"):
             assert max(found["weights"], found["statistics"]) < _distance(backend)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from northbridge.conformance.runs.duties.reductions import FLOATS, wholes
+from northbridge.conformance.rank_programs.reductions import FLOATS, wholes
 from northbridge.conformance.runs.scenario import Outcome
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, several_devices, shows
 

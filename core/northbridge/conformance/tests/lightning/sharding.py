@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import northbridge
-from northbridge.conformance.runs.duties.sharding import CHECKPOINT
+from northbridge.conformance.rank_programs.sharding import CHECKPOINT
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
