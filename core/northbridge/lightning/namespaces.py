@@ -21,11 +21,13 @@ class Namespace:
     fabric: str
     """The namespace of the Fabric that this namespace is built on, itself for a Fabric."""
 
-    home: str
-    """Our module with the classes of this namespace."""
-
     distributions: tuple[str, ...]
     """What brings it, the likeliest first."""
+
+    @property
+    def home(self) -> str:
+        """Our module with the classes of this namespace: it is called by the last word of the namespace's name."""
+        return f"{__package__}.{self.name.rpartition('.')[2]}"
 
     @property
     def is_trainer(self) -> bool:
@@ -94,30 +96,10 @@ class Namespace:
 NAMESPACES = {
     namespace.name: namespace
     for namespace in (
-        Namespace(
-            "lightning.pytorch",
-            "lightning.fabric",
-            "northbridge.lightning.pytorch",
-            ("lightning",),
-        ),
-        Namespace(
-            "lightning.fabric",
-            "lightning.fabric",
-            "northbridge.lightning.fabric",
-            ("lightning",),
-        ),
-        Namespace(
-            "pytorch_lightning",
-            "lightning_fabric",
-            "northbridge.lightning.pytorch_lightning",
-            ("pytorch-lightning",),
-        ),
-        Namespace(
-            "lightning_fabric",
-            "lightning_fabric",
-            "northbridge.lightning.lightning_fabric",
-            ("pytorch-lightning", "lightning-fabric"),
-        ),
+        Namespace("lightning.pytorch", "lightning.fabric", ("lightning",)),
+        Namespace("lightning.fabric", "lightning.fabric", ("lightning",)),
+        Namespace("pytorch_lightning", "lightning_fabric", ("pytorch-lightning",)),
+        Namespace("lightning_fabric", "lightning_fabric", ("pytorch-lightning", "lightning-fabric")),
     )
 }
 """Every namespace by its name."""
