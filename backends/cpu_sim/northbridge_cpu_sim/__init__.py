@@ -27,11 +27,11 @@ if TYPE_CHECKING:
         faults_met as faults_met,
         planned_faults as planned_faults,
     )
-    from northbridge_cpu_sim.harsh import HARSH as HARSH
-    from northbridge_cpu_sim.installation import install as install
-    from northbridge_cpu_sim.record import Record as Record
-    from northbridge_cpu_sim.server import Server as Server
-    from northbridge_cpu_sim.simulated_device import SimulatedDevice as SimulatedDevice
+    from northbridge_cpu_sim.simulation.installation import install as install
+    from northbridge_cpu_sim.simulation.record import Record as Record
+    from northbridge_cpu_sim.simulation.server import Server as Server
+    from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice as SimulatedDevice
+    from northbridge_cpu_sim.simulation.strict_options import HARSH as HARSH
 
 _HOME = {
     "BuildError": "northbridge_cpu_sim.errors",
@@ -39,15 +39,15 @@ _HOME = {
     "DeviceFileError": "northbridge_cpu_sim.errors",
     "ServerError": "northbridge_cpu_sim.errors",
     "Fault": "northbridge_cpu_sim.faults.fault",
-    "HARSH": "northbridge_cpu_sim.harsh",
+    "HARSH": "northbridge_cpu_sim.simulation.strict_options",
     "FaultError": "northbridge_cpu_sim.errors",
     "MetFault": "northbridge_cpu_sim.faults.plan",
-    "Record": "northbridge_cpu_sim.record",
-    "Server": "northbridge_cpu_sim.server",
-    "SimulatedDevice": "northbridge_cpu_sim.simulated_device",
+    "Record": "northbridge_cpu_sim.simulation.record",
+    "Server": "northbridge_cpu_sim.simulation.server",
+    "SimulatedDevice": "northbridge_cpu_sim.simulation.simulated_device",
     "count_step": "northbridge_cpu_sim.faults.plan",
     "faults_met": "northbridge_cpu_sim.faults.plan",
-    "install": "northbridge_cpu_sim.installation",
+    "install": "northbridge_cpu_sim.simulation.installation",
     "planned_faults": "northbridge_cpu_sim.faults.plan",
 }
 

@@ -22,7 +22,7 @@ from northbridge.conformance.runs.ports import reserve_port
 from northbridge.conformance.runs.processes import Process
 
 LIMIT_S = 120.0
-PROGRAMS = Path(__file__).with_name("rank_programs.py")
+PROGRAMS = Path(__file__).with_name("csrc") / "collective" / "rank_programs.py"
 ROOT = Path(__file__).parents[3]
 POSED = Path(__file__).parents[2] / "vendors" / "posed" / "northbridge_posed" / "simulated" / "device.toml"
 """A made-up chip that lacks and bends whatever a device.toml can take away and bend."""

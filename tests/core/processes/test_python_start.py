@@ -43,9 +43,9 @@ import northbridge, northbridge.processes.question, northbridge.discovery.simula
 from northbridge.conformance.tests.lightning import checkpoints, sharding
 from northbridge.conformance.tests.plugin import asking
 from northbridge.conformance.runs import processes
-import northbridge.processes.child, northbridge_cpu_sim.build, northbridge_cpu_sim.compile
+import northbridge.processes.child, northbridge_cpu_sim.build.extension, northbridge_cpu_sim.build.compile
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge_cpu_sim.recipe import Recipe
+from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 import answers
 
@@ -103,7 +103,7 @@ def consolidated():
         assert "does not exist" in str(error) or "not a" in str(error), error  # no shards lie there
 
 def compiled():
-    chip = northbridge_cpu_sim.build.locate(SimSettings(cache=work / "cache"), Recipe((work / "csrc",)))
+    chip = northbridge_cpu_sim.build.extension.locate(SimSettings(cache=work / "cache"), Recipe((work / "csrc",)))
     assert chip.is_file()
 
 found = {}
@@ -155,7 +155,7 @@ PLACES = {
     f"{CONFORMANCE}/runs/forked_ranks.py: _starts_a_rank": "fork",  # it compares
     f"{CONFORMANCE}/lightning/checkpoints.py: _open_without_northbridge": "opened",
     f"{CONFORMANCE}/lightning/sharding.py: test_the_shards_of_all_ranks_become_one_plain_file": "consolidated",
-    "backends/cpu_sim/northbridge_cpu_sim/compile.py: _run": "compiled",
+    "backends/cpu_sim/northbridge_cpu_sim/build/compile.py: _run": "compiled",
 }
 """Every function that starts a process, or names the Python to start, and the part of the driver that has it do so."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from northbridge_cpu_sim.host import check_host
+from northbridge_cpu_sim.build.host import check_host
 
 check_host()  # what poses as a vendor's software begins here, and what follows needs a newer torch
 

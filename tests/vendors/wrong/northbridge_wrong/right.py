@@ -34,7 +34,7 @@ class Bridge(northbridge.Bridge):
 
 def simulated(**facts: Any) -> Any:
     """Return the chip that is simulated, with ``facts`` of its own."""
-    from northbridge_cpu_sim.simulated_device import Library, SimulatedDevice
+    from northbridge_cpu_sim.simulation.simulated_device import Library, SimulatedDevice
 
     library = Library(name=Collective.name)
     return SimulatedDevice(
