@@ -21,9 +21,7 @@ from northbridge_cpu_sim.build.recipe import recipe_for
 from northbridge_cpu_sim.faults import plan
 from northbridge_cpu_sim.module import chip
 from northbridge_cpu_sim.module.backward import count_on_after_backwards
-from northbridge_cpu_sim.module.choices import choose_as_for_cpu
-from northbridge_cpu_sim.module.exchange import name_in_dlpack
-from northbridge_cpu_sim.module.mesh import accept_in_meshes
+from northbridge_cpu_sim.module.device_type import accept_in_meshes, choose_as_for_cpu, name_in_dlpack
 from northbridge_cpu_sim.module.shared_memory import refuse_sharing
 from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulation import process_group
