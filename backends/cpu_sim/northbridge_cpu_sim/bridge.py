@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import northbridge
-from northbridge_cpu_sim.simulation.strict_options import HARSH
+from northbridge_cpu_sim.simulation.strict_options import STRICT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ class SimBridge(northbridge.Bridge):
         {"inductor": "it generates no code for a simulated chip"}
     )
 
-    harsh = HARSH
+    strict_options = STRICT_OPTIONS
 
     def load(self) -> None:
         from northbridge_cpu_sim.build.host import check_host

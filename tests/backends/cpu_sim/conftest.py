@@ -86,7 +86,7 @@ def in_fork(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def posing(in_fork: Callable[..., str]) -> Callable[..., list[str]]:
+def on_posed(in_fork: Callable[..., str]) -> Callable[..., list[str]]:
     """Run a program in which `device` is the made-up chip; return the lines that it printed.
 
     `refused(call)` prints what is raised. The program installs the chip.

@@ -19,7 +19,7 @@ def test_the_chip_has_8_devices_of_16_gib_unless_asked_otherwise() -> None:
     assert settings.faults == ""
 
 
-def test_the_chip_is_not_harsh_unless_asked() -> None:
+def test_the_chip_is_not_strict_unless_asked() -> None:
     settings = SimSettings.read({})
 
     assert (settings.streams, settings.fresh, settings.freed, settings.errors) == (

@@ -65,7 +65,7 @@ def inquiry():
 def vendor_tool():
     assert northbridge.run_tool("canary-smi", backend="acme") is None  # it is in the working directory alone
     simulated = northbridge.discovery.simulated
-    simulated._posing["acme"] = northbridge.Personality({}, tools={"acme-smi": Path(answers.__file__)})
+    simulated._simulations["acme"] = northbridge.Simulation({}, tools={"acme-smi": Path(answers.__file__)})
     return northbridge.run_tool("acme-smi", backend="acme").strip().split(os.pathsep)
 
 def run_folder(name):

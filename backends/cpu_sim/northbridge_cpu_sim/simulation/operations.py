@@ -1,4 +1,4 @@
-"""The operations that a posed chip lacks: their names, held against those that torch knows."""
+"""The operations that a simulated device lacks: their names, held against those that torch knows."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ class Library(_Facts):
 
 
 class SimulatedDevice(_Facts):
-    """Say what the simulated chip poses as. What vendors change by mode or release is a `model_copy` of it."""
+    """Say what device is simulated. What vendors change by mode or release is a `model_copy` of it."""
 
     type: str = pydantic.Field(
         pattern=r"^[a-z][a-z0-9_]*$", description="torch's name for it, of lower-case letters, digits and underscores,"

@@ -1,11 +1,11 @@
-"""The harsh options, all that a right program survives: of this chip, and of those that pose by it."""
+"""The strict options: a right program gives the same numbers under them, a wrong one shows its fault every time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-HARSH: Mapping[str, str] = MappingProxyType(
+STRICT_OPTIONS: Mapping[str, str] = MappingProxyType(
     {
         "NORTHBRIDGE_CPU_SIM_STREAMS": "deferred",
         "NORTHBRIDGE_CPU_SIM_FRESH": "nan",

@@ -22,7 +22,7 @@ LINUX = "the simulated chip needs Linux, and this is Darwin: run it in a contain
 NEWER = "the simulated chip needs torch 2.13 or later, and this is torch 2.4.0: pip install 'torch>=2.13'"
 
 # What the backend's first import finds: another system, or an older torch, without what it did not have.
-POSED = """
+PRETENDED = """
 import sys
 
 class Pose:
@@ -30,11 +30,11 @@ class Pose:
         if name == "northbridge_cpu_sim":
             import platform, torch
             sys.meta_path.remove(self)
-            {pose}
+            {host}
 
 sys.meta_path.insert(0, Pose())
 """
-POSES = {
+HOSTS = {
     "Darwin": ("platform.system = lambda: 'Darwin'", LINUX),
     "torch 2.4": (
         "torch.__version__ = '2.4.0'; sys.modules['torch.accelerator'] = None; del torch.OutOfMemoryError",
@@ -65,29 +65,29 @@ def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch, s
 
 
 @pytest.mark.parametrize("chip", ["cpu_sim", *(plugin.name for plugin in announced(GROUP))])
-@pytest.mark.parametrize("pose", POSES)
-def test_a_trainer_ends_with_that_one_line_and_no_other_error_before_it(tmp_path: Path, pose: str, chip: str) -> None:
-    said = run(tmp_path, pose, TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_trainer_ends_with_that_one_line_and_no_other_error_before_it(tmp_path: Path, host: str, chip: str) -> None:
+    said = run(tmp_path, host, TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
 
     # A DetectionError where the vendor's software is first asked for its cards, in a process apart.
-    assert re.fullmatch(rf"northbridge\S*\.(Host|Detection)Error: {re.escape(POSES[pose][1])}", said.splitlines()[-1])
+    assert re.fullmatch(rf"northbridge\S*\.(Host|Detection)Error: {re.escape(HOSTS[host][1])}", said.splitlines()[-1])
     assert said.count("Traceback (most recent call last)") == 1
 
 
-@pytest.mark.parametrize("pose", POSES)
-def test_the_list_gives_that_one_line_as_the_reason(tmp_path: Path, pose: str) -> None:
-    listed = run(tmp_path, pose, command("list", "--json"))
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_list_gives_that_one_line_as_the_reason(tmp_path: Path, host: str) -> None:
+    listed = run(tmp_path, host, command("list", "--json"))
 
     (chip,) = (each for each in json.loads(listed.stdout)["backends"] if each["name"] == "cpu_sim")
-    assert (chip["status"], chip["reason"]) == ("unsupported", POSES[pose][1])
+    assert (chip["status"], chip["reason"]) == ("unsupported", HOSTS[host][1])
     assert listed.returncode == 0
     assert "Traceback" not in listed.stdout + listed.stderr
 
 
-def run(folder: Path, pose: str, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """Run ``code`` in a Python that poses, and whose children do."""
+def run(folder: Path, host: str, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` in a Python that pretends, as its children do."""
 
-    (folder / "sitecustomize.py").write_text(POSED.format(pose=POSES[pose][0]))
+    (folder / "sitecustomize.py").write_text(PRETENDED.format(host=HOSTS[host][0]))
     before = os.environ.get("PYTHONPATH")
     environ = {
         **os.environ,

@@ -166,8 +166,8 @@ def test_a_trainer_meets_a_fault_at_its_step(in_fork: Callable[..., str]) -> Non
     assert re.search(r"^4 bus error, in [\w:]+ on cpu_sim:0: it was planned \(raise step=4 mess", said, flags=re.M)
 
 
-def test_a_result_that_a_personality_converts_back_is_changed_after_that(posing: Callable[..., list[str]]) -> None:
-    said = posing(
+def test_a_result_is_changed_after_its_conversion_back(on_posed: Callable[..., list[str]]) -> None:
+    said = on_posed(
         """
         import torch.distributed as dist
         install(device)

@@ -1,4 +1,4 @@
-"""The simulated chip poses as another: a made-up one, PrivateUse1 under the name "posed"."""
+"""The simulated chip under another name: a made-up one, PrivateUse1 under the name "posed"."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from northbridge_cpu_sim.build.recipe import SHARED, Recipe, recipe_for
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice
 
-Posing = Callable[..., list[str]]
+OnPosed = Callable[..., list[str]]
 
 
-def test_torch_knows_the_device_by_its_own_name_and_card(posing: Posing) -> None:
-    said = posing(
+def test_torch_knows_the_device_by_its_own_name_and_card(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         module = install(device, acquire=lambda: 3)
         print(module is torch.posed, torch.ones(2, device="posed").device, torch.accelerator.current_accelerator())
@@ -32,8 +32,8 @@ def test_torch_knows_the_device_by_its_own_name_and_card(posing: Posing) -> None
     ]
 
 
-def test_the_environment_wins_over_the_file(posing: Posing) -> None:
-    said = posing(
+def test_the_environment_wins_over_the_file(on_posed: OnPosed) -> None:
+    said = on_posed(
         "install(device); print(torch.posed.device_count(), torch.posed.get_device_properties())",
         NORTHBRIDGE_CPU_SIM_DEVICES="2",
         NORTHBRIDGE_CPU_SIM_MEMORY="8MiB",
@@ -43,8 +43,8 @@ def test_the_environment_wins_over_the_file(posing: Posing) -> None:
     assert said == ["2 DeviceProperties(name='Another name', total_memory=8388608, card=0)"]
 
 
-def test_a_module_of_the_vendors_becomes_torchs_and_the_cuda_like_one_is_returned(posing: Posing) -> None:
-    said = posing(
+def test_a_module_of_the_vendors_becomes_torchs_and_the_cuda_like_one_is_returned(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         import types
         vendors = types.ModuleType("torch_posed")
@@ -59,8 +59,8 @@ def test_a_module_of_the_vendors_becomes_torchs_and_the_cuda_like_one_is_returne
     assert said == ["True 4", "7"]
 
 
-def test_a_second_chip_of_a_process_is_refused_by_a_sentence_that_names_both(posing: Posing) -> None:
-    said = posing(
+def test_a_second_chip_of_a_process_is_refused_by_a_sentence_that_names_both(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         install(device)
         refused(lambda: install(device.model_copy(update={"type": "other"})))
@@ -73,8 +73,8 @@ def test_a_second_chip_of_a_process_is_refused_by_a_sentence_that_names_both(pos
     )
 
 
-def test_a_copy_that_contradicts_itself_is_refused(posing: Posing) -> None:
-    said = posing("refused(lambda: install(device.model_copy(update={'count': 65})))")
+def test_a_copy_that_contradicts_itself_is_refused(on_posed: OnPosed) -> None:
+    said = on_posed("refused(lambda: install(device.model_copy(update={'count': 65})))")
 
     assert "\n".join(said) == (
         "DeviceFileError: the simulated device 'posed': device.count = 65 is not allowed: a whole number from 1 to 64"
@@ -82,14 +82,14 @@ def test_a_copy_that_contradicts_itself_is_refused(posing: Posing) -> None:
     )
 
 
-def test_a_function_that_takes_the_card_needs_a_chip_of_one_card_a_process(posing: Posing) -> None:
-    said = posing("refused(lambda: install(device.model_copy(update={'one_per_process': False}), acquire=lambda: 0))")
+def test_a_function_that_takes_the_card_needs_a_chip_of_one_card_a_process(on_posed: OnPosed) -> None:
+    said = on_posed("refused(lambda: install(device.model_copy(update={'one_per_process': False}), acquire=lambda: 0))")
 
     assert said == ["ValueError: acquire was given for posed, of which a process holds more than one card"]
 
 
-def test_nothing_takes_the_card_before_the_first_touch(posing: Posing) -> None:
-    said = posing(
+def test_nothing_takes_the_card_before_the_first_touch(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         module = install(device, acquire=lambda: print("taken") or 1)
         module.device_count(), module.is_available(), module.current_device(), torch.manual_seed(1)
@@ -104,8 +104,8 @@ def test_nothing_takes_the_card_before_the_first_touch(posing: Posing) -> None:
     assert said == ["untouched False", "taken", "touched True"]
 
 
-def test_a_failure_to_take_the_card_is_said_at_every_touch_until_it_succeeds(posing: Posing) -> None:
-    said = posing(
+def test_a_failure_to_take_the_card_is_said_at_every_touch_until_it_succeeds(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         answers = [OSError("no card today"), KeyError(), "four", 9, 2]
         def acquire():
@@ -129,8 +129,8 @@ def test_a_failure_to_take_the_card_is_said_at_every_touch_until_it_succeeds(pos
     assert said[4:] == ["worked 1.0", "2"]
 
 
-def test_threads_that_touch_at_once_take_one_card_and_none_waits_for_ever(posing: Posing) -> None:
-    said = posing(
+def test_threads_that_touch_at_once_take_one_card_and_none_waits_for_ever(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         begun, go, calls = threading.Event(), threading.Event(), []
         def acquire():
@@ -156,8 +156,8 @@ def test_threads_that_touch_at_once_take_one_card_and_none_waits_for_ever(posing
     assert said == ["1 [2.0, 2.0, 2.0, 2.0]"]
 
 
-def test_a_function_that_touches_the_device_itself_is_told(posing: Posing) -> None:
-    said = posing(
+def test_a_function_that_touches_the_device_itself_is_told(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         install(device, acquire=lambda: int(torch.ones(1, device="posed").item()))
         refused(lambda: torch.ones(1, device="posed"))
@@ -167,8 +167,8 @@ def test_a_function_that_touches_the_device_itself_is_told(posing: Posing) -> No
     assert said == ["RuntimeError: the function that takes a card has touched the device before it had one"]
 
 
-def test_a_forked_child_does_not_hold_its_parents_card(posing: Posing) -> None:
-    said = posing(
+def test_a_forked_child_does_not_hold_its_parents_card(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         module = install(device, acquire=lambda: print("taken by", os.getpid() == parent, flush=True) or 1)
         parent = os.getpid()
@@ -191,8 +191,8 @@ def test_a_forked_child_does_not_hold_its_parents_card(posing: Posing) -> None:
     assert said[5:] == ["True"]
 
 
-def test_a_backward_runs_on_a_thread_of_the_device_and_the_process_ends_well(posing: Posing) -> None:
-    said = posing(
+def test_a_backward_runs_on_a_thread_of_the_device_and_the_process_ends_well(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         install(device)
         weight = torch.ones(2, device="posed", requires_grad=True)
@@ -205,8 +205,8 @@ def test_a_backward_runs_on_a_thread_of_the_device_and_the_process_ends_well(pos
     assert said == ["False", "[2.0, 2.0]"]
 
 
-def test_a_backward_without_such_threads_runs_where_it_was_called(posing: Posing) -> None:
-    said = posing(
+def test_a_backward_without_such_threads_runs_where_it_was_called(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         install(device.model_copy(update={"autograd_threads": False}))
         weight = torch.ones(2, device="posed", requires_grad=True)
@@ -218,8 +218,8 @@ def test_a_backward_without_such_threads_runs_where_it_was_called(posing: Posing
     assert said == ["True"]
 
 
-def test_a_process_that_loads_the_chip_after_a_backward_on_the_cpu_ends_well_all_the_same(posing: Posing) -> None:
-    said = posing(
+def test_a_process_that_loads_the_chip_after_a_backward_on_the_cpu_ends_well_all_the_same(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         torch.ones(2, requires_grad=True).sum().backward()
         install(device)
@@ -241,8 +241,8 @@ def test_a_process_that_loads_the_chip_after_a_backward_on_the_cpu_ends_well_all
         'torch.nn.Linear(2, 2).to("posed", torch.float16)',
     ],
 )
-def test_no_tensor_of_a_dtype_that_the_chip_lacks_comes_to_be_on_it(posing: Posing, call: str) -> None:
-    assert posing(f"install(device); refused(lambda: {call})") == ["RuntimeError: posed has no half precision"]
+def test_no_tensor_of_a_dtype_that_the_chip_lacks_comes_to_be_on_it(on_posed: OnPosed, call: str) -> None:
+    assert on_posed(f"install(device); refused(lambda: {call})") == ["RuntimeError: posed has no half precision"]
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_no_tensor_of_a_dtype_that_the_chip_lacks_comes_to_be_on_it(posing: Posi
         'torch.view_as_complex(torch.ones(4, 2, device="posed"))',
     ],
 )
-def test_no_operator_gives_a_dtype_that_the_chip_lacks(posing: Posing, call: str) -> None:
-    assert posing(f"install(device); refused(lambda: {call})") == ["RuntimeError: posed has no complex numbers"]
+def test_no_operator_gives_a_dtype_that_the_chip_lacks(on_posed: OnPosed, call: str) -> None:
+    assert on_posed(f"install(device); refused(lambda: {call})") == ["RuntimeError: posed has no complex numbers"]
 
 
 @pytest.mark.parametrize(
@@ -272,8 +272,8 @@ def test_no_operator_gives_a_dtype_that_the_chip_lacks(posing: Posing, call: str
         "reloaded(torch.tensor([0.1, 0.2], dtype=torch.float64))",
     ],
 )
-def test_float64_is_computed_as_float32(posing: Posing, make: str) -> None:
-    said = posing(
+def test_float64_is_computed_as_float32(on_posed: OnPosed, make: str) -> None:
+    said = on_posed(
         f"""
         import io
         def reloaded(tensor):
@@ -290,8 +290,8 @@ def test_float64_is_computed_as_float32(posing: Posing, make: str) -> None:
     assert said == ["posed:0 torch.float64 True"]
 
 
-def test_int64_wraps_as_int32_does_and_a_copy_from_the_host_that_would_is_refused(posing: Posing) -> None:
-    said = posing(
+def test_int64_wraps_as_int32_does_and_a_copy_from_the_host_that_would_is_refused(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         install(device)
         most = torch.tensor([2**31 - 1], device="posed")

@@ -1,4 +1,4 @@
-"""A posed chip may lack single operations, wholly or for some dtypes."""
+"""A simulated device may lack single operations, wholly or for some dtypes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-Posing = Callable[..., list[str]]
+OnPosed = Callable[..., list[str]]
 
 
-def test_what_the_chip_lacks_is_refused_in_its_vendors_words_and_the_rest_works(posing: Posing) -> None:
-    said = posing(
+def test_what_the_chip_lacks_is_refused_in_its_vendors_words_and_the_rest_works(on_posed: OnPosed) -> None:
+    said = on_posed(
         """
         install(device)
         square = torch.ones(1, 2, 2, device="posed")
@@ -47,8 +47,8 @@ def test_what_the_chip_lacks_is_refused_in_its_vendors_words_and_the_rest_works(
         ("aten::copy_", "lacks_operations names 'aten::copy_', without which no chip works: take away an operation"),
     ],
 )
-def test_a_name_that_takes_nothing_away_is_refused(posing: Posing, name: str, said: str) -> None:
-    ended = posing(
+def test_a_name_that_takes_nothing_away_is_refused(on_posed: OnPosed, name: str, said: str) -> None:
+    ended = on_posed(
         f"""
         refused(lambda: install(device.model_copy(update={{"lacks_operations": {{{name!r}: "none"}}}})))
         refused(lambda: install(device))

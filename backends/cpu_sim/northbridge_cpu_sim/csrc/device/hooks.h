@@ -1,4 +1,4 @@
-// What torch asks of an accelerator as a whole. A personality with a dispatch key of its own gives
+// What torch asks of an accelerator as a whole. A simulation with a dispatch key of its own gives
 // the interface of that key.
 #pragma once
 

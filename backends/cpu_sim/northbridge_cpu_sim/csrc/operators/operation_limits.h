@@ -1,4 +1,4 @@
-// Operations that the posed chip lacks, wholly or for some dtypes, with the sentence that says so.
+// Operations that the simulated chip lacks, wholly or for some dtypes, with the sentence that says so.
 #pragma once
 
 #include <ATen/core/function_schema.h>

@@ -19,7 +19,7 @@ PROGRAMS = Path(__file__).with_name("reduction_rank_programs.py")
         {"NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "0"},
         {"NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "0", "NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"},
     ],
-    ids=["harsh", "unchecked", "mild"],
+    ids=["strict", "unchecked", "mild"],
 )
 @pytest.mark.parametrize("program", ["averages", "averages_in_the_background", "sums_with_factors"])
 def test_reductions_that_gloo_lacks(on_ranks: Ranks, program: str, options: dict[str, str]) -> None:

@@ -1,6 +1,6 @@
-"""Fixtures for every posing chip: fresh processes and ranks, and the server that they stand on.
+"""Fixtures for every simulated chip: fresh processes and ranks, and the server that they stand on.
 
-A chip's ``conftest.py`` imports them, and has a fixture ``posed``, for the session, that returns the chip.
+A chip's ``conftest.py`` imports them, and has a fixture ``sim``, for the session, that returns the chip.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.backends.posed.chip import PosedChip
+from tests.backends.simulated.chip import SimChip
 from tests.scripts import Ran, fork_script, wait
 
 import northbridge
@@ -34,12 +34,12 @@ OnRanks = Callable[..., "list[str]"]
 
 
 @pytest.fixture(scope="session")
-def loaded(posed: PosedChip) -> ModuleType:
+def loaded(sim: SimChip) -> ModuleType:
     """``torch.<type>`` of this process, with the chip loaded."""
-    northbridge.load(posed.name)
+    northbridge.load(sim.name)
     import torch
 
-    module: ModuleType = torch.get_device_module(posed.name)
+    module: ModuleType = torch.get_device_module(sim.name)
     return module
 
 
@@ -49,12 +49,12 @@ def mode() -> dict[str, str]:
     return {}
 
 
-def variables(chip: PosedChip) -> set[str]:
+def variables(chip: SimChip) -> set[str]:
     """Return the vendor's variables."""
     return {symbol.name for symbol in chip.contract.symbols if symbol.kind == "environment"}
 
 
-def clean_environment(chip: PosedChip) -> dict[str, str]:
+def clean_environment(chip: SimChip) -> dict[str, str]:
     """Return the environment of a user who has set none of the vendor's variables."""
     vendors = variables(chip)
     clean = {name: value for name, value in os.environ.items() if name not in vendors}
@@ -62,26 +62,26 @@ def clean_environment(chip: PosedChip) -> dict[str, str]:
 
 
 @pytest.fixture
-def environment(posed: PosedChip, tmp_path: Path) -> dict[str, str]:
+def environment(sim: SimChip, tmp_path: Path) -> dict[str, str]:
     """The environment of a user who has set none of the vendor's variables, on a server of the test's own."""
-    return {**clean_environment(posed), **posed.on_server(tmp_path / "server")}
+    return {**clean_environment(sim), **sim.on_server(tmp_path / "server")}
 
 
 @pytest.fixture
-def server(posed: PosedChip, tmp_path: Path) -> Server:
+def server(sim: SimChip, tmp_path: Path) -> Server:
     """The server of the test's processes, looked at from outside; for a chip that has one."""
-    return Server(tmp_path / "server", posed.cards)
+    return Server(tmp_path / "server", sim.cards)
 
 
 @pytest.fixture
-def start(posed: PosedChip, environment: dict[str, str]) -> Iterator[Start]:
+def start(sim: SimChip, environment: dict[str, str]) -> Iterator[Start]:
     """Start a program in a Python of its own, after the vendor's import unless `first` says otherwise.
 
     What is still running at the end of the test is killed.
     """
     with contextlib.ExitStack() as started:
 
-        def start(program: str, *, first: str = posed.imports, **environ: str) -> subprocess.Popen[str]:
+        def start(program: str, *, first: str = sim.imports, **environ: str) -> subprocess.Popen[str]:
             process = subprocess.Popen(
                 [sys.executable, "-c", first + textwrap.dedent(program)],
                 env={**environment, **environ},
@@ -98,13 +98,13 @@ def start(posed: PosedChip, environment: dict[str, str]) -> Iterator[Start]:
 
 
 @pytest.fixture
-def begin(posed: PosedChip, environment: dict[str, str], tmp_path: Path) -> Begin:
+def begin(sim: SimChip, environment: dict[str, str], tmp_path: Path) -> Begin:
     """Begin a program after the lines ``first``, and return what waits for its end.
 
     It is the fork of a process that has imported torch and nothing of the chip's, unless it is to be started
     ``afresh``: where it is about what is imported first.
     """
-    vendors = variables(posed)
+    vendors = variables(sim)
     # Where a program finds this repository's tests, as one does that is started here.
     whole = {**environment, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
 
@@ -126,10 +126,10 @@ def begin(posed: PosedChip, environment: dict[str, str], tmp_path: Path) -> Begi
 
 
 @pytest.fixture
-def run(posed: PosedChip, begin: Begin) -> Run:
+def run(sim: SimChip, begin: Begin) -> Run:
     """Run a program and return what it printed; its failure is the test's. Where nothing comes first, it is afresh."""
 
-    def run(program: str, *, first: str = posed.imports, afresh: bool = False, **environ: str) -> str:
+    def run(program: str, *, first: str = sim.imports, afresh: bool = False, **environ: str) -> str:
         ran = begin(program, first, afresh or not first, **environ)()
         assert ran.status == 0, ran.said
         return ran.said
@@ -138,11 +138,11 @@ def run(posed: PosedChip, begin: Begin) -> Run:
 
 
 @pytest.fixture
-def on_ranks(posed: PosedChip, begin: Begin) -> OnRanks:
+def on_ranks(sim: SimChip, begin: Begin) -> OnRanks:
     """Run a program on so many ranks, which share a server, and return what each printed, without warnings."""
-    group = f"import torch.distributed as dist\ndist.init_process_group({posed.collective!r})\n"
+    group = f"import torch.distributed as dist\ndist.init_process_group({sim.collective!r})\n"
 
-    def on_ranks(program: str, size: int = 2, first: str = posed.imports + group, **environ: str) -> list[str]:
+    def on_ranks(program: str, size: int = 2, first: str = sim.imports + group, **environ: str) -> list[str]:
         cluster = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "WORLD_SIZE": str(size)}
         cluster |= {"PYTHONWARNINGS": "ignore", **environ}
         places = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(size)]

@@ -6,12 +6,12 @@ import os
 import tempfile
 from pathlib import Path
 
-from tests.backends.posed.chip import PosedChip
+from tests.backends.simulated.chip import SimChip
 
-ROOM = Path(tempfile.mkdtemp(prefix="northbridge-posed-"))
+ROOM = Path(tempfile.mkdtemp(prefix="northbridge-sim-"))
 
 
-def enter(chip: PosedChip) -> None:
+def enter(chip: SimChip) -> None:
     """Have every process of every test write down what it touches, on a server that nobody else stands on.
 
     It is for the top of a conftest.py: before torch is imported, which is when the stand-ins are put in place.

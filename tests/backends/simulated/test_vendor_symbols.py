@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 import pytest
-from tests.backends.posed.vendor_symbols import symbols, variables
+from tests.backends.simulated.vendor_symbols import symbols, variables
 
 PACKAGES = ("acme_frameworks", "acmeml")
 

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.backends.posed.runs.fixtures import nodes as nodes
-from tests.backends.posed.runs.network import processes_in, two_nodes
+from tests.backends.simulated.runs.fixtures import nodes as nodes
+from tests.backends.simulated.runs.network import processes_in, two_nodes
 
-HOLD = "from tests.backends.posed.runs.network import two_nodes\nwith two_nodes() as nodes:\n"
+HOLD = "from tests.backends.simulated.runs.network import two_nodes\nwith two_nodes() as nodes:\n"
 SAY = "    print(*(node.network for node in nodes), flush=True)\n"
 
 

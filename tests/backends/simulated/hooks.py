@@ -9,8 +9,8 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.room import ROOM
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.room import ROOM
 
 from northbridge_cpu_sim import Record
 
@@ -51,7 +51,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
             Record().note(name, "show")
 
 
-def give_parts(metafunc: pytest.Metafunc, chip: PosedChip) -> None:
+def give_parts(metafunc: pytest.Metafunc, chip: SimChip) -> None:
     """Run a test once for each part of ``chip``, where it asks for one by the name of a parameter.
 
     A chip's own ``pytest_generate_tests`` calls it.

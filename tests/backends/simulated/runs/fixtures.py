@@ -10,10 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.processes import variables
-from tests.backends.posed.runs.jobs import Job, start_job
-from tests.backends.posed.runs.network import INTERFACE, Node, NoNamespacesError, two_nodes
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.processes import variables
+from tests.backends.simulated.runs.jobs import Job, start_job
+from tests.backends.simulated.runs.network import INTERFACE, Node, NoNamespacesError, two_nodes
 
 Start = Callable[..., Job]
 Run = Callable[..., str]
@@ -22,21 +22,21 @@ _QUIET = ("PROGRESS_BAR", "MODEL_SUMMARY")
 
 
 @pytest.fixture
-def start(posed: PosedChip, environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
+def start(sim: SimChip, environment: dict[str, str], tmp_path: Path) -> Iterator[Start]:
     """Start a script by its name; whatever it has started ends with the test.
 
     It is a fork of a process that has imported Lightning, unless it is to be started ``afresh``: where it is about what
     is imported first.
     """
     jobs: list[Job] = []
-    vendors = variables(posed)
+    vendors = variables(sim)
 
     def starting(script: str, *arguments: str, inside: Sequence[str] = (), afresh: bool = False, **environ: str) -> Job:
         # Two cores for all ranks; and a Trainer that shows no progress and keeps nothing.
         few = {"OMP_NUM_THREADS": "1"} | {f"PL_TRAINER_ENABLE_{part}": "False" for part in _QUIET}
         whole = {**environment, **few, **environ}
         late = None if afresh else vendors
-        job = start_job(posed.script(script), *arguments, folder=tmp_path, environ=whole, inside=inside, late=late)
+        job = start_job(sim.script(script), *arguments, folder=tmp_path, environ=whole, inside=inside, late=late)
         jobs.append(job)
         return job
 
@@ -70,7 +70,7 @@ def nodes() -> Iterator[tuple[Node, Node]]:
 
 
 @pytest.fixture
-def documented(posed: PosedChip, nodes: tuple[Node, Node], tmp_path: Path) -> list[dict[str, str]]:
+def documented(sim: SimChip, nodes: tuple[Node, Node], tmp_path: Path) -> list[dict[str, str]]:
     """The environment that vendors' documentations have a user set on each node, and a server for each."""
     return [
         {
@@ -79,8 +79,8 @@ def documented(posed: PosedChip, nodes: tuple[Node, Node], tmp_path: Path) -> li
             "WORLD_SIZE": "4",
             "NODE_RANK": str(rank),
             "GLOO_SOCKET_IFNAME": INTERFACE,  # a simulated library travels over Gloo
-            **posed.on_server(tmp_path / f"server of node {rank}"),
+            **sim.on_server(tmp_path / f"server of node {rank}"),
             **environ,
         }
-        for rank, environ in enumerate(posed.nodes)
+        for rank, environ in enumerate(sim.nodes)
     ]

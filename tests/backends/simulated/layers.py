@@ -1,4 +1,4 @@
-"""The layers of torch.nn on a posing chip, beside the CPU's.
+"""The layers of torch.nn on a simulated chip, beside the CPU's.
 
 A chip's ``test_layers.py`` takes the class of this module for its own.
 """
@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 import torch
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.processes import Run
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.processes import Run
 from torch import Tensor
 
 IN_EVERY_LAYOUT = """
@@ -43,21 +43,21 @@ def derive_again(device: str) -> list[Tensor]:
 
 
 class TestLayers:
-    def test_derivatives_of_derivatives_are_the_cpus(self, posed: PosedChip, loaded: ModuleType) -> None:
+    def test_derivatives_of_derivatives_are_the_cpus(self, sim: SimChip, loaded: ModuleType) -> None:
         """A thread of the device has made some of the nodes, and the test's own the others."""
         assert loaded.is_available()
-        for found, expected in zip(derive_again(posed.name), derive_again("cpu"), strict=True):
+        for found, expected in zip(derive_again(sim.name), derive_again("cpu"), strict=True):
             assert torch.equal(found, expected)
 
-    def test_layouts_and_second_derivatives_are_the_cpus(self, posed: PosedChip, run: Run) -> None:
+    def test_layouts_and_second_derivatives_are_the_cpus(self, sim: SimChip, run: Run) -> None:
         """An error that the CPU raises, too, comes at once."""
-        program = IN_EVERY_LAYOUT.format(device=f"{posed.name}:0")
+        program = IN_EVERY_LAYOUT.format(device=f"{sim.name}:0")
         assert_equal(run(program, NORTHBRIDGE_CPU_SIM_ERRORS="immediate"))
 
     @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
     @pytest.mark.parametrize("norm", [False, True])
-    def test_padded_sequences_are_encoded_as_on_the_cpu(self, posed: PosedChip, loaded: ModuleType, norm: bool) -> None:
+    def test_padded_sequences_are_encoded_as_on_the_cpu(self, sim: SimChip, loaded: ModuleType, norm: bool) -> None:
         from tests.core.discovery.test_nested_tensors import assert_encodes_padding
 
-        assert_encodes_padding(posed.name, norm)
+        assert_encodes_padding(sim.name, norm)
         assert loaded.is_available()

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.room import ROOM
-from tests.backends.posed.vendor_symbols import Use, symbols, variables
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.room import ROOM
+from tests.backends.simulated.vendor_symbols import Use, symbols, variables
 
 from northbridge.contract import Symbol
 from northbridge.contract.signature import parse
@@ -27,14 +27,14 @@ from northbridge.contract.signature import parse
 class TheCode:
     """The code of the backend keeps to the contract."""
 
-    def test_it_names_nothing_that_the_contract_lacks(self, posed: PosedChip, source_file: Path) -> None:
-        named = {(posed.record.canonical(use.name), use.line) for use in _uses(posed, source_file)}
-        named |= {(use.name, use.line) for use in variables(source_file.read_text(), posed.variables)}
-        assert [f"{source_file.name}:{line}: {name}" for name, line in sorted(named) if name not in posed.lines] == []
+    def test_it_names_nothing_that_the_contract_lacks(self, sim: SimChip, source_file: Path) -> None:
+        named = {(sim.record.canonical(use.name), use.line) for use in _uses(sim, source_file)}
+        named |= {(use.name, use.line) for use in variables(source_file.read_text(), sim.variables)}
+        assert [f"{source_file.name}:{line}: {name}" for name, line in sorted(named) if name not in sim.lines] == []
 
-    def test_what_is_known_to_be_absent_is_only_asked_for(self, posed: PosedChip, source_file: Path) -> None:
-        uses = {use for use in _uses(posed, source_file) if not use.is_question}
-        assert [use for use in uses if posed.lines[posed.record.canonical(use.name)].kind == "absent"] == []
+    def test_what_is_known_to_be_absent_is_only_asked_for(self, sim: SimChip, source_file: Path) -> None:
+        uses = {use for use in _uses(sim, source_file) if not use.is_question}
+        assert [use for use in uses if sim.lines[sim.record.canonical(use.name)].kind == "absent"] == []
 
 
 class TheStandIns:
@@ -42,17 +42,17 @@ class TheStandIns:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def stand_ins(cls, posed: PosedChip, loaded: ModuleType) -> dict[str, object]:  # noqa: ARG003 - it brings them in
+    def stand_ins(cls, sim: SimChip, loaded: ModuleType) -> dict[str, object]:  # noqa: ARG003 - it brings them in
         """Everything that the stand-ins offer, by the dotted names that the contract uses."""
         offered: dict[str, object] = {}
-        for package in posed.contract.packages:
+        for package in sim.contract.packages:
             for module in _modules(importlib.import_module(package)):
-                offered[posed.record.canonical(module.__name__)] = module
-                offered.update(_members(posed, module))
+                offered[sim.record.canonical(module.__name__)] = module
+                offered.update(_members(sim, module))
         return offered
 
-    def test_they_offer_what_it_lists_and_nothing_else(self, posed: PosedChip, stand_ins: dict[str, object]) -> None:
-        listed = {symbol.name for symbol in posed.offered}
+    def test_they_offer_what_it_lists_and_nothing_else(self, sim: SimChip, stand_ins: dict[str, object]) -> None:
+        listed = {symbol.name for symbol in sim.offered}
         assert sorted(set(stand_ins) - listed) == []
         assert sorted(listed - set(stand_ins)) == []
 
@@ -78,29 +78,29 @@ class TheRecord:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def touched(cls, posed: PosedChip) -> set[tuple[str, str]]:
+    def touched(cls, sim: SimChip) -> set[tuple[str, str]]:
         """All of it, as kind and name."""
-        lines = (ROOM / "record" / posed.record.FILE).read_text().splitlines()
+        lines = (ROOM / "record" / sim.record.FILE).read_text().splitlines()
         return {(kind, name) for kind, _, name in (line.partition(" ") for line in lines)}
 
-    def test_a_run_leaves_a_record(self, posed: PosedChip, loaded: ModuleType) -> None:
-        assert posed.record.is_recording()
-        for package in posed.contract.packages:
+    def test_a_run_leaves_a_record(self, sim: SimChip, loaded: ModuleType) -> None:
+        assert sim.record.is_recording()
+        for package in sim.contract.packages:
             importlib.import_module(package)
             assert sys.modules[package].__class__ is not ModuleType
 
     @pytest.mark.of_the_whole_run
-    def test_nothing_was_touched_that_the_contract_lacks(self, posed: PosedChip, touched: set[tuple[str, str]]) -> None:
-        assert sorted({name for _, name in touched} - set(posed.lines)) == []
+    def test_nothing_was_touched_that_the_contract_lacks(self, sim: SimChip, touched: set[tuple[str, str]]) -> None:
+        assert sorted({name for _, name in touched} - set(sim.lines)) == []
 
     @pytest.mark.of_the_whole_run
-    def test_every_line_was_touched_or_says_why_not(self, posed: PosedChip, touched: set[tuple[str, str]]) -> None:
-        symbols = posed.contract.symbols
+    def test_every_line_was_touched_or_says_why_not(self, sim: SimChip, touched: set[tuple[str, str]]) -> None:
+        symbols = sim.contract.symbols
         assert [each.name for each in symbols if not each.untouched and not _is_touched(each, touched)] == []
         assert [each.name for each in symbols if each.untouched and _is_touched(each, touched)] == []
 
 
-def _uses(chip: PosedChip, file: Path) -> set[Use]:
+def _uses(chip: SimChip, file: Path) -> set[Use]:
     return symbols(file.read_text(), chip.contract.packages, chip.name)
 
 
@@ -110,7 +110,7 @@ def _modules(module: ModuleType) -> Iterator[ModuleType]:
         yield from _modules(importlib.import_module(f"{module.__name__}.{found.name}"))
 
 
-def _members(chip: PosedChip, module: ModuleType) -> Iterator[tuple[str, object]]:
+def _members(chip: SimChip, module: ModuleType) -> Iterator[tuple[str, object]]:
     # Past the record: to compare a symbol is not to use it.
     for name, value in vars(module).items():
         dotted = chip.record.canonical(f"{module.__name__}.{name}")

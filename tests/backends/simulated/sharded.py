@@ -1,4 +1,4 @@
-"""Models and tensors that a posing chip spreads over its ranks: FSDP2, DTensor, tensor parallel, checkpoints of those.
+"""Models and tensors that a simulated chip spreads over its ranks: FSDP2, DTensor, tensor parallel, checkpoints.
 
 A chip's ``test_sharded.py`` takes the class of this module for its own.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.backends.posed.processes import OnRanks
+from tests.backends.simulated.processes import OnRanks
 
 PROGRAMS = Path(__file__).parents[1] / "sharded_rank_programs.py"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import signal
 
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.runs.fixtures import Start
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.runs.fixtures import Start
 
 
 class KilledRank:
     """One of two ranks is killed: the other ends."""
 
-    def test_the_other_ends_and_names_it(self, posed: PosedChip, start: Start, mode: dict[str, str]) -> None:
-        job = start("killed_rank.py", posed.name, "1", **mode)
+    def test_the_other_ends_and_names_it(self, sim: SimChip, start: Start, mode: dict[str, str]) -> None:
+        job = start("killed_rank.py", sim.name, "1", **mode)
 
         status = job.end()  # which waits for all processes of the job
 
@@ -21,9 +21,9 @@ class KilledRank:
         assert status in (1, -signal.SIGKILL), job.said
         told = re.search(r"^(\[rank0\]: )?rank 1 \(process \d+\) was killed by SIGKILL$", job.said, flags=re.M)
         assert told, job.said
-        posed.page.assert_shown(f"NORTHBRIDGE_SIMULATE={posed.name} python killed_rank.py {posed.name} 1", job.said)
+        sim.page.assert_shown(f"NORTHBRIDGE_SIMULATE={sim.name} python killed_rank.py {sim.name} 1", job.said)
 
-    def test_where_the_first_is_killed_no_rank_outlives_it(self, posed: PosedChip, start: Start) -> None:
-        job = start("killed_rank.py", posed.name, "0")
+    def test_where_the_first_is_killed_no_rank_outlives_it(self, sim: SimChip, start: Start) -> None:
+        job = start("killed_rank.py", sim.name, "0")
 
         assert job.end() == -signal.SIGKILL

@@ -2,5 +2,5 @@ import northbridge
 
 
 @northbridge.hookimpl
-def northbridge_personality():
+def northbridge_simulation():
     return {"torch_acme": "torch_acme.py"}

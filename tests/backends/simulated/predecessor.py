@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from tests.backends.posed.chip import PosedChip
+from tests.backends.simulated.chip import SimChip
 
 import northbridge
 from northbridge.errors import UnsupportedError
@@ -67,18 +67,18 @@ class Predecessor:
         ids=["its names first", "our names first"],
     )
     def test_where_it_is_installed_too_ours_serves_its_names_and_says_so_once(
-        self, posed: PosedChip, install: Install, order: str, environ: dict[str, str]
+        self, sim: SimChip, install: Install, order: str, environ: dict[str, str]
     ) -> None:
-        names = {"predecessor": self.predecessor, "name": posed.name, "several": self.several, "single": self.single}
+        names = {"predecessor": self.predecessor, "name": sim.name, "several": self.several, "single": self.single}
         code = BESIDE.replace("{order}", order).format(**names)
-        child = install(self.predecessor).python(code, NORTHBRIDGE_SIMULATE=posed.name, **environ)
+        child = install(self.predecessor).python(code, NORTHBRIDGE_SIMULATE=sim.name, **environ)
 
         assert child.returncode == 0, child.stderr
         built = json.loads(child.stdout.splitlines()[-1])
         ours = "northbridge.lightning.pytorch"
         version = northbridge.installed()[0].version
         said = (
-            f"accelerator={posed.name!r} is served by backend {posed.name!r} (northbridge {version});"
+            f"accelerator={sim.name!r} is served by backend {sim.name!r} (northbridge {version});"
             f" {self.predecessor!r} is installed too, and is not used:"
             f" pip uninstall {self.predecessor.replace('_', '-')}"
         )
@@ -88,10 +88,10 @@ class Predecessor:
         for module in self.homes.values():
             assert all(isinstance(getattr(module, name), type) for name in self.exported)
 
-    def test_a_name_of_what_is_not_driven_says_so_and_what_to_write(self, posed: PosedChip) -> None:
+    def test_a_name_of_what_is_not_driven_says_so_and_what_to_write(self, sim: SimChip) -> None:
         for module in self.homes.values():
             for name, (claim, cure) in self.undriven.items():
-                reason = northbridge.get(posed.name).capabilities.claims()[claim].reason
+                reason = northbridge.get(sim.name).capabilities.claims()[claim].reason
                 reason = reason or "Northbridge does not drive it yet"
                 imported: Any = getattr(module, name)  # a script may import it and never use it
                 assert imported is getattr(module, name)
@@ -99,7 +99,7 @@ class Predecessor:
                     imported("anything", at="all")
 
                 assert str(refusal.value) == (
-                    f"{name} was asked for, and {claim!r} on {posed.name!r} is unknown: {reason}; {cure}"
+                    f"{name} was asked for, and {claim!r} on {sim.name!r} is unknown: {reason}; {cure}"
                 )
                 assert refusal.value.capability == claim
 

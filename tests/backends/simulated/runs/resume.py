@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.processes import clean_environment, variables
-from tests.backends.posed.runs.fixtures import Start
-from tests.backends.posed.runs.jobs import start_job
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.processes import clean_environment, variables
+from tests.backends.simulated.runs.fixtures import Start
+from tests.backends.simulated.runs.jobs import start_job
 
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 
@@ -20,18 +20,18 @@ class Resume:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def before(cls, posed: PosedChip, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    def before(cls, sim: SimChip, tmp_path_factory: pytest.TempPathFactory) -> Path:
         """A folder with the checkpoints of a first epoch, and ``whole/cpu.ckpt``: two epochs in one go on the CPU."""
         folder = tmp_path_factory.mktemp("before")
         (folder / "whole").mkdir()
-        clean = clean_environment(posed).items()
+        clean = clean_environment(sim).items()
         environ = {name: value for name, value in clean if not tells_of_a_launcher(name)} | {"OMP_NUM_THREADS": "1"}
         for script, arguments, where in (
             ("resume.py", ["cpu", "1"], folder),
             ("resume.py", ["cpu", "2"], folder / "whole"),
-            ("old_checkpoint.py", [posed.name], folder),
+            ("old_checkpoint.py", [sim.name], folder),
         ):
-            job = start_job(posed.script(script), *arguments, folder=where, environ=environ, late=variables(posed))
+            job = start_job(sim.script(script), *arguments, folder=where, environ=environ, late=variables(sim))
             try:
                 assert job.end() == 0, job.said
             finally:
@@ -40,19 +40,19 @@ class Resume:
 
     @pytest.mark.parametrize("checkpoint", ["old", "tagged"])
     def test_it_goes_on_as_if_never_interrupted(
-        self, posed: PosedChip, start: Start, tmp_path: Path, before: Path, checkpoint: str, mode: dict[str, str]
+        self, sim: SimChip, start: Start, tmp_path: Path, before: Path, checkpoint: str, mode: dict[str, str]
     ) -> None:
-        device = {"old": "cpu", "tagged": f"{posed.name}:0"}[checkpoint]
+        device = {"old": "cpu", "tagged": f"{sim.name}:0"}[checkpoint]
         assert _says_of_its_tensors(before / f"{checkpoint}.ckpt", device)
         (tmp_path / f"{checkpoint}.ckpt").symlink_to(before / f"{checkpoint}.ckpt")
 
-        job = start("resume.py", posed.name, "2", f"{checkpoint}.ckpt", **mode)
+        job = start("resume.py", sim.name, "2", f"{checkpoint}.ckpt", **mode)
 
         assert job.end() == 0, job.said
-        posed.page.assert_shown(f"NORTHBRIDGE_SIMULATE={posed.name} python resume.py {posed.name} 2 old.ckpt", job.said)
-        saved = tmp_path / f"{posed.name}.ckpt"
+        sim.page.assert_shown(f"NORTHBRIDGE_SIMULATE={sim.name} python resume.py {sim.name} 2 old.ckpt", job.said)
+        saved = tmp_path / f"{sim.name}.ckpt"
         assert _says_of_its_tensors(saved, "cpu")
-        assert not _says_of_its_tensors(saved, f"{posed.name}:0")
+        assert not _says_of_its_tensors(saved, f"{sim.name}:0")
         ours = torch.load(saved, weights_only=False)
         whole = torch.load(before / "whole" / "cpu.ckpt", weights_only=False)
         assert (ours["epoch"], ours["global_step"]) == (whole["epoch"], whole["global_step"]) == (2, 8)

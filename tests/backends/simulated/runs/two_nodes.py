@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.runs.fixtures import Start
-from tests.backends.posed.runs.network import Node
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.runs.fixtures import Start
+from tests.backends.simulated.runs.network import Node
 
 
 class TwoNodes:
@@ -17,7 +17,7 @@ class TwoNodes:
     """What it says of each rank."""
 
     def test_four_ranks_on_two_nodes_train_one_model(
-        self, posed: PosedChip, start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]
+        self, sim: SimChip, start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]
     ) -> None:
         jobs = [
             start("train.py", "devices=2", "num_nodes=2", inside=node.inside, **environ)
@@ -29,5 +29,5 @@ class TwoNodes:
         assert tuple(re.findall(r"rank \d: node .+", jobs[0].said)) == self.places
         assert "the ranks hold 1 set of weights" in jobs[0].said
         for node, job in enumerate(jobs):
-            command = f"NODE_RANK={node} NORTHBRIDGE_SIMULATE={posed.name} python train.py devices=2 num_nodes=2"
-            posed.page.assert_shown(command, job.said)
+            command = f"NODE_RANK={node} NORTHBRIDGE_SIMULATE={sim.name} python train.py devices=2 num_nodes=2"
+            sim.page.assert_shown(command, job.said)

@@ -1,4 +1,4 @@
-"""What the tests that all posing chips share have to know of one."""
+"""What the tests that all simulated chips share have to know of one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from tests.backends.posed.page import Page
+from tests.backends.simulated.page import Page
 
 from northbridge.contract import Contract, Symbol
 from northbridge_cpu_sim import Record, Server
@@ -17,7 +17,7 @@ _SHARED = Path(__file__).with_name("scripts")
 
 
 @dataclass(frozen=True)
-class PosedChip:
+class SimChip:
     """A backend, and the stand-ins for its vendor's software."""
 
     name: str
