@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         Settings as Settings,
         VendorSettings as VendorSettings,
     )
-    from northbridge.simulation import Personality as Personality
+    from northbridge.simulation import Simulation as Simulation
 
 
 _HOMES = {
@@ -143,7 +143,7 @@ _HOMES = {
         "PrecisionName",
         "undriven_names",
     ),
-    "northbridge.simulation": ("Personality",),
+    "northbridge.simulation": ("Simulation",),
     "northbridge.settings": ("Indices", "Settings", "VendorSettings"),
     "northbridge.discovery.vendor_tool": ("run_tool",),
 }

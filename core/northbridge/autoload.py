@@ -35,7 +35,7 @@ COMMANDS = {"lightning.fabric.cli": "lightning.fabric", "lightning_fabric.cli": 
 _WATCHED = {**CONNECTORS, **COMMANDS}
 
 # By name: this module stands below all of them.
-_POSE = "northbridge.discovery.simulated:pose"
+_STAND_INS = "northbridge.discovery.simulated:put_stand_ins"
 _REGISTER = "northbridge.lightning.corrections.table:register"
 _SERVE_COMMAND = "northbridge.lightning.corrections.fabric_run:serve_command"
 
@@ -46,7 +46,7 @@ def arm() -> None:
         if os.environ.get("NORTHBRIDGE_DISABLE", "").strip() == "1":
             note("northbridge", "off", "NORTHBRIDGE_DISABLE=1")
             return
-        _pose()
+        _put_stand_ins()
         if not is_armed():
             sys.meta_path.insert(0, _ConnectorFinder())
         for watched, namespace in _WATCHED.items():
@@ -68,7 +68,7 @@ def is_armed() -> bool:
     return any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path)
 
 
-def _pose() -> None:
+def _put_stand_ins() -> None:
     # A script may import its vendor's modules before it names the backend.
     name = os.environ.get("NORTHBRIDGE_SIMULATE")
     if not name:
@@ -76,7 +76,7 @@ def _pose() -> None:
     from northbridge.errors import NorthbridgeError
 
     try:
-        _find(_POSE)(name)
+        _find(_STAND_INS)(name)
     except NorthbridgeError as error:  # the run that names the backend is told
         note(name, "not simulated", str(error), problem=True)
 

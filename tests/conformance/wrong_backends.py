@@ -24,7 +24,7 @@ from northbridge.conformance.runs.processes import start_afresh
 from northbridge.conformance.runs.question import ask
 from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge.conformance.verdict import Verdict
-from northbridge_cpu_sim import HARSH
+from northbridge_cpu_sim import STRICT_OPTIONS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -71,7 +71,7 @@ class Trial:
         self._site = [str(folder) for folder in site.folders]
         sys.path[:0] = self._site  # the children of this process import from where it does
         # What Lightning does on the CPU, with which they are compared, is one.
-        self._environ = {FOLDER: str(runs), **site.environ(), **HARSH}
+        self._environ = {FOLDER: str(runs), **site.environ(), **STRICT_OPTIONS}
         self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE)
         faults = tuple(faults)
         tests: dict[str, list[str]] = {}

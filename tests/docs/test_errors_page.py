@@ -76,7 +76,7 @@ from northbridge.contract import contract_of, refuse_broken
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.connector.auto import choose_auto
 from northbridge_cpu_sim import Fault, SimulatedDevice
-from northbridge_cpu_sim.compiler import find_compiler
+from northbridge_cpu_sim.build.compiler import find_compiler
 
 socket.gethostname = lambda: "node-b"
 

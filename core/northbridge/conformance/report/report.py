@@ -57,7 +57,7 @@ class SuiteFacts(_Facts):
     """What was broken on purpose; such a report proves nothing about the backend."""
 
     spared: tuple[str, ...] = ()
-    """What a simulated chip forgave that a harsh one does not."""
+    """The strict options that a simulated chip ran without."""
 
 
 class BackendFacts(_Facts):

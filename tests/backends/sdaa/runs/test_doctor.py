@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.backends.posed.runs.doctor import TheDoctor, ask
 from tests.backends.sdaa.teco import TECO
+from tests.backends.simulated.runs.doctor import TheDoctor, ask
 
 from northbridge.diagnostics.backend_report import BackendReport, backend_report
 from northbridge.diagnostics.doctor import choose
