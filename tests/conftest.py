@@ -10,6 +10,14 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from tests.tiers import (
+    pytest_addoption as pytest_addoption,
+    pytest_collection_modifyitems as pytest_collection_modifyitems,
+    pytest_configure as pytest_configure,
+    pytest_deselected as pytest_deselected,
+    pytest_runtest_protocol as pytest_runtest_protocol,
+    pytest_runtestloop as pytest_runtestloop,
+)
 
 SHORT_PROCESS = "SHORT_PROCESS"
 """What the environment's science.pth asks for, when Python starts."""
