@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from northbridge.diagnostics.namespaces import FaceRow
     from northbridge.lightning.namespaces import Face
-    from northbridge.processes.child import Queue
+    from northbridge.processes.queue import Queue
 
 _PATIENCE = "is a driver unhealthy, or a chip compiled on its first use?"
 

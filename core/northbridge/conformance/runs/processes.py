@@ -16,25 +16,13 @@ from dataclasses import dataclass
 from multiprocessing import Pipe
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from northbridge.conformance.runs.fork_server import AUTOLOAD, Program
+from northbridge.processes.child import Process as Process
 
 MOST_SERVERS = 4
 """How many processes wait to be forked, each with some 300 MB: with each package of Lightning, and one without."""
-
-
-class Process(Protocol):
-    """The part of :class:`subprocess.Popen` that a run needs."""
-
-    @property
-    def pid(self) -> int:
-        """The process's number, and that of its group."""
-        ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code; raises :class:`subprocess.TimeoutExpired`."""
-        ...
 
 
 def start(
