@@ -10,11 +10,13 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from tests.forks.suite import fork_runs
 
 SHORT_PROCESS = "SHORT_PROCESS"
 """What the environment's science.pth asks for, when Python starts."""
 
 os.environ[SHORT_PROCESS] = "1"
+fork_runs()
 
 collect_ignore = ["vendors"]  # some of the distributions there bring tests of their own, for where they are installed
 

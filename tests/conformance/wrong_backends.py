@@ -14,15 +14,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.core.conftest import Site, install_in
+from tests.forks.suite import begin_pytest, forking
 
 from northbridge.capabilities import Claim
 from northbridge.conformance.report.grading import judge_tests
 from northbridge.conformance.report.report import TestResult
 from northbridge.conformance.runner.supervisor import watch
+from northbridge.conformance.runs.processes import start_afresh
 from northbridge.conformance.runs.question import ask
 from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge.conformance.verdict import Verdict
-from northbridge_cpu_sim import HARSH
+from northbridge_cpu_sim import STRICT_OPTIONS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -69,7 +71,7 @@ class Trial:
         self._site = [str(folder) for folder in site.folders]
         sys.path[:0] = self._site  # the children of this process import from where it does
         # What Lightning does on the CPU, with which they are compared, is one.
-        self._environ = {FOLDER: str(runs), **site.environ(), **HARSH}
+        self._environ = {FOLDER: str(runs), **site.environ(), **STRICT_OPTIONS}
         self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE)
         faults = tuple(faults)
         tests: dict[str, list[str]] = {}
@@ -101,7 +103,9 @@ def try_backend(
     """Return what came of the tests whose ids hold one of ``only``; a chip that says it is real is not ``forked``."""
     declared = ask("declaration", backend, environ=environ).facts["capabilities"]
     claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
-    course = watch(backend, (level,), only=only, environ=environ, forked=forked)
+    course = watch(
+        backend, (level,), only=only, environ=forking(environ), begin=begin_pytest if forked else start_afresh
+    )
     return [result for result in judge_tests(course, claims) if result.id in course.chosen]
 
 

@@ -15,7 +15,7 @@ HELP = f"""List the installed backends, and what Northbridge did to Lightning.
 Each backend is probed in a child process, a few at a time: its plugin is imported, its devices are counted (each
 within NORTHBRIDGE_DETECT_TIMEOUT seconds, 20 by default), and its software is loaded, for "loadable" is not guessed.
 Some software is compiled when it is first loaded, which takes minutes: --load-timeout bounds it. One more child imports
-torch and every installed face of Lightning.
+torch and every installed namespace of Lightning.
 
 \b
 Status of a backend:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 EXIT_CODES = """\b
 Exit codes:
   0  all well (absent hardware or software, and what is off, is no error)
-  1  torch or a backend is broken, or an installed face of Lightning cannot be served
+  1  torch or a backend is broken, or an installed namespace of Lightning cannot be served
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 

@@ -32,21 +32,21 @@ def advise(found: Diagnosis) -> tuple[Advice, ...]:
 
     What makes other things wrong comes before them; what is wrong comes before what is missing, and that before notes.
     """
-    environment, faces, backends, auto = found.environment, found.faces, found.backends, found.selection
+    environment, namespaces, backends, auto = found.environment, found.namespaces, found.backends, found.selection
     trainings = [(name, each) for name, tried in found.trainings.items() for each in tried]
     told: list[Advice] = [
         *([Advice("wrong", "torch", found.torch_problem)] if found.torch_problem else []),
-        *(Advice("wrong", row.name, row.reason) for row in faces if row.status == "malicious"),
+        *(Advice("wrong", row.name, row.reason) for row in namespaces if row.status == "malicious"),
         *(Advice("wrong", each.name, each.reason) for each in environment if each.verdict == "wrong"),
         *(Advice("wrong", each.states.name, each.environment_problem) for each in backends if each.environment_problem),
         *(advice for each in backends for advice in _about_states(each, found.asked)),
         *(Advice("wrong", each.states.name, each.acquire_problem) for each in backends if each.acquire_problem),
         *(advice for each in backends for advice in _about_contract(each)),
         *(Advice("wrong", name, _failure(each)) for name, each in trainings if each.reason),
-        *(Advice("wrong", row.name, row.reason) for row in faces if row.is_broken and row.status != "malicious"),
+        *(Advice("wrong", row.name, row.reason) for row in namespaces if row.is_broken and row.status != "malicious"),
         *([Advice("wrong", "accelerator='auto'", auto.reason)] if auto and auto.failed else []),
         *(Advice("wrong", each.states.name, each.machine_problem) for each in backends if each.machine_problem),
-        *(Advice("note", row.name, row.reason) for row in faces if row.reason and not row.is_broken),
+        *(Advice("note", row.name, row.reason) for row in namespaces if row.reason and not row.is_broken),
         *(Advice("note", each.name, each.reason) for each in environment if each.verdict == "note"),
     ]
     order: list[AdviceLevel] = ["wrong", "software missing", "hardware missing", "note"]

@@ -128,11 +128,11 @@ def _states(backend: Backend, report: Reporter) -> dict[str, object]:
     capabilities = backend.capabilities
     try:
         report.begin("detect", simulated=capabilities.simulated)
-        devices = operator.index(detect(backend.name))
+        devices = operator.index(detect(backend))
         report.begin("detect", devices=devices)
         torch_import.import_torch(report)
         report.begin("load")
-        load(backend.name)
+        load(backend)
         report.begin("load", cards=counted_cards(backend, range(devices), total=devices))
     except NorthbridgeError as error:
         return _refusal(error)

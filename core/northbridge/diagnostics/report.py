@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from northbridge.diagnostics.backends import BackendReport, claimed, report_on
-from northbridge.diagnostics.namespaces import face_rows
+from northbridge.diagnostics.namespaces import namespace_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from northbridge.diagnostics.advice import Advice
     from northbridge.diagnostics.backends import Claimed
     from northbridge.diagnostics.environment import Variable
-    from northbridge.diagnostics.namespaces import FaceRow
+    from northbridge.diagnostics.namespaces import NamespaceRow
     from northbridge.diagnostics.selection import Selection
     from northbridge.diagnostics.training import SelfTest
     from northbridge.process_record import Entry
@@ -49,7 +49,7 @@ class Diagnosis:
     asked: str | None = None
     """The backend that was asked about; ``None`` for all of them."""
     environment: tuple[Variable, ...] = ()
-    faces: tuple[FaceRow, ...]
+    namespaces: tuple[NamespaceRow, ...]
     selection: Selection | None = None
     backends: tuple[BackendReport, ...]
     trainings: dict[str, tuple[SelfTest, ...]] = field(default_factory=dict)
@@ -59,9 +59,9 @@ class Diagnosis:
 
     @property
     def broken(self) -> bool:
-        """Whether torch, a backend, or an installed face of Lightning, cannot do its work."""
-        backends, faces = any(each.states.is_broken for each in self.backends), any(row.is_broken for row in self.faces)
-        return bool(self.torch_problem) or backends or faces
+        """Whether torch, a backend, or an installed namespace of Lightning, cannot do its work."""
+        backends = any(each.states.is_broken for each in self.backends)
+        return bool(self.torch_problem) or backends or any(row.is_broken for row in self.namespaces)
 
     @property
     def exit_code(self) -> int:
@@ -73,7 +73,7 @@ class Diagnosis:
         """Return what a list tells, as plain values for JSON."""
         told = asdict(self)
         told["backends"] = [each["states"] for each in told["backends"]]
-        keys = ("northbridge", "python", "torch", "backends", "faces", "record", "torch_problem")
+        keys = ("northbridge", "python", "torch", "backends", "namespaces", "record", "torch_problem")
         return {key: told[key] for key in keys}
 
     def as_dict(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class Diagnosis:
 
 def read_metadata() -> Diagnosis:
     """Return what the metadata of the installed distributions says, importing none of them. Raises SettingsError."""
-    return _diagnosis([report_on(each) for each in claimed()], face_rows())
+    return _diagnosis([report_on(each) for each in claimed()], namespace_rows())
 
 
 def examine(
@@ -110,11 +110,11 @@ def examine(
     depth = examination.Depth(load_seconds, everything=deep, acquire=acquire)
     with Queue(tell) as queue:
         lightning = queue.submit(namespaces.ask, queue)
-        auto = queue.submit(selection.ask, queue, face_rows(), load_seconds) if deep else None
+        auto = queue.submit(selection.ask, queue, namespace_rows(), load_seconds) if deep else None
         asked = [queue.submit(examination.ask, queue, each, depth) for each in chosen]
-        (faces, record, problem), replies = lightning.result(), [each.result() for each in asked]
+        (rows, record, problem), replies = lightning.result(), [each.result() for each in asked]
         problem = next(filter(None, [problem, *(each for _, each in replies)]), "")
-        found = _diagnosis([report for report, _ in replies], faces, torch_problem=problem, record=record)
+        found = _diagnosis([report for report, _ in replies], rows, torch_problem=problem, record=record)
         if auto is None:
             return found
         chose = selection.Selection(None, "torch cannot be imported") if problem else auto.result()
@@ -127,8 +127,8 @@ def examine(
         if training and not problem:
             from northbridge.diagnostics.training import train
 
-            face = selection.choose_face(faces)
-            found = replace(found, trainings=train(queue, found.backends, face, load_seconds))
+            namespace = selection.choose_namespace(rows)
+            found = replace(found, trainings=train(queue, found.backends, namespace, load_seconds))
     return _advised(found)
 
 
@@ -148,7 +148,7 @@ def choose(name: str | None) -> list[Claimed]:
 
 def _diagnosis(
     backends: Iterable[BackendReport],
-    faces: Iterable[FaceRow],
+    namespaces: Iterable[NamespaceRow],
     torch_problem: str = "",
     record: tuple[Entry, ...] = (),
 ) -> Diagnosis:
@@ -162,7 +162,7 @@ def _diagnosis(
         torch=torch,
         torch_problem=torch_problem,
         backends=tuple(backends),
-        faces=tuple(faces),
+        namespaces=tuple(namespaces),
         record=record,
     )
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from northbridge.diagnostics.backends import BackendRow
-    from northbridge.diagnostics.namespaces import FaceRow
+    from northbridge.diagnostics.namespaces import NamespaceRow
     from northbridge.diagnostics.report import Diagnosis
 
 _STYLES = {
@@ -55,17 +55,17 @@ def show_torch_problem(console: Terminal, problem: str) -> None:
 
 
 def show_rows(console: Terminal, found: Diagnosis) -> None:
-    """Print a table of the backends and one of Lightning's faces, each with its reasons below."""
-    backends, faces = [each.states for each in found.backends], found.faces
+    """Print a table of the backends and one of Lightning's namespaces, each with its reasons below."""
+    backends, namespaces = [each.states for each in found.backends], found.namespaces
     if backends:
         console.print(_backends(backends, console.width))
         _print_reasons(console, backends)
     else:
         console.print(_NO_BACKEND)
     console.print()
-    if any(row.status != "not installed" for row in faces):
-        console.print(_faces(faces))
-        _print_reasons(console, faces)
+    if any(row.status != "not installed" for row in namespaces):
+        console.print(_namespaces(namespaces))
+        _print_reasons(console, namespaces)
     else:
         console.print(Text(_NO_LIGHTNING, style="yellow"))
 
@@ -96,7 +96,7 @@ def _cells(row: BackendRow) -> tuple[str, ...]:
     return row.name, version, max(row.distribution.split(", "), key=len), row.status, loadable, devices, simulated
 
 
-def _faces(rows: Sequence[FaceRow]) -> Table:
+def _namespaces(rows: Sequence[NamespaceRow]) -> Table:
     table = make_table("Lightning", "version", "distribution", "status")
     for row in rows:
         add_row(table, _STYLES.get(row.status, ""), row.name, row.version, row.distribution, row.status)
@@ -125,13 +125,15 @@ def _word(answer: bool | int | None, unknown: str) -> str:
     return str(answer)
 
 
-def _print_reasons(console: Terminal, rows: Sequence[BackendRow | FaceRow]) -> None:
+def _print_reasons(console: Terminal, rows: Sequence[BackendRow | NamespaceRow]) -> None:
     print_pairs(console, [(row.name, row.reason, _STYLES.get(row.status, "")) for row in rows if row.reason])
 
 
 def _remarks(found: Diagnosis) -> list[tuple[str, str, str]]:
-    """Return what the record says beyond the rows: that a name is somebody else's in a face, for one."""
-    told = {face.name for face in found.faces} | {each.states.name for each in found.backends if each.states.reason}
+    """Return what the record says beyond the rows: that a name is somebody else's in a namespace, for one."""
+    told = {namespace.name for namespace in found.namespaces} | {
+        each.states.name for each in found.backends if each.states.reason
+    }
     return [
         (entry.subject, f"{entry.outcome}: {entry.reason}", "yellow")
         for entry in found.record

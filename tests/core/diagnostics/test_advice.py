@@ -8,7 +8,7 @@ from typing import Any
 from northbridge.diagnostics.advice import advise
 from northbridge.diagnostics.backends import BackendReport, BackendRow
 from northbridge.diagnostics.environment import Variable
-from northbridge.diagnostics.namespaces import FaceRow
+from northbridge.diagnostics.namespaces import NamespaceRow
 from northbridge.diagnostics.report import Diagnosis
 from northbridge.diagnostics.selection import Selection
 from northbridge.diagnostics.training import SelfTest
@@ -17,7 +17,7 @@ NOTHING = Diagnosis(
     northbridge="0.1.0",
     python="3.11.7",
     torch="2.13.0",
-    faces=(),
+    namespaces=(),
     selection=Selection("cpu", "no accelerator's hardware is present"),
     backends=(),
 )
@@ -37,10 +37,10 @@ def test_it_is_told_in_the_order_in_which_to_act() -> None:
         Variable("MASTER_PORT", "0", "wrong", "MASTER_PORT='0': a port is from 1 to 65535"),
         Variable("MASTER_ADDR", "192.0.2.1", "right"),
     )
-    faces = (
-        FaceRow("lightning.pytorch", "2.6.3", "lightning", "malicious", "uninstall it now"),
-        FaceRow("pytorch_lightning", "2.8.0", "pytorch-lightning", "left alone", "unknown"),
-        FaceRow("lightning_fabric", "2.7.9", "pytorch-lightning", "registered", "untested"),
+    namespaces = (
+        NamespaceRow("lightning.pytorch", "2.6.3", "lightning", "malicious", "uninstall it now"),
+        NamespaceRow("pytorch_lightning", "2.8.0", "pytorch-lightning", "left alone", "unknown"),
+        NamespaceRow("lightning_fabric", "2.7.9", "pytorch-lightning", "registered", "untested"),
     )
     backends = (
         row("gone", "no hardware", "this machine has no such device"),
@@ -53,7 +53,9 @@ def test_it_is_told_in_the_order_in_which_to_act() -> None:
     chose = Selection(None, "two of them", failed=True)
 
     found = advise(
-        diagnosis(environment=environment, faces=faces, backends=backends, selection=chose, trainings=trainings)
+        diagnosis(
+            environment=environment, namespaces=namespaces, backends=backends, selection=chose, trainings=trainings
+        )
     )
 
     assert [(each.level, each.about) for each in found] == [

@@ -6,7 +6,7 @@ import pytest
 from tests.core.command import flowing
 
 from northbridge.diagnostics.backends import BackendReport, BackendRow
-from northbridge.diagnostics.namespaces import FaceRow
+from northbridge.diagnostics.namespaces import NamespaceRow
 from northbridge.diagnostics.report import Diagnosis
 from northbridge.diagnostics.table import show
 from northbridge.process_record import Entry
@@ -17,7 +17,7 @@ def test_a_name_that_is_somebody_elses_there_is_told_with_its_owner(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     backend = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "ready", True, 2, False))
-    face = FaceRow("lightning.fabric", "2.6.6", "lightning", "registered")
+    namespace = NamespaceRow("lightning.fabric", "2.6.6", "lightning", "registered")
     entry = Entry("acme", "left alone", "acme_lightning.AcmeAccelerator has it in lightning.fabric")
 
     show(
@@ -26,7 +26,7 @@ def test_a_name_that_is_somebody_elses_there_is_told_with_its_owner(
             python="3.11.7",
             torch="2.13.0",
             backends=(backend,),
-            faces=(face,),
+            namespaces=(namespace,),
             record=(entry,),
         )
     )

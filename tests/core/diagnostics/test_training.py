@@ -15,7 +15,7 @@ from tests.core.command import command
 from northbridge.diagnostics import training
 from northbridge.diagnostics.backends import BackendReport, BackendRow
 from northbridge.diagnostics.training import SelfTest, train
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 from northbridge.processes.child import Reply, Stage
 from northbridge.processes.queue import Queue
 
@@ -38,8 +38,8 @@ class Answers(Queue):
         return self.reply
 
 
-def reasons(reply: Reply, report: BackendReport = READY, face: str = "lightning.pytorch") -> list[str]:
-    trained = train(Answers(reply), [report], FACES.get(face), 1.0)
+def reasons(reply: Reply, report: BackendReport = READY, namespace: str = "lightning.pytorch") -> list[str]:
+    trained = train(Answers(reply), [report], NAMESPACES.get(namespace), 1.0)
     return [each.reason for each in trained[report.states.name]]
 
 
@@ -69,11 +69,11 @@ def test_the_simulated_chip_trains_on_one_card_and_on_two(tmp_path: Path) -> Non
     assert run.returncode == 0
 
 
-def in_children(name: str, face: str, devices: int) -> list[SelfTest]:
+def in_children(name: str, namespace: str, devices: int) -> list[SelfTest]:
     report = BackendReport(BackendRow(name, "1.0", name, "ready", True, devices, False))
 
     with Queue(lambda _who, _what: None) as queue:
-        return list(train(queue, [report], FACES[face], load_seconds=200.0)[name])
+        return list(train(queue, [report], NAMESPACES[namespace], load_seconds=200.0)[name])
 
 
 def test_a_fabric_trains_too() -> None:
@@ -138,7 +138,7 @@ def test_a_training_fails_for_a_reason(reply: Reply, reason: str) -> None:
 
 
 def test_without_lightning_it_says_what_to_install() -> None:
-    assert reasons(Reply(PASSED), face="none") == [
+    assert reasons(Reply(PASSED), namespace="none") == [
         "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
         "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
     ]

@@ -42,9 +42,9 @@ import lightning.pytorch, ninja, pytest, rich.console
 import northbridge, northbridge.processes.question, northbridge.discovery.simulated
 from northbridge.conformance.tests.lightning import checkpoints, sharding
 from northbridge.conformance.runs import processes, question as questions
-import northbridge.processes.child, northbridge_cpu_sim.build, northbridge_cpu_sim.compile
+import northbridge.processes.child, northbridge_cpu_sim.build.extension, northbridge_cpu_sim.build.compile
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge_cpu_sim.recipe import Recipe
+from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 import answers
 
@@ -64,7 +64,7 @@ def inquiry():
 def vendor_tool():
     assert northbridge.run_tool("canary-smi", backend="acme") is None  # it is in the working directory alone
     simulated = northbridge.discovery.simulated
-    simulated._posing["acme"] = northbridge.Personality({}, tools={"acme-smi": Path(answers.__file__)})
+    simulated._simulations["acme"] = northbridge.Simulation({}, tools={"acme-smi": Path(answers.__file__)})
     return northbridge.run_tool("acme-smi", backend="acme").strip().split(os.pathsep)
 
 def run_folder(name):
@@ -76,11 +76,6 @@ def start():
     folder = run_folder("start")
     with (folder / "said").open("wb") as said:
         assert processes.start(["-m", "json.tool", "--help"], os.environ, folder, said).wait(60) == 0
-
-def fork():
-    folder = run_folder("fork")
-    with (folder / "said").open("wb") as said:
-        assert processes.fork(["-m", "json.tool", "--help"], dict(os.environ), folder, said).wait(60) == 0
 
 def question():
     facts = questions.ask_again("plugin_import", "answers").facts
@@ -102,12 +97,12 @@ def consolidated():
         assert "does not exist" in str(error) or "not a" in str(error), error  # no shards lie there
 
 def compiled():
-    chip = northbridge_cpu_sim.build.locate(SimSettings(cache=work / "cache"), Recipe((work / "csrc",)))
+    chip = northbridge_cpu_sim.build.extension.locate(SimSettings(cache=work / "cache"), Recipe((work / "csrc",)))
     assert chip.is_file()
 
 found = {}
 sys.path.insert(0, "")
-for place in (listing_child, inquiry, vendor_tool, start, fork, question, opened, consolidated, compiled):
+for place in (listing_child, inquiry, vendor_tool, start, question, opened, consolidated, compiled):
     with open(os.environ["CANARY_LOG"], "w"):
         pass
     try:
@@ -147,13 +142,10 @@ PLACES = {
     "core/northbridge/processes/environment.py: python_command": "inquiry",
     "core/northbridge/processes/question.py: _ask_child": "inquiry",  # it names the Python in an error
     "core/northbridge/discovery/simulated.py: stand_in_for_tool": "vendor_tool",
-    f"{CONFORMANCE}/runs/processes.py: start": "start",
-    f"{CONFORMANCE}/runs/processes.py: __init__": "fork",
-    f"{CONFORMANCE}/runs/fork_server.py: _become": "fork",  # it says to be what it stands for
-    f"{CONFORMANCE}/runs/forked_ranks.py: _starts_a_rank": "fork",  # it compares
+    f"{CONFORMANCE}/runs/processes.py: start_afresh": "start",
     f"{CONFORMANCE}/tests/lightning/checkpoints.py: _open_without_northbridge": "opened",
     f"{CONFORMANCE}/tests/lightning/sharding.py: test_the_shards_of_all_ranks_become_one_plain_file": "consolidated",
-    "backends/cpu_sim/northbridge_cpu_sim/compile.py: _run": "compiled",
+    "backends/cpu_sim/northbridge_cpu_sim/build/compile.py: _run": "compiled",
 }
 """Every function that starts a process, or names the Python to start, and the part of the driver that has it do so."""
 

@@ -8,8 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.backends.posed.runs.doctor import TheDoctor, ask
 from tests.backends.sdaa.teco import TECO
+from tests.backends.simulated.runs.doctor import TheDoctor, ask
 
 from northbridge.diagnostics.backends import BackendReport, report_on
 from northbridge.diagnostics.examination import Depth, question

@@ -2,5 +2,5 @@ import northbridge
 
 
 @northbridge.hookimpl
-def northbridge_personality() -> northbridge.Personality:
-    return northbridge.Personality({})
+def northbridge_simulation() -> northbridge.Simulation:
+    return northbridge.Simulation({})

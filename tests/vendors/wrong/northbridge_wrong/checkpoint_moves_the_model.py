@@ -8,10 +8,10 @@ class Bridge(right.Bridge):
     def load(self) -> None:
         super().load()
         from northbridge.lightning.classes import classes
-        from northbridge.lightning.namespaces import FACES
+        from northbridge.lightning.namespaces import NAMESPACES
         from torch.nn import Module
 
-        strategy = classes(FACES["lightning.fabric"]).single_device
+        strategy = classes(NAMESPACES["lightning.fabric"]).single_device
         save = strategy.save_checkpoint
 
         def moving(self, path, state, *arguments, **named):

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 import northbridge
-from northbridge_cpu_sim import HARSH
+from northbridge_cpu_sim import STRICT_OPTIONS
 
 
 class Device(northbridge.Device):
@@ -20,7 +20,7 @@ class Collective(northbridge.Collective):
 class Bridge(northbridge.Bridge):
     compile_backend = "aot_eager"
     missing_compile_backends = {"inductor": "it generates no code for a simulated chip"}
-    harsh = HARSH
+    strict_options = STRICT_OPTIONS
 
     def detect(self) -> int:
         return simulated().count
@@ -34,7 +34,7 @@ class Bridge(northbridge.Bridge):
 
 def simulated(**facts: Any) -> Any:
     """Return the chip that is simulated, with ``facts`` of its own."""
-    from northbridge_cpu_sim.simulated_device import Library, SimulatedDevice
+    from northbridge_cpu_sim.simulation.simulated_device import Library, SimulatedDevice
 
     library = Library(name=Collective.name)
     return SimulatedDevice(
