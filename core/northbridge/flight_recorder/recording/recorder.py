@@ -32,7 +32,7 @@ _PATIENCE_S = 5.0
 _RUN_KEY = "northbridge/flight_recorder/run"
 
 
-class Recorder:
+class FlightRecorder:
     """The record of this process, in ``folder``: at least the last ``calls`` calls."""
 
     def __init__(self, folder: Path, *, calls: int) -> None:
