@@ -20,18 +20,18 @@ from types import MappingProxyType
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.tests.collective.ddp_gradients import GradientAveraging
 from northbridge.conformance.tests.collective.exchanges import Exchanges
-from northbridge.conformance.tests.collective.gradient_averaging import GradientAveraging
-from northbridge.conformance.tests.collective.groups import FollowingGroups, Groups
+from northbridge.conformance.tests.collective.groups import FollowingGroups, GroupsTests
 from northbridge.conformance.tests.collective.missing_rank import MissingRank
 from northbridge.conformance.tests.collective.transfers import Transfers
 from northbridge.conformance.tests.collective.waits import Waits
 from northbridge.conformance.tests.device.autocast import Autocast
-from northbridge.conformance.tests.device.device import Device
+from northbridge.conformance.tests.device.device import DeviceTests
 from northbridge.conformance.tests.device.distributions import Distributions
 from northbridge.conformance.tests.device.dtypes import Dtypes
 from northbridge.conformance.tests.device.extreme_numbers import ExtremeNumbers
-from northbridge.conformance.tests.device.gradient_scaling import GradientScaling
+from northbridge.conformance.tests.device.gradient_scaler import GradientScaling
 from northbridge.conformance.tests.device.gradients import Gradients
 from northbridge.conformance.tests.device.inference_mode import InferenceMode
 from northbridge.conformance.tests.device.large_operations import LargeOperations
@@ -55,15 +55,15 @@ from northbridge.conformance.tests.lightning.callbacks import Callbacks
 from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
 from northbridge.conformance.tests.lightning.compilation import Compilation, FabricCompilation
 from northbridge.conformance.tests.lightning.data_loaders import Loading
+from northbridge.conformance.tests.lightning.ddp import DistributedTraining
 from northbridge.conformance.tests.lightning.devices import DeviceChoice, LastDevices, SecondDevice
-from northbridge.conformance.tests.lightning.distributed_training import DistributedTraining
 from northbridge.conformance.tests.lightning.fabric import FabricLoops, FabricTraining, Joining
 from northbridge.conformance.tests.lightning.failed_checkpoints import Outlasting, UsersCheckpointIO
 from northbridge.conformance.tests.lightning.hooks import BridgeHooks, UsersEnvironment
 from northbridge.conformance.tests.lightning.metrics import LoggedMetrics
 from northbridge.conformance.tests.lightning.normalization import (
     FabricSyncBatchNorm,
-    SyncBatchNorm,
+    SyncBatchNormTests,
     UnevenSyncBatchNorm,
 )
 from northbridge.conformance.tests.lightning.optimization import Optimization
@@ -74,8 +74,8 @@ from northbridge.conformance.tests.lightning.reductions import Reductions
 from northbridge.conformance.tests.lightning.refusals import Refusals
 from northbridge.conformance.tests.lightning.sharding import Resharding, Sharding
 from northbridge.conformance.tests.lightning.strategies import Strategies
-from northbridge.conformance.tests.lightning.training import Training
-from northbridge.conformance.tests.lightning.weights_agreement import FabricWeightsAgreement, WeightsAgreement
+from northbridge.conformance.tests.lightning.training import TrainingTests
+from northbridge.conformance.tests.lightning.weights_agreement import FabricWeightsAgreement, WeightsAgreementTests
 from northbridge.conformance.tests.plugin.declaration import Declaration
 from northbridge.conformance.tests.plugin.detection import Detection
 from northbridge.conformance.tests.plugin.missing_parts import MissingHardware, MissingSoftware
@@ -122,7 +122,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                 "C1",
                 "One device",
                 (
-                    Device,
+                    DeviceTests,
                     Placement,
                     Dtypes,
                     MatrixUnit,
@@ -149,7 +149,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                 "C2",
                 "One device in Lightning",
                 (
-                    Training,
+                    TrainingTests,
                     Precision,
                     DeviceChoice,
                     Refusals,
@@ -167,7 +167,7 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     CollectiveReductions,
                     Transfers,
                     Exchanges,
-                    Groups,
+                    GroupsTests,
                     FollowingGroups,
                     Waits,
                     GradientAveraging,
@@ -177,9 +177,9 @@ LEVELS: Mapping[str, Level] = MappingProxyType(
                     LoggedMetrics,
                     Strategies,
                     Joining,
-                    WeightsAgreement,
+                    WeightsAgreementTests,
                     FabricWeightsAgreement,
-                    SyncBatchNorm,
+                    SyncBatchNormTests,
                     UnevenSyncBatchNorm,
                     FabricSyncBatchNorm,
                     SecondDevice,

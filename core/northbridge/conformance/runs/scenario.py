@@ -91,7 +91,7 @@ class Scenario:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunResult:
     """What came of a run."""
 
     folder: Path
@@ -127,28 +127,28 @@ class Outcome:
         return fact
 
 
-_outcomes: dict[tuple[Scenario, tuple[tuple[str, str], ...]], Outcome | RunError] = {}
+_results: dict[tuple[Scenario, tuple[tuple[str, str], ...]], RunResult | RunError] = {}
 
 
-def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> Outcome:
+def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> RunResult:
     """Return what came of ``scenario``, which is run once in this process; ``environ`` is added to the environment.
 
     Raises :class:`RunError` with the end of what the processes said if one of them failed, and :class:`HungError` with
     their stacks if they outlasted the limit.
     """
     key = (scenario, tuple(sorted((environ or {}).items())))
-    if key not in _outcomes:
+    if key not in _results:
         try:
-            _outcomes[key] = _run(scenario, dict(environ or {}))
+            _results[key] = _run(scenario, dict(environ or {}))
         except RunError as error:
-            _outcomes[key] = error
-    outcome = _outcomes[key]
+            _results[key] = error
+    outcome = _results[key]
     if isinstance(outcome, RunError):
         raise outcome
     return outcome
 
 
-def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
+def _run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
     shared = folder_of_runs()
     if shared is not None:
         name = f"{scenario.to_json()} {sorted(_read_by_a_run(scenario).items())} {sorted(environ.items())}"
@@ -156,7 +156,7 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
     else:
         folder = new_folder()
         _run_in(folder, scenario, environ)
-    return Outcome(folder, read(folder), read_said(folder))
+    return RunResult(folder, read(folder), read_said(folder))
 
 
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:

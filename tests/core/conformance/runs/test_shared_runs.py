@@ -81,7 +81,7 @@ def test_two_suites_share_a_run_where_it_is_the_same(
     for variables in ({}, of_the_second):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(room, "_outcomes", {})
+        monkeypatch.setattr(room, "_results", {})
         found.add(room.run(scenario).folder)
 
     assert len(found) == folders

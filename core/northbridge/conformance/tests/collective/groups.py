@@ -13,7 +13,7 @@ from northbridge.conformance.suite import Suite, require_devices, shows
 from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybodys
 
 
-class Groups(Ranks):
+class GroupsTests(Ranks):
     """A collective within a group reaches the ranks of the group, in their order, and no other."""
 
     advice = (
