@@ -100,133 +100,113 @@ _ONE_OR_SEVERAL = (
     FabricCompilation,
 )
 
-LEVELS: Mapping[str, Level] = MappingProxyType(
-    {
-        level.name: level
-        for level in (
-            Level(
-                "C0",
-                "The plugin",
-                (
-                    PluginMetadata,
-                    PluginImport,
-                    Declaration,
-                    Pickling,
-                    Detection,
-                    SoftwareLoading,
-                    MissingSoftware,
-                    MissingHardware,
-                ),
-            ),
-            Level(
-                "C1",
-                "One device",
-                (
-                    DeviceTests,
-                    Placement,
-                    Dtypes,
-                    MatrixUnit,
-                    Autocast,
-                    GradientScaling,
-                    Views,
-                    Operations,
-                    OperationOptions,
-                    ExtremeNumbers,
-                    LargeOperations,
-                    Layers,
-                    Traces,
-                    Gradients,
-                    InferenceMode,
-                    RandomNumbers,
-                    Distributions,
-                    Streams,
-                    Memory,
-                    OutOfMemory,
-                    SavedTensors,
-                ),
-            ),
-            Level(
-                "C2",
-                "One device in Lightning",
-                (
-                    TrainingTests,
-                    Precision,
-                    DeviceChoice,
-                    Refusals,
-                    KeptCheckpoints,
-                    BridgeHooks,
-                    UsersEnvironment,
-                    *_ONE_OR_SEVERAL,
-                ),
-                devices=(1,),
-            ),
-            Level(
-                "C3",
-                "Several devices",
-                (
-                    CollectiveReductions,
-                    Transfers,
-                    Exchanges,
-                    GroupsTests,
-                    FollowingGroups,
-                    Waits,
-                    GradientAveraging,
-                    MissingRank,
-                    DistributedTraining,
-                    Reductions,
-                    LoggedMetrics,
-                    Strategies,
-                    Joining,
-                    WeightsAgreementTests,
-                    FabricWeightsAgreement,
-                    SyncBatchNormTests,
-                    UnevenSyncBatchNorm,
-                    FabricSyncBatchNorm,
-                    SecondDevice,
-                    LastDevices,
-                    Sharding,
-                    Resharding,
-                    *_ONE_OR_SEVERAL,
-                ),
-                devices=(2, 4),
-                least_cases=200,
-            ),
-            Level(
-                "C4",
-                "Endurance and faults",
-                (Launches, Preemption, Restarts, KilledRank, Endurance, SideBySide),
-                devices=(1, 2),
-            ),
-        )
-    }
-)
-
 
 class C0(Adopted):
-    """The plugin."""
-
-    level = LEVELS["C0"]
+    level = Level(
+        "C0",
+        "The plugin",
+        (
+            PluginMetadata,
+            PluginImport,
+            Declaration,
+            Pickling,
+            Detection,
+            SoftwareLoading,
+            MissingSoftware,
+            MissingHardware,
+        ),
+    )
 
 
 class C1(Adopted):
-    """One device."""
-
-    level = LEVELS["C1"]
+    level = Level(
+        "C1",
+        "One device",
+        (
+            DeviceTests,
+            Placement,
+            Dtypes,
+            MatrixUnit,
+            Autocast,
+            GradientScaling,
+            Views,
+            Operations,
+            OperationOptions,
+            ExtremeNumbers,
+            LargeOperations,
+            Layers,
+            Traces,
+            Gradients,
+            InferenceMode,
+            RandomNumbers,
+            Distributions,
+            Streams,
+            Memory,
+            OutOfMemory,
+            SavedTensors,
+        ),
+    )
 
 
 class C2(Adopted):
-    """One device in Lightning."""
-
-    level = LEVELS["C2"]
+    level = Level(
+        "C2",
+        "One device in Lightning",
+        (
+            TrainingTests,
+            Precision,
+            DeviceChoice,
+            Refusals,
+            KeptCheckpoints,
+            BridgeHooks,
+            UsersEnvironment,
+            *_ONE_OR_SEVERAL,
+        ),
+        devices=(1,),
+    )
 
 
 class C3(Adopted):
-    """Several devices."""
-
-    level = LEVELS["C3"]
+    level = Level(
+        "C3",
+        "Several devices",
+        (
+            CollectiveReductions,
+            Transfers,
+            Exchanges,
+            GroupsTests,
+            FollowingGroups,
+            Waits,
+            GradientAveraging,
+            MissingRank,
+            DistributedTraining,
+            Reductions,
+            LoggedMetrics,
+            Strategies,
+            Joining,
+            WeightsAgreementTests,
+            FabricWeightsAgreement,
+            SyncBatchNormTests,
+            UnevenSyncBatchNorm,
+            FabricSyncBatchNorm,
+            SecondDevice,
+            LastDevices,
+            Sharding,
+            Resharding,
+            *_ONE_OR_SEVERAL,
+        ),
+        devices=(2, 4),
+        least_cases=200,
+    )
 
 
 class C4(Adopted):
-    """Endurance and faults."""
+    level = Level(
+        "C4",
+        "Endurance and faults",
+        (Launches, Preemption, Restarts, KilledRank, Endurance, SideBySide),
+        devices=(1, 2),
+    )
 
-    level = LEVELS["C4"]
+
+LEVELS: Mapping[str, Level] = MappingProxyType({each.level.name: each.level for each in (C0, C1, C2, C3, C4)})
