@@ -121,7 +121,7 @@ def test_the_wheel_announces_its_backends_their_simulations_its_autoload_and_its
             "hpu": "northbridge_hpu",
             "sdaa": "northbridge_sdaa",
         },
-        "northbridge.personalities": {"hpu": "northbridge_hpu.simulated", "sdaa": "northbridge_sdaa.simulated"},
+        "northbridge.simulations": {"hpu": "northbridge_hpu.simulated", "sdaa": "northbridge_sdaa.simulated"},
         "northbridge.succeeds": {"lightning_habana": "northbridge_hpu", "lightning_teco": "northbridge_sdaa"},
         "torch.backends": {"northbridge": "northbridge.autoload:arm"},
         "torch.distributed.backends": {"simccl": "northbridge_cpu_sim.collective:load"},

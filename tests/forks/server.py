@@ -29,7 +29,7 @@ from tests.forks.program import AUTOLOAD, Program
 from tests.forks.ranks import stand_by
 
 PRELOADED = ("torch", "torch._dynamo", "torchmetrics")
-"""What each face of Lightning imports, and takes the time: torchmetrics brings scipy and matplotlib, where they are."""
+"""What each namespace imports, and takes the time: torchmetrics brings scipy and matplotlib, where they are."""
 
 TakeUp = Callable[[int, Mapping[str, str], tuple[str, ...]], None]
 

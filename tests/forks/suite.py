@@ -46,8 +46,8 @@ def fork_runs() -> str:
 def begin(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
     """Fork a run of one script, or a question that may be asked in a fork; start what else there is."""
     if command[:2] == WORK and may_be_forked(scenario := Scenario.from_json(command[2])):
-        # `lightning` brings both of its faces.
-        package = "lightning" if scenario.face.startswith("lightning.") else scenario.face
+        # `lightning` brings both of its namespaces.
+        package = "lightning" if scenario.namespace.startswith("lightning.") else scenario.namespace
         return fork(command, environ, folder, output, imported=(package,), starts_ranks=not scenario.alone)
     if command[0] == ANSWER and may_be_asked_in_a_fork(Path(command[2]).stem, *command[4:]):
         inherited = environ_of_runs()

@@ -16,7 +16,7 @@ from tests.forks.suite import begin, forking, may_be_asked_in_a_fork, may_be_for
 from northbridge.conformance.runs.question import ANSWER
 from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.scenario import Launch, Scenario
-from northbridge.discovery import declared, loaded
+from northbridge.discovery import declared, named
 
 SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
 
@@ -27,7 +27,7 @@ def test_the_cpu_and_a_simulated_chip_may_be_forked(accelerator: str) -> None:
 
 
 def test_a_real_chip_begins_as_a_users_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = loaded.load("cpu_sim")
+    backend = named.load("cpu_sim")
     real = replace(backend, capabilities=replace(backend.capabilities, simulated=False))
     monkeypatch.setitem(declared._declared, "cpu_sim", real)
 

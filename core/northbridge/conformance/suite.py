@@ -11,13 +11,13 @@ import pytest
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import RunResult, Scenario, run
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 
 MODELS = ("mlp", "convnet", "transformer", "tied")
 """The models that every way of training is tried with."""
 
-TRAINERS = tuple(name for name, face in FACES.items() if face.is_trainer)
-FABRICS = tuple(name for name, face in FACES.items() if not face.is_trainer)
+TRAINERS = tuple(name for name, namespace in NAMESPACES.items() if namespace.is_trainer)
+FABRICS = tuple(name for name, namespace in NAMESPACES.items() if not namespace.is_trainer)
 
 _BOTH = ("precision.mixed", "checkpoints.save", "checkpoints.resume")
 _TRAINER = ("training", *_BOTH, "stages", "manual_optimization")
@@ -68,32 +68,32 @@ _OF_THE_CHIP_ALONE = (
 
 
 Runs = tuple[tuple[str, int], ...]
-"""A face and a number of devices for each run that a class looks at."""
+"""A namespace and a number of devices for each run that a class looks at."""
 
 
-def in_each(*faces: str, devices: tuple[int, ...] = (1,)) -> Runs:
-    """Return a run in each of ``faces`` with each number of ``devices``."""
-    return tuple((face, number) for number in devices for face in faces)
+def in_each(*namespaces: str, devices: tuple[int, ...] = (1,)) -> Runs:
+    """Return a run in each of ``namespaces`` with each number of ``devices``."""
+    return tuple((namespace, number) for number in devices for namespace in namespaces)
 
 
-def one_and_two_devices(*faces: str) -> Runs:
-    """Return a run in each of ``faces`` with one device, and in the first Trainer and Fabric with two."""
-    return in_each(*faces) + _in_the_first(faces, 2)
+def one_and_two_devices(*namespaces: str) -> Runs:
+    """Return a run in each of ``namespaces`` with one device, and in the first Trainer and Fabric with two."""
+    return in_each(*namespaces) + _in_the_first(namespaces, 2)
 
 
-def one_and_several_devices(*faces: str) -> Runs:
-    """Return a run in each of ``faces`` with one device and with two, and in the first Trainer and Fabric with four."""
-    return in_each(*faces, devices=(1, 2)) + _in_the_first(faces, 4)
+def one_and_several_devices(*namespaces: str) -> Runs:
+    """Return a run in each of ``namespaces`` with one and two devices, in the first of each kind with four."""
+    return in_each(*namespaces, devices=(1, 2)) + _in_the_first(namespaces, 4)
 
 
-def several_devices(*faces: str) -> Runs:
-    """Return a run in each of ``faces`` with two devices, and in the first Trainer and the first Fabric with four."""
-    return in_each(*faces, devices=(2,)) + _in_the_first(faces, 4)
+def several_devices(*namespaces: str) -> Runs:
+    """Return a run in each of ``namespaces`` with two devices, and in the first Trainer and Fabric with four."""
+    return in_each(*namespaces, devices=(2,)) + _in_the_first(namespaces, 4)
 
 
-def _in_the_first(faces: tuple[str, ...], devices: int) -> Runs:
-    # Faces of a kind differ in their imports and not in how ranks meet: more of them would only take longer.
-    return tuple((face, devices) for face in (TRAINERS[0], FABRICS[0]) if face in faces)
+def _in_the_first(namespaces: tuple[str, ...], devices: int) -> Runs:
+    # Namespaces of a kind differ in their imports and not in how ranks meet: more of them would only take longer.
+    return tuple((namespace, devices) for namespace in (TRAINERS[0], FABRICS[0]) if namespace in namespaces)
 
 
 Test = TypeVar("Test", bound=Callable[..., None])
@@ -139,8 +139,8 @@ class Suite:
         return {}
 
 
-class FaceSuite(Suite):
-    """What a class has that looks at runs through a face of Lightning.
+class NamespaceSuite(Suite):
+    """What a class has that looks at runs through a namespace of Lightning.
 
     Each of its tests is one for each of its :attr:`runs`.
     """
@@ -154,20 +154,20 @@ class FaceSuite(Suite):
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test for each run; pytest calls it for each function of the class."""
         words = {1: "one device", 2: "two devices", 4: "four devices"}
-        names = ("face", "devices") if "devices" in metafunc.fixturenames else ("face",)
-        values = self.runs if len(names) == 2 else tuple((face,) for face, _ in self.runs)
-        metafunc.parametrize(names, values, ids=[f"{words[devices]}-{face}" for face, devices in self.runs])
+        names = ("namespace", "devices") if "devices" in metafunc.fixturenames else ("namespace",)
+        values = self.runs if len(names) == 2 else tuple((namespace,) for namespace, _ in self.runs)
+        metafunc.parametrize(names, values, ids=[f"{words[devices]}-{namespace}" for namespace, devices in self.runs])
 
     @pytest.fixture
-    def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> RunResult:
+    def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> RunResult:
         """The run on the chip."""
         require_devices(backend, devices)
-        return chip_run(backend, face, devices, environ, self.steps)
+        return chip_run(backend, namespace, devices, environ, self.steps)
 
     @pytest.fixture
-    def cpu(self, face: str, devices: int) -> RunResult:
+    def cpu(self, namespace: str, devices: int) -> RunResult:
         """Lightning's own run on as many CPU ranks."""
-        return cpu_run(face, devices, self.steps)
+        return cpu_run(namespace, devices, self.steps)
 
     @pytest.fixture
     def device(self, backend: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> northbridge.Device:
@@ -177,13 +177,13 @@ class FaceSuite(Suite):
         return northbridge.load(backend).device
 
 
-class UsesSuite(FaceSuite):
+class UsesSuite(NamespaceSuite):
     """What a class has that looks at what users do beside the basics."""
 
     steps = USES
 
 
-class EqualWeights(FaceSuite):
+class EqualWeights(NamespaceSuite):
     """Every model, trained on the chip by each rank, has the weights of Lightning's own run on as many CPU ranks."""
 
     @pytest.mark.parametrize("model", MODELS)
@@ -202,10 +202,10 @@ class EqualWeights(FaceSuite):
         assert learnt == learnt[:1] * devices
 
 
-def require(face: str) -> None:
-    """Skip the test where ``face`` is not installed."""
-    if find_spec(face.partition(".")[0]) is None:
-        pytest.skip(f"{face} is not installed")
+def require(namespace: str) -> None:
+    """Skip the test where ``namespace`` is not installed."""
+    if find_spec(namespace.partition(".")[0]) is None:
+        pytest.skip(f"{namespace} is not installed")
 
 
 def require_devices(backend: str, devices: int) -> None:
@@ -218,27 +218,27 @@ def require_devices(backend: str, devices: int) -> None:
         pytest.skip(f"it takes {devices} devices of {backend}, and this machine has {count}")
 
 
-def chip_run(backend: str, face: str, devices: int, environ: dict[str, str], steps: Steps = BASICS) -> RunResult:
-    """Return the run that does all of ``steps`` on the chip that ``face`` offers with so many devices."""
-    require(face)
-    asked = steps[FACES[face].host, devices]
-    resume = str(cpu_run(face, devices).folder) if "checkpoints.resume" in asked else ""
-    return run(Scenario(backend, face, asked, devices, resume=resume), environ)
+def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str], steps: Steps = BASICS) -> RunResult:
+    """Return the run that does all of ``steps`` on the chip that ``namespace`` offers with so many devices."""
+    require(namespace)
+    asked = steps[NAMESPACES[namespace].host, devices]
+    resume = str(cpu_run(namespace, devices).folder) if "checkpoints.resume" in asked else ""
+    return run(Scenario(backend, namespace, asked, devices, resume=resume), environ)
 
 
-def cpu_run(face: str, devices: int, steps: Steps = BASICS) -> RunResult:
+def cpu_run(namespace: str, devices: int, steps: Steps = BASICS) -> RunResult:
     """Return Lightning's own run on so many CPU ranks, to compare with."""
-    require(face)
-    asked = tuple(step for step in steps[FACES[face].host, devices] if step not in _OF_THE_CHIP_ALONE)
-    return run(Scenario("cpu", _same_sources(face), asked, devices))
+    require(namespace)
+    asked = tuple(step for step in steps[NAMESPACES[namespace].host, devices] if step not in _OF_THE_CHIP_ALONE)
+    return run(Scenario("cpu", _same_sources(namespace), asked, devices))
 
 
-def _same_sources(face: str) -> str:
-    """Return the first face that is ``face`` under another name, down to the version: their CPU runs are one."""
-    host, version = FACES[face].host, FACES[face].version
+def _same_sources(namespace: str) -> str:
+    """Return the first namespace with the sources and version of ``namespace``: their CPU runs are one."""
+    host, version = NAMESPACES[namespace].host, NAMESPACES[namespace].version
     alike: Any = (
         name
-        for name, other in FACES.items()
+        for name, other in NAMESPACES.items()
         if other.host == host and find_spec(name.partition(".")[0]) is not None and other.version == version
     )
     return str(next(alike))

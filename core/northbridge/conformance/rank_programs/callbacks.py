@@ -26,7 +26,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def _fit(scenario: Scenario, folder: Path, called: list[Any], **arguments: Any) -> tuple[Any, Any]:
     host = trainer(scenario, folder, callbacks=called, **{"log_every_n_steps": 1, "max_epochs": 3, **arguments})
-    module = _class(scenario.face)(build("mlp"), folder, "callbacks fit")
+    module = _class(scenario.namespace)(build("mlp"), folder, "callbacks fit")
     host.fit(module, loader(), loader(shuffle=False))
     return host, module
 
@@ -68,7 +68,7 @@ def _stop(scenario: Scenario, folder: Path) -> dict[str, Any]:
 
 def _keep(scenario: Scenario, folder: Path) -> dict[str, Any]:
     callbacks = _lightnings(scenario, "callbacks")
-    kept = folder / f"kept-{scenario.face}"
+    kept = folder / f"kept-{scenario.namespace}"
     checkpoints = callbacks.ModelCheckpoint(kept, "{epoch}", "validation loss", save_top_k=2, save_last=True)
     _fit(scenario, folder, [checkpoints], enable_checkpointing=True)
     best = torch.load(checkpoints.best_model_path, weights_only=True)
@@ -90,12 +90,12 @@ def _average(scenario: Scenario, folder: Path) -> list[float]:
 
 
 def _lightnings(scenario: Scenario, room: str) -> Any:
-    return import_module(f"{scenario.face}.{room}")
+    return import_module(f"{scenario.namespace}.{room}")
 
 
 @cache
-def _class(face: str) -> Any:
-    class Watched(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Watched(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def training_step(self, batch: Any, batch_index: int) -> Any:
             return {"loss": super().training_step(batch, batch_index)}
 

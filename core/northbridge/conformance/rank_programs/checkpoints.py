@@ -18,13 +18,13 @@ MODEL = "tied and normed"
 
 def save(scenario: Scenario, folder: Path) -> None:
     """Train, and leave the checkpoints ``epoch=0.ckpt`` and ``epoch=1.ckpt`` in the run's folder."""
-    if not is_trainer(scenario.face):
+    if not is_trainer(scenario.namespace):
         fabric(scenario).launch(_save, folder)
         return
-    callbacks: Any = import_module(f"{scenario.face}.callbacks")
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
     keep = callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1)
     host = trainer(scenario, folder, callbacks=[keep], enable_checkpointing=True)
-    host.fit(classifier(scenario.face, MODEL, folder, "checkpoints.save"), loader(shuffle=False))
+    host.fit(classifier(scenario.namespace, MODEL, folder, "checkpoints.save"), loader(shuffle=False))
 
 
 def _save(host: Any, folder: Path) -> None:
@@ -46,8 +46,8 @@ def _prepare(host: Any) -> tuple[Any, Any, Any]:
 def resume(scenario: Scenario, folder: Path) -> None:
     """Train the second epoch, after the first one of the run in the folder ``scenario.resume``, or of this run."""
     checkpoint = Path(scenario.resume or folder) / "epoch=0.ckpt"
-    if is_trainer(scenario.face):
-        module = classifier(scenario.face, MODEL, folder, "checkpoints.resume")
+    if is_trainer(scenario.namespace):
+        module = classifier(scenario.namespace, MODEL, folder, "checkpoints.resume")
         trainer(scenario, folder).fit(module, loader(shuffle=False), ckpt_path=checkpoint)
     else:
         fabric(scenario).launch(_resume, checkpoint, folder)

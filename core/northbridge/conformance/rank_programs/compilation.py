@@ -16,7 +16,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import build, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
 
 
@@ -25,14 +25,14 @@ def perform(scenario: Scenario, folder: Path) -> None:
     warnings.filterwarnings("ignore", category=DeprecationWarning)  # of what torch.compile imports
     bridge = load(scenario.accelerator).bridge
     ways: dict[str, dict[str, Any] | None] = {"plainly": None, "eager": {"backend": "eager"}}  # of torch.compile
-    if bridge.compile_backend is not None and not is_trainer(scenario.face):
+    if bridge.compile_backend is not None and not is_trainer(scenario.namespace):
         ways["without a backend"] = {}
     ways |= {name: {"backend": name} for name in bridge.missing_compile_backends}
     found: dict[str, Any] = {}
     for way, asked in ways.items():
         _seen.clear()
         try:
-            found[way] = _fit(scenario, folder, asked) if is_trainer(scenario.face) else _loop(scenario, asked)
+            found[way] = _fit(scenario, folder, asked) if is_trainer(scenario.namespace) else _loop(scenario, asked)
         except UnsupportedError as refusal:
             found[way] = {"refused": str(refusal), "batches": _seen.get("batches", 0)}
     found["missing"] = list(bridge.missing_compile_backends)
@@ -46,7 +46,7 @@ _seen: dict[str, int] = {}
 
 def _fit(scenario: Scenario, folder: Path, asked: dict[str, Any] | None) -> dict[str, Any]:
     host = trainer(scenario, folder, max_epochs=1)
-    module = _class(scenario.face)(build("mlp"))
+    module = _class(scenario.namespace)(build("mlp"))
     host.fit(module if asked is None else torch.compile(module, **asked), loader(shuffle=False))
     return _facts(module.net)
 
@@ -69,10 +69,10 @@ def _facts(net: torch.nn.Module) -> dict[str, Any]:
 
 
 @cache
-def _class(face: str) -> Any:
-    stock: Any = import_module(face).LightningModule
+def _class(namespace: str) -> Any:
+    stock: Any = import_module(namespace).LightningModule
 
-    class CompiledClassifier(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class CompiledClassifier(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         def __init__(self, net: torch.nn.Module) -> None:
             super().__init__()
             self.net = net

@@ -73,8 +73,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
         arguments = {"use_distributed_sampler": False} if way == "in batches of a sampler" else {}
         host = trainer(scenario, folder, max_epochs=1, **arguments)
         rank = host.global_rank
-        module = _class(scenario.face)(build("mlp"), folder, "data_loaders fit")
-        data = _modules(scenario.face)() if way == "a data module" else build_data(scenario.face, way, host)
+        module = _class(scenario.namespace)(build("mlp"), folder, "data_loaders fit")
+        data = _modules(scenario.namespace)() if way == "a data module" else build_data(scenario.namespace, way, host)
         with _prepared_lock:
             _prepared.clear()
         host.fit(module, data)
@@ -86,7 +86,7 @@ _prepared: list[str] = []
 _prepared_lock = threading.Lock()
 
 
-def build_data(face: str, way: str, host: Any) -> Any:
+def build_data(namespace: str, way: str, host: Any) -> Any:
     """Return the data of one of :data:`WAYS` for a rank of a Trainer's or a Fabric's, save that of a data module."""
     if way == "pinned":
         return DataLoader(pictures(), batch_size=8, pin_memory=True)
@@ -98,16 +98,16 @@ def build_data(face: str, way: str, host: Any) -> Any:
         return DataLoader(Stream(host.global_rank, host.world_size), batch_size=4)
     if way == "in batches of a sampler":
         return DataLoader(pictures(), batch_sampler=Uneven())
-    combined: Any = import_module(f"{face}.utilities").CombinedLoader
+    combined: Any = import_module(f"{namespace}.utilities").CombinedLoader
     loaders = {"first": DataLoader(pictures(), batch_size=8), "second": DataLoader(pictures(20), batch_size=8)}
     return combined(loaders, mode=way)
 
 
 @cache
-def _modules(face: str) -> Any:
-    stock: Any = import_module(face).LightningDataModule
+def _modules(namespace: str) -> Any:
+    stock: Any = import_module(namespace).LightningDataModule
 
-    class Pictures(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class Pictures(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         prepare_data_per_node = True
 
         def prepare_data(self) -> None:
@@ -120,8 +120,8 @@ def _modules(face: str) -> Any:
 
 
 @cache
-def _class(face: str) -> Any:
-    class Loaded(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Loaded(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
             super().__init__(net, folder, topic)
             self.noted: dict[str, Any] = {"batches": 0, "pinned": True, "in workers": True}

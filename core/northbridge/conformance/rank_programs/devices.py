@@ -26,22 +26,22 @@ FORMS: dict[str, Any] = {
 SECOND = "[1]"
 
 
-def is_held_by_one_fabric(backend: str, face: str) -> bool:
+def is_held_by_one_fabric(backend: str, namespace: str) -> bool:
     """Whether a Fabric of one device, which takes it when it is asked for it, leaves its process no other."""
     device = northbridge.get(backend).device
-    return not is_trainer(face) and device.root(0) == device.root(1)
+    return not is_trainer(namespace) and device.root(0) == device.root(1)
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Build a Trainer or a Fabric for each of :data:`FORMS` and report the devices of its ranks."""
-    trains = is_trainer(scenario.face)
+    trains = is_trainer(scenario.namespace)
     found: dict[str, Any] = {}
     for word, devices in FORMS.items():
         try:
             host = trainer(scenario, folder, devices=devices) if trains else fabric(scenario, devices=devices)
             ranks = getattr(host.strategy, "parallel_devices", None) or [host.strategy.root_device]
         except (northbridge.NorthbridgeError, RuntimeError) as error:
-            if not (word == SECOND and is_held_by_one_fabric(scenario.accelerator, scenario.face)):
+            if not (word == SECOND and is_held_by_one_fabric(scenario.accelerator, scenario.namespace)):
                 raise
             found[word] = {"error": f"{type(error).__name__}: {error}"}
             continue

@@ -24,7 +24,7 @@ _EVALUATED = 5
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report on each rank what is held after each of the steps: bytes, open files and threads."""
     host = trainer(scenario, folder, max_epochs=-1, max_steps=LATE, num_sanity_val_steps=0)
-    module = _class(scenario.face)(build("mlp"), folder, "endurance fit")
+    module = _class(scenario.namespace)(build("mlp"), folder, "endurance fit")
     batches, evaluated = (loader(8 * each * host.world_size, shuffle=False) for each in (_BATCHES, _EVALUATED))
     host.fit(module, batches, evaluated)
     write(folder, "endurance", host.global_rank, {"steps": host.global_step, "held": module.held})
@@ -43,8 +43,8 @@ def _held(device: Any, root: Any) -> dict[str, int]:
 
 
 @cache
-def _class(face: str) -> Any:
-    class Enduring(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Enduring(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def __init__(self, net: Any, folder: Path, topic: str) -> None:
             super().__init__(net, folder, topic)
             self.held: dict[int, dict[str, int]] = {}

@@ -28,14 +28,14 @@ _BATCH = 4
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report the weights that each way led to, and the learning rate at its end."""
-    fabric(scenario).launch(_loop, scenario.face, folder)
+    fabric(scenario).launch(_loop, scenario.namespace, folder)
 
 
-def _loop(host: Any, face: str, folder: Path) -> None:
-    write(folder, "fabric", host.global_rank, {way: _train(host, face, way) for way in WAYS})
+def _loop(host: Any, namespace: str, folder: Path) -> None:
+    write(folder, "fabric", host.global_rank, {way: _train(host, namespace, way) for way in WAYS})
 
 
-def _train(host: Any, face: str, way: str) -> dict[str, Any]:
+def _train(host: Any, namespace: str, way: str) -> dict[str, Any]:
     host.seed_everything(1)
     plain: Any = build("mlp")
     is_lbfgs = way == "by LBFGS"
@@ -43,7 +43,9 @@ def _train(host: Any, face: str, way: str) -> dict[str, Any]:
     made = kind(plain.parameters())
     schedule = torch.optim.lr_scheduler.ExponentialLR(made, gamma=0.5 if way == "on a schedule" else 1.0)
     net, optimizer = host.setup(plain, made)
-    data = build_data(face, way, host) if way in LOADED else loader(shuffle=False, batch=SAMPLES if is_lbfgs else 8)
+    data = (
+        build_data(namespace, way, host) if way in LOADED else loader(shuffle=False, batch=SAMPLES if is_lbfgs else 8)
+    )
     batches = host.setup_dataloaders(data, use_distributed_sampler=way != "in batches of a sampler")
     for number, batch in enumerate(batches):
         is_between = way == "accumulating" and number % 2 == 0

@@ -16,14 +16,14 @@ from northbridge.conformance.runs.hosts import build, classifier_class, fabric, 
 from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import CheckpointError
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 
 _NOWHERE = "/proc/last.ckpt"
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report the errors, and the weights with which the training ended in spite of them."""
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         _fit(scenario, folder)
     else:
         fabric(scenario).launch(_loop, folder)
@@ -31,10 +31,10 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def _fit(scenario: Scenario, folder: Path) -> None:
     host = trainer(scenario, folder, max_epochs=1)
-    plain = classifier_class(scenario.face)(build("mlp"), folder, "failed_checkpoints fit")
+    plain = classifier_class(scenario.namespace)(build("mlp"), folder, "failed_checkpoints fit")
     host.fit(plain, loader(shuffle=False))
     found: dict[str, Any] = {"weights": [fingerprint(plain.state_dict())]}
-    failing = _class(scenario.face)(build("mlp"), folder, "failed_checkpoints fit")
+    failing = _class(scenario.namespace)(build("mlp"), folder, "failed_checkpoints fit")
     host = trainer(scenario, folder, max_epochs=1)
     host.fit(failing, loader(shuffle=False))
     found["weights"].append(fingerprint(failing.state_dict()))
@@ -43,11 +43,11 @@ def _fit(scenario: Scenario, folder: Path) -> None:
 
 
 def _through_others(scenario: Scenario, folder: Path) -> dict[str, Any]:
-    ios: Any = import_module(f"{scenario.face}.plugins.io")
-    stock: Any = FACES[scenario.face].fabric_module("plugins.io.torch_io").TorchCheckpointIO
+    ios: Any = import_module(f"{scenario.namespace}.plugins.io")
+    stock: Any = NAMESPACES[scenario.namespace].fabric_module("plugins.io.torch_io").TorchCheckpointIO
     written: list[str] = []
 
-    class Own(stock):  # type: ignore[misc]  # Lightning's class of this face
+    class Own(stock):  # type: ignore[misc]  # Lightning's class of this namespace
         def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
             written.extend(sorted({str(each.device) for each in checkpoint["state_dict"].values()}))
             super().save_checkpoint(checkpoint, path, storage_options=storage_options)
@@ -55,7 +55,7 @@ def _through_others(scenario: Scenario, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, io in (("own", Own()), ("asynchronous", ios.AsyncCheckpointIO())):
         host = trainer(scenario, folder, max_epochs=1, plugins=[io])
-        module = _class(scenario.face)(build("mlp"), folder, "failed_checkpoints fit")
+        module = _class(scenario.namespace)(build("mlp"), folder, "failed_checkpoints fit")
         module.path = folder / f"{name}.ckpt"
         host.fit(module, loader(shuffle=False))
         host.strategy.barrier()
@@ -73,8 +73,8 @@ def _try(action: Any, *arguments: Any) -> str:
 
 
 @cache
-def _class(face: str) -> Any:
-    class Failing(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Failing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         path: Any = _NOWHERE
 
         def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:

@@ -24,9 +24,9 @@ PRECISION = "16-mixed"
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train over a few batches; report scale and weights before each, and after the last."""
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         host = trainer(scenario, folder, precision=PRECISION, max_epochs=1, limit_train_batches=BATCHES)
-        host.fit(_class(scenario.face)(build("mlp"), folder, "gradient_scaler fit"), loader(shuffle=False))
+        host.fit(_class(scenario.namespace)(build("mlp"), folder, "gradient_scaler fit"), loader(shuffle=False))
         host.save_checkpoint(folder / "scaled.ckpt")
         _take_up(scenario, folder)
     else:
@@ -35,7 +35,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def _take_up(scenario: Scenario, folder: Path) -> None:
     host = trainer(scenario, folder, precision=PRECISION, max_epochs=1)
-    module = classifier_class(scenario.face)(build("mlp"), folder, "gradient_scaler fit")
+    module = classifier_class(scenario.namespace)(build("mlp"), folder, "gradient_scaler fit")
     host.fit(module, loader(shuffle=False), ckpt_path=folder / "scaled.ckpt")
     write(folder, "gradient_scaler resumed", 0, {"scale": host.precision_plugin.scaler.get_scale()})
 
@@ -58,8 +58,8 @@ def _loss(scores: Tensor, labels: Tensor, batch: int) -> Tensor:
     return loss * float("inf") if batch == OVERFLOW else loss
 
 
-def _class(face: str) -> Any:
-    class Scaled(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Scaled(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def on_train_start(self) -> None:
             self.course = _Course()
 

@@ -44,10 +44,10 @@ def perform(scenario: Scenario, folder: Path) -> None:
     _note(backend.device, "select")
     torch.use_deterministic_algorithms(True, warn_only=True)  # as some users have it; not torch's default
     before, settings = dict(os.environ), _settings()
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         limits = {"limit_train_batches": 2, "accumulate_grad_batches": 2, "limit_val_batches": 1}
         host = trainer(scenario, folder, max_epochs=1, num_sanity_val_steps=0, **limits)
-        host.fit(_class(scenario.face)(build("mlp"), folder, "hooks fit"), loader(), loader(shuffle=False))
+        host.fit(_class(scenario.namespace)(build("mlp"), folder, "hooks fit"), loader(), loader(shuffle=False))
     else:
         _loop(fabric(scenario))
     now = _settings()
@@ -104,8 +104,8 @@ def _loop(host: Any) -> None:
 
 
 @cache
-def _class(face: str) -> Any:
-    class Hooked(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Hooked(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def training_step(self, batch: Any, batch_index: int) -> Tensor:
             _calls.append("forward")
             loss: Tensor = super().training_step(batch, batch_index)

@@ -30,9 +30,9 @@ def perform(scenario: Scenario, folder: Path) -> None:
     """Report what the model was like around each checkpoint, what became of the file, and the weights at the end."""
     kept = folder / "interim_checkpoints"
     kept.mkdir(exist_ok=True)
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         host = trainer(scenario, folder)  # which sets the seed, before the model does
-        module = _class(scenario.face)(build(MODEL), kept, "interim_checkpoints fit")
+        module = _class(scenario.namespace)(build(MODEL), kept, "interim_checkpoints fit")
         host.fit(module, loader())
         found, net = module.found, module
     else:
@@ -64,8 +64,8 @@ def _save(host: Any, state: dict[str, Any], file: Path, spoils: dict[str, Any]) 
 
 
 @cache
-def _class(face: str) -> Any:
-    class Keeping(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Keeping(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         spoils: dict[str, Any]
 
         def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:

@@ -48,7 +48,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 def _fit(
     scenario: Scenario, folder: Path, checkpoint: Path | None = None, sent: signal.Signals | None = None
 ) -> dict[str, Any]:
-    callbacks: Any = import_module(f"{scenario.face}.callbacks")
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
     keep: dict[str, Any] = {"dirpath": folder, "every_n_train_steps": EVERY_N_STEPS, "save_last": True}
     host = trainer(
         scenario,
@@ -60,15 +60,15 @@ def _fit(
             else callbacks.OnExceptionCheckpoint(folder)
         ],
     )
-    module = _class(scenario.face)(build("dropout"), folder, "interruptions fit")
+    module = _class(scenario.namespace)(build("dropout"), folder, "interruptions fit")
     module.sent = sent
     host.fit(module, Resumable(), ckpt_path=checkpoint)
     return {"weights": fingerprint(module.state_dict()), "began": module.began}
 
 
 @cache
-def _class(face: str) -> Any:
-    class Interrupted(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Interrupted(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         sent: signal.Signals | None = None
         began: int | None = None
 

@@ -23,16 +23,16 @@ KILLED_IN = 5
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report the moment of the kill; a rank that outlives it reports that the training went on to its end."""
-    callbacks: Any = import_module(f"{scenario.face}.callbacks")
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
     checkpoints = callbacks.ModelCheckpoint(dirpath=folder, every_n_train_steps=1, save_last=True)
     host = trainer(scenario, folder, enable_checkpointing=True, callbacks=[checkpoints], max_epochs=100)
-    host.fit(_class(scenario.face)(build("mlp"), folder, "killed_rank fit"), loader())
+    host.fit(_class(scenario.namespace)(build("mlp"), folder, "killed_rank fit"), loader())
     write(folder, "went on", host.global_rank, {})
 
 
 @cache
-def _class(face: str) -> Any:
-    class Dying(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Dying(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def training_step(self, batch: Any, batch_index: int) -> Tensor:
             if self.global_step == KILLED_IN and self.global_rank == self.trainer.world_size - 1:
                 write(self.folder, "killed", 0, {"rank": self.global_rank, "at": time.time()})

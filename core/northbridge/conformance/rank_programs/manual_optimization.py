@@ -23,16 +23,16 @@ def perform(scenario: Scenario, folder: Path) -> None:
     strategy = "auto" if scenario.alone else "ddp_find_unused_parameters_true"
     host = trainer(scenario, folder, strategy=strategy)
     torch.manual_seed(3)
-    module = _class(scenario.face)()
+    module = _class(scenario.namespace)()
     host.fit(module, loader())
     facts = {"weights": fingerprint(module.state_dict()), "steps": host.global_step}
     write(folder, "manual_optimization", host.global_rank, facts)
 
 
-def _class(face: str) -> Any:
-    stock: Any = import_module(face).LightningModule
+def _class(namespace: str) -> Any:
+    stock: Any = import_module(namespace).LightningModule
 
-    class Adversaries(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class Adversaries(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         def __init__(self) -> None:
             super().__init__()
             self.automatic_optimization = False

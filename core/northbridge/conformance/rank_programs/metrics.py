@@ -18,10 +18,10 @@ from northbridge.conformance.runs.scenario import Scenario
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train until a whole number has not fallen for two epochs; each rank reports every metric it has."""
-    callbacks: Any = import_module(f"{scenario.face}.callbacks")
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
     patience = callbacks.EarlyStopping("errors", mode="min", patience=2)
     host = trainer(scenario, folder, max_epochs=20, callbacks=[patience])
-    host.fit(_class(scenario.face)(build("mlp"), folder, "metrics fit"), loader(), loader(shuffle=False))
+    host.fit(_class(scenario.namespace)(build("mlp"), folder, "metrics fit"), loader(), loader(shuffle=False))
     numbers = {name: value.item() for name, value in host.callback_metrics.items()}
     write(
         folder,
@@ -31,11 +31,11 @@ def perform(scenario: Scenario, folder: Path) -> None:
     )
 
 
-def _class(face: str) -> Any:
+def _class(namespace: str) -> Any:
     from torchmetrics import MeanMetric
     from torchmetrics.classification import MulticlassAccuracy
 
-    class Measured(classifier_class(face)):  # type: ignore[misc]  # made at run time
+    class Measured(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
             super().__init__(net, folder, topic)
             self.accuracy = MulticlassAccuracy(num_classes=CLASSES, average="micro")

@@ -26,7 +26,7 @@ _RATE = 0.1
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report how far the weights and the statistics of each way are from the one process's."""
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         _fit(scenario, folder)
     else:
         fabric(scenario).launch(_loop, scenario.accelerator, folder)
@@ -41,7 +41,7 @@ def _fit(scenario: Scenario, folder: Path) -> None:
         "nothing": ({}, lambda net: net),
     }
     for way, (arguments, convert) in ways.items():
-        module = _class(scenario.face)(convert(build("convnet")), folder, "normalization fit")
+        module = _class(scenario.namespace)(convert(build("convnet")), folder, "normalization fit")
         layer = type(module.net[1]).__name__
         host = trainer(scenario, folder, max_epochs=_EPOCHS, **arguments)
         host.fit(module, loader(samples=_BATCH * host.world_size, shuffle=False))
@@ -122,8 +122,8 @@ def _largest(ours: Any, theirs: Any) -> float:
 
 
 @cache
-def _class(face: str) -> Any:
-    class Normalizing(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Normalizing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=_RATE)
 

@@ -42,7 +42,7 @@ def _scheduled_accumulation(callbacks: Any) -> Any:
 
 
 def _finetuning(callbacks: Any) -> Any:
-    class Finetuning(callbacks.BaseFinetuning):  # type: ignore[misc]  # Lightning's class of this face
+    class Finetuning(callbacks.BaseFinetuning):  # type: ignore[misc]  # Lightning's class of this namespace
         """Freeze the first layer, and train it too from the second epoch on."""
 
         def freeze_before_training(self, pl_module: Any) -> None:
@@ -74,13 +74,13 @@ WAYS = {
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report the weights and the steps of each way, and the learning rate at its end."""
-    callbacks: Any = import_module(f"{scenario.face}.callbacks")
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
     found: dict[str, Any] = {}
     rank = 0
     for name, way in WAYS.items():
         called = [] if way.callback is None else [way.callback(callbacks)]
         host = trainer(scenario, folder, max_epochs=3, limit_val_batches=2, callbacks=called, **way.arguments)
-        module = _class(scenario.face, way.kind)(build("convnet"), folder, "optimization fit")
+        module = _class(scenario.namespace, way.kind)(build("convnet"), folder, "optimization fit")
         batches = (
             loader(batch=SAMPLES) if way.kind == "lbfgs" else loader()
         )  # from batch to batch it magnifies rounding
@@ -92,8 +92,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 @cache
-def _class(face: str, kind: str) -> Any:
-    class Trained(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str, kind: str) -> Any:
+    class Trained(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def validation_step(self, batch: Any, batch_index: int) -> None:
             self.log("validation loss", torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
 

@@ -38,14 +38,14 @@ def dtypes(scenario: Scenario, folder: Path) -> None:
 
 def _try(scenario: Scenario, folder: Path, precision: str) -> dict[str, Any]:
     try:
-        return _fit(scenario, folder, precision) if is_trainer(scenario.face) else _loop(scenario, precision)
+        return _fit(scenario, folder, precision) if is_trainer(scenario.namespace) else _loop(scenario, precision)
     except UnsupportedError as refusal:
         return {"refused": refusal.capability, "said": str(refusal)}
 
 
 def _fit(scenario: Scenario, folder: Path, precision: str) -> dict[str, Any]:
     host = trainer(scenario, folder, precision=precision, max_epochs=1, limit_train_batches=2)
-    module = classifier_class(scenario.face)(build("mlp"), folder, "precision.dtypes fit")
+    module = classifier_class(scenario.namespace)(build("mlp"), folder, "precision.dtypes fit")
     host.fit(module, loader())
     return _seen(module.net)
 

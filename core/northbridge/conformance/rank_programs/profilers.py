@@ -15,7 +15,7 @@ from northbridge.conformance.runs.scenario import Scenario
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report weights and the profilers' summaries."""
-    profilers: Any = import_module(f"{scenario.face}.profilers")
+    profilers: Any = import_module(f"{scenario.namespace}.profilers")
     found: dict[str, Any] = {}
     rank = 0
     for name, kind in (
@@ -26,7 +26,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     ):
         profiler = kind(dirpath=folder, filename=name)
         host = trainer(scenario, folder, profiler=profiler, max_epochs=1)
-        module = classifier(scenario.face, "mlp", folder, "profilers fit")
+        module = classifier(scenario.namespace, "mlp", folder, "profilers fit")
         host.fit(module, loader(shuffle=False))
         rank = host.global_rank
         files = (f"*-{name}.txt", f"*-{name}-{rank}.txt")  # where there are several ranks, Lightning adds the number

@@ -76,13 +76,13 @@ def _fit(
 ) -> str:
     limits = {"limit_train_batches": _BATCHES, "num_sanity_val_steps": 0, **arguments}
     host = trainer(scenario, folder, **limits, callbacks=callbacks, enable_checkpointing=callbacks is not None)
-    module = _class(scenario.face)(build("dropout"), folder, "random_states fit")
+    module = _class(scenario.namespace)(build("dropout"), folder, "random_states fit")
     host.fit(module, batches, loader(16, shuffle=False), ckpt_path=checkpoint)
     return fingerprint(module.state_dict())
 
 
 def _keep(scenario: Scenario, folder: Path) -> list[Any]:
-    callbacks: Any = import_module(f"{scenario.face}.callbacks")
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
     return [
         callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1),
         callbacks.ModelCheckpoint(dirpath=folder, filename="{step}", save_top_k=-1, every_n_train_steps=_WITHIN),
@@ -125,8 +125,8 @@ class Resumable:
 
 
 @cache
-def _class(face: str) -> Any:
-    class Drawing(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Drawing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def training_step(self, batch: Any, batch_index: int) -> Tensor:
             pictures, labels = batch
             loss: Tensor = super().training_step((pictures + torch.randn(()).item(), labels), batch_index)

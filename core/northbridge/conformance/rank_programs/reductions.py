@@ -26,9 +26,9 @@ def wholes(large: int) -> tuple[tuple[int, int], ...]:
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Reduce, gather and broadcast on each rank, which reports what it got."""
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         host = trainer(scenario, folder, max_epochs=1)
-        host.fit(_class(scenario.face)(build("mlp"), folder, "reductions fit"), loader())
+        host.fit(_class(scenario.namespace)(build("mlp"), folder, "reductions fit"), loader())
     else:
         fabric(scenario).launch(_in_fabric, folder)
 
@@ -38,8 +38,8 @@ def _in_fabric(host: Any, folder: Path) -> None:
     write(folder, "reductions", host.global_rank, found)
 
 
-def _class(face: str) -> Any:
-    class Exchanging(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Exchanging(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def on_train_start(self) -> None:
             strategy = self.trainer.strategy
             found = _exchange(strategy.reduce, self.all_gather, strategy.broadcast, self.device, self.global_rank)

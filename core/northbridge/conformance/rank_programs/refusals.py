@@ -19,7 +19,7 @@ from northbridge.conformance.runs.scenario import Scenario
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Try everything; a run that goes on in silence is reported as no error at all."""
-    strategies: Any = importlib.import_module(f"{scenario.face}.strategies")
+    strategies: Any = importlib.import_module(f"{scenario.namespace}.strategies")
     cpu = torch.device("cpu")
 
     def on_the_cpu() -> None:
@@ -78,9 +78,9 @@ class _Forgetful(torch.nn.Module):
 
 def _train(scenario: Scenario, folder: Path, model: torch.nn.Module | None = None, strategy: Any = "auto") -> None:
     net = model if model is not None else build("mlp")
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         host = trainer(scenario, folder, strategy=strategy, max_epochs=1)
-        host.fit(classifier_class(scenario.face)(net, folder, "refusals fit"), loader())
+        host.fit(classifier_class(scenario.namespace)(net, folder, "refusals fit"), loader())
     else:
         host = fabric(scenario, strategy=strategy)
         host.launch()

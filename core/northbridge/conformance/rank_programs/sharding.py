@@ -31,7 +31,7 @@ _LAYOUTS = {2: ((2, 1), (1, 2)), 4: ((2, 2),)}
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train the first epoch and save, then take that up for the second; or take up ``scenario.resume`` alone."""
     assert isinstance(scenario.devices, int)
-    one = _fit if is_trainer(scenario.face) else _loop
+    one = _fit if is_trainer(scenario.namespace) else _loop
     found: dict[str, Any] = {}
     if scenario.resume:
         checkpoint = Path(scenario.resume) / CHECKPOINT
@@ -83,13 +83,13 @@ def _spread(net: Any, mesh: Any) -> Any:
 
 
 def _strategy(scenario: Scenario, layout: tuple[int, int], checkpoint: Path) -> Any:
-    stock: Any = import_module(f"{scenario.face}.strategies.model_parallel").ModelParallelStrategy
+    stock: Any = import_module(f"{scenario.namespace}.strategies.model_parallel").ModelParallelStrategy
     arguments: dict[str, Any] = {
         "data_parallel_size": layout[0],
         "tensor_parallel_size": layout[1],
         "save_distributed_checkpoint": checkpoint.name == CHECKPOINT,
     }
-    if not is_trainer(scenario.face):
+    if not is_trainer(scenario.namespace):
         arguments["parallelize_fn"] = _spread
     return stock(**arguments)
 
@@ -100,7 +100,7 @@ def _adam(net: nn.Module) -> torch.optim.Optimizer:
 
 
 def _fit(scenario: Scenario, folder: Path, strategy: Any, checkpoint: Path, epochs: range) -> dict[str, Any]:
-    module = _class(scenario.face)()
+    module = _class(scenario.namespace)()
     host = trainer(scenario, folder, strategy=strategy, max_epochs=epochs.stop, use_distributed_sampler=False)
     host.fit(module, _batches(), ckpt_path=checkpoint if epochs.start else None)
     if not epochs.start:
@@ -154,10 +154,10 @@ def _whole(tensor: Any) -> Tensor:
 
 
 @cache
-def _class(face: str) -> Any:
-    stock: Any = import_module(face).LightningModule
+def _class(namespace: str) -> Any:
+    stock: Any = import_module(namespace).LightningModule
 
-    class Sharded(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class Sharded(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         def __init__(self) -> None:
             super().__init__()
             self.net = build("mlp")

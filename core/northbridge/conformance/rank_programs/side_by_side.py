@@ -27,7 +27,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     ``scenario.resume`` is the folder in which the two jobs meet, or nothing for a job that is alone.
     """
     host = trainer(scenario, folder)
-    module = _class(scenario.face)(build(MODEL), folder, "side_by_side")
+    module = _class(scenario.namespace)(build(MODEL), folder, "side_by_side")
     module.meeting = meeting = Path(scenario.resume) if scenario.resume else None
     try:
         host.fit(module, loader(8 * _BATCHES * host.world_size, shuffle=False))
@@ -50,8 +50,8 @@ def _meet(meeting: Path, name: str) -> None:
 
 
 @cache
-def _class(face: str) -> Any:
-    class Accompanying(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Accompanying(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         meeting: Path | None = None
 
         def on_train_start(self) -> None:

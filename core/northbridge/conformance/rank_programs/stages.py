@@ -18,7 +18,7 @@ from northbridge.conformance.runs.scenario import Scenario
 def perform(scenario: Scenario, folder: Path) -> None:
     """Go through the stages; each rank reports its metrics and predictions."""
     host = trainer(scenario, folder)
-    module = _class(scenario.face)(build("convnet"), folder, "stages fit")
+    module = _class(scenario.namespace)(build("convnet"), folder, "stages fit")
     batches = loader(shuffle=False)
     host.fit(module, loader(), batches)
     found = {"fit": _numbers(host.callback_metrics)}
@@ -35,8 +35,8 @@ def _numbers(metrics: Any) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def _class(face: str) -> Any:
-    class Staged(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Staged(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def validation_step(self, batch: Any, batch_index: int) -> None:
             self.log("validation loss", self._loss(batch), sync_dist=True)
 

@@ -27,7 +27,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
     A hook compresses to no dtype that the chip denies; then nothing is compressed.
     """
-    stock: Any = import_module(f"{scenario.face}.strategies").DDPStrategy
+    stock: Any = import_module(f"{scenario.namespace}.strategies").DDPStrategy
     calls: list[int] = []
     denied = _denied(scenario.accelerator)
     compress_hook = allreduce_hook if "float16" in denied else fp16_compress_hook
@@ -70,15 +70,15 @@ def _denied(accelerator: str) -> set[str]:
 def _train(scenario: Scenario, folder: Path, topic: str, strategy: Any, model: str = "unused") -> int:
     host = trainer(scenario, folder, strategy=strategy)
     topic = f"strategies {topic}"
-    module = _class(scenario.face)(build(model), folder, f"{topic} fit")
+    module = _class(scenario.namespace)(build(model), folder, f"{topic} fit")
     host.fit(module, loader())
     write(folder, topic, host.global_rank, {**module.options, "kept": host.strategy is strategy})
     rank: int = host.global_rank
     return rank
 
 
-def _class(face: str) -> Any:
-    class Inspecting(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Inspecting(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         def on_train_start(self) -> None:
             ddp = self.trainer.strategy.model
             names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_bytes_cap")

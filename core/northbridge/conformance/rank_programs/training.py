@@ -25,7 +25,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def train_models(scenario: Scenario, folder: Path, topic: str, **arguments: Any) -> None:
     """Train each of the scenario's models with ``arguments`` for the Trainer or Fabric; each rank reports."""
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         for model in scenario.models:
             _fit(scenario, folder, model, f"{topic} {model}", **arguments)
     else:
@@ -36,7 +36,7 @@ def _fit(scenario: Scenario, folder: Path, model: str, topic: str, **arguments: 
     """Train ``model``; each rank reports as ``topic``, and each process that is left as ``after`` it."""
     before = dict(os.environ)
     host = trainer(scenario, folder, **arguments)
-    module = classifier(scenario.face, model, folder, topic)
+    module = classifier(scenario.namespace, model, folder, topic)
     host.fit(module, loader())
     left = {
         "weights": fingerprint(module.state_dict()),
@@ -69,12 +69,12 @@ def train_epoch(host: Any, net: Any, optimizer: Any, batches: Any) -> None:
 
 def device_stats(scenario: Scenario, folder: Path) -> None:
     """Train with Lightning's DeviceStatsMonitor; rank 0 reports its columns' largest numbers, and the chip's."""
-    callbacks: Any = import_module(f"{scenario.face}.callbacks")
-    loggers: Any = import_module(f"{scenario.face}.loggers")
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    loggers: Any = import_module(f"{scenario.namespace}.loggers")
     logger = loggers.CSVLogger(folder, name="training.device_stats")
     arguments = {"logger": logger, "callbacks": [callbacks.DeviceStatsMonitor(cpu_stats=False)], "log_every_n_steps": 1}
     host = trainer(scenario, folder, **arguments)
-    host.fit(classifier(scenario.face, "mlp", folder, "training.device_stats fit"), loader())
+    host.fit(classifier(scenario.namespace, "mlp", folder, "training.device_stats fit"), loader())
     with (Path(logger.log_dir) / "metrics.csv").open() as file:
         rows = list(csv.DictReader(file))
     largest = {name: max((float(row[name]) for row in rows if row[name]), default=0.0) for name in rows[0]}

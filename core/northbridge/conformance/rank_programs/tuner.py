@@ -21,13 +21,13 @@ _FITS = 16
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report the batch sizes that both modes find, and the learning rate that is suggested."""
-    tuner: Any = import_module(f"{scenario.face}.tuner")
+    tuner: Any = import_module(f"{scenario.namespace}.tuner")
     found: dict[str, Any] = {}
     for mode in ("power", "binsearch"):
-        module = _class(scenario.face)(build("mlp"), folder, "tuner fit")
+        module = _class(scenario.namespace)(build("mlp"), folder, "tuner fit")
         host = tuner.Tuner(trainer(scenario, folder))
         found[mode] = host.scale_batch_size(module, mode=mode, steps_per_trial=1, init_val=2)
-    module = _class(scenario.face)(build("mlp"), folder, "tuner fit")
+    module = _class(scenario.namespace)(build("mlp"), folder, "tuner fit")
     host = tuner.Tuner(trainer(scenario, folder))
     search = host.lr_find(module, num_training=20)
     found |= {"losses": search.results["loss"], "suggestion": search.suggestion(), "rate": module.lr}
@@ -35,8 +35,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 @cache
-def _class(face: str) -> Any:
-    class Tuned(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Tuned(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         batch_size = 2
         lr = 1e-3
 

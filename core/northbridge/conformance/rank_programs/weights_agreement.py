@@ -14,7 +14,7 @@ from northbridge.conformance.runs.hosts import build, classifier_class, fabric, 
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import WeightsDisagreeError
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 
 STEP = 3
 """After which the last rank changes a weight."""
@@ -25,19 +25,19 @@ EVERY = 2
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report on each rank when the weights were compared, and what came of it where one rank's differed."""
-    if is_trainer(scenario.face):
+    if is_trainer(scenario.namespace):
         _fit(scenario, folder)
     else:
-        fabric(scenario).launch(_check, scenario.face, folder)
+        fabric(scenario).launch(_check, scenario.namespace, folder)
 
 
 def _fit(scenario: Scenario, folder: Path) -> None:
-    own: Any = import_module(FACES[scenario.face].home)
+    own: Any = import_module(NAMESPACES[scenario.namespace].home)
     found = {}
     for name, changes in (("whole", False), ("changed", True)):
         agreement = own.WeightsAgreement(every_n_steps=EVERY)
         host = trainer(scenario, folder, callbacks=[agreement])
-        module = _class(scenario.face)(build("mlp"), folder, "weights_agreement fit")
+        module = _class(scenario.namespace)(build("mlp"), folder, "weights_agreement fit")
         module.changes = changes
         with Caught() as caught:
             host.fit(module, loader(samples=8 * 4 * host.world_size))
@@ -45,8 +45,8 @@ def _fit(scenario: Scenario, folder: Path) -> None:
     write(folder, "weights_agreement", host.global_rank, found)
 
 
-def _check(host: Any, face: str, folder: Path) -> None:
-    agreement: Any = import_module(FACES[face].home).WeightsAgreement()
+def _check(host: Any, namespace: str, folder: Path) -> None:
+    agreement: Any = import_module(NAMESPACES[namespace].home).WeightsAgreement()
     net = build("mlp")
     net, _ = host.setup(net, torch.optim.SGD(net.parameters(), lr=0.1))
     agreement.check(host.strategy, net, 1)
@@ -80,8 +80,8 @@ class Caught:
 
 
 @cache
-def _class(face: str) -> Any:
-    class Changing(classifier_class(face)):  # type: ignore[misc]  # made at run time
+def _class(namespace: str) -> Any:
+    class Changing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
         changes: bool
 
         def on_train_batch_start(self, batch: Any, batch_index: int) -> None:

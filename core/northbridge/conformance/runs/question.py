@@ -17,8 +17,9 @@ from typing import Any
 from northbridge.conformance.runs.processes import Process, start
 from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError
-from northbridge.processes.endings import describe_exit, kill_session
-from northbridge.processes.python_start import import_path
+from northbridge.processes.child import killed_at_end
+from northbridge.processes.endings import describe_exit
+from northbridge.processes.environment import import_path
 from northbridge.processes.question import ANSWERS
 
 LIMIT_S = 90.0
@@ -94,18 +95,16 @@ def ask_again(
 
 
 def _wait(process: Process, question: str, said: Path, limit_s: float) -> int:
-    try:
-        return process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.kill(process.pid, signal.SIGABRT)
-            process.wait(_GRACE_S)
-        raise HungError(
-            f"the process that was asked about {question} did not end within {limit_s:g} s:\n{_end_of(said)}"
-        ) from None
-    finally:
-        kill_session(process.pid)
-        process.wait()
+    with killed_at_end(process):
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.kill(process.pid, signal.SIGABRT)
+                process.wait(_GRACE_S)
+            raise HungError(
+                f"the process that was asked about {question} did not end within {limit_s:g} s:\n{_end_of(said)}"
+            ) from None
 
 
 def _end_of(said: Path) -> str:

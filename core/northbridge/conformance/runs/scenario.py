@@ -47,7 +47,7 @@ class Scenario:
     """What is done, with which arguments of the Trainer or Fabric."""
 
     accelerator: str
-    face: str
+    namespace: str
     steps: tuple[str, ...]
     """Of :mod:`northbridge.conformance.rank_programs`, done one after another in the same processes."""
 

@@ -77,7 +77,7 @@ def test_a_simulated_chips_options_are_told_with_their_values() -> None:
     assert simulated.describe_machine(environ).environment == {**environ, "NORTHBRIDGE_CPU_SIM_NAME": "(not shown)"}
 
 
-def test_a_simulated_chip_is_harsh_unless_the_user_says_not() -> None:
+def test_a_simulated_chip_has_strict_options() -> None:
     simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
     streams = "NORTHBRIDGE_CPU_SIM_STREAMS"
 
@@ -97,11 +97,11 @@ def test_what_the_user_spares_a_simulated_chip_is_listed() -> None:
     assert REAL.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
 
 
-def test_a_simulated_chip_without_harsh_options_is_spared_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulated_chip_without_strict_options(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
-    monkeypatch.setattr("northbridge.conformance.report.facts.harsh_variables", lambda _name: {})
+    monkeypatch.setattr("northbridge.conformance.report.facts.strict_options", lambda _name: {})
 
-    assert simulated.list_spared({}) == ("it has no harsh options: give its Personality some",)
+    assert simulated.list_spared({}) == ("it has no strict options: give its Simulation some",)
 
 
 def test_the_report_of_a_run_that_was_broken_on_purpose_says_so() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from northbridge.conformance.rank_programs.endurance import EARLY, LATE
 from northbridge.conformance.runs.scenario import RunResult, Scenario, run
-from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each, require, require_devices
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each, require, require_devices
 
 CHIP_BYTES = 2**16
 """How much more the chip may hold late than early: 80 bytes for each step between."""
@@ -20,7 +20,7 @@ PROCESS_BYTES = 2**24
 """How much more the process may hold, where allocators round and caches grow: 20 KiB for each step between."""
 
 
-class Endurance(FaceSuite):
+class Endurance(NamespaceSuite):
     """A thousand steps hold no more than two hundred: memory of the chip and of the host, files and threads."""
 
     runs = in_each(TRAINERS[0], devices=(1, 2))
@@ -30,11 +30,11 @@ class Endurance(FaceSuite):
     )
 
     @pytest.fixture
-    def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> RunResult:
+    def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> RunResult:
         """The run of a thousand steps."""
-        require(face)
+        require(namespace)
         require_devices(backend, devices)
-        return run(Scenario(backend, face, ("endurance",), devices), environ)
+        return run(Scenario(backend, namespace, ("endurance",), devices), environ)
 
     def test_it_comes_to_its_end(self, chip: RunResult) -> None:
         assert set(chip.each("endurance", "steps")) == {LATE}

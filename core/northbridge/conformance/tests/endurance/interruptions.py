@@ -14,7 +14,7 @@ from northbridge.conformance.rank_programs.killed_rank import KILLED_IN
 from northbridge.conformance.runs.scenario import Launch, RunResult, Scenario, run
 from northbridge.conformance.suite import (
     TRAINERS,
-    FaceSuite,
+    NamespaceSuite,
     in_each,
     one_and_two_devices,
     require,
@@ -23,7 +23,7 @@ from northbridge.conformance.suite import (
 from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
 
 
-class Preemption(FaceSuite):
+class Preemption(NamespaceSuite):
     """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
 
     runs = one_and_two_devices(*TRAINERS)
@@ -43,7 +43,7 @@ class Preemption(FaceSuite):
             assert found["taken up"]["began"] == INTERRUPTED + 1
 
 
-class Restarts(FaceSuite):
+class Restarts(NamespaceSuite):
     """Under torchrun with restarts, a killed rank costs the steps since the last checkpoint and no more."""
 
     runs = in_each(TRAINERS[0])
@@ -54,12 +54,12 @@ class Restarts(FaceSuite):
     )
 
     def test_the_ranks_take_up_the_last_checkpoint_and_end_with_the_weights_of_an_undisturbed_run(
-        self, backend: str, face: str, environ: dict[str, str]
+        self, backend: str, namespace: str, environ: dict[str, str]
     ) -> None:
-        require(face)
+        require(namespace)
         require_devices(backend, 2)
-        undisturbed = run(Scenario(backend, face, ("interruptions",), 2), environ)
-        restarted = run(Scenario(backend, face, ("interruptions",), 2, launch="restarts"), environ)
+        undisturbed = run(Scenario(backend, namespace, ("interruptions",), 2), environ)
+        restarted = run(Scenario(backend, namespace, ("interruptions",), 2, launch="restarts"), environ)
 
         weights = [each["weights"] for each in undisturbed.each("interruptions", "through")]
         assert restarted.each("interruptions", "after a restart") == [
@@ -67,7 +67,7 @@ class Restarts(FaceSuite):
         ]
 
 
-class KilledRank(FaceSuite):
+class KilledRank(NamespaceSuite):
     """A rank that is killed takes the others with it, soon, and what was saved is whole."""
 
     runs = in_each(TRAINERS[0], devices=(2,))
@@ -80,12 +80,12 @@ class KilledRank(FaceSuite):
     """How long the others may take on a machine that is busy; torch's own timeout is half an hour."""
 
     @pytest.fixture(params=["script", "torchrun"])
-    def end(self, backend: str, face: str, environ: dict[str, str], request: pytest.FixtureRequest) -> End:
+    def end(self, backend: str, namespace: str, environ: dict[str, str], request: pytest.FixtureRequest) -> End:
         """How two ranks ended, of which the second killed itself."""
-        require(face)
+        require(namespace)
         require_devices(backend, 2)
         launch: Launch = request.param
-        (end,) = run_to_the_end(Scenario(backend, face, ("killed_rank",), 2, launch=launch), environ=environ)
+        (end,) = run_to_the_end(Scenario(backend, namespace, ("killed_rank",), 2, launch=launch), environ=environ)
         assert end.findings.get("killed"), f"the training never came so far:\n{end.said}"
         return end
 

@@ -9,11 +9,11 @@ from typing import ClassVar
 import pytest
 
 from northbridge.conformance.runs.scenario import Scenario, new_folder, run
-from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each, require, require_devices
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each, require, require_devices
 from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
 
 
-class SideBySide(FaceSuite):
+class SideBySide(NamespaceSuite):
     """Two jobs that train at once, each on devices of its own, end as each does alone.
 
     With two devices each, the ranks of each job meet as well, and must not meet those of the other.
@@ -26,13 +26,13 @@ class SideBySide(FaceSuite):
     )
 
     @pytest.fixture
-    def jobs(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> list[Scenario]:
+    def jobs(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> list[Scenario]:
         """The two jobs, which wait for each other before they train."""
-        require(face)
+        require(namespace)
         require_devices(backend, 2 * devices)
-        there = _meeting(backend, face, devices, tuple(sorted(environ.items())))
+        there = _meeting(backend, namespace, devices, tuple(sorted(environ.items())))
         return [
-            Scenario(backend, face, ("side_by_side",), tuple(chosen), resume=str(there))
+            Scenario(backend, namespace, ("side_by_side",), tuple(chosen), resume=str(there))
             for chosen in (range(devices), range(devices, 2 * devices))
         ]
 
@@ -53,7 +53,7 @@ class SideBySide(FaceSuite):
         self, ends: tuple[End, ...], jobs: list[Scenario], environ: dict[str, str]
     ) -> None:
         first = jobs[0]
-        alone = run(Scenario(first.accelerator, first.face, first.steps, first.devices), environ)
+        alone = run(Scenario(first.accelerator, first.namespace, first.steps, first.devices), environ)
         for end in ends:
             assert [rank["weights"] for rank in end.findings["side_by_side"]] == alone.each("side_by_side", "weights")
 

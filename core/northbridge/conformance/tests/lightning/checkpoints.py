@@ -15,8 +15,8 @@ from northbridge.conformance.rank_programs.checkpoints import MODEL
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.hosts import build
 from northbridge.conformance.runs.scenario import RunResult, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, one_and_several_devices, shows
-from northbridge.processes.python_start import python_command
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, one_and_several_devices, shows
+from northbridge.processes.environment import python_command
 
 _OPEN = """
 import json, sys
@@ -38,7 +38,7 @@ print(json.dumps({"devices": sorted(devices), "tensors": weights}))
 """
 
 
-class Checkpoints(FaceSuite):
+class Checkpoints(NamespaceSuite):
     """A checkpoint of the chip is a checkpoint of the CPU, and the other way round.
 
     A resumed run is compared with one that Lightning resumed on the CPU. Of more than two ranks, one that never stopped
@@ -80,7 +80,7 @@ class Checkpoints(FaceSuite):
         assert set(chip.each("checkpoints.resume", "parameters")) == {tied}
 
 
-class CheckpointsOnTheCPU(FaceSuite):
+class CheckpointsOnTheCPU(NamespaceSuite):
     """Lightning's own run on the CPU goes on where the chip's ended."""
 
     runs = one_and_several_devices(TRAINERS[0], FABRICS[0])
@@ -88,16 +88,16 @@ class CheckpointsOnTheCPU(FaceSuite):
 
     @shows("checkpoint")
     def test_a_checkpoint_of_the_chip_resumes_on_the_cpu(
-        self, backend: str, face: str, devices: int, chip: RunResult, cpu: RunResult
+        self, backend: str, namespace: str, devices: int, chip: RunResult, cpu: RunResult
     ) -> None:
         assert chip.ranks("checkpoints.save")
-        resumed = run(Scenario("cpu", face, ("checkpoints.resume",), devices, resume=str(chip.folder)))
+        resumed = run(Scenario("cpu", namespace, ("checkpoints.resume",), devices, resume=str(chip.folder)))
 
         found, expected = resumed.each("checkpoints.resume", "weights"), cpu.each("checkpoints.resume", "weights")
         assert differences_from_cpu(backend, found, expected) == []
 
 
-class KeptCheckpoints(FaceSuite):
+class KeptCheckpoints(NamespaceSuite):
     """A checkpoint that is written in the middle of a training leaves model and file as they are to be."""
 
     runs = in_each(*TRAINERS, *FABRICS)

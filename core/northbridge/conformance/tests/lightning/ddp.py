@@ -21,8 +21,8 @@ class DistributedTraining(EqualWeights):
         " broadcast of weights and buffers, and at which device each rank takes."
     )
 
-    def test_the_weights_differ_from_those_of_one_device(self, face: str, chip: RunResult) -> None:
-        alone = cpu_run(face, 1).only("training mlp")["weights"]
+    def test_the_weights_differ_from_those_of_one_device(self, namespace: str, chip: RunResult) -> None:
+        alone = cpu_run(namespace, 1).only("training mlp")["weights"]
 
         assert chip.ranks("training mlp")[0]["weights"] != alone
 

@@ -27,12 +27,12 @@ class BridgeHooks(UsesSuite):
         assert calls.index("select") < calls.index("forward")
 
     def test_the_end_of_each_backward_pass_of_each_step_and_of_an_evaluation_is_told(
-        self, chip: RunResult, face: str
+        self, chip: RunResult, namespace: str
     ) -> None:
         calls: list[str] = chip.only("hooks")["calls"]
 
         told = [name for name in calls[calls.index("forward") :] if name not in BEGIN]
-        assert told == [*_BATCH, *_BATCH, "step", "after_step", *(_EVALUATION if face in TRAINERS else [])]
+        assert told == [*_BATCH, *_BATCH, "step", "after_step", *(_EVALUATION if namespace in TRAINERS else [])]
 
 
 class UsersEnvironment(UsesSuite):

@@ -6,7 +6,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.scenario import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each
 
 _DIFFERENT = 1e-3
 """How far weights and statistics, of a size of 1, are at least from those of other batches."""
@@ -17,7 +17,7 @@ def _distance(backend: str) -> float:
     return 1e-6 if northbridge.get(backend).capabilities.simulated else 1e-5
 
 
-class SyncBatchNormTests(FaceSuite):
+class SyncBatchNormTests(NamespaceSuite):
     """Two ranks train as one process that has the whole batch, and the model keeps its layers."""
 
     runs = in_each(*TRAINERS, devices=(2,))
@@ -35,7 +35,7 @@ class SyncBatchNormTests(FaceSuite):
             assert min(found["weights"], found["statistics"]) > _DIFFERENT
 
 
-class UnevenSyncBatchNorm(FaceSuite):
+class UnevenSyncBatchNorm(NamespaceSuite):
     """The ranks may have batches of different sizes, or none."""
 
     runs = in_each(*TRAINERS, *FABRICS, devices=(2,))
@@ -47,7 +47,7 @@ class UnevenSyncBatchNorm(FaceSuite):
             assert max(found.values()) < 1e-5  # the gradients of a weight are sums of hundreds
 
 
-class FabricSyncBatchNorm(FaceSuite):
+class FabricSyncBatchNorm(NamespaceSuite):
     """A model with torch's layers trains in a Fabric as one process that has the whole batch."""
 
     runs = in_each(*FABRICS, devices=(2,))

@@ -8,13 +8,13 @@ from northbridge.conformance.rank_programs.gradient_scaler import BATCHES, OVERF
 from northbridge.conformance.rank_programs.precision import PRECISIONS
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, shows
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, shows
 from northbridge.errors import UnsupportedError
 
 MODELS = ("mlp", "convnet", "transformer")
 
 
-class Precision(FaceSuite):
+class Precision(NamespaceSuite):
     """``bf16-mixed`` and ``16-mixed`` reach the model, in the Trainer and in Fabric."""
 
     runs = in_each(*TRAINERS, *FABRICS)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.runs.scenario import RunResult, Scenario, run
-from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 
 
-class RandomStates(FaceSuite):
+class RandomStates(NamespaceSuite):
     """A run with dropout on the chip, which shuffles on the host, ends with the weights of one that went through."""
 
     runs = in_each(*TRAINERS, devices=(1, 2))
@@ -33,10 +33,10 @@ class RandomStates(FaceSuite):
             assert found["taken up without the states"] != found["through"]
 
     def test_a_run_that_is_taken_up_by_another_process_draws_the_same(
-        self, backend: str, face: str, devices: int, environ: dict[str, str], chip: RunResult
+        self, backend: str, namespace: str, devices: int, environ: dict[str, str], chip: RunResult
     ) -> None:
         through = chip.each("random_states", "through")
 
-        again = run(Scenario(backend, face, ("random_states.resume",), devices, resume=str(chip.folder)), environ)
+        again = run(Scenario(backend, namespace, ("random_states.resume",), devices, resume=str(chip.folder)), environ)
 
         assert again.each("random_states.resume", "weights") == through

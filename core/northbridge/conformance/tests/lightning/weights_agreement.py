@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from northbridge.conformance.rank_programs.weights_agreement import EVERY, STEP
 from northbridge.conformance.runs.scenario import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, several_devices
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, several_devices
 
 
-class WeightsAgreementTests(FaceSuite):
+class WeightsAgreementTests(NamespaceSuite):
     """The callback compares the ranks' weights over the chip's library, and names the rank whose differ."""
 
     runs = several_devices(*TRAINERS)
@@ -31,7 +31,7 @@ class WeightsAgreementTests(FaceSuite):
             assert ".5.weight'. Look for" in found["message"]
 
 
-class FabricWeightsAgreement(FaceSuite):
+class FabricWeightsAgreement(NamespaceSuite):
     """The same check, called in a Fabric's loop."""
 
     runs = in_each(*FABRICS, devices=(2,))

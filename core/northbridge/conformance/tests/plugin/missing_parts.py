@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from northbridge.conformance.runs.question import ask
-from northbridge.conformance.tests.plugin.plugin_suite import PluginSuite, trainer_face
+from northbridge.conformance.tests.plugin.plugin_suite import PluginSuite, trainer_namespace
 
 
 class MissingSoftware(PluginSuite):
@@ -26,7 +26,7 @@ class MissingSoftware(PluginSuite):
         """How each question ended, without the package: kind of the error and message."""
         package = declared["package"] or ""
         hidden = {"NORTHBRIDGE_SIMULATE": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if package else {}
-        return ask("missing_software", backend, package, trainer_face(), environ={**environ, **hidden}).facts
+        return ask("missing_software", backend, package, trainer_namespace(), environ={**environ, **hidden}).facts
 
     def test_it_is_declared_all_the_same(self, backend: str, found: dict[str, Any]) -> None:
         assert found["declared"] == ["", repr(backend)]
@@ -69,7 +69,7 @@ class MissingHardware(PluginSuite):
     @pytest.fixture
     def found(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
         """How a Trainer ended, what is available, and how loading ended where the Trainer found no software."""
-        return ask("missing_hardware", backend, trainer_face(), environ=environ).facts
+        return ask("missing_hardware", backend, trainer_namespace(), environ=environ).facts
 
     def test_a_trainer_says_that_there_is_no_such_device(self, backend: str, found: dict[str, Any]) -> None:
         kind, said = found["trainer"]

@@ -58,11 +58,11 @@ def is_refused_for_lack(loaded: dict[str, Any], detected: dict[str, Any]) -> boo
     return True
 
 
-def trainer_face() -> str:
-    """Return the first face of Lightning with a Trainer that is installed; skip the test where there is none."""
-    for face in TRAINERS:
-        if find_spec(face.partition(".")[0]) is not None:
-            return face
+def trainer_namespace() -> str:
+    """Return the first namespace of Lightning with a Trainer that is installed; skip the test where there is none."""
+    for namespace in TRAINERS:
+        if find_spec(namespace.partition(".")[0]) is not None:
+            return namespace
     pytest.skip(f"none of {', '.join(TRAINERS)} is installed")
 
 
