@@ -10,7 +10,8 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.scenario import RunResult, Scenario, run
+from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import NAMESPACES
 
 MODELS = ("mlp", "convnet", "transformer", "tied")

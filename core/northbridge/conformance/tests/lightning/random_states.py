@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.conformance.runs.scenario import RunResult, Scenario, run
+from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 
 

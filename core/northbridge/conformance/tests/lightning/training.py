@@ -7,7 +7,7 @@ import pytest
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.models import TiedWeights
-from northbridge.conformance.runs.scenario import RunResult
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import MODELS, TRAINERS, EqualWeights, in_each
 
 

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.conformance.runs import scenario as room
+from northbridge.conformance.runs import run as room
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.runs.run_errors import HungError, RunError
-from northbridge.conformance.runs.scenario import Launch, RunResult, Scenario
+from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import TRAINERS
 from northbridge.errors import UnsupportedError
 
