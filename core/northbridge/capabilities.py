@@ -35,16 +35,12 @@ def no(reason: str) -> Claim:
     return Claim("no", reason)
 
 
-LEVEL_CLAIMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "C0": (),
-        "C1": ("float32", "autograd", "views", "random_numbers", "out_of_memory"),
-        "C2": ("fit", "checkpoint", "resume"),
-        "C3": ("sum_all_reduce", "broadcast", "all_gather", "barrier", "ddp_averaging"),
-        "C4": (),
-    }
-)
-"""What a chip has to claim, and to prove, for each level of the conformance suite, beside those of the levels below."""
+def _claim(meaning: str, level: str = "", default: Claim = unknown) -> Any:
+    """Return a field for a claim: ``meaning`` is what a user gets where it holds, as a report says it.
+
+    A chip has to claim it, and to prove it, for that ``level`` of the conformance suite and those above.
+    """
+    return field(default=default, metadata={"meaning": meaning, "level": level})
 
 
 @dataclass(frozen=True)
@@ -61,98 +57,48 @@ class Capabilities:
     auto: bool = True
     """Whether ``accelerator="auto"`` may pick this chip where its hardware is present."""
 
-    float32: Claim = field(default=unknown)
-    """Tensors in float32, computed as float32."""
+    float32: Claim = _claim("numbers in float32 are computed as float32", "C1")
+    autograd: Claim = _claim("gradients are computed on the chip", "C1")
+    views: Claim = _claim("parts of a tensor share its memory, however they lie in it", "C1")
+    random_numbers: Claim = _claim("each device has a generator, whose state can be kept and put back", "C1")
+    out_of_memory: Claim = _claim("full memory is an error after which the process goes on", "C1")
+    inference_mode: Claim = _claim("torch.inference_mode computes what torch.no_grad does")
+    """A Trainer evaluates by ``torch.no_grad`` where this is denied."""
 
-    autograd: Claim = field(default=unknown)
-    """Gradients of what was computed on the chip, computed there."""
+    fit: Claim = _claim("Lightning trains on one device", "C2")
+    checkpoint: Claim = _claim("what was trained is written, and opens on the chip and on the CPU", "C2")
+    resume: Claim = _claim("a training that is taken up goes on as if it had never stopped", "C2")
+    sum_all_reduce: Claim = _claim("several devices add up their tensors", "C3")
+    broadcast: Claim = _claim("the tensor of one device reaches all others", "C3")
+    all_gather: Claim = _claim("the tensors of all devices reach each of them", "C3")
+    barrier: Claim = _claim("processes wait for each other", "C3")
+    ddp_averaging: Claim = _claim("several devices train with the average of their gradients", "C3")
+    bfloat16: Claim = _claim("tensors and mixed precision in bfloat16")
+    float16: Claim = _claim("tensors and mixed precision in float16, with a gradient scaler")
+    float64: Claim = _claim("numbers in float64 are computed as float64")
+    int64: Claim = _claim("numbers in int64 are held and computed as int64")
+    float32_convolutions: Claim = _claim("convolutions of float32 are computed in float32, and not in fewer bits")
+    """Where it is denied, a run is warned."""
 
-    views: Claim = field(default=unknown)
-    """Views that share the memory of what they are a view of, of any stride."""
+    bfloat16_range: Claim = _claim("matrix products in bfloat16 have bfloat16's range")
+    """Where it is denied, a run is warned."""
 
-    random_numbers: Claim = field(default=unknown)
-    """A generator for each device, whose state can be read and put back."""
+    sync_batchnorm: Claim = _claim("batch norm over the batches of all devices")
+    """By a layer of Northbridge's that takes sums and an all-gather."""
 
-    out_of_memory: Claim = field(default=unknown)
-    """Full memory raises an error, after which the process and what it holds on the chip go on."""
+    sharding: Claim = _claim("FSDP2 and tensor parallel spread a model over devices")
+    fork: Claim = _claim("Lightning may fork processes that have loaded the vendor's software, as notebooks do")
+    """The process that is forked has not touched a card."""
 
-    inference_mode: Claim = field(default=unknown)
-    """What ``torch.no_grad`` computes, under ``torch.inference_mode``. A Trainer evaluates by the first if denied."""
-
-    fit: Claim = field(default=unknown)
-    """Lightning's Trainer and Fabric train on one device."""
-
-    checkpoint: Claim = field(default=unknown)
-    """What is trained is written, and opens on the chip and on the CPU."""
-
-    resume: Claim = field(default=unknown)
-    """A training that is taken up goes on as if it had never stopped."""
-
-    sum_all_reduce: Claim = field(default=unknown)
-    """Several ranks add up tensors of the chip."""
-
-    broadcast: Claim = field(default=unknown)
-    """One rank's tensor reaches all the others."""
-
-    all_gather: Claim = field(default=unknown)
-    """Every rank's tensor reaches all the others."""
-
-    barrier: Claim = field(default=unknown)
-    """Ranks wait for each other."""
-
-    ddp_averaging: Claim = field(default=unknown)
-    """Several ranks train with the average of their gradients."""
-
-    bfloat16: Claim = field(default=unknown)
-    """Tensors and autocast in bfloat16."""
-
-    float16: Claim = field(default=unknown)
-    """Tensors and autocast in float16, with a gradient scaler on the chip."""
-
-    float64: Claim = field(default=unknown)
-    """Tensors in float64, computed as float64."""
-
-    int64: Claim = field(default=unknown)
-    """Tensors in int64, held and computed as int64."""
-
-    float32_convolutions: Claim = field(default=unknown)
-    """Convolutions of float32 tensors, computed in float32. Where it is denied, a run is warned."""
-
-    bfloat16_range: Claim = field(default=unknown)
-    """Matrix products of bfloat16 tensors, with bfloat16's range. Where it is denied, a run is warned."""
-
-    sync_batchnorm: Claim = field(default=unknown)
-    """Batch norm over the batches of all ranks, by a layer of Northbridge's that takes sums and an all-gather."""
-
-    sharding: Claim = field(default=unknown)
-    """Models that torch's FSDP2 and tensor parallel spread over ranks."""
-
-    fork: Claim = field(default=unknown)
-    """Ranks forked from a process that has loaded the vendor's software and not touched a card."""
-
-    float8: Claim = field(default=not_driven)
-    """Matrix products in float8."""
-
-    graphs: Claim = field(default=not_driven)
-    """Steps that are captured once as a graph and replayed."""
-
-    compile: Claim = field(default=not_driven)
-    """``torch.compile`` with the vendor's own compiler."""
-
-    fused_optimizers: Claim = field(default=not_driven)
-    """Optimizers whose step is one kernel of the vendor's."""
-
-    profiler: Claim = field(default=unknown)
-    """The chip's activity in Lightning's ``PyTorchProfiler``, as torch's profiler records it."""
-
-    data_loaders: Claim = field(default=not_driven)
-    """Loaders of the vendor's that decode on the chip."""
-
-    deepspeed: Claim = field(default=not_driven)
-    """DeepSpeed's sharded training."""
-
-    fsdp: Claim = field(default=not_driven)
-    """torch's first FSDP; what is spread by its second is :attr:`sharding`."""
+    float8: Claim = _claim("matrix products in float8", default=not_driven)
+    graphs: Claim = _claim("steps are captured once and replayed", default=not_driven)
+    compile: Claim = _claim("torch.compile with the vendor's own compiler", default=not_driven)
+    fused_optimizers: Claim = _claim("optimizers whose step is one kernel of the vendor's", default=not_driven)
+    profiler: Claim = _claim("the chip's work shows in Lightning's PyTorchProfiler")
+    data_loaders: Claim = _claim("the vendor's loaders decode on the chip", default=not_driven)
+    deepspeed: Claim = _claim("DeepSpeed's sharded training", default=not_driven)
+    fsdp: Claim = _claim("torch's first FSDP", default=not_driven)
+    """What is spread by torch's second is :attr:`sharding`."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -183,3 +129,12 @@ class Capabilities:
         """Return every claim by its name."""
         values = ((each.name, getattr(self, each.name)) for each in fields(self))
         return {name: value for name, value in values if isinstance(value, Claim)}
+
+
+LEVEL_CLAIMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        level: tuple(each.name for each in fields(Capabilities) if each.metadata.get("level") == level)
+        for level in ("C0", "C1", "C2", "C3", "C4")
+    }
+)
+"""What a chip has to claim, and to prove, for each level of the conformance suite, beside those of the levels below."""

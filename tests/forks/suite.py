@@ -18,9 +18,10 @@ from tests.forks.processes import fork
 import northbridge
 from northbridge.conformance.runs.processes import CALLED_FIRST, Process, start_afresh, start_by
 from northbridge.conformance.runs.question import ANSWER, ask
+from northbridge.conformance.runs.run import WORK
 from northbridge.conformance.runs.run_environment import ONE_THREAD, environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError
-from northbridge.conformance.runs.scenario import WORK, Scenario
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery import installed
 
 ROOT = Path(__file__).parents[2]

@@ -43,7 +43,7 @@ class Adopted:
     def __init_subclass__(cls) -> None:
         if "backend" in vars(cls):
             for suite in cls.level.classes:
-                setattr(cls, f"Test{suite.__name__}", _adopt(suite, cls))
+                setattr(cls, _name(suite), _adopt(suite, cls))
 
 
 def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
@@ -62,7 +62,7 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
     namespace: dict[str, Any] = {
         "__doc__": suite.__doc__,
         "__module__": adopted.__module__,
-        "__qualname__": f"{adopted.__qualname__}.Test{suite.__name__}",
+        "__qualname__": f"{adopted.__qualname__}.{_name(suite)}",
         "backend": pytest.fixture(backend),
         "environ": pytest.fixture(environ),
         "machine": pytest.fixture(autouse=True)(machine),
@@ -75,5 +75,10 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
         namespace["runs"] = runs or suite.runs
         if suite.claims_of_several and all(number > 1 for _, number in namespace["runs"]):
             namespace["claims"] = suite.claims_of_several
-    made: Any = type(f"Test{suite.__name__}", (suite,), namespace)
+    made: Any = type(_name(suite), (suite,), namespace)
     return cast("type[Suite]", made)
+
+
+def _name(suite: type[Suite]) -> str:
+    """Return the name of an adopted class, which pytest collects."""
+    return f"Test{suite.__name__.removesuffix('Tests')}"

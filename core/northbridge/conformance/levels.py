@@ -20,18 +20,18 @@ from types import MappingProxyType
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
+from northbridge.conformance.tests.collective.ddp_gradients import GradientAveraging
 from northbridge.conformance.tests.collective.exchanges import Exchanges
-from northbridge.conformance.tests.collective.gradient_averaging import GradientAveraging
-from northbridge.conformance.tests.collective.groups import FollowingGroups, Groups
+from northbridge.conformance.tests.collective.groups import FollowingGroups, GroupsTests
 from northbridge.conformance.tests.collective.missing_rank import MissingRank
 from northbridge.conformance.tests.collective.transfers import Transfers
 from northbridge.conformance.tests.collective.waits import Waits
 from northbridge.conformance.tests.device.autocast import Autocast
-from northbridge.conformance.tests.device.device import Device
+from northbridge.conformance.tests.device.device import DeviceTests
 from northbridge.conformance.tests.device.distributions import Distributions
 from northbridge.conformance.tests.device.dtypes import Dtypes
 from northbridge.conformance.tests.device.extreme_numbers import ExtremeNumbers
-from northbridge.conformance.tests.device.gradient_scaling import GradientScaling
+from northbridge.conformance.tests.device.gradient_scaler import GradientScaling
 from northbridge.conformance.tests.device.gradients import Gradients
 from northbridge.conformance.tests.device.inference_mode import InferenceMode
 from northbridge.conformance.tests.device.large_operations import LargeOperations
@@ -55,15 +55,15 @@ from northbridge.conformance.tests.lightning.callbacks import Callbacks
 from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
 from northbridge.conformance.tests.lightning.compilation import Compilation, FabricCompilation
 from northbridge.conformance.tests.lightning.data_loaders import Loading
+from northbridge.conformance.tests.lightning.ddp import DistributedTraining
 from northbridge.conformance.tests.lightning.devices import DeviceChoice, LastDevices, SecondDevice
-from northbridge.conformance.tests.lightning.distributed_training import DistributedTraining
 from northbridge.conformance.tests.lightning.fabric import FabricLoops, FabricTraining, Joining
 from northbridge.conformance.tests.lightning.failed_checkpoints import Outlasting, UsersCheckpointIO
 from northbridge.conformance.tests.lightning.hooks import BridgeHooks, UsersEnvironment
 from northbridge.conformance.tests.lightning.metrics import LoggedMetrics
 from northbridge.conformance.tests.lightning.normalization import (
     FabricSyncBatchNorm,
-    SyncBatchNorm,
+    SyncBatchNormTests,
     UnevenSyncBatchNorm,
 )
 from northbridge.conformance.tests.lightning.optimization import Optimization
@@ -74,8 +74,8 @@ from northbridge.conformance.tests.lightning.reductions import Reductions
 from northbridge.conformance.tests.lightning.refusals import Refusals
 from northbridge.conformance.tests.lightning.sharding import Resharding, Sharding
 from northbridge.conformance.tests.lightning.strategies import Strategies
-from northbridge.conformance.tests.lightning.training import Training
-from northbridge.conformance.tests.lightning.weights_agreement import FabricWeightsAgreement, WeightsAgreement
+from northbridge.conformance.tests.lightning.training import TrainingTests
+from northbridge.conformance.tests.lightning.weights_agreement import FabricWeightsAgreement, WeightsAgreementTests
 from northbridge.conformance.tests.plugin.declaration import Declaration
 from northbridge.conformance.tests.plugin.detection import Detection
 from northbridge.conformance.tests.plugin.missing_parts import MissingHardware, MissingSoftware
@@ -100,133 +100,113 @@ _ONE_OR_SEVERAL = (
     FabricCompilation,
 )
 
-LEVELS: Mapping[str, Level] = MappingProxyType(
-    {
-        level.name: level
-        for level in (
-            Level(
-                "C0",
-                "The plugin",
-                (
-                    PluginMetadata,
-                    PluginImport,
-                    Declaration,
-                    Pickling,
-                    Detection,
-                    SoftwareLoading,
-                    MissingSoftware,
-                    MissingHardware,
-                ),
-            ),
-            Level(
-                "C1",
-                "One device",
-                (
-                    Device,
-                    Placement,
-                    Dtypes,
-                    MatrixUnit,
-                    Autocast,
-                    GradientScaling,
-                    Views,
-                    Operations,
-                    OperationOptions,
-                    ExtremeNumbers,
-                    LargeOperations,
-                    Layers,
-                    Traces,
-                    Gradients,
-                    InferenceMode,
-                    RandomNumbers,
-                    Distributions,
-                    Streams,
-                    Memory,
-                    OutOfMemory,
-                    SavedTensors,
-                ),
-            ),
-            Level(
-                "C2",
-                "One device in Lightning",
-                (
-                    Training,
-                    Precision,
-                    DeviceChoice,
-                    Refusals,
-                    KeptCheckpoints,
-                    BridgeHooks,
-                    UsersEnvironment,
-                    *_ONE_OR_SEVERAL,
-                ),
-                devices=(1,),
-            ),
-            Level(
-                "C3",
-                "Several devices",
-                (
-                    CollectiveReductions,
-                    Transfers,
-                    Exchanges,
-                    Groups,
-                    FollowingGroups,
-                    Waits,
-                    GradientAveraging,
-                    MissingRank,
-                    DistributedTraining,
-                    Reductions,
-                    LoggedMetrics,
-                    Strategies,
-                    Joining,
-                    WeightsAgreement,
-                    FabricWeightsAgreement,
-                    SyncBatchNorm,
-                    UnevenSyncBatchNorm,
-                    FabricSyncBatchNorm,
-                    SecondDevice,
-                    LastDevices,
-                    Sharding,
-                    Resharding,
-                    *_ONE_OR_SEVERAL,
-                ),
-                devices=(2, 4),
-                least_cases=200,
-            ),
-            Level(
-                "C4",
-                "Endurance and faults",
-                (Launches, Preemption, Restarts, KilledRank, Endurance, SideBySide),
-                devices=(1, 2),
-            ),
-        )
-    }
-)
-
 
 class C0(Adopted):
-    """The plugin."""
-
-    level = LEVELS["C0"]
+    level = Level(
+        "C0",
+        "The plugin",
+        (
+            PluginMetadata,
+            PluginImport,
+            Declaration,
+            Pickling,
+            Detection,
+            SoftwareLoading,
+            MissingSoftware,
+            MissingHardware,
+        ),
+    )
 
 
 class C1(Adopted):
-    """One device."""
-
-    level = LEVELS["C1"]
+    level = Level(
+        "C1",
+        "One device",
+        (
+            DeviceTests,
+            Placement,
+            Dtypes,
+            MatrixUnit,
+            Autocast,
+            GradientScaling,
+            Views,
+            Operations,
+            OperationOptions,
+            ExtremeNumbers,
+            LargeOperations,
+            Layers,
+            Traces,
+            Gradients,
+            InferenceMode,
+            RandomNumbers,
+            Distributions,
+            Streams,
+            Memory,
+            OutOfMemory,
+            SavedTensors,
+        ),
+    )
 
 
 class C2(Adopted):
-    """One device in Lightning."""
-
-    level = LEVELS["C2"]
+    level = Level(
+        "C2",
+        "One device in Lightning",
+        (
+            TrainingTests,
+            Precision,
+            DeviceChoice,
+            Refusals,
+            KeptCheckpoints,
+            BridgeHooks,
+            UsersEnvironment,
+            *_ONE_OR_SEVERAL,
+        ),
+        devices=(1,),
+    )
 
 
 class C3(Adopted):
-    """Several devices."""
-
-    level = LEVELS["C3"]
+    level = Level(
+        "C3",
+        "Several devices",
+        (
+            CollectiveReductions,
+            Transfers,
+            Exchanges,
+            GroupsTests,
+            FollowingGroups,
+            Waits,
+            GradientAveraging,
+            MissingRank,
+            DistributedTraining,
+            Reductions,
+            LoggedMetrics,
+            Strategies,
+            Joining,
+            WeightsAgreementTests,
+            FabricWeightsAgreement,
+            SyncBatchNormTests,
+            UnevenSyncBatchNorm,
+            FabricSyncBatchNorm,
+            SecondDevice,
+            LastDevices,
+            Sharding,
+            Resharding,
+            *_ONE_OR_SEVERAL,
+        ),
+        devices=(2, 4),
+        least_cases=200,
+    )
 
 
 class C4(Adopted):
-    """Endurance and faults."""
+    level = Level(
+        "C4",
+        "Endurance and faults",
+        (Launches, Preemption, Restarts, KilledRank, Endurance, SideBySide),
+        devices=(1, 2),
+    )
 
-    level = LEVELS["C4"]
+
+LEVELS: Mapping[str, Level] = MappingProxyType({each.level.name: each.level for each in (C0, C1, C2, C3, C4)})

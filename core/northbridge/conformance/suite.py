@@ -10,7 +10,8 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.scenario import Outcome, Scenario, run
+from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import NAMESPACES
 
 MODELS = ("mlp", "convnet", "transformer", "tied")
@@ -159,13 +160,13 @@ class NamespaceSuite(Suite):
         metafunc.parametrize(names, values, ids=[f"{words[devices]}-{namespace}" for namespace, devices in self.runs])
 
     @pytest.fixture
-    def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> Outcome:
+    def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> RunResult:
         """The run on the chip."""
         require_devices(backend, devices)
         return chip_run(backend, namespace, devices, environ, self.steps)
 
     @pytest.fixture
-    def cpu(self, namespace: str, devices: int) -> Outcome:
+    def cpu(self, namespace: str, devices: int) -> RunResult:
         """Lightning's own run on as many CPU ranks."""
         return cpu_run(namespace, devices, self.steps)
 
@@ -188,14 +189,14 @@ class EqualWeights(NamespaceSuite):
 
     @pytest.mark.parametrize("model", MODELS)
     def test_the_weights_are_those_of_a_cpu_run_on_each_rank(
-        self, backend: str, chip: Outcome, cpu: Outcome, model: str
+        self, backend: str, chip: RunResult, cpu: RunResult, model: str
     ) -> None:
         found, expected = (outcome.each(f"training {model}", "weights") for outcome in (chip, cpu))
 
         assert differences_from_cpu(backend, found, expected) == []
 
     @pytest.mark.parametrize("model", MODELS)
-    def test_the_ranks_have_learnt_the_same(self, chip: Outcome, devices: int, model: str) -> None:
+    def test_the_ranks_have_learnt_the_same(self, chip: RunResult, devices: int, model: str) -> None:
         learnt = chip.each(f"training {model}", "learnt")
 
         # Parameters: what batch norm has seen is each rank's own.
@@ -218,7 +219,7 @@ def require_devices(backend: str, devices: int) -> None:
         pytest.skip(f"it takes {devices} devices of {backend}, and this machine has {count}")
 
 
-def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str], steps: Steps = BASICS) -> Outcome:
+def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str], steps: Steps = BASICS) -> RunResult:
     """Return the run that does all of ``steps`` on the chip that ``namespace`` offers with so many devices."""
     require(namespace)
     asked = steps[NAMESPACES[namespace].host, devices]
@@ -226,7 +227,7 @@ def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str]
     return run(Scenario(backend, namespace, asked, devices, resume=resume), environ)
 
 
-def cpu_run(namespace: str, devices: int, steps: Steps = BASICS) -> Outcome:
+def cpu_run(namespace: str, devices: int, steps: Steps = BASICS) -> RunResult:
     """Return Lightning's own run on so many CPU ranks, to compare with."""
     require(namespace)
     asked = tuple(step for step in steps[NAMESPACES[namespace].host, devices] if step not in _OF_THE_CHIP_ALONE)

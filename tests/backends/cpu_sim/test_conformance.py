@@ -10,13 +10,13 @@ from tests.conformance.proving import prove
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
 from northbridge.conformance.tests.collective.exchanges import Exchanges
-from northbridge.conformance.tests.collective.groups import Groups
+from northbridge.conformance.tests.collective.groups import GroupsTests
 from northbridge.conformance.tests.collective.transfers import Transfers
+from northbridge.conformance.tests.lightning.ddp import DistributedTraining
 from northbridge.conformance.tests.lightning.devices import SecondDevice
-from northbridge.conformance.tests.lightning.distributed_training import DistributedTraining
 from northbridge.conformance.tests.lightning.fabric import FabricTraining
 
 ONE_PER_PROCESS = MappingProxyType({"NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS": "1"})
@@ -35,7 +35,7 @@ class TestOnePerProcess(Adopted):
     level = Level(
         "one per process",
         "Processes that hold one card",
-        (CollectiveReductions, Transfers, Exchanges, Groups, DistributedTraining, FabricTraining),
+        (CollectiveReductions, Transfers, Exchanges, GroupsTests, DistributedTraining, FabricTraining),
         devices=(2,),
     )
     backend = "cpu_sim"
@@ -48,5 +48,5 @@ class TestSecondDevice(SecondDevice):
     def backend(self) -> str:
         return "cpu_sim"
 
-    def test_it_is_the_card_of_that_number(self, chip: Outcome) -> None:
+    def test_it_is_the_card_of_that_number(self, chip: RunResult) -> None:
         assert "card=1" in chip.only("training mlp")["card"]

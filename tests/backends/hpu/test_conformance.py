@@ -15,11 +15,11 @@ from northbridge.conformance.tests.collective.collective_reductions import Colle
 from northbridge.conformance.tests.collective.exchanges import Exchanges
 from northbridge.conformance.tests.collective.transfers import Transfers
 from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU
-from northbridge.conformance.tests.lightning.distributed_training import DistributedTraining
+from northbridge.conformance.tests.lightning.ddp import DistributedTraining
 from northbridge.conformance.tests.lightning.fabric import FabricTraining
 from northbridge.conformance.tests.lightning.hooks import BridgeHooks
 from northbridge.conformance.tests.lightning.random_states import RandomStates
-from northbridge.conformance.tests.lightning.training import Training
+from northbridge.conformance.tests.lightning.training import TrainingTests
 
 
 class TestProof(Proof):
@@ -35,7 +35,7 @@ class TestLazy(Adopted):
         "lazy",
         "Lazy mode",
         (
-            Training,
+            TrainingTests,
             BridgeHooks,
             Checkpoints,
             CheckpointsOnTheCPU,

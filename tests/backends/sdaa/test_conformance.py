@@ -9,7 +9,7 @@ from tests.backends.simulated.proof import Proof
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
 from northbridge.conformance.tests.lightning.precision import Precision
-from northbridge.conformance.tests.lightning.training import Training
+from northbridge.conformance.tests.lightning.training import TrainingTests
 
 
 class TestProof(Proof):
@@ -21,6 +21,6 @@ class TestC4(C4):
 
 
 class TestPatched(Adopted):
-    level = Level("patched", "Under a patched torch", (Training, Precision), devices=(1,))
+    level = Level("patched", "Under a patched torch", (TrainingTests, Precision), devices=(1,))
     backend = "sdaa"
     environ = MappingProxyType({"NORTHBRIDGE_SDAA_SIM_REGISTRATION": "patched"})

@@ -43,7 +43,7 @@ import northbridge, northbridge.processes.question, northbridge.discovery.simula
 from northbridge.conformance.tests.lightning import checkpoints, sharding
 from northbridge.conformance.runs import processes, question as questions
 import northbridge.processes.child, northbridge_cpu_sim.build.extension, northbridge_cpu_sim.build.compile
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 import answers
@@ -84,14 +84,14 @@ def question():
 def opened():
     folder = run_folder("opened")
     torch.save({"weights": torch.ones(2)}, folder / "epoch=1.ckpt")
-    found = checkpoints._open_without_northbridge(Outcome(folder, {}, ""))
+    found = checkpoints._open_without_northbridge(RunResult(folder, {}, ""))
     assert found == {"devices": ["cpu"], "tensors": 1}
 
 def consolidated():
     folder = run_folder("consolidated")
     try:
         sharding.Sharding().test_the_shards_of_all_ranks_become_one_plain_file(
-            "lightning.pytorch", Outcome(folder, {}, ""), folder
+            "lightning.pytorch", RunResult(folder, {}, ""), folder
         )
     except AssertionError as error:
         assert "does not exist" in str(error) or "not a" in str(error), error  # no shards lie there

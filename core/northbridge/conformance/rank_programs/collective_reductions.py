@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 import northbridge
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.meeting import Rank, attempt, meet
+from northbridge.conformance.runs.ranks import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")

@@ -72,7 +72,7 @@ def _facts(net: torch.nn.Module) -> dict[str, Any]:
 def _class(namespace: str) -> Any:
     stock: Any = import_module(namespace).LightningModule
 
-    class Compiled(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
+    class CompiledClassifier(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         def __init__(self, net: torch.nn.Module) -> None:
             super().__init__()
             self.net = net
@@ -86,4 +86,4 @@ def _class(namespace: str) -> Any:
         def configure_optimizers(self) -> Any:
             return torch.optim.SGD(self.parameters(), lr=0.1)
 
-    return Compiled
+    return CompiledClassifier

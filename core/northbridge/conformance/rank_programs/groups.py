@@ -12,8 +12,8 @@ import torch.distributed as dist
 
 from northbridge.conformance.rank_programs.waits import pass_barrier
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.meeting import Rank, attempt, meet
 from northbridge.conformance.runs.ports import reserve_port
+from northbridge.conformance.runs.ranks import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 DIVISIONS: dict[int, dict[str, list[list[int]]]] = {

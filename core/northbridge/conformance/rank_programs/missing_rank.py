@@ -13,7 +13,7 @@ from typing import Any
 import torch.distributed as dist
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.meeting import Rank, meet
+from northbridge.conformance.runs.ranks import Rank, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 SHORT_S = 5.0

@@ -20,7 +20,7 @@ from northbridge.conformance.rank_programs.collective_reductions import (
     many,
 )
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.meeting import Rank, attempt, meet
+from northbridge.conformance.runs.ranks import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 DTYPES = ("float32", "float16", "bfloat16", "int64", "uint8", "bool")

@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.meeting import Rank, attempt, meet
+from northbridge.conformance.runs.ranks import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 LATE_S = 0.4

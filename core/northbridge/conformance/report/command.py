@@ -21,8 +21,8 @@ from northbridge.conformance.report.pages.overview import (
     of_verdict,
 )
 from northbridge.conformance.report.report import NOT_ASKED, Report
+from northbridge.conformance.report.suite_run import prove
 from northbridge.conformance.report.verification import find_faults
-from northbridge.conformance.runner.suite_run import prove
 from northbridge.conformance.runner.supervisor import Course, SuiteError
 from northbridge.conformance.verdict import Verdict
 from northbridge.errors import ReportError

@@ -46,10 +46,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the journal of this run."""
     rewrite_assertions()  # in a fork the package was imported before pytest was
-    config.pluginmanager.register(Recorder(config), "northbridge-recorder")
+    config.pluginmanager.register(EventRecorder(config), "northbridge-recorder")
 
 
-class Recorder:
+class EventRecorder:
     """Writes what happens."""
 
     def __init__(self, config: pytest.Config) -> None:

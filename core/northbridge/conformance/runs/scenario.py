@@ -2,44 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
-import itertools
 import json
-import os
-import shutil
-import subprocess
-import tempfile
-import time
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal
-
-from northbridge.conformance.runs.findings import Findings, read
-from northbridge.conformance.runs.ports import reserve_port
-from northbridge.conformance.runs.processes import CALLED_FIRST, Process, start
-from northbridge.conformance.runs.run_environment import environ_of_runs
-from northbridge.conformance.runs.run_errors import HungError, RunError
-from northbridge.conformance.runs.shared_runs import folder_of_runs, run_once
-from northbridge.conformance.runs.stacks import collect_stacks, kill_group
-from northbridge.errors import UnsupportedError
 
 Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
 """Who starts the ranks: Lightning from one script, torchrun (which may start them again, once, where they fail),
 Lightning on each of two nodes, or the suite.
 """
 
-WORK = ["-m", "northbridge.conformance.runs.work"]
-"""The command of a rank, but for the scenario and the folder."""
-
 FAILED = "failed "
 """How the topic of a step that failed begins."""
 
 REFUSED = "refused "
 """How the topic of a step begins that the chip is said not to do, or Northbridge for it."""
-
-LIMIT_S = 240.0
-"""How long a run may take before it counts as hung."""
 
 
 @dataclass(frozen=True)
@@ -88,158 +64,3 @@ class Scenario:
     def to_json(self) -> str:
         """Return the scenario as one line of text."""
         return json.dumps(asdict(self))
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What came of a run."""
-
-    folder: Path
-    """The run's folder, with its checkpoints; it is there until this process ends, or longer where suites share it."""
-
-    findings: Findings
-    said: str
-    """What the processes printed."""
-
-    def ranks(self, topic: str) -> list[dict[str, Any]]:
-        """Return what every rank found out about ``topic``, which has the name of its step as one of its words.
-
-        Raises :class:`UnsupportedError` where the step was refused, and :class:`AssertionError` where nobody found
-        anything, with the reason if the step failed.
-        """
-        if topic not in self.findings:
-            for step in topic.split():
-                for refusal in self.findings.get(REFUSED + step, ()):
-                    raise UnsupportedError(refusal["message"], capability=refusal["capability"])
-            failed = [
-                fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
-            ]
-            raise AssertionError(f"nothing was found out about {topic!r}\n" + "\n".join(failed) + self.said[-4000:])
-        return self.findings[topic]
-
-    def each(self, topic: str, fact: str) -> list[Any]:
-        """Return one ``fact`` of what every rank found out about ``topic``; raises as :meth:`ranks` does."""
-        return [rank[fact] for rank in self.ranks(topic)]
-
-    def only(self, topic: str) -> dict[str, Any]:
-        """Return what the one process found out about ``topic``; raises as :meth:`ranks` does."""
-        (fact,) = self.ranks(topic)
-        return fact
-
-
-_outcomes: dict[tuple[Scenario, tuple[tuple[str, str], ...]], Outcome | RunError] = {}
-
-
-def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> Outcome:
-    """Return what came of ``scenario``, which is run once in this process; ``environ`` is added to the environment.
-
-    Raises :class:`RunError` with the end of what the processes said if one of them failed, and :class:`HungError` with
-    their stacks if they outlasted the limit.
-    """
-    key = (scenario, tuple(sorted((environ or {}).items())))
-    if key not in _outcomes:
-        try:
-            _outcomes[key] = _run(scenario, dict(environ or {}))
-        except RunError as error:
-            _outcomes[key] = error
-    outcome = _outcomes[key]
-    if isinstance(outcome, RunError):
-        raise outcome
-    return outcome
-
-
-def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
-    shared = folder_of_runs()
-    if shared is not None:
-        name = f"{scenario.to_json()} {sorted(_read_by_a_run(scenario).items())} {sorted(environ.items())}"
-        folder = run_once(shared, name, lambda: _run_in(new_folder(shared), scenario, environ))
-    else:
-        folder = new_folder()
-        _run_in(folder, scenario, environ)
-    return Outcome(folder, read(folder), read_said(folder))
-
-
-def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
-    """Return the variables of this process that a run of ``scenario`` may depend on; Lightning's own on few."""
-    name = scenario.accelerator
-    beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_", CALLED_FIRST)
-    return {
-        variable: value
-        for variable, value in os.environ.items()
-        if variable.startswith(beginnings) or (name != "cpu" and name in variable.lower())
-    }
-
-
-def new_folder(parent: Path | None = None) -> Path:
-    """Return an empty folder for a run; one that nobody shares is deleted when this process ends."""
-    folder = Path(tempfile.mkdtemp(prefix="northbridge-conformance-", dir=parent))
-    if parent is None:
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
-    (codes,) = play([(scenario, folder)], environ)
-    if any(codes):
-        raise RunError(f"{scenario} failed with {codes}:\n{read_said(folder)[-12000:]}")
-    return folder
-
-
-def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> list[list[int]]:
-    """Start each scenario in its folder, all of them at once, and return the exit codes of the processes of each.
-
-    Raises :class:`HungError` with what they said and their stacks where one outlasts the limit. None is left when this
-    returns.
-    """
-    until = time.monotonic() + LIMIT_S
-    processes: list[list[Process]] = [[] for _ in plays]
-    try:
-        for (scenario, folder), begun in zip(plays, processes, strict=True):
-            _begin(scenario, folder, environ, begun)
-        return [[process.wait(max(0.0, until - time.monotonic())) for process in begun] for begun in processes]
-    except subprocess.TimeoutExpired:
-        said = "".join(read_said(folder)[-4000:] for _, folder in plays)
-        stacks = "\n".join(
-            collect_stacks(process.pid, folder)
-            for (_, folder), begun in zip(plays, processes, strict=True)
-            for process in begun
-        )
-        asked = " beside ".join(str(scenario) for scenario, _ in plays)
-        raise HungError(
-            f"{asked} did not end within {LIMIT_S:g} s; the processes had said:\n{said}\n{stacks}"
-        ) from None
-    finally:
-        for process in itertools.chain(*processes):
-            kill_group(process.pid)  # ranks that a launcher started outlive it where it is killed
-            process.wait()
-
-
-def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: list[Process]) -> None:
-    inherited = environ_of_runs()
-    if scenario.accelerator == "cpu":
-        inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
-    for number, (command, variables) in enumerate(_commands(scenario, folder)):
-        with (folder / f"said-{number}.txt").open("wb") as said:
-            begun.append(start(command, {**inherited, **environ, **variables}, folder, said))
-
-
-def read_said(folder: Path) -> str:
-    """Return what the processes of the run in ``folder`` printed."""
-    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("said-*.txt")))
-
-
-def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[str, str]]]:
-    work = [*WORK, scenario.to_json(), str(folder)]
-    if scenario.launch == "script":
-        return [(work, {})]
-    if scenario.launch in ("torchrun", "restarts"):
-        launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={scenario.devices}"]
-        launcher.append(f"--max-restarts={int(scenario.launch == 'restarts')}")
-        return [([*launcher, *work], {})]
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port())}
-    if scenario.launch == "two nodes":
-        meeting["MASTER_ADDR"] = "localhost"  # not as a rank would say it that looks for rank 0 on its own machine
-        return [(work, {**meeting, "NODE_RANK": str(node)}) for node in range(2)]
-    assert isinstance(scenario.devices, int)
-    world = {**meeting, "WORLD_SIZE": str(scenario.devices)}
-    return [(work, {**world, "RANK": str(rank)}) for rank in range(scenario.devices)]

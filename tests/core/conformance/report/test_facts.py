@@ -10,8 +10,8 @@ from tests.core.conftest import Install
 from northbridge import BackendNotFoundError
 from northbridge.conformance.report.facts import Facts, find_facts
 from northbridge.conformance.report.report import BackendFacts
+from northbridge.conformance.report.suite_run import make_report
 from northbridge.conformance.runner.event_log import Ended, Planned
-from northbridge.conformance.runner.suite_run import make_report
 from northbridge.conformance.runner.supervisor import Course
 from northbridge.conformance.verdict import Ending
 

@@ -10,9 +10,9 @@ import pytest
 from northbridge.conformance.report import verification
 from northbridge.conformance.report.facts import Facts
 from northbridge.conformance.report.report import BackendFacts, Report
+from northbridge.conformance.report.suite_run import make_report
 from northbridge.conformance.report.verification import find_faults
 from northbridge.conformance.runner.event_log import Ended, Planned
-from northbridge.conformance.runner.suite_run import make_report
 from northbridge.conformance.runner.supervisor import Course
 from northbridge.conformance.verdict import Ending, Verdict
 

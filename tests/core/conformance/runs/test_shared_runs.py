@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.conformance.runs import scenario as room
+from northbridge.conformance.runs import run as room
 from northbridge.conformance.runs.processes import CALLED_FIRST
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.runs.shared_runs import FOLDER, folder_of_runs, run_once
@@ -81,7 +81,7 @@ def test_two_suites_share_a_run_where_it_is_the_same(
     for variables in ({}, of_the_second):
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(room, "_outcomes", {})
+        monkeypatch.setattr(room, "_results", {})
         found.add(room.run(scenario).folder)
 
     assert len(found) == folders

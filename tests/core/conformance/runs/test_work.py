@@ -11,7 +11,8 @@ from types import ModuleType
 import pytest
 
 from northbridge.conformance.runs.findings import read, write
-from northbridge.conformance.runs.scenario import Outcome, Scenario
+from northbridge.conformance.runs.run import RunResult
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.runs.work import main
 from northbridge.conformance.suite import BASICS, USES
 from northbridge.conformance.tests.collective.ranks import STEPS
@@ -50,7 +51,7 @@ def test_after_a_refusal_the_ranks_go_on(step: Callable[..., None], tmp_path: Pa
 
     main(Scenario("acme", "", ("posing", "rest.sleep"), devices), tmp_path)
 
-    outcome = Outcome(tmp_path, read(tmp_path), "")
+    outcome = RunResult(tmp_path, read(tmp_path), "")
     assert outcome.ranks("rest.sleep") == [{}]
     with pytest.raises(UnsupportedError, match="acme does not train"):
         outcome.ranks("posing")
@@ -62,7 +63,7 @@ def test_a_process_that_is_alone_goes_on_after_a_failure_too(step: Callable[...,
 
     main(Scenario("acme", "", ("posing", "rest.sleep")), tmp_path)
 
-    outcome = Outcome(tmp_path, read(tmp_path), "")
+    outcome = RunResult(tmp_path, read(tmp_path), "")
     assert outcome.ranks("rest.sleep") == [{}]
     with pytest.raises(AssertionError, match="out of luck"):
         outcome.ranks("posing")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields
 from types import MappingProxyType
 from typing import get_args
 
+from northbridge.capabilities import Capabilities
 from northbridge.conformance.report.report import ClaimResult
 from northbridge.conformance.verdict import Verdict
 
@@ -72,38 +74,6 @@ CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
 """A title for each finding, and what a user can do with it; in the order in which they are shown."""
 
 CLAIMED: Mapping[str, str] = MappingProxyType(
-    {
-        "float32": "numbers in float32 are computed as float32",
-        "autograd": "gradients are computed on the chip",
-        "views": "parts of a tensor share its memory, however they lie in it",
-        "random_numbers": "each device has a generator, whose state can be kept and put back",
-        "out_of_memory": "full memory is an error after which the process goes on",
-        "inference_mode": "torch.inference_mode computes what torch.no_grad does",
-        "fit": "Lightning trains on one device",
-        "checkpoint": "what was trained is written, and opens on the chip and on the CPU",
-        "resume": "a training that is taken up goes on as if it had never stopped",
-        "sum_all_reduce": "several devices add up their tensors",
-        "broadcast": "the tensor of one device reaches all others",
-        "all_gather": "the tensors of all devices reach each of them",
-        "barrier": "processes wait for each other",
-        "ddp_averaging": "several devices train with the average of their gradients",
-        "bfloat16": "tensors and mixed precision in bfloat16",
-        "float16": "tensors and mixed precision in float16, with a gradient scaler",
-        "float64": "numbers in float64 are computed as float64",
-        "int64": "numbers in int64 are held and computed as int64",
-        "float32_convolutions": "convolutions of float32 are computed in float32, and not in fewer bits",
-        "bfloat16_range": "matrix products in bfloat16 have bfloat16's range",
-        "sync_batchnorm": "batch norm over the batches of all devices",
-        "sharding": "FSDP2 and tensor parallel spread a model over devices",
-        "fork": "Lightning may fork processes that have loaded the vendor's software, as notebooks do",
-        "float8": "matrix products in float8",
-        "graphs": "steps are captured once and replayed",
-        "compile": "torch.compile with the vendor's own compiler",
-        "fused_optimizers": "optimizers whose step is one kernel of the vendor's",
-        "profiler": "the chip's work shows in Lightning's PyTorchProfiler",
-        "data_loaders": "the vendor's loaders decode on the chip",
-        "deepspeed": "DeepSpeed's sharded training",
-        "fsdp": "torch's first FSDP",
-    }
+    {each.name: each.metadata["meaning"] for each in fields(Capabilities) if "meaning" in each.metadata}
 )
 """What a user gets where a claim holds."""

@@ -8,12 +8,13 @@ from typing import Any, ClassVar
 import pytest
 
 import northbridge
-from northbridge.conformance.runs.meeting import error_of
-from northbridge.conformance.runs.scenario import Scenario, run
+from northbridge.conformance.runs.ranks import error_of
+from northbridge.conformance.runs.run import run
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import Suite, require_devices
 from northbridge.errors import UnsupportedError
 
-STEPS = ("collective_reductions", "transfers", "exchanges", "groups", "waits", "gradient_averaging")
+STEPS = ("collective_reductions", "transfers", "exchanges", "groups", "waits", "ddp_gradients")
 """What the ranks do in one run."""
 
 Facts = list[dict[str, Any]]

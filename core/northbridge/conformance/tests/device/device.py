@@ -14,7 +14,7 @@ DTYPES = ("int32", "int16", "int8", "uint8", "bool")
 """Those that no claim is about; of the others, Dtypes asks."""
 
 
-class Device(OneDevice):
+class DeviceTests(OneDevice):
     """What a user of torch may expect from tensors on a device."""
 
     advice: ClassVar[str] = (

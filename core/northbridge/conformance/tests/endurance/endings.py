@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from northbridge.conformance.runs.findings import Findings, read
+from northbridge.conformance.runs.run import new_folder, play, read_said
 from northbridge.conformance.runs.run_errors import HungError
-from northbridge.conformance.runs.scenario import Scenario, new_folder, play, read_said
+from northbridge.conformance.runs.scenario import Scenario
 
 
 @dataclass(frozen=True)

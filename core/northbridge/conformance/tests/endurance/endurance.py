@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 import pytest
 
 from northbridge.conformance.rank_programs.endurance import EARLY, LATE
-from northbridge.conformance.runs.scenario import Outcome, Scenario, run
+from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each, require, require_devices
 
 CHIP_BYTES = 2**16
@@ -30,26 +31,26 @@ class Endurance(NamespaceSuite):
     )
 
     @pytest.fixture
-    def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> Outcome:
+    def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> RunResult:
         """The run of a thousand steps."""
         require(namespace)
         require_devices(backend, devices)
         return run(Scenario(backend, namespace, ("endurance",), devices), environ)
 
-    def test_it_comes_to_its_end(self, chip: Outcome) -> None:
+    def test_it_comes_to_its_end(self, chip: RunResult) -> None:
         assert set(chip.each("endurance", "steps")) == {LATE}
 
-    def test_the_chips_memory_is_steady(self, chip: Outcome) -> None:
+    def test_the_chips_memory_is_steady(self, chip: RunResult) -> None:
         for held in chip.each("endurance", "held"):
             assert _at(held, EARLY, "chip") > 0
             assert _at(held, LATE, "chip") - _at(held, EARLY, "chip") <= CHIP_BYTES
 
-    def test_the_processs_memory_is_steady(self, chip: Outcome) -> None:
+    def test_the_processs_memory_is_steady(self, chip: RunResult) -> None:
         for held in chip.each("endurance", "held"):
             assert _at(held, LATE, "process") - _at(held, EARLY, "process") <= PROCESS_BYTES
 
     @pytest.mark.parametrize("opened", ["files", "threads"])
-    def test_no_more_is_open(self, chip: Outcome, opened: str) -> None:
+    def test_no_more_is_open(self, chip: RunResult, opened: str) -> None:
         for held in chip.each("endurance", "held"):
             assert _at(held, LATE, opened) - _at(held, EARLY, opened) <= MORE_OPEN
 

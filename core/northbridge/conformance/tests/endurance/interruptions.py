@@ -11,7 +11,8 @@ import torch
 
 from northbridge.conformance.rank_programs.interruptions import EVERY_N_STEPS, INTERRUPTED
 from northbridge.conformance.rank_programs.killed_rank import KILLED_IN
-from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario, run
+from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import (
     TRAINERS,
     NamespaceSuite,
@@ -34,11 +35,11 @@ class Preemption(NamespaceSuite):
         " keeps: Device.random_state() and Device.set_random_state()"
     )
 
-    def test_what_is_taken_up_ends_with_the_weights_of_a_training_that_went_through(self, chip: Outcome) -> None:
+    def test_what_is_taken_up_ends_with_the_weights_of_a_training_that_went_through(self, chip: RunResult) -> None:
         for found in chip.ranks("interruptions"):
             assert found["taken up"]["weights"] == found["through"]["weights"]
 
-    def test_it_goes_on_after_the_batch_in_which_the_signal_came(self, chip: Outcome) -> None:
+    def test_it_goes_on_after_the_batch_in_which_the_signal_came(self, chip: RunResult) -> None:
         for found in chip.ranks("interruptions"):
             assert found["taken up"]["began"] == INTERRUPTED + 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices, shows
 
 
@@ -20,7 +20,7 @@ class Callbacks(UsesSuite):
 
     @shows("fit")
     def test_progress_bars_monitors_and_loggers_change_nothing_and_write_what_is_logged(
-        self, backend: str, chip: Outcome, cpu: Outcome
+        self, backend: str, chip: RunResult, cpu: RunResult
     ) -> None:
         found, expected = chip.each("callbacks", "logged"), cpu.each("callbacks", "logged")
 
@@ -30,7 +30,7 @@ class Callbacks(UsesSuite):
 
     @shows("fit")
     def test_early_stopping_stops_where_it_stops_on_the_cpu_and_the_timer_measures(
-        self, chip: Outcome, cpu: Outcome
+        self, chip: RunResult, cpu: RunResult
     ) -> None:
         found = chip.each("callbacks", "stopped")
 
@@ -39,7 +39,7 @@ class Callbacks(UsesSuite):
         assert 0 < found[0]["epoch"] < 9
 
     @shows("checkpoint")
-    def test_the_best_checkpoints_are_kept_on_the_cpu(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+    def test_the_best_checkpoints_are_kept_on_the_cpu(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
         found: list[Any] = chip.each("callbacks", "kept")
 
         assert differences_from_cpu(backend, found, cpu.each("callbacks", "kept")) == []
@@ -48,7 +48,7 @@ class Callbacks(UsesSuite):
         assert found[0]["devices"] == ["cpu"]
 
     @shows("fit")
-    def test_moving_averages_of_the_weights(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+    def test_moving_averages_of_the_weights(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
         found, expected = chip.each("callbacks", "averaged"), cpu.each("callbacks", "averaged")
 
         # torch averages them one by one on the CPU, and all at once elsewhere.

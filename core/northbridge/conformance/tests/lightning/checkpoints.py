@@ -14,7 +14,8 @@ from northbridge.conformance.rank_programs import interim_checkpoints
 from northbridge.conformance.rank_programs.checkpoints import MODEL
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.hosts import build
-from northbridge.conformance.runs.scenario import Outcome, Scenario, run
+from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, one_and_several_devices, shows
 from northbridge.processes.environment import python_command
 
@@ -52,7 +53,7 @@ class Checkpoints(NamespaceSuite):
     )
 
     @shows("checkpoint")
-    def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: Outcome) -> None:
+    def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: RunResult) -> None:
         assert chip.ranks("checkpoints.save")
         found = _open_without_northbridge(chip)
 
@@ -60,19 +61,21 @@ class Checkpoints(NamespaceSuite):
         assert found["tensors"] > 10
 
     @shows("checkpoint")
-    def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+    def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(
+        self, backend: str, chip: RunResult, cpu: RunResult
+    ) -> None:
         found, expected = chip.each("checkpoints.save", "weights"), cpu.each("checkpoints.save", "weights")
 
         assert differences_from_cpu(backend, found, expected) == []
 
     @shows("resume")
-    def test_a_cpu_checkpoint_resumes_on_the_chip(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+    def test_a_cpu_checkpoint_resumes_on_the_chip(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
         found, expected = chip.each("checkpoints.resume", "weights"), cpu.each("checkpoints.resume", "weights")
 
         assert differences_from_cpu(backend, found, expected) == []
 
     @shows("resume")
-    def test_tied_weights_are_tied_in_a_run_that_is_taken_up(self, chip: Outcome) -> None:
+    def test_tied_weights_are_tied_in_a_run_that_is_taken_up(self, chip: RunResult) -> None:
         tied = len(list(build(MODEL).parameters()))
 
         assert set(chip.each("checkpoints.resume", "parameters")) == {tied}
@@ -86,7 +89,7 @@ class CheckpointsOnTheCPU(NamespaceSuite):
 
     @shows("checkpoint")
     def test_a_checkpoint_of_the_chip_resumes_on_the_cpu(
-        self, backend: str, namespace: str, devices: int, chip: Outcome, cpu: Outcome
+        self, backend: str, namespace: str, devices: int, chip: RunResult, cpu: RunResult
     ) -> None:
         assert chip.ranks("checkpoints.save")
         resumed = run(Scenario("cpu", namespace, ("checkpoints.resume",), devices, resume=str(chip.folder)))
@@ -106,29 +109,29 @@ class KeptCheckpoints(NamespaceSuite):
         " too."
     )
 
-    def test_the_model_stays_where_it_is(self, chip: Outcome, device: northbridge.Device) -> None:
+    def test_the_model_stays_where_it_is(self, chip: RunResult, device: northbridge.Device) -> None:
         found = chip.only("interim_checkpoints")
 
         assert found["after"] == found["before"]
         assert {where for _, where, _ in found["after"]} == {str(device.root(0))}
 
-    def test_the_training_goes_on_as_one_without_checkpoints(self, chip: Outcome) -> None:
+    def test_the_training_goes_on_as_one_without_checkpoints(self, chip: RunResult) -> None:
         through = chip.only(f"training {interim_checkpoints.MODEL}")
 
         assert chip.only("interim_checkpoints")["weights"] == through["weights"]
 
-    def test_its_tensors_are_the_cpus_and_tied_weights_are_tied(self, chip: Outcome) -> None:
+    def test_its_tensors_are_the_cpus_and_tied_weights_are_tied(self, chip: RunResult) -> None:
         found = chip.only("interim_checkpoints")
 
         assert found["devices"] == ["cpu"]
         assert found["tied"]
 
-    def test_views_are_written_with_their_own_numbers(self, chip: Outcome) -> None:
+    def test_views_are_written_with_their_own_numbers(self, chip: RunResult) -> None:
         expected = {name: each.tolist() for name, each in interim_checkpoints.views(torch.device("cpu")).items()}
 
         assert chip.only("interim_checkpoints")["views"] == expected
 
-    def test_what_fails_halfway_leaves_the_file_before_it_whole_and_nothing_else(self, chip: Outcome) -> None:
+    def test_what_fails_halfway_leaves_the_file_before_it_whole_and_nothing_else(self, chip: RunResult) -> None:
         found = chip.only("interim_checkpoints")
 
         assert interim_checkpoints.SPOILT in found["error"]
@@ -137,7 +140,7 @@ class KeptCheckpoints(NamespaceSuite):
         assert found["files"] == [interim_checkpoints.FILE]
 
 
-def _open_without_northbridge(outcome: Outcome) -> dict[str, Any]:
+def _open_without_northbridge(outcome: RunResult) -> dict[str, Any]:
     finished = subprocess.run(
         python_command(_OPEN, str(outcome.folder / "epoch=1.ckpt")),
         env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},

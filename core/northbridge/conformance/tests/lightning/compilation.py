@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import northbridge
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, one_and_two_devices, shows
 
 
@@ -13,10 +13,12 @@ class Compiled(UsesSuite):
     """What both hosts do."""
 
     @shows("fit")
-    def test_a_compiled_model_trains_as_the_plain_one(self, chip: Outcome) -> None:
+    def test_a_compiled_model_trains_as_the_plain_one(self, chip: RunResult) -> None:
         check(chip, "eager")
 
-    def test_a_backend_that_the_chip_lacks_is_refused_before_the_first_step(self, chip: Outcome, backend: str) -> None:
+    def test_a_backend_that_the_chip_lacks_is_refused_before_the_first_step(
+        self, chip: RunResult, backend: str
+    ) -> None:
         missing = northbridge.load(backend).bridge.missing_compile_backends
 
         for found in chip.ranks("compilation"):
@@ -44,7 +46,7 @@ class FabricCompilation(Compiled):
     runs = one_and_two_devices(*FABRICS)
     advice = "Look at the bridge's missing_compile_backends and compile_backend: what is named there is what happens."
 
-    def test_without_a_backend_the_chips_is_taken_or_told_to_be_absent(self, chip: Outcome, backend: str) -> None:
+    def test_without_a_backend_the_chips_is_taken_or_told_to_be_absent(self, chip: RunResult, backend: str) -> None:
         named = northbridge.load(backend).bridge.compile_backend
         registered = [named in each for each in chip.each("compilation", "registered")]
 
@@ -57,7 +59,7 @@ class FabricCompilation(Compiled):
                 assert f"{backend!r} takes {named!r} then, which nothing has registered" in found["refused"]
 
 
-def check(chip: Outcome, way: str) -> None:
+def check(chip: RunResult, way: str) -> None:
     """Compare the weights with those of the model that was not compiled."""
     for found in chip.ranks("compilation"):
         assert found[way]["weights"] == pytest.approx(found["plainly"]["weights"], abs=1e-6)

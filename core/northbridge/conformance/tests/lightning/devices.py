@@ -7,7 +7,8 @@ import pytest
 import northbridge
 from northbridge.conformance.rank_programs.devices import FORMS, SECOND, is_held_by_one_fabric
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.scenario import Outcome, Scenario, run
+from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
 
 
@@ -20,7 +21,7 @@ class DeviceChoice(NamespaceSuite):
     )
 
     @pytest.mark.parametrize("form", FORMS)
-    def test_devices_takes(self, backend: str, namespace: str, chip: Outcome, form: str) -> None:
+    def test_devices_takes(self, backend: str, namespace: str, chip: RunResult, form: str) -> None:
         everything = range(northbridge.available()[backend])
         indices = {"1": [0], "[1]": [1], "'auto'": everything, "-1": everything}.get(form, [0, 1])
 
@@ -43,16 +44,16 @@ class SecondDevice(NamespaceSuite):
     )
 
     @pytest.fixture
-    def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> Outcome:
+    def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> RunResult:
         require(namespace)
         return run(Scenario(backend, namespace, ("training",), (1,), models=("mlp",)), environ)
 
-    def test_it_trains_the_weights_of_a_cpu_run(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+    def test_it_trains_the_weights_of_a_cpu_run(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
         found, expected = (outcome.only("training mlp")["weights"] for outcome in (chip, cpu))
 
         assert differences_from_cpu(backend, found, expected) == []
 
-    def test_memory_is_allocated_there_and_nowhere_else(self, device: northbridge.Device, chip: Outcome) -> None:
+    def test_memory_is_allocated_there_and_nowhere_else(self, device: northbridge.Device, chip: RunResult) -> None:
         root = str(device.root(1))
 
         found = chip.only("training mlp")
@@ -60,7 +61,7 @@ class SecondDevice(NamespaceSuite):
         assert found["root device"] == root
         assert found["in use"] == [root]
 
-    def test_it_is_the_current_one(self, device: northbridge.Device, chip: Outcome) -> None:
+    def test_it_is_the_current_one(self, device: northbridge.Device, chip: RunResult) -> None:
         assert chip.only("training mlp")["current device"] == str(device.root(1))
 
 
@@ -74,16 +75,16 @@ class LastDevices(NamespaceSuite):
     )
 
     @pytest.fixture
-    def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> Outcome:
+    def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> RunResult:
         require(namespace)
         require_devices(backend, 4)
         return run(Scenario(backend, namespace, ("training",), (2, 3), models=("mlp",)), environ)
 
-    def test_each_rank_trains_on_its_own(self, device: northbridge.Device, chip: Outcome) -> None:
+    def test_each_rank_trains_on_its_own(self, device: northbridge.Device, chip: RunResult) -> None:
         roots = [str(device.root(index)) for index in (2, 3)]
 
         assert chip.each("training mlp", "root device") == roots
         assert chip.each("training mlp", "in use") == [[root] for root in roots]
 
-    def test_it_is_the_current_one(self, chip: Outcome) -> None:
+    def test_it_is_the_current_one(self, chip: RunResult) -> None:
         assert chip.each("training mlp", "current device") == chip.each("training mlp", "root device")

@@ -9,7 +9,7 @@ from northbridge.conformance.rank_programs.fabric import STEERED, WAYS
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import (
     FABRICS,
     MODELS,
@@ -34,17 +34,17 @@ class FabricTraining(EqualWeights):
 
     # Not the ConvNet: what its batch norm has seen changes the weights without any optimizer.
     @pytest.mark.parametrize("model", [each for each in MODELS if each != "convnet"])
-    def test_an_optimizer_made_before_setup_trains_the_model(self, chip: Outcome, model: str) -> None:
+    def test_an_optimizer_made_before_setup_trains_the_model(self, chip: RunResult, model: str) -> None:
         untrained = fingerprint(build(model).state_dict())
 
         assert all(rank["weights"] != untrained for rank in chip.ranks(f"training {model}"))
 
-    def test_tied_weights_stay_tied(self, chip: Outcome) -> None:
+    def test_tied_weights_stay_tied(self, chip: RunResult) -> None:
         tied = len(list(build("tied").parameters()))
 
         assert chip.each("training tied", "parameters") == [tied] * len(chip.ranks("training tied"))
 
-    def test_each_rank_trains_on_a_device_with_an_index(self, device: northbridge.Device, chip: Outcome) -> None:
+    def test_each_rank_trains_on_a_device_with_an_index(self, device: northbridge.Device, chip: RunResult) -> None:
         for index, rank in enumerate(chip.ranks("training mlp")):
             name = str(device.root(index))
             assert rank["host"] == rank["root device"] == rank["module device"] == name
@@ -63,12 +63,12 @@ class FabricLoops(UsesSuite):
 
     @pytest.mark.parametrize("way", WAYS)
     def test_the_weights_and_the_learning_rate_are_those_of_a_cpu_run(
-        self, backend: str, chip: Outcome, cpu: Outcome, way: str
+        self, backend: str, chip: RunResult, cpu: RunResult, way: str
     ) -> None:
         assert differences_from_cpu(backend, chip.each("fabric", way), cpu.each("fabric", way)) == []
 
     @pytest.mark.parametrize("way", [way for way in STEERED if way != "plainly"])
-    def test_it_makes_a_difference(self, chip: Outcome, way: str) -> None:
+    def test_it_makes_a_difference(self, chip: RunResult, way: str) -> None:
         assert chip.each("fabric", way) != chip.each("fabric", "plainly")
 
 
@@ -79,7 +79,7 @@ class Joining(UsesSuite):
     claims = ("ddp_averaging",)
     advice = "Join sends zeros for ranks that are done: look at all_reduce of numbers of steps, and at broadcast."
 
-    def test_gradients_wait_where_the_loop_says_so(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+    def test_gradients_wait_where_the_loop_says_so(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
         found, expected = chip.each("fabric.join", "accumulated"), cpu.each("fabric.join", "accumulated")
 
         assert differences_from_cpu(backend, found, expected) == []
@@ -87,7 +87,7 @@ class Joining(UsesSuite):
         assert found[0]["weights"] == found[1]["weights"]
 
     def test_a_rank_that_has_run_out_of_batches_waits_for_the_other(
-        self, backend: str, chip: Outcome, cpu: Outcome
+        self, backend: str, chip: RunResult, cpu: RunResult
     ) -> None:
         found, expected = chip.each("fabric.join", "joined"), cpu.each("fabric.join", "joined")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from northbridge.conformance.rank_programs.hooks import BEGIN
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each
 
 _BATCH = ["forward", "backward", "after_backward"]
@@ -20,14 +20,14 @@ class BridgeHooks(UsesSuite):
         " of a step when it is done. Whoever overrides one of its methods calls no other one from it."
     )
 
-    def test_the_software_is_prepared_and_loaded_before_a_device_is_taken(self, chip: Outcome) -> None:
+    def test_the_software_is_prepared_and_loaded_before_a_device_is_taken(self, chip: RunResult) -> None:
         calls = chip.only("hooks")["calls"]
 
         assert [name for name in dict.fromkeys(calls) if name in BEGIN] == list(BEGIN)
         assert calls.index("select") < calls.index("forward")
 
     def test_the_end_of_each_backward_pass_of_each_step_and_of_an_evaluation_is_told(
-        self, chip: Outcome, namespace: str
+        self, chip: RunResult, namespace: str
     ) -> None:
         calls: list[str] = chip.only("hooks")["calls"]
 
@@ -45,14 +45,14 @@ class UsersEnvironment(UsesSuite):
         " are started."
     )
 
-    def test_what_is_set_before_the_import_replaces_nothing_of_the_users(self, chip: Outcome) -> None:
+    def test_what_is_set_before_the_import_replaces_nothing_of_the_users(self, chip: RunResult) -> None:
         found = chip.only("hooks.set_variables")
 
         assert found["changed"] == []
         assert found["overwritten"] == []
 
-    def test_a_training_leaves_every_variable_as_it_was(self, chip: Outcome) -> None:
+    def test_a_training_leaves_every_variable_as_it_was(self, chip: RunResult) -> None:
         assert chip.only("hooks")["changed"] == []
 
-    def test_a_training_leaves_every_setting_of_the_process_as_it_was(self, chip: Outcome) -> None:
+    def test_a_training_leaves_every_setting_of_the_process_as_it_was(self, chip: RunResult) -> None:
         assert chip.only("hooks")["settings"] == {}

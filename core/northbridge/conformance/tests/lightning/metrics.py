@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 
 
@@ -16,14 +16,14 @@ class LoggedMetrics(NamespaceSuite):
     advice = "Look at the Collective's all_reduce of single numbers, floats and whole ones, and at its barrier."
 
     @pytest.mark.parametrize("reduction", ["mean", "min", "max", "sum"])
-    def test_sync_dist_reduces(self, backend: str, chip: Outcome, cpu: Outcome, reduction: str) -> None:
+    def test_sync_dist_reduces(self, backend: str, chip: RunResult, cpu: RunResult, reduction: str) -> None:
         self.check(backend, chip, cpu, f"loss {reduction}")
 
-    def test_sync_dist_reduces_a_whole_number(self, chip: Outcome, cpu: Outcome) -> None:
+    def test_sync_dist_reduces_a_whole_number(self, chip: RunResult, cpu: RunResult) -> None:
         assert chip.each("metrics", "errors") == cpu.each("metrics", "errors")
 
     def test_early_stopping_on_a_whole_number_stops_where_it_stops_on_the_cpu(
-        self, chip: Outcome, cpu: Outcome
+        self, chip: RunResult, cpu: RunResult
     ) -> None:
         assert chip.each("metrics", "stopped") == cpu.each("metrics", "stopped")
         assert chip.each("metrics", "epochs") == cpu.each("metrics", "epochs")
@@ -31,11 +31,11 @@ class LoggedMetrics(NamespaceSuite):
 
     @pytest.mark.parametrize("metric", ["accuracy", "mean loss"])
     def test_a_metric_of_torchmetrics_in_the_module(
-        self, backend: str, chip: Outcome, cpu: Outcome, metric: str
+        self, backend: str, chip: RunResult, cpu: RunResult, metric: str
     ) -> None:
         self.check(backend, chip, cpu, metric)
 
-    def check(self, backend: str, chip: Outcome, cpu: Outcome, name: str) -> None:
+    def check(self, backend: str, chip: RunResult, cpu: RunResult, name: str) -> None:
         """Compare what was logged, which is one value on both ranks."""
         found = chip.each("metrics", name)
         assert differences_from_cpu(backend, found, cpu.each("metrics", name)) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import northbridge
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each
 
 _DIFFERENT = 1e-3
@@ -17,7 +17,7 @@ def _distance(backend: str) -> float:
     return 1e-6 if northbridge.get(backend).capabilities.simulated else 1e-5
 
 
-class SyncBatchNorm(NamespaceSuite):
+class SyncBatchNormTests(NamespaceSuite):
     """Two ranks train as one process that has the whole batch, and the model keeps its layers."""
 
     runs = in_each(*TRAINERS, devices=(2,))
@@ -25,12 +25,12 @@ class SyncBatchNorm(NamespaceSuite):
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     @pytest.mark.parametrize("way", ["argument", "torch's layers"])
-    def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: Outcome, way: str) -> None:
+    def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: RunResult, way: str) -> None:
         for found in chip.each("normalization", way):
             assert max(found["weights"], found["statistics"]) < _distance(backend)
             assert found["layer kept"]
 
-    def test_without_it_each_rank_normalizes_by_its_own_batch(self, chip: Outcome) -> None:
+    def test_without_it_each_rank_normalizes_by_its_own_batch(self, chip: RunResult) -> None:
         for found in chip.each("normalization", "nothing"):
             assert min(found["weights"], found["statistics"]) > _DIFFERENT
 
@@ -42,7 +42,7 @@ class UnevenSyncBatchNorm(NamespaceSuite):
     claims = ("sync_batchnorm",)
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
-    def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
+    def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: RunResult) -> None:
         for found in chip.each("normalization", "uneven"):
             assert max(found.values()) < 1e-5  # the gradients of a weight are sums of hundreds
 
@@ -54,6 +54,6 @@ class FabricSyncBatchNorm(NamespaceSuite):
     claims = ("sync_batchnorm",)
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
-    def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: Outcome) -> None:
+    def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: RunResult) -> None:
         for found in chip.each("normalization", "torch's layers"):
             assert max(found["weights"], found["statistics"]) < _distance(backend)

@@ -6,7 +6,7 @@ import pytest
 
 from northbridge.conformance.rank_programs.optimization import WAYS
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices
 
 
@@ -22,10 +22,10 @@ class Optimization(UsesSuite):
 
     @pytest.mark.parametrize("way", WAYS)
     def test_weights_steps_and_learning_rates_are_those_of_a_cpu_run(
-        self, backend: str, chip: Outcome, cpu: Outcome, way: str
+        self, backend: str, chip: RunResult, cpu: RunResult, way: str
     ) -> None:
         assert differences_from_cpu(backend, chip.each("optimization", way), cpu.each("optimization", way)) == []
 
     @pytest.mark.parametrize("way", [way for way in WAYS if way != "plainly"])
-    def test_it_makes_a_difference(self, chip: Outcome, way: str) -> None:
+    def test_it_makes_a_difference(self, chip: RunResult, way: str) -> None:
         assert chip.each("optimization", way) != chip.each("optimization", "plainly")

@@ -7,7 +7,7 @@ import pytest
 from northbridge.conformance.rank_programs.gradient_scaler import BATCHES, OVERFLOW
 from northbridge.conformance.rank_programs.precision import PRECISIONS
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, shows
 from northbridge.errors import UnsupportedError
 
@@ -25,7 +25,7 @@ class Precision(NamespaceSuite):
 
     @shows("bfloat16")
     @pytest.mark.parametrize("model", MODELS)
-    def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, chip: Outcome, model: str) -> None:
+    def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, chip: RunResult, model: str) -> None:
         found = chip.only(f"precision.mixed {model}")
 
         assert found["autocast"] == [True]
@@ -35,41 +35,41 @@ class Precision(NamespaceSuite):
     @shows("bfloat16")
     @pytest.mark.parametrize("model", ["mlp", "convnet"])
     def test_bf16_mixed_trains_the_weights_of_a_cpu_run(
-        self, backend: str, chip: Outcome, cpu: Outcome, model: str
+        self, backend: str, chip: RunResult, cpu: RunResult, model: str
     ) -> None:
         found, expected = (outcome.only(f"precision.mixed {model}")["weights"] for outcome in (chip, cpu))
 
         assert differences_from_cpu(backend, found, expected, "bfloat16") == []
 
-    def test_no_autocast_unless_asked(self, chip: Outcome) -> None:
+    def test_no_autocast_unless_asked(self, chip: RunResult) -> None:
         found = chip.only("training mlp")
 
         assert found["autocast"] == [False]
         assert found["scores"] == ["torch.float32"]
 
     @shows("float16")
-    def test_16_mixed_computes_in_float16_with_an_enabled_scaler(self, chip: Outcome) -> None:
+    def test_16_mixed_computes_in_float16_with_an_enabled_scaler(self, chip: RunResult) -> None:
         found = chip.only("gradient_scaler")
 
         assert found["enabled"]
         assert found["scores"] == ["torch.float16"]
 
     @shows("float16")
-    def test_an_overflow_skips_the_step_and_halves_the_scale(self, chip: Outcome) -> None:
+    def test_an_overflow_skips_the_step_and_halves_the_scale(self, chip: RunResult) -> None:
         scales, weights = chip.only("gradient_scaler")["scales"], chip.only("gradient_scaler")["weights"]
 
         assert weights[OVERFLOW + 1] == weights[OVERFLOW]
         assert scales[OVERFLOW + 1] == scales[OVERFLOW] / 2
 
     @shows("float16", "checkpoint")
-    def test_the_scale_is_in_the_checkpoint_and_taken_up(self, chip: Outcome) -> None:
+    def test_the_scale_is_in_the_checkpoint_and_taken_up(self, chip: RunResult) -> None:
         assert chip.only("gradient_scaler resumed")["scale"] == chip.only("gradient_scaler")["scales"][-1]
 
     @shows("{scores}", "{weights}")
     @pytest.mark.parametrize(
         ("precision", "scores", "weights"), [(name, *dtypes) for name, dtypes in PRECISIONS.items()]
     )
-    def test_each_precision_reaches_the_model(self, chip: Outcome, precision: str, scores: str, weights: str) -> None:
+    def test_each_precision_reaches_the_model(self, chip: RunResult, precision: str, scores: str, weights: str) -> None:
         found = chip.only("precision.dtypes")[precision]
 
         if "refused" in found:
@@ -77,7 +77,7 @@ class Precision(NamespaceSuite):
         assert found == {"scores": [scores], "weights": [weights], "as they began": []}
 
     @shows("float16")
-    def test_steps_without_an_overflow_are_taken(self, chip: Outcome) -> None:
+    def test_steps_without_an_overflow_are_taken(self, chip: RunResult) -> None:
         scales, weights = chip.only("gradient_scaler")["scales"], chip.only("gradient_scaler")["weights"]
 
         assert len(set(weights)) == BATCHES

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import northbridge
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices, shows
 from northbridge.errors import UnsupportedError
 
@@ -23,13 +23,13 @@ class Profilers(UsesSuite):
         ("profiler", "told"),
         [("simple", "run_training_epoch"), ("advanced", "training_step"), ("pytorch", "aten::")],
     )
-    def test_it_tells_of_what_ran_and_changes_nothing(self, chip: Outcome, profiler: str, told: str) -> None:
+    def test_it_tells_of_what_ran_and_changes_nothing(self, chip: RunResult, profiler: str, told: str) -> None:
         for found in chip.ranks("profilers"):
             assert told in found[profiler]["said"]
             assert found[profiler]["weights"] == found["none"]["weights"]
 
     @shows("profiler")
-    def test_the_chips_own_time_is_in_the_table(self, chip: Outcome, backend: str) -> None:
+    def test_the_chips_own_time_is_in_the_table(self, chip: RunResult, backend: str) -> None:
         column = f"{northbridge.get(backend).device.type.upper()} total"
 
         told = [column in found["pytorch"]["said"] for found in chip.ranks("profilers")]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.conformance.runs.scenario import Outcome, Scenario, run
+from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 
 
@@ -24,16 +25,16 @@ class RandomStates(NamespaceSuite):
         ],
     )
     def test_the_weights_are_those_of_a_run_that_went_through(
-        self, chip: Outcome, interrupted: str, through: str
+        self, chip: RunResult, interrupted: str, through: str
     ) -> None:
         assert chip.each("random_states", interrupted) == chip.each("random_states", through)
 
-    def test_without_the_states_a_run_draws_other_numbers(self, chip: Outcome) -> None:
+    def test_without_the_states_a_run_draws_other_numbers(self, chip: RunResult) -> None:
         for found in chip.ranks("random_states"):
             assert found["taken up without the states"] != found["through"]
 
     def test_a_run_that_is_taken_up_by_another_process_draws_the_same(
-        self, backend: str, namespace: str, devices: int, environ: dict[str, str], chip: Outcome
+        self, backend: str, namespace: str, devices: int, environ: dict[str, str], chip: RunResult
     ) -> None:
         through = chip.each("random_states", "through")
 

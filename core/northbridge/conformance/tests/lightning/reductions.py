@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from northbridge.conformance.rank_programs.reductions import FLOATS, wholes
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, several_devices, shows
 
 OPERATIONS = [f"{reduction} of {kind}" for kind in ("float", "int64") for reduction in ("sum", "mean", "min", "max")]
@@ -50,7 +50,7 @@ class Reductions(NamespaceSuite):
     )
 
     @pytest.fixture
-    def found(self, chip: Outcome) -> list[dict[str, Any]]:
+    def found(self, chip: RunResult) -> list[dict[str, Any]]:
         return chip.ranks("reductions")
 
     @pytest.mark.parametrize("operation", OPERATIONS)
@@ -65,7 +65,7 @@ class Reductions(NamespaceSuite):
 
         assert [rank[operation]["in place"] for rank in found] == [exact] * devices
 
-    def test_results_stay_on_the_ranks_device(self, chip: Outcome, found: list[dict[str, Any]]) -> None:
+    def test_results_stay_on_the_ranks_device(self, chip: RunResult, found: list[dict[str, Any]]) -> None:
         for rank, trained in zip(found, chip.ranks("training mlp"), strict=True):
             assert {rank[operation]["device"] for operation in OPERATIONS} == {trained["root device"]}
             assert rank["gathered on"] == [trained["root device"]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import northbridge
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each
 
 
@@ -17,26 +17,26 @@ class Refusals(NamespaceSuite):
         "A tensor that is not on the chip must be an error of the vendor's kernels, and never be computed on the CPU."
     )
 
-    def test_a_strategy_on_the_cpu(self, backend: str, chip: Outcome) -> None:
+    def test_a_strategy_on_the_cpu(self, backend: str, chip: RunResult) -> None:
         found = chip.only("refusals single device on the CPU")
 
         assert found["type"] == "WrongDeviceError"
         assert f"accelerator={backend!r} was asked for, but the strategy's root device is 'cpu'" in found["message"]
 
-    def test_a_ddp_strategy_on_the_cpu(self, backend: str, chip: Outcome) -> None:
+    def test_a_ddp_strategy_on_the_cpu(self, backend: str, chip: RunResult) -> None:
         found = chip.only("refusals DDP on the CPU")
 
         assert found["type"] in ("MisconfigurationException", "ValueError")  # Lightning's own words
         assert f"accelerator set to {backend}" in found["message"]
 
-    def test_a_tensor_that_was_left_on_the_cpu(self, chip: Outcome) -> None:
+    def test_a_tensor_that_was_left_on_the_cpu(self, chip: RunResult) -> None:
         found = chip.only("refusals tensor left on the CPU")
 
         assert found["type"] == "RuntimeError"
         assert "same device" in found["message"]
 
     @pytest.mark.parametrize("group", ["gloo", "fake"])
-    def test_a_process_group_that_is_not_the_chips_collective(self, backend: str, chip: Outcome, group: str) -> None:
+    def test_a_process_group_that_is_not_the_chips_collective(self, backend: str, chip: RunResult, group: str) -> None:
         found = chip.only(f"refusals group of {group}")
 
         chips = northbridge.get(backend)

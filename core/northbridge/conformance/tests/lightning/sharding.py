@@ -13,7 +13,8 @@ import torch
 import northbridge
 from northbridge.conformance.rank_programs.sharding import CHECKPOINT
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.scenario import Outcome, Scenario, run
+from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
 from northbridge.lightning.namespaces import NAMESPACES
 
@@ -23,7 +24,7 @@ _TOLERANCE = 1e-5
 
 class _Sharded(NamespaceSuite):
     @pytest.fixture
-    def sharded(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> Outcome:
+    def sharded(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> RunResult:
         """The run on the chip."""
         require(namespace)
         require_devices(backend, devices)
@@ -40,7 +41,7 @@ class Sharding(_Sharded):
         " and reduce_scatter_tensor, at the Collective's `averages`, and at views of flat memory."
     )
 
-    def test_the_losses_are_those_of_one_process(self, sharded: Outcome) -> None:
+    def test_the_losses_are_those_of_one_process(self, sharded: RunResult) -> None:
         for found in sharded.ranks("sharding"):
             ways = [losses for name, losses in found.items() if " x " in name]
             assert len(ways) >= 2
@@ -48,7 +49,7 @@ class Sharding(_Sharded):
                 assert losses == pytest.approx(found["alone"], abs=_TOLERANCE, rel=0)
 
     def test_every_rank_holds_a_part_of_the_model_on_its_device(
-        self, backend: str, devices: int, sharded: Outcome
+        self, backend: str, devices: int, sharded: RunResult
     ) -> None:
         root = northbridge.load(backend).device.root
 
@@ -56,13 +57,13 @@ class Sharding(_Sharded):
             assert found["devices"] == [str(root(rank))]
             assert 0 < found["held"] < found["in all"]
 
-    def test_the_ranks_end_with_the_same_weights(self, devices: int, sharded: Outcome) -> None:
+    def test_the_ranks_end_with_the_same_weights(self, devices: int, sharded: RunResult) -> None:
         weights = sharded.each("sharding", "weights")
 
         assert weights == weights[:1] * devices
 
     def test_the_shards_of_all_ranks_become_one_plain_file(
-        self, namespace: str, sharded: Outcome, tmp_path: Path
+        self, namespace: str, sharded: RunResult, tmp_path: Path
     ) -> None:
         tool = f"{NAMESPACES[namespace].fabric}.utilities.consolidate_checkpoint"
         file = tmp_path / "plain.ckpt"
@@ -94,7 +95,7 @@ class Resharding(_Sharded):
     advice = "Shards are read into views of tensors on the chip: look at copies into parts of a tensor."
 
     def test_two_ranks_go_on_with_the_shards_of_four(
-        self, backend: str, namespace: str, environ: dict[str, str], sharded: Outcome
+        self, backend: str, namespace: str, environ: dict[str, str], sharded: RunResult
     ) -> None:
         resumed = run(Scenario(backend, namespace, ("sharding",), 2, resume=str(sharded.folder)), environ)
 

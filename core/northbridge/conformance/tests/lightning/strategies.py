@@ -6,7 +6,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 
 
@@ -20,13 +20,13 @@ class Strategies(NamespaceSuite):
         " bfloat16 and float16, which hooks compress to."
     )
 
-    def test_a_stock_strategy_object_keeps_its_arguments(self, chip: Outcome) -> None:
+    def test_a_stock_strategy_object_keeps_its_arguments(self, chip: RunResult) -> None:
         for found in chip.ranks("strategies object"):
             assert found["find_unused_parameters"]
             assert found["gradient_as_bucket_view"]
             assert found["kept"]
 
-    def test_options_of_ddp_reach_it(self, chip: Outcome) -> None:
+    def test_options_of_ddp_reach_it(self, chip: RunResult) -> None:
         assert chip.each("strategies static_graph", "static_graph") == [True] * 2
         assert chip.each("strategies bucket_cap_mb", "bucket_bytes_cap") == [1048] * 2  # 0.001 MiB
         for option in ("static_graph", "bucket_cap_mb"):
@@ -37,7 +37,7 @@ class Strategies(NamespaceSuite):
         [("bf16 compression", "bfloat16"), ("fp16 compression, wrapped", "float16"), ("model_averaging_period", None)],
     )
     def test_hooks_of_torch_change_what_travels_and_the_ranks_agree(
-        self, backend: str, chip: Outcome, hook: str, dtype: str | None
+        self, backend: str, chip: RunResult, hook: str, dtype: str | None
     ) -> None:
         found = chip.each(f"strategies {hook} fit", "weights")
 
@@ -45,16 +45,18 @@ class Strategies(NamespaceSuite):
         compresses = dtype is not None and not denies(backend, dtype)
         assert (found[0] != chip.ranks("training mlp")[0]["weights"]) == compresses
 
-    def test_ddp_find_unused_parameters_true_looks_for_unused_parameters(self, chip: Outcome) -> None:
+    def test_ddp_find_unused_parameters_true_looks_for_unused_parameters(self, chip: RunResult) -> None:
         assert chip.each("strategies name", "find_unused_parameters") == [True] * 2
 
     @pytest.mark.parametrize("way", ["object", "name"])
-    def test_a_model_with_unused_parameters_trains(self, backend: str, chip: Outcome, cpu: Outcome, way: str) -> None:
+    def test_a_model_with_unused_parameters_trains(
+        self, backend: str, chip: RunResult, cpu: RunResult, way: str
+    ) -> None:
         found, expected = (outcome.each(f"strategies {way} fit", "weights") for outcome in (chip, cpu))
 
         assert differences_from_cpu(backend, found, expected) == []
 
-    def test_a_communication_hook_is_called(self, backend: str, chip: Outcome) -> None:
+    def test_a_communication_hook_is_called(self, backend: str, chip: RunResult) -> None:
         # Lightning registers hooks for CUDA alone, and drops others without a word.
         assert all(rank["calls"] > 0 for rank in chip.ranks("strategies hook calls"))
         compressed = {rank["weights"] for rank in chip.ranks("strategies hook fit")}

@@ -7,11 +7,11 @@ import pytest
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.models import TiedWeights
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import MODELS, TRAINERS, EqualWeights, in_each
 
 
-class Training(EqualWeights):
+class TrainingTests(EqualWeights):
     """A Trainer with one device trains as Lightning's own does on the CPU."""
 
     runs = in_each(*TRAINERS)
@@ -23,10 +23,10 @@ class Training(EqualWeights):
     )
 
     @pytest.mark.parametrize("model", MODELS)
-    def test_the_model_keeps_its_weights_when_it_leaves_the_chip(self, chip: Outcome, model: str) -> None:
+    def test_the_model_keeps_its_weights_when_it_leaves_the_chip(self, chip: RunResult, model: str) -> None:
         assert chip.only(f"after training {model}")["weights"] == chip.only(f"training {model}")["weights"]
 
-    def test_the_model_trains_on_a_device_with_an_index(self, backend: str, chip: Outcome) -> None:
+    def test_the_model_trains_on_a_device_with_an_index(self, backend: str, chip: RunResult) -> None:
         found = chip.only("training mlp")
 
         device = str(northbridge.load(backend).device.root(0))
@@ -34,14 +34,14 @@ class Training(EqualWeights):
         assert found["root device"] == found["module device"] == device
         assert found["parameter devices"] == [device]
 
-    def test_tied_weights_stay_tied_through_fit_and_teardown(self, chip: Outcome) -> None:
+    def test_tied_weights_stay_tied_through_fit_and_teardown(self, chip: RunResult) -> None:
         tied = len(list(TiedWeights().parameters()))
 
         assert chip.only("training tied")["parameters"] == tied
         assert chip.only("after training tied")["parameters"] == tied
 
     def test_fit_validate_and_test_log_what_they_log_on_the_cpu(
-        self, backend: str, chip: Outcome, cpu: Outcome
+        self, backend: str, chip: RunResult, cpu: RunResult
     ) -> None:
         on_chip, on_cpu = chip.only("stages"), cpu.only("stages")
 
@@ -50,17 +50,17 @@ class Training(EqualWeights):
         assert set(on_chip["fit"]) == {"loss", "validation loss"}
 
     def test_predictions_are_those_of_a_cpu_run_and_lie_on_the_cpu(
-        self, backend: str, chip: Outcome, cpu: Outcome
+        self, backend: str, chip: RunResult, cpu: RunResult
     ) -> None:
         found = chip.only("stages")
 
         assert found["prediction devices"] == ["cpu"]
         assert differences_from_cpu(backend, found["predictions"], cpu.only("stages")["predictions"]) == []
 
-    def test_two_optimizers_by_manual_optimization(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+    def test_two_optimizers_by_manual_optimization(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
         assert differences_from_cpu(backend, chip.only("manual_optimization"), cpu.only("manual_optimization")) == []
 
-    def test_the_device_stats_monitor_logs_the_chips_memory(self, chip: Outcome) -> None:
+    def test_the_device_stats_monitor_logs_the_chips_memory(self, chip: RunResult) -> None:
         columns = chip.only("training.device_stats")["columns"]
 
         assert chip.only("training.device_stats")["statistics"]
@@ -70,13 +70,13 @@ class Training(EqualWeights):
 
     @pytest.mark.parametrize("search", ["power", "binsearch"])
     def test_the_search_for_a_batch_size_ends_where_the_chip_is_full(
-        self, chip: Outcome, cpu: Outcome, search: str
+        self, chip: RunResult, cpu: RunResult, search: str
     ) -> None:
         assert chip.only("tuner")[search] == cpu.only("tuner")[search]
         assert 15 <= chip.only("tuner")[search] <= 16  # newer releases leave a margin
 
     def test_the_search_for_a_learning_rate_finds_what_it_finds_on_the_cpu(
-        self, backend: str, chip: Outcome, cpu: Outcome
+        self, backend: str, chip: RunResult, cpu: RunResult
     ) -> None:
         found, expected = chip.only("tuner"), cpu.only("tuner")
 

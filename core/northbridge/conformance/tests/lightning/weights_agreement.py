@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from northbridge.conformance.rank_programs.weights_agreement import EVERY, STEP
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, several_devices
 
 
-class WeightsAgreement(NamespaceSuite):
+class WeightsAgreementTests(NamespaceSuite):
     """The callback compares the ranks' weights over the chip's library, and names the rank whose differ."""
 
     runs = several_devices(*TRAINERS)
@@ -16,12 +16,14 @@ class WeightsAgreement(NamespaceSuite):
         " numbers, which the comparison of digests goes over."
     )
 
-    def test_ranks_that_agree_train_to_the_end(self, chip: Outcome) -> None:
+    def test_ranks_that_agree_train_to_the_end(self, chip: RunResult) -> None:
         for found in chip.each("weights_agreement", "whole"):
             assert found["agreed at"] == found["steps"] == 8
             assert not found["message"]
 
-    def test_the_rank_that_differs_is_named_at_the_next_check_on_every_rank(self, chip: Outcome, devices: int) -> None:
+    def test_the_rank_that_differs_is_named_at_the_next_check_on_every_rank(
+        self, chip: RunResult, devices: int
+    ) -> None:
         for found in chip.each("weights_agreement", "changed"):
             assert found["ranks"] == [devices - 1]
             assert found["agreed at"] == STEP // EVERY * EVERY
@@ -35,7 +37,7 @@ class FabricWeightsAgreement(NamespaceSuite):
     runs = in_each(*FABRICS, devices=(2,))
     advice = "As for a Trainer's: look at all_gather and all_reduce of whole numbers."
 
-    def test_the_rank_that_differs_is_named_on_every_rank(self, chip: Outcome) -> None:
+    def test_the_rank_that_differs_is_named_on_every_rank(self, chip: RunResult) -> None:
         for found in chip.each("weights_agreement", "changed"):
             assert found["ranks"] == [1]
             assert found["agreed at"] == 1

@@ -24,3 +24,4 @@ def test_every_finding_is_explained() -> None:
 
 def test_every_claim_has_a_meaning() -> None:
     assert set(meanings.CLAIMED) == set(Capabilities().claims())
+    assert all(meanings.CLAIMED.values())

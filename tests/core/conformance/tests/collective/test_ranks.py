@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.conformance.runs.meeting import attempt, error_of
+from northbridge.conformance.runs.ranks import attempt, error_of
 from northbridge.conformance.tests.collective.ranks import everybodys, refusals
 from northbridge.errors import CollectiveError, UnsupportedError
 

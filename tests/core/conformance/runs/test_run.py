@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.conformance.runs import scenario as room
+from northbridge.conformance.runs import run as room
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.runs.run_errors import HungError, RunError
-from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario
+from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import TRAINERS
 from northbridge.errors import UnsupportedError
 
@@ -21,14 +22,14 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """The environments of the runs, which fail where ``FAIL`` is set."""
     environments: list[dict[str, str]] = []
 
-    def run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
+    def run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
         environments.append(environ)
         if "FAIL" in environ:
             raise RunError("rank 1 ended")
-        return Outcome(Path(), {}, "")
+        return RunResult(Path(), {}, "")
 
     monkeypatch.setattr(room, "_run", run)
-    monkeypatch.setattr(room, "_outcomes", {})
+    monkeypatch.setattr(room, "_results", {})
     return environments
 
 
@@ -67,13 +68,13 @@ def test_ranks_that_hang_are_ended_and_say_where_each_of_them_stood(
 
 
 def test_a_fact_of_each_rank() -> None:
-    outcome = Outcome(Path(), {"training": [{"weights": "a"}, {"weights": "b"}]}, "")
+    outcome = RunResult(Path(), {"training": [{"weights": "a"}, {"weights": "b"}]}, "")
 
     assert outcome.each("training", "weights") == ["a", "b"]
 
 
 def test_a_topic_that_nobody_reported_on_is_a_failure_that_says_why() -> None:
-    outcome = Outcome(Path(), {"failed training": [{"traceback": "ValueError: no"}]}, "the end of the log")
+    outcome = RunResult(Path(), {"failed training": [{"traceback": "ValueError: no"}]}, "the end of the log")
 
     with pytest.raises(AssertionError, match=r"(?s)about 'training'.*ValueError: no.*the end of the log"):
         outcome.ranks("training")
@@ -81,7 +82,7 @@ def test_a_topic_that_nobody_reported_on_is_a_failure_that_says_why() -> None:
 
 def test_a_topic_whose_duty_was_refused_is_refused_with_the_same_words() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}] * 2
-    outcome = Outcome(Path(), {"refused scaling": refused, "failed tuning": [{"traceback": "ValueError: no"}]}, "")
+    outcome = RunResult(Path(), {"refused scaling": refused, "failed tuning": [{"traceback": "ValueError: no"}]}, "")
 
     with pytest.raises(UnsupportedError, match="acme has no float16") as caught:
         outcome.ranks("gradient_scaler resumed")
@@ -90,7 +91,7 @@ def test_a_topic_whose_duty_was_refused_is_refused_with_the_same_words() -> None
 
 
 def test_a_refusal_does_not_excuse_a_duty_beside_it() -> None:
-    outcome = Outcome(Path(), {"refused scaling": [{"message": "acme has no float16", "capability": "float16"}]}, "")
+    outcome = RunResult(Path(), {"refused scaling": [{"message": "acme has no float16", "capability": "float16"}]}, "")
 
     with pytest.raises(AssertionError, match="nothing was found out about 'training mlp'"):
         outcome.ranks("training mlp")

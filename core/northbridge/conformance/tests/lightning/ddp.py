@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, EqualWeights, cpu_run, several_devices
 
 
@@ -21,13 +21,13 @@ class DistributedTraining(EqualWeights):
         " broadcast of weights and buffers, and at which device each rank takes."
     )
 
-    def test_the_weights_differ_from_those_of_one_device(self, namespace: str, chip: Outcome) -> None:
+    def test_the_weights_differ_from_those_of_one_device(self, namespace: str, chip: RunResult) -> None:
         alone = cpu_run(namespace, 1).only("training mlp")["weights"]
 
         assert chip.ranks("training mlp")[0]["weights"] != alone
 
     def test_each_rank_trains_on_a_device_of_its_own(
-        self, device: northbridge.Device, devices: int, chip: Outcome
+        self, device: northbridge.Device, devices: int, chip: RunResult
     ) -> None:
         for index, rank in enumerate(chip.ranks("training mlp")):
             name = str(device.root(index))
@@ -35,19 +35,19 @@ class DistributedTraining(EqualWeights):
             assert rank["parameter devices"] == [name]
             assert rank["world size"] == devices
 
-    def test_each_rank_has_every_variable_as_it_was(self, chip: Outcome, cpu: Outcome) -> None:
+    def test_each_rank_has_every_variable_as_it_was(self, chip: RunResult, cpu: RunResult) -> None:
         # What Lightning tells a rank, such as its number, it adds.
         topic = "after training mlp"
         assert chip.each(topic, "changed") == cpu.each(topic, "changed")
 
-    def test_tied_weights_stay_tied_on_each_rank(self, chip: Outcome, cpu: Outcome) -> None:
+    def test_tied_weights_stay_tied_on_each_rank(self, chip: RunResult, cpu: RunResult) -> None:
         for topic in ("training tied", "after training tied"):
             assert chip.each(topic, "parameters") == cpu.each(topic, "parameters")
 
     def test_fit_validate_test_and_predict_are_those_of_a_cpu_run(
-        self, backend: str, chip: Outcome, cpu: Outcome
+        self, backend: str, chip: RunResult, cpu: RunResult
     ) -> None:
         assert differences_from_cpu(backend, chip.ranks("stages"), cpu.ranks("stages")) == []
 
-    def test_two_optimizers_by_manual_optimization(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+    def test_two_optimizers_by_manual_optimization(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
         assert differences_from_cpu(backend, chip.ranks("manual_optimization"), cpu.ranks("manual_optimization")) == []

@@ -15,8 +15,8 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.meeting import Rank, attempt, meet
 from northbridge.conformance.runs.models import Mlp, pictures
+from northbridge.conformance.runs.ranks import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 GRADIENTS = (0.1, 0.2, 0.0, 0.0)
@@ -40,7 +40,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         "joined weight": attempt(partial(_joined_weight, rank)),
         "weights of branches": attempt(partial(_weights_of_branches, rank)),
     }
-    write(folder, "gradient_averaging", rank.number, found)
+    write(folder, "ddp_gradients", rank.number, found)
 
 
 def batch(step: int, ranks: int, among: range) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from northbridge.conformance.rank_programs import gradient_averaging
+from northbridge.conformance.rank_programs import ddp_gradients
 from northbridge.conformance.suite import shows
 from northbridge.conformance.tests.collective.ranks import Claims, Facts, Ranks, everybodys, may_refuse, refusals
 
@@ -20,11 +20,11 @@ class GradientAveraging(Ranks):
         "DDP adds gradients up over the vendor's process group and divides by the number of ranks. Look at the sum of"
         " large tensors, at the group's size, and at what the Collective's ddp_options() ask for."
     )
-    step = "gradient_averaging"
+    step = "ddp_gradients"
 
     @shows("ddp_averaging")
     def test_the_weights_are_those_of_one_process_with_the_whole_batch(self, ranks: Facts, devices: int) -> None:
-        whole = gradient_averaging.weights_alone(devices, range(devices))
+        whole = ddp_gradients.weights_alone(devices, range(devices))
 
         for found in everybodys(ranks, "weights"):
             assert found == pytest.approx(whole, abs=_TOLERANCE, rel=0)
@@ -38,7 +38,7 @@ class GradientAveraging(Ranks):
             "the average of twice as many": (range(devices), 0.5),
             "the last rank left out": (range(devices - 1), 1.0),
         }[fault]
-        wrong = gradient_averaging.weights_alone(devices, among, factor)
+        wrong = ddp_gradients.weights_alone(devices, among, factor)
 
         for found in everybodys(ranks, "weights"):
             distances = [abs(ours - theirs) for ours, theirs in zip(found, wrong, strict=True)]
@@ -75,7 +75,7 @@ class GradientAveraging(Ranks):
     def test_a_communication_hook_sends_float16(self, ranks: Facts, devices: int, claimed: Claims) -> None:
         if may_refuse(claimed, "float16") and refusals(ranks, "compressed gradient"):
             return
-        given = gradient_averaging.GRADIENTS[:devices]
+        given = ddp_gradients.GRADIENTS[:devices]
         halves = torch.tensor(given).half() / devices
         expected = (halves[0] + halves[1]).item()
 
