@@ -37,10 +37,10 @@ MEASUREMENTS: dict[str, Callable[..., Measurement]] = {
     "step-convnet": partial(step.measure_step, "convnet", steps=40),
     "step-transformer": partial(step.measure_step, "transformer", steps=8),
     "step-ddp": step.measure_ddp_step,
-    "step-hpu": partial(step.measure_personality_step, "hpu", devices=1),
-    "step-hpu-ddp": partial(step.measure_personality_step, "hpu", devices=2),
-    "step-sdaa": partial(step.measure_personality_step, "sdaa", devices=1),
-    "step-sdaa-ddp": partial(step.measure_personality_step, "sdaa", devices=2),
+    "step-hpu": partial(step.measure_simulated_step, "hpu", devices=1),
+    "step-hpu-ddp": partial(step.measure_simulated_step, "hpu", devices=2),
+    "step-sdaa": partial(step.measure_simulated_step, "sdaa", devices=1),
+    "step-sdaa-ddp": partial(step.measure_simulated_step, "sdaa", devices=2),
     **{
         f"{name}-{said}": partial(ranks.measure_collective, name, size=size, calls=calls)
         for name in ("all-reduce", "reduce-scatter", "all-gather")

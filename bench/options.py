@@ -1,4 +1,4 @@
-"""The options that make the simulated chip harsh; what each costs is measured."""
+"""The strict options of the simulated chip; what each costs is measured."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def measure_ddp_step(*, quick: bool) -> Measurement:
     return ratio(pairs, _NAMES, "ms", 1e3)
 
 
-def measure_personality_step(name: str, *, devices: int, quick: bool) -> Measurement:
+def measure_simulated_step(name: str, *, devices: int, quick: bool) -> Measurement:
     """Launch a simulated vendor's chip and the plain simulated chip in turn, both with autograd's device threads."""
     names = (name, "cpu_sim")
     steps = 60 if devices == 1 else 30

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from tests.forks.suite import fork_runs
 from tests.tiers import (
     pytest_addoption as pytest_addoption,
     pytest_collection_modifyitems as pytest_collection_modifyitems,
@@ -23,6 +24,7 @@ SHORT_PROCESS = "SHORT_PROCESS"
 """What the environment's science.pth asks for, when Python starts."""
 
 os.environ[SHORT_PROCESS] = "1"
+fork_runs()
 
 collect_ignore = ["vendors"]  # some of the distributions there bring tests of their own, for where they are installed
 

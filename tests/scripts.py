@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from northbridge.conformance.runs.processes import Process, fork
+from tests.forks.processes import fork
+
+from northbridge.conformance.runs.processes import Process
 from northbridge.conformance.runs.run_environment import ONE_THREAD, tells_of_a_launcher
 
 LIMIT = 240.0

@@ -75,8 +75,8 @@ def test_the_wheel_brings_every_source_and_nothing_that_was_made_from_one(listin
     assert {f"{package}/py.typed" for package in ("northbridge", *BACKENDS)} <= sources
     # What is no Python, and so is easily forgotten.
     assert {
-        "northbridge/conformance/pages/templates/page.css",
-        "northbridge/conformance/pages/templates/report.html",
+        "northbridge/conformance/report/pages/templates/page.css",
+        "northbridge/conformance/report/pages/templates/report.html",
         "northbridge_cpu_sim/csrc/bindings.cpp",
         "northbridge_hpu/contract.toml",
         "northbridge_hpu/simulated/device.toml",
@@ -88,6 +88,13 @@ def test_the_wheel_brings_every_source_and_nothing_that_was_made_from_one(listin
         "northbridge_sdaa/simulated/teco_smi.py",
         "northbridge_sdaa/simulated/torch_sdaa/__init__.py",
     } <= sources
+
+
+def test_wheel_leaves_ci_machinery_out(listing: list[str]) -> None:
+    """What forks processes for this repository's tests, and what breaks a backend on purpose, is in tests/."""
+    ours = re.compile(r"fork|mutat|hunt|wrong_backends")
+
+    assert [name for name in listing if name.startswith("northbridge/conformance/") and ours.search(name)] == []
 
 
 def test_the_wheel_announces_its_backends_their_simulations_its_autoload_and_its_command(
@@ -114,7 +121,7 @@ def test_the_wheel_announces_its_backends_their_simulations_its_autoload_and_its
             "hpu": "northbridge_hpu",
             "sdaa": "northbridge_sdaa",
         },
-        "northbridge.personalities": {"hpu": "northbridge_hpu.simulated", "sdaa": "northbridge_sdaa.simulated"},
+        "northbridge.simulations": {"hpu": "northbridge_hpu.simulated", "sdaa": "northbridge_sdaa.simulated"},
         "northbridge.succeeds": {"lightning_habana": "northbridge_hpu", "lightning_teco": "northbridge_sdaa"},
         "torch.backends": {"northbridge": "northbridge.autoload:arm"},
         "torch.distributed.backends": {"simccl": "northbridge_cpu_sim.collective:load"},

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from northbridge.discovery.declared import get as get
     from northbridge.discovery.device_users import holders as holders
     from northbridge.discovery.installed import Plugin as Plugin, installed as installed
-    from northbridge.discovery.loaded import load as load
+    from northbridge.discovery.named import load as load
     from northbridge.discovery.present import available as available
     from northbridge.discovery.vendor_tool import run_tool as run_tool
     from northbridge.errors import (
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
         DevicesError as DevicesError,
         DevicesTypeError as DevicesTypeError,
         DeviceTypeTakenError as DeviceTypeTakenError,
-        FaceError as FaceError,
         HardwareMissingError as HardwareMissingError,
+        NamespaceError as NamespaceError,
         NorthbridgeError as NorthbridgeError,
         PluginAPIError as PluginAPIError,
         PluginContractError as PluginContractError,
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
         Settings as Settings,
         VendorSettings as VendorSettings,
     )
-    from northbridge.simulation import Personality as Personality
+    from northbridge.simulation import Simulation as Simulation
 
 
 _HOMES = {
@@ -93,7 +93,7 @@ _HOMES = {
     "northbridge.device": ("Device",),
     "northbridge.discovery.declared": ("get",),
     "northbridge.discovery.installed": ("Plugin", "installed"),
-    "northbridge.discovery.loaded": ("load",),
+    "northbridge.discovery.named": ("load",),
     "northbridge.discovery.present": ("available",),
     "northbridge.errors": (
         "AmbiguousAcceleratorError",
@@ -113,7 +113,7 @@ _HOMES = {
         "DeviceTypeTakenError",
         "DevicesError",
         "DevicesTypeError",
-        "FaceError",
+        "NamespaceError",
         "HardwareMissingError",
         "NorthbridgeError",
         "PluginAPIError",
@@ -143,7 +143,7 @@ _HOMES = {
         "PrecisionName",
         "undriven_names",
     ),
-    "northbridge.simulation": ("Personality",),
+    "northbridge.simulation": ("Simulation",),
     "northbridge.settings": ("Indices", "Settings", "VendorSettings"),
     "northbridge.discovery.vendor_tool": ("run_tool",),
 }

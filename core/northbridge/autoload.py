@@ -2,7 +2,7 @@
 
 torch runs every entry point of the group ``torch.backends``; one that raises breaks ``import torch`` for everybody. So
 :func:`arm` imports the standard library alone, never raises, prints nothing, and only puts a finder in front of the
-import system. When a face of Lightning has imported its connector, the finder calls the registration for that face.
+import system. When a namespace of Lightning has imported its connector, the finder calls the registration for it.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ CONNECTORS = {
     "pytorch_lightning.trainer.connectors.accelerator_connector": "pytorch_lightning",
     "lightning_fabric.connector": "lightning_fabric",
 }
-"""Each face's connector module. When it has run, the face's registries, strategies and plugins are complete, and every
-way to a Trainer or a Fabric imports it."""
+"""Each namespace's connector module. When it has run, the namespace's registries, strategies and plugins are complete,
+and every way to a Trainer or a Fabric imports it."""
 
 COMMANDS = {"lightning.fabric.cli": "lightning.fabric", "lightning_fabric.cli": "lightning_fabric"}
-"""The modules of Lightning's command ``fabric``, and each one's face."""
+"""The modules of Lightning's command ``fabric``, and each one's namespace."""
 
 _WATCHED = {**CONNECTORS, **COMMANDS}
 
 # By name: this module stands below all of them.
-_POSE = "northbridge.discovery.simulated:pose"
+_STAND_INS = "northbridge.discovery.simulated:put_stand_ins"
 _REGISTER = "northbridge.lightning.corrections.table:register"
 _SERVE_COMMAND = "northbridge.lightning.corrections.fabric_run:serve_command"
 
 
 def arm() -> None:
-    """Watch for the faces of Lightning that are yet to be imported, and serve those that already are."""
+    """Watch for the namespaces of Lightning that are yet to be imported, and serve those that already are."""
     try:
         if os.environ.get("NORTHBRIDGE_DISABLE", "").strip() == "1":
             note("northbridge", "off", "NORTHBRIDGE_DISABLE=1")
             return
-        _pose()
+        _put_stand_ins()
         if not is_armed():
             sys.meta_path.insert(0, _ConnectorFinder())
-        for watched, face in _WATCHED.items():
+        for watched, namespace in _WATCHED.items():
             module = sys.modules.get(watched)
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
-                _serve(face, command=watched in COMMANDS)
+                _serve(namespace, command=watched in COMMANDS)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with us must not break `import torch`
         note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
 
@@ -64,11 +64,11 @@ def _find(place: str) -> Callable[[str], object]:
 
 
 def is_armed() -> bool:
-    """Whether faces of Lightning that are yet to be imported in this process will be served."""
+    """Whether namespaces of Lightning that are yet to be imported in this process will be served."""
     return any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path)
 
 
-def _pose() -> None:
+def _put_stand_ins() -> None:
     # A script may import its vendor's modules before it names the backend.
     name = os.environ.get("NORTHBRIDGE_SIMULATE")
     if not name:
@@ -76,17 +76,17 @@ def _pose() -> None:
     from northbridge.errors import NorthbridgeError
 
     try:
-        _find(_POSE)(name)
+        _find(_STAND_INS)(name)
     except NorthbridgeError as error:  # the run that names the backend is told
         note(name, "not simulated", str(error), problem=True)
 
 
-def _serve(face: str, command: bool = False) -> None:
+def _serve(namespace: str, command: bool = False) -> None:
     # Lightning is being imported by somebody who may not have asked for us: what fails is recorded, not raised.
     try:
-        _find(_SERVE_COMMAND if command else _REGISTER)(face)
+        _find(_SERVE_COMMAND if command else _REGISTER)(namespace)
     except Exception as error:  # noqa: BLE001
-        note(face, "left alone", f"{type(error).__name__}: {error}", problem=True)
+        note(namespace, "left alone", f"{type(error).__name__}: {error}", problem=True)
 
 
 class _ConnectorFinder(MetaPathFinder):

@@ -32,8 +32,8 @@ class Bridge(ABC):
     missing_compile_backends: Mapping[str, str] = MappingProxyType({})
     """The backends of ``torch.compile`` that the chip lacks, and why. A Trainer or Fabric refuses them at once."""
 
-    harsh: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Of a simulated chip: the variables under which it forgives nothing, such as a copy that is not waited for.
+    strict_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Of a simulated chip: the variables under which a forgotten wait or a stale read shows every time.
 
     ``northbridge conformance`` sets them, where the environment does not say otherwise.
     """

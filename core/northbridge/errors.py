@@ -29,7 +29,7 @@ NorthbridgeError
 ├── WeightsDisagreeError         the ranks train different models; carries ``.ranks``, those that differ
 ├── UnsupportedError             the chip denies what was asked; carries ``.capability``
 ├── ArgumentsError               a class was given arguments that it does not take; also a TypeError
-├── FaceError                    an object of one Lightning namespace was handed to another
+├── NamespaceError                    an object of one Lightning namespace was handed to another
 ├── ReportError                  a report of the conformance suite cannot be read, compared or written
 ├── AmbiguousAcceleratorError    ``auto`` found the hardware of two backends
 └── VariableError                about the environment; carries ``.variable``; also a ValueError
@@ -186,7 +186,7 @@ class ArgumentsError(NorthbridgeError, TypeError):
     """A class of ours, or a vendor's name such as ``AcmeDDPStrategy``, was given arguments that it does not take."""
 
 
-class FaceError(NorthbridgeError):
+class NamespaceError(NorthbridgeError):
     """An object of one Lightning namespace was handed to another."""
 
 

@@ -1,6 +1,6 @@
 """What Northbridge did quietly in this process, and why.
 
-Whatever is guessed rather than asked for (a face registered, a plugin passed over, the choice of ``auto``) prints
+Whatever is guessed rather than asked for (a namespace registered, a plugin passed over, the choice of ``auto``) prints
 nothing; it leaves an entry here and a line on the logger ``northbridge``. Standard library only: the autoload writes
 here in the middle of ``import torch``.
 """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Personality:
+class Simulation:
     """Say which of the vendor's modules are stood in for, and where the code of each stand-in lies.
 
     ``stand_ins`` maps the name of a top-level module, ``"torch_acme"``, to a file, or to the folder of a package. No
@@ -29,5 +29,5 @@ class Personality:
     tools: Mapping[str, Path] = field(default_factory=dict)
     """The vendor's commands that are stood in for, by name: a Python file each, for :func:`northbridge.run_tool`."""
 
-    harsh: Mapping[str, str] = field(default_factory=dict)
-    """As :attr:`Bridge.harsh <northbridge.Bridge.harsh>`, for the chip that it makes of the backend."""
+    strict_options: Mapping[str, str] = field(default_factory=dict)
+    """As :attr:`northbridge.Bridge.strict_options`, for the chip that it makes of the backend."""

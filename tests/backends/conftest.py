@@ -1,4 +1,4 @@
-"""Chips are tested as harsh as they come, and each personality in a pytest of its own.
+"""Chips are tested with strict options, and each simulated one of a vendor in a pytest of its own.
 
 ``NORTHBRIDGE_SIMULATE=name pytest tests/backends/name`` runs them; ``make test`` does so for each: torch serves one
 accelerator per process.
@@ -17,15 +17,15 @@ from northbridge.discovery.simulated import GROUP
 
 HERE = Path(__file__).parent
 
-HARSH = {
+STRICT = {
     "NORTHBRIDGE_CPU_SIM_STREAMS": "deferred",
     "NORTHBRIDGE_CPU_SIM_FRESH": "nan",
     "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1",
 }
 """What a test may take back for a process that it starts."""
 
-HARSHER = {"NORTHBRIDGE_CPU_SIM_FREED": "trap", "NORTHBRIDGE_CPU_SIM_ERRORS": "asynchronous"}
-"""Added where a posing chip is tested, and for the processes of the suite that every chip must pass."""
+STRICTER = {"NORTHBRIDGE_CPU_SIM_FREED": "trap", "NORTHBRIDGE_CPU_SIM_ERRORS": "asynchronous"}
+"""Added where a vendor's simulated chip is tested, and for the processes of the suite that every chip must pass."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -34,9 +34,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     if HERE not in item.path.parents:
         return (yield)  # pytest calls this for tests elsewhere, too
     is_suite = "NORTHBRIDGE_SIMULATE" in os.environ or item.path.name == "test_conformance.py"
-    harsh = HARSH | HARSHER if is_suite else HARSH
-    before = {variable: os.environ.get(variable) for variable in harsh}
-    os.environ.update(harsh)
+    strict = STRICT | STRICTER if is_suite else STRICT
+    before = {variable: os.environ.get(variable) for variable in strict}
+    os.environ.update(strict)
     try:
         return (yield)
     finally:
@@ -50,4 +50,4 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 collect_ignore = [plugin.name for plugin in announced(GROUP) if plugin.name != os.environ.get("NORTHBRIDGE_SIMULATE")]
 
 # pytest rewrites assertions in test files alone, and these are the bodies of tests.
-pytest.register_assert_rewrite("tests.backends.exports", "tests.backends.posed")
+pytest.register_assert_rewrite("tests.backends.exports", "tests.backends.simulated")

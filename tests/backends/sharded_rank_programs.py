@@ -40,7 +40,7 @@ CHIP = northbridge.load(os.environ.get("NORTHBRIDGE_SIMULATE", "cpu_sim"))
 RANK, SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 HERE = CHIP.device.root(RANK)
 AND_HOST = f"cpu:gloo,{CHIP.name}:{CHIP.collective.name}"
-HAS_AVERAGE = CHIP.name == "cpu_sim"  # what poses lacks what its vendor's library lacks
+HAS_AVERAGE = CHIP.name == "cpu_sim"  # a simulation lacks what its vendor's library lacks
 STEPS = 4
 ROWS = 8  # of the whole batch
 

@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 from tests.compat.environments import ROOT
 
 CHIP = "tests/backends/cpu_sim"
-COLLECTIVE = ("collective", "disagreement", "flight", "rank", "sharded", "simccl")
-"""Words that the names of the collectives' tests contain."""
+COLLECTIVE = ("collective", "ranks")
+"""Words that the paths of the collectives' tests contain."""
 
 
 @dataclass(frozen=True)

@@ -86,8 +86,8 @@ class TestWhatIsRun:
     def test_they_are_told_apart_by_their_names(self) -> None:
         device, collective, job = suites()
 
-        assert "tests/backends/cpu_sim/test_chip_memory.py" in device.files
-        assert "tests/backends/cpu_sim/test_chip_collective.py" in collective.files
+        assert "tests/backends/cpu_sim/module/test_memory.py" in device.files
+        assert "tests/backends/cpu_sim/csrc/collective/test_calls.py" in collective.files
         assert "tests/backends/cpu_sim/test_conformance.py" in job.files
 
 

@@ -1,6 +1,6 @@
 """Make each of the faults that the seeds 1 to 5 draw, and run the one test that ought to find it.
 
-``northbridge conformance --mutate SEED`` runs every test that could find a fault; this is the least of it, and quick.
+``python -m tests.mutation cpu_sim SEED`` runs every test that could find a fault; this is the least of it, and quick.
 ``python -m tests.conformance.drawn_faults`` writes docs/reports/drawn-faults.md, which is a record of one run.
 """
 
@@ -11,7 +11,7 @@ import sys
 from operator import attrgetter
 from pathlib import Path
 
-from northbridge.conformance.mutation.hunting import Catch, hunt, is_enough
+from tests.mutation.hunt import Catch, hunt, is_enough
 
 SEEDS = (1, 2, 3, 4, 5)
 PAGE = Path(__file__).parents[2] / "docs" / "reports" / "drawn-faults.md"
@@ -33,8 +33,8 @@ def main() -> int:
     PAGE.write_text(
         "# Faults that a seed draws\n\n"
         f"Ten for each of the seeds {SEEDS[0]} to {SEEDS[-1]}, made in the simulated chip while the suite runs, and for"
-        " each the test that found it. Only the test that ought to find it was run; `northbridge conformance cpu_sim"
-        " --mutate SEED` runs all that could. `make test-all` makes those of the first seed; this page is a record"
+        " each the test that found it. Only the test that ought to find it was run; `python -m tests.mutation cpu_sim"
+        " SEED` runs all that could. `make test-all` makes those of the first seed; this page is a record"
         " of all, written by `python -m tests.conformance.drawn_faults`.\n\n"
         "| seed | what is wrong | the test that found it |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.forks.suite import forking
 from tests.report_page import find_broken_links
 
 import northbridge.discovery.simulated
@@ -35,7 +36,7 @@ def prove(chip: str, out: Path, environ: Mapping[str, str] = os.environ) -> list
     with said.open("wb") as output:
         code = subprocess.run(
             [str(_NORTHBRIDGE), "conformance", chip, "--level", LEVEL, "--out", str(out)],
-            env=environ,
+            env=forking(environ),
             cwd=out.parent,
             stdin=subprocess.DEVNULL,
             stdout=output,

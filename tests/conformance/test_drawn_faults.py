@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 from tests.conformance.drawn_faults import PAGE, SEEDS, try_seed
-
-from northbridge.conformance.mutation.hunting import LEAST, is_enough
-from northbridge.conformance.mutation.mutations import draw
+from tests.mutation.hunt import LEAST, is_enough
+from tests.mutation.mutations import draw
 
 
 @pytest.mark.timeout(1800)  # a dozen runs of the suite

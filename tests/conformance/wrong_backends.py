@@ -13,16 +13,19 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.core.conftest import Site, install_in
+from tests.core.broken_plugins import write_distribution
+from tests.core.conftest import Site
+from tests.forks.suite import begin_pytest, forking
 
 from northbridge.capabilities import Claim
 from northbridge.conformance.report.grading import judge_tests
 from northbridge.conformance.report.report import TestResult
 from northbridge.conformance.runner.supervisor import watch
+from northbridge.conformance.runs.processes import start_afresh
 from northbridge.conformance.runs.question import ask
 from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge.conformance.verdict import Verdict
-from northbridge_cpu_sim import HARSH
+from northbridge_cpu_sim import STRICT_OPTIONS
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,10 +59,12 @@ def read_faults() -> tuple[Fault, ...]:
     return tuple(Fault(backend, **row) for backend, row in table.items())
 
 
-def read_backends() -> set[str]:
-    """Return the names of the wrong backends that the distribution announces."""
-    project = tomllib.loads((VENDOR / "pyproject.toml").read_text())["project"]
-    return set(project["entry-points"]["northbridge.backends"]) - {PARENT}
+def install_wrong(root: Path) -> Site:
+    """Install the wrong backends and their parent below ``root``: each is a module of ``northbridge_wrong``."""
+    plugins = {PARENT: f"northbridge_wrong.{PARENT}"}
+    plugins |= {each.backend: each.backend.replace("wrong_", "northbridge_wrong.", 1) for each in read_faults()}
+    write_distribution(root / "site", "northbridge-wrong", "1.0", {"northbridge.backends": plugins})
+    return Site((VENDOR, root / "site"), root)
 
 
 class Trial:
@@ -69,7 +74,7 @@ class Trial:
         self._site = [str(folder) for folder in site.folders]
         sys.path[:0] = self._site  # the children of this process import from where it does
         # What Lightning does on the CPU, with which they are compared, is one.
-        self._environ = {FOLDER: str(runs), **site.environ(), **HARSH}
+        self._environ = {FOLDER: str(runs), **site.environ(), **STRICT_OPTIONS}
         self._pool = ThreadPoolExecutor(_SIDE_BY_SIDE)
         faults = tuple(faults)
         tests: dict[str, list[str]] = {}
@@ -101,7 +106,9 @@ def try_backend(
     """Return what came of the tests whose ids hold one of ``only``; a chip that says it is real is not ``forked``."""
     declared = ask("declaration", backend, environ=environ).facts["capabilities"]
     claims = {name: Claim(*said) for name, (kind, *said) in declared.items() if kind == "Claim"}
-    course = watch(backend, (level,), only=only, environ=environ, forked=forked)
+    course = watch(
+        backend, (level,), only=only, environ=forking(environ), begin=begin_pytest if forked else start_afresh
+    )
     return [result for result in judge_tests(course, claims) if result.id in course.chosen]
 
 
@@ -116,7 +123,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="northbridge-wrong-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         (root / "runs").mkdir()
-        trial = Trial(install_in(root, "wrong"), root / "runs", faults)
+        trial = Trial(install_wrong(root), root / "runs", faults)
         rows, missed = [], []
         for fault in faults:
             caught = catching(trial.of(fault))

@@ -1,4 +1,4 @@
-"""What runs at the end of ``import torch``: it never raises, prints nothing, costs nothing, and serves the faces."""
+"""What runs at the end of ``import torch``: it never raises, prints nothing, costs nothing, serves the namespaces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 if TYPE_CHECKING:
     from tests.core.conftest import Install, Site
 
-# Imports torch with everything in tests/vendors installed, and then a face of the real Lightning.
+# Imports torch with everything in tests/vendors installed, and then a namespace of the real Lightning.
 REAL = """
 import json, logging, sys
 
@@ -46,7 +46,7 @@ print(json.dumps({
 }))
 """
 
-# A face without Lightning: its registration is watched, its connector is an empty module.
+# A namespace without Lightning: its registration is watched, its connector is an empty module.
 WATCHED = """
 import importlib, json, sys
 from types import ModuleType
@@ -87,7 +87,7 @@ class TestBesideEveryBrokenVendor:
         # What that costs is measured by `make bench` (autoload), whose bound is two milliseconds.
         assert set(real["ours"]) == {"northbridge", "northbridge.process_record", "northbridge.autoload"}
 
-    def test_a_face_is_served_and_the_record_and_the_log_say_so(self, real: Any) -> None:
+    def test_a_namespace_is_served_and_the_record_and_the_log_say_so(self, real: Any) -> None:
         assert [each["outcome"] for each in real["record"] if each["subject"] == "lightning_fabric"] == ["registered"]
         assert any(each.startswith("DEBUG lightning_fabric: registered: ") for each in real["lines"])
 
@@ -105,29 +105,30 @@ class TestBesideEveryBrokenVendor:
 @pytest.fixture
 def site(install: Install, tmp_path: Path) -> Site:
     """A place with a lightning_fabric of the test's own."""
-    face = tmp_path / "lightning_fabric"
-    face.mkdir()
-    (face / "__init__.py").write_text("")
-    (face / "connector.py").write_text("run = True\n")
+    namespace = tmp_path / "lightning_fabric"
+    namespace.mkdir()
+    (namespace / "__init__.py").write_text("")
+    (namespace / "connector.py").write_text("run = True\n")
     site = install("acme")
     return replace(site, folders=(tmp_path, *site.folders))
 
 
 class TestServing:
-    def test_a_face_that_is_imported_later_is_served_when_its_connector_has_run(self, site: Site) -> None:
+    def test_a_namespace_that_is_imported_later_is_served_when_its_connector_has_run(self, site: Site) -> None:
         told = site.answer(
-            WATCHED + "registration.register = lambda face: served.append(sys.modules[f'{face}.connector'].run)\n"
+            WATCHED
+            + "registration.register = lambda namespace: served.append(sys.modules[f'{namespace}.connector'].run)\n"
             "arm(); early = list(served)\nimport lightning_fabric.connector\ntell(early=early)"
         )
 
         assert (told["early"], told["served"]) == ([], [True])
 
-    def test_a_face_that_has_been_imported_is_served_at_once(self, site: Site) -> None:
+    def test_a_namespace_that_has_been_imported_is_served_at_once(self, site: Site) -> None:
         told = site.answer(WATCHED + "import lightning_fabric.connector\narm(); tell()")
 
         assert told["served"] == ["lightning_fabric"]
 
-    def test_a_face_without_its_connector_is_left_alone(self, site: Site) -> None:
+    def test_a_namespace_without_its_connector_is_left_alone(self, site: Site) -> None:
         assert site.answer(WATCHED + "import lightning_fabric\narm(); tell()")["served"] == []
 
     def test_a_connector_that_is_reloaded_is_served_again(self, site: Site) -> None:
@@ -176,13 +177,13 @@ class TestWhateverIsBroken:
     @pytest.mark.parametrize(
         ("breaks", "reason"),
         [
-            ("def register(face): raise LookupError('no table')", "LookupError: no table"),
-            ("def register(face):\n import warnings; warnings.warn('odd')", "UserWarning: odd"),
+            ("def register(namespace): raise LookupError('no table')", "LookupError: no table"),
+            ("def register(namespace):\n import warnings; warnings.warn('odd')", "UserWarning: odd"),
             ("", "AttributeError: module 'northbridge.lightning.corrections.table' has no attribute 'register'"),
         ],
         ids=["registration raises", "registration warns, and warnings are errors", "registration is gone"],
     )
-    def test_the_face_still_imports_and_the_record_and_the_log_say_what_was_wrong(
+    def test_the_namespace_still_imports_and_the_record_and_the_log_say_what_was_wrong(
         self, breaks: str, reason: str, site: Site
     ) -> None:
         told = site.answer(

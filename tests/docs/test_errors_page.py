@@ -31,11 +31,11 @@ PRODUCED = {
     "DeviceFileError": "read_device_file('[device]')",
     "SimulationError": "with environ(NORTHBRIDGE_SIMULATE='acme'): northbridge.get('acme')",
     "HardwareMissingError": "load_with_hardware('no_hardware')",
-    "DetectionError": "present.detect('probe_crashes')",
+    "DetectionError": "present.detect(northbridge.get('probe_crashes'))",
     "ReportError": "Report.read(Path('acme.json'))",
     "AmbiguousAcceleratorError": "auto(acme=2, load_raises=1)",
     "ClusterError": "check_environment(Run(nodes=2, devices=4, launcher='lightning', stage='launch'), {})",
-    "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): present.detect('cpu_sim')",
+    "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): present.detect(northbridge.get('cpu_sim'))",
     "DeviceTypeTakenError": "northbridge.load('cpu_sim'); northbridge.load('acme')",
     # The last: from here on torch has something that is called as a backend's device.
     "ContractError": "torch.contracted = ModuleType('contracted'); refuse_software_of('contracted')",
@@ -76,7 +76,7 @@ from northbridge.contract import contract_of, refuse_broken
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.connector.auto import choose_auto
 from northbridge_cpu_sim import Fault, SimulatedDevice
-from northbridge_cpu_sim.compiler import find_compiler
+from northbridge_cpu_sim.build.compiler import find_compiler
 
 socket.gethostname = lambda: "node-b"
 

@@ -10,7 +10,7 @@ from tests.docs.page import PAGES, shows
 from typer.testing import CliRunner
 
 from northbridge.cli.app import app
-from northbridge.processes.identity import this_machine
+from northbridge.processes.endings import this_machine
 
 
 def test_a_hang_is_told_as_the_page_shows(tmp_path: Path) -> None:

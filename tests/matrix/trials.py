@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tests.forks.suite import fork_runs
 from tests.matrix.releases import Pair, lay_over
 
 from northbridge.conformance.runs.scenario import Scenario, run
 
 CHIP = "cpu_sim"
+
+fork_runs()
 
 
 @dataclass(frozen=True)
@@ -22,9 +25,8 @@ class Trial:
     """
 
     title: str
-    duty: str
-    topic: str
-    faces: tuple[str, ...]
+    step: str
+    namespaces: tuple[str, ...]
     devices: int
     strategy: str = "auto"
     mixed: bool = False
@@ -35,39 +37,41 @@ class Trial:
 TRAINERS, FABRICS = ("lightning.pytorch", "pytorch_lightning"), ("lightning.fabric", "lightning_fabric")
 
 TRIALS = (
-    Trial("auto", "training", "training", TRAINERS, devices=1, by_auto=True),
-    Trial("2 ranks, bf16-mixed", "autocasting", "autocasting", TRAINERS, devices=2, mixed=True),
-    Trial("2 ranks, ddp_spawn", "training", "training", TRAINERS, devices=2, strategy="ddp_spawn"),
-    Trial("Fabric, 2 ranks", "looping", "training", FABRICS, devices=2),
+    Trial("auto", "training", TRAINERS, devices=1, by_auto=True),
+    Trial("2 ranks, bf16-mixed", "precision.mixed", TRAINERS, devices=2, mixed=True),
+    Trial("2 ranks, ddp_spawn", "training", TRAINERS, devices=2, strategy="ddp_spawn"),
+    Trial("Fabric, 2 ranks", "training", FABRICS, devices=2),
 )
 
 
 def differences(pair: Pair, trial: Trial) -> list[str]:
     """Return what went wrong in ``trial`` on ``pair``, a sentence each; an empty list is a pass."""
     wrong = []
-    for face in trial.faces:
+    for namespace in trial.namespaces:
         try:
-            ours = _train(pair, trial, face, on_chip=True)
-            expected = ours[0]["weights"] if trial.mixed else _train(pair, trial, face, on_chip=False)[0]["weights"]
+            ours = _train(pair, trial, namespace, on_chip=True)
+            expected = (
+                ours[0]["weights"] if trial.mixed else _train(pair, trial, namespace, on_chip=False)[0]["weights"]
+            )
         except RuntimeError as error:
             where = "the CPU's run" if "accelerator='cpu'" in str(error) else "the chip's run"
-            wrong.append(f"{face}: {where}: {str(error).splitlines()[-1]}")
+            wrong.append(f"{namespace}: {where}: {str(error).splitlines()[-1]}")
             continue
         for rank, found in enumerate(ours):
             if found["weights"] != expected:
                 wrong.append(
-                    f"{face}: the weights of rank {rank} differ from {'rank 0' if trial.mixed else 'the CPU'}'s"
+                    f"{namespace}: the weights of rank {rank} differ from {'rank 0' if trial.mixed else 'the CPU'}'s"
                 )
             if not found["root device"].startswith(f"{CHIP}:"):
-                wrong.append(f"{face}: rank {rank} trained on {found['root device']}")
+                wrong.append(f"{namespace}: rank {rank} trained on {found['root device']}")
             if trial.mixed and found["scores"] != ["torch.bfloat16"]:
-                wrong.append(f"{face}: the model of rank {rank} computed in {found['scores']}")
+                wrong.append(f"{namespace}: the model of rank {rank} computed in {found['scores']}")
         if len(ours) != trial.devices:
-            wrong.append(f"{face}: {len(ours)} ranks trained")
+            wrong.append(f"{namespace}: {len(ours)} ranks trained")
     return wrong
 
 
-def _train(pair: Pair, trial: Trial, face: str, *, on_chip: bool) -> list[dict[str, Any]]:
+def _train(pair: Pair, trial: Trial, namespace: str, *, on_chip: bool) -> list[dict[str, Any]]:
     environ = {"PYTHONPATH": str(lay_over(pair))}
     accelerator = CHIP if on_chip else "cpu"
     if on_chip and trial.by_auto:
@@ -75,12 +79,12 @@ def _train(pair: Pair, trial: Trial, face: str, *, on_chip: bool) -> list[dict[s
         environ["NORTHBRIDGE_SIMULATE"] = CHIP
     scenario = Scenario(
         accelerator=accelerator,
-        face=face,
-        duties=(trial.duty,),
+        namespace=namespace,
+        steps=(trial.step,),
         devices=trial.devices,
         strategy=trial.strategy,
         models=("mlp",),
     )
     findings = run(scenario, environ).findings
-    (topic,) = (each for each in findings if each.startswith(f"{trial.topic} "))
+    (topic,) = (each for each in findings if each.startswith(f"{trial.step} "))
     return findings[topic]

@@ -40,7 +40,7 @@ _WEIGHTS = re.compile(r"^weights (\w+)$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Round:
-    """A training of ``kind`` on ``size`` ranks, under a plan of faults and some of the harsh options."""
+    """A training of ``kind`` on ``size`` ranks, under a plan of faults and some of the strict options."""
 
     kind: str
     size: int

@@ -1,6 +1,6 @@
 """The simulated chip: a real torch device whose memory and arithmetic are the host's.
 
-It is a backend of its own, ``cpu_sim``, and the chip that other vendors' simulations pose with: a
+It is a backend of its own, ``cpu_sim``, and the chip that other vendors' simulations stand on: a
 :class:`SimulatedDevice` says as what, :func:`install` brings it in, a :class:`Server` keeps processes apart, and a
 :class:`Record` tells what was touched of the vendor's software.
 """
@@ -27,29 +27,23 @@ if TYPE_CHECKING:
         faults_met as faults_met,
         planned_faults as planned_faults,
     )
-    from northbridge_cpu_sim.harsh import HARSH as HARSH
-    from northbridge_cpu_sim.installation import install as install
-    from northbridge_cpu_sim.record import Record as Record
-    from northbridge_cpu_sim.server import Server as Server
-    from northbridge_cpu_sim.simulated_device import SimulatedDevice as SimulatedDevice
+    from northbridge_cpu_sim.simulation.installation import install as install
+    from northbridge_cpu_sim.simulation.record import Record as Record
+    from northbridge_cpu_sim.simulation.server import Server as Server
+    from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice as SimulatedDevice
+    from northbridge_cpu_sim.simulation.strict_options import STRICT_OPTIONS as STRICT_OPTIONS
 
-_HOME = {
-    "BuildError": "northbridge_cpu_sim.errors",
-    "CardTakenError": "northbridge_cpu_sim.errors",
-    "DeviceFileError": "northbridge_cpu_sim.errors",
-    "ServerError": "northbridge_cpu_sim.errors",
-    "Fault": "northbridge_cpu_sim.faults.fault",
-    "HARSH": "northbridge_cpu_sim.harsh",
-    "FaultError": "northbridge_cpu_sim.errors",
-    "MetFault": "northbridge_cpu_sim.faults.plan",
-    "Record": "northbridge_cpu_sim.record",
-    "Server": "northbridge_cpu_sim.server",
-    "SimulatedDevice": "northbridge_cpu_sim.simulated_device",
-    "count_step": "northbridge_cpu_sim.faults.plan",
-    "faults_met": "northbridge_cpu_sim.faults.plan",
-    "install": "northbridge_cpu_sim.installation",
-    "planned_faults": "northbridge_cpu_sim.faults.plan",
+_HOMES = {
+    "errors": ("BuildError", "CardTakenError", "DeviceFileError", "FaultError", "ServerError"),
+    "faults.fault": ("Fault",),
+    "faults.plan": ("MetFault", "count_step", "faults_met", "planned_faults"),
+    "simulation.installation": ("install",),
+    "simulation.record": ("Record",),
+    "simulation.server": ("Server",),
+    "simulation.simulated_device": ("SimulatedDevice",),
+    "simulation.strict_options": ("STRICT_OPTIONS",),
 }
+_HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
 
 __all__ = sorted([*_HOME, "module", "northbridge_backend"])  # pyright: ignore[reportUnsupportedDunderAll]  # as in northbridge
 

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import northbridge
-from northbridge_cpu_sim.harsh import HARSH
+from northbridge_cpu_sim.simulation.strict_options import STRICT_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,18 +20,18 @@ class SimBridge(northbridge.Bridge):
         {"inductor": "it generates no code for a simulated chip"}
     )
 
-    harsh = HARSH
+    strict_options = STRICT_OPTIONS
 
     def load(self) -> None:
-        from northbridge_cpu_sim.host import check_host
+        from northbridge_cpu_sim.build.host import check_host
 
         check_host()
         from northbridge_cpu_sim.collective import SimCCL
         from northbridge_cpu_sim.device import SimDevice
-        from northbridge_cpu_sim.installation import install
         from northbridge_cpu_sim.module import chip
         from northbridge_cpu_sim.settings import SimSettings
-        from northbridge_cpu_sim.simulated_device import Library, SimulatedDevice
+        from northbridge_cpu_sim.simulation.installation import install
+        from northbridge_cpu_sim.simulation.simulated_device import Library, SimulatedDevice
 
         if chip.installed_type() == SimDevice.type:
             return

@@ -1,7 +1,7 @@
 """The command ``northbridge``.
 
 Exit codes: 0 all well; hardware or software that is simply not there, and what is switched off, is no error. 1 torch or
-a backend is broken, or an installed face of Lightning cannot be served; the doctor knows more that can be wrong,
+a backend is broken, or an installed namespace of Lightning cannot be served; the doctor knows more that can be wrong,
 ``hang`` says that somebody waits, and ``compare`` that reports differ. 2 wrong usage: an option, the name of a backend,
 the value of a ``NORTHBRIDGE_`` variable, or a file that is no report. 3 and 4 are the doctor's, where it is asked about
 one backend: its software is not installed, its hardware is not here.
@@ -41,7 +41,7 @@ _WRONG_NAME = (BackendNotFoundError, BackendDisabledError, BackendConflictError,
 _EXIT_CODES = """\b
 Exit codes:
   0  all well (absent hardware or software, and what is off, is no error)
-  1  torch or a backend is broken, or an installed face of Lightning cannot be served
+  1  torch or a backend is broken, or an installed namespace of Lightning cannot be served
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 _DOCTORS_EXIT_CODES = """\b
@@ -58,7 +58,7 @@ _LIST = f"""List the installed backends, and what Northbridge did to Lightning.
 Each backend is probed in a child process, a few at a time: its plugin is imported, its devices are counted (each
 within NORTHBRIDGE_DETECT_TIMEOUT seconds, 20 by default), and its software is loaded, for "loadable" is not guessed.
 Some software is compiled when it is first loaded, which takes minutes: --load-timeout bounds it. One more child imports
-torch and every installed face of Lightning.
+torch and every installed namespace of Lightning.
 
 \b
 Status of a backend:

@@ -27,8 +27,7 @@ ended, and the suite goes on. A simulated device earns a simulated level.
 
 \b
 Exit codes:
-  0  the level is granted; of --only, those tests pass; of --verify, the report is whole and from this suite; of
-     --mutate, at least eight of the ten faults were found
+  0  the level is granted; of --only, those tests pass; of --verify, the report is whole and from this suite
   1  it is not so, or torch cannot be imported
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
@@ -61,9 +60,6 @@ def prove(
     verify: Annotated[
         Path | None, typer.Option(metavar="REPORT", help="Say whether a report is whole, and from this suite.")
     ] = None,
-    mutate: Annotated[
-        int | None, typer.Option(metavar="SEED", help="Break ten things on purpose, and say which the suite finds.")
-    ] = None,
 ) -> None:
     """Run the suite and write its report, or look at a report."""
     from northbridge.discovery.installed import find
@@ -72,13 +68,9 @@ def prove(
     if (name is None) == (verify is None):
         raise typer.BadParameter("name the backend whose conformance is asked for, or a report with --verify")
     of_a_run = {"--level": level, "--out": out, "--only": only}
-    alone = {"--verify": verify, "--mutate": mutate}
-    for option in (option for option, value in alone.items() if value is not None):
-        beside = [other for other, value in (of_a_run | alone).items() if value is not None and other != option]
-        if beside:
-            raise typer.BadParameter(
-                f"{option} is asked for by itself, and {', '.join(beside)} means nothing beside it"
-            )
+    beside = [option for option, value in of_a_run.items() if value is not None]
+    if verify is not None and beside:
+        raise typer.BadParameter(f"--verify is asked for by itself, and {', '.join(beside)} means nothing beside it")
     if level is not None and level not in LEVEL_CLAIMS:
         raise typer.BadParameter(f"--level takes {', '.join(LEVEL_CLAIMS)}, found {level!r}")
     if name is not None:
@@ -91,8 +83,6 @@ def prove(
     from northbridge.conformance.report import command
 
     assert name is not None
-    if mutate is not None:
-        raise typer.Exit(command.mutate(name, mutate))
     raise typer.Exit(command.run(name, level or "C3", out or Path(f"conformance-{name}"), tuple(only or ())))
 
 

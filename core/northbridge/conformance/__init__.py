@@ -2,7 +2,7 @@
 
 Plain pytest classes, a few for each level (:mod:`northbridge.conformance.levels`, which says how a backend's own tests
 adopt them), in a package for each: ``plugin``, ``device``, ``lightning``, ``collective``, ``endurance``. ``northbridge
-conformance`` runs them in a pytest that it watches (``proof``), and writes a report (``pages``).
+conformance`` runs them in a pytest that it watches (``runner``), and writes a report (``report``).
 
 They compare with the CPU, with one process, or with a value worked out in the test. Whatever trains does so in
 processes of its own (``runs``), as users' scripts do; tests that ask about one run share it.

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from northbridge.capabilities import LEVEL_CLAIMS
-from northbridge.conformance.suite import FaceSuite, Suite, require_devices
+from northbridge.conformance.suite import NamespaceSuite, Suite, require_devices
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
         "level": adopted.level.name,
         "adopted_for": adopted.backend,
     }
-    if issubclass(suite, FaceSuite):
+    if issubclass(suite, NamespaceSuite):
         # Of a class that runs with one device and with several, those of the level; of others, all.
         runs = tuple(run for run in suite.runs if run[1] in adopted.level.devices)
         namespace["runs"] = runs or suite.runs

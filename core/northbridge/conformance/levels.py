@@ -19,11 +19,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from northbridge.conformance.level import Adopted, Level
-from northbridge.conformance.tests.collective.averaging import GradientAveraging
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
 from northbridge.conformance.tests.collective.exchanges import Exchanges
-from northbridge.conformance.tests.collective.following_groups import FollowingGroups
-from northbridge.conformance.tests.collective.groups import Groups
+from northbridge.conformance.tests.collective.gradient_averaging import GradientAveraging
+from northbridge.conformance.tests.collective.groups import FollowingGroups, Groups
 from northbridge.conformance.tests.collective.missing_rank import MissingRank
 from northbridge.conformance.tests.collective.transfers import Transfers
 from northbridge.conformance.tests.collective.waits import Waits
@@ -52,16 +51,15 @@ from northbridge.conformance.tests.endurance.endurance import Endurance
 from northbridge.conformance.tests.endurance.interruptions import KilledRank, Preemption, Restarts
 from northbridge.conformance.tests.endurance.launches import Launches
 from northbridge.conformance.tests.endurance.side_by_side import SideBySide
-from northbridge.conformance.tests.lightning.agreement import FabricWeightsAgreement, WeightsAgreement
 from northbridge.conformance.tests.lightning.callbacks import Callbacks
 from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
 from northbridge.conformance.tests.lightning.compilation import Compilation, FabricCompilation
+from northbridge.conformance.tests.lightning.data_loaders import Loading
 from northbridge.conformance.tests.lightning.devices import DeviceChoice, LastDevices, SecondDevice
 from northbridge.conformance.tests.lightning.distributed_training import DistributedTraining
-from northbridge.conformance.tests.lightning.fabric import FabricLoops, FabricTraining
+from northbridge.conformance.tests.lightning.fabric import FabricLoops, FabricTraining, Joining
+from northbridge.conformance.tests.lightning.failed_checkpoints import Outlasting, UsersCheckpointIO
 from northbridge.conformance.tests.lightning.hooks import BridgeHooks, UsersEnvironment
-from northbridge.conformance.tests.lightning.joining import Joining
-from northbridge.conformance.tests.lightning.loading import Loading
 from northbridge.conformance.tests.lightning.metrics import LoggedMetrics
 from northbridge.conformance.tests.lightning.normalization import (
     FabricSyncBatchNorm,
@@ -69,7 +67,6 @@ from northbridge.conformance.tests.lightning.normalization import (
     UnevenSyncBatchNorm,
 )
 from northbridge.conformance.tests.lightning.optimization import Optimization
-from northbridge.conformance.tests.lightning.outlasting import Outlasting, UsersCheckpointIO
 from northbridge.conformance.tests.lightning.precision import Precision
 from northbridge.conformance.tests.lightning.profilers import Profilers
 from northbridge.conformance.tests.lightning.random_states import RandomStates
@@ -78,6 +75,7 @@ from northbridge.conformance.tests.lightning.refusals import Refusals
 from northbridge.conformance.tests.lightning.sharding import Resharding, Sharding
 from northbridge.conformance.tests.lightning.strategies import Strategies
 from northbridge.conformance.tests.lightning.training import Training
+from northbridge.conformance.tests.lightning.weights_agreement import FabricWeightsAgreement, WeightsAgreement
 from northbridge.conformance.tests.plugin.declaration import Declaration
 from northbridge.conformance.tests.plugin.detection import Detection
 from northbridge.conformance.tests.plugin.missing_parts import MissingHardware, MissingSoftware

@@ -11,89 +11,89 @@ import pytest
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 
 MODELS = ("mlp", "convnet", "transformer", "tied")
 """The models that every way of training is tried with."""
 
-TRAINERS = tuple(name for name, face in FACES.items() if face.is_trainer)
-FABRICS = tuple(name for name, face in FACES.items() if not face.is_trainer)
+TRAINERS = tuple(name for name, namespace in NAMESPACES.items() if namespace.is_trainer)
+FABRICS = tuple(name for name, namespace in NAMESPACES.items() if not namespace.is_trainer)
 
-_BOTH = ("autocasting", "saving", "resuming")
-_TRAINER = ("training", *_BOTH, "stages", "alternating")
-_FABRIC = ("looping", *_BOTH)
-_ALONE = ("scaling", "rounding", "choosing", "refusals")
-_TOGETHER = ("reductions", "agreeing")
+_BOTH = ("precision.mixed", "checkpoints.save", "checkpoints.resume")
+_TRAINER = ("training", *_BOTH, "stages", "manual_optimization")
+_FABRIC = ("training", *_BOTH)
+_ALONE = ("gradient_scaler", "precision.dtypes", "devices", "refusals")
+_TOGETHER = ("reductions", "weights_agreement")
 
-Duties = Mapping[tuple[str, int], tuple[str, ...]]
+Steps = Mapping[tuple[str, int], tuple[str, ...]]
 """What is done in one run, for each host and number of devices."""
 
-BASICS: Duties = {
-    ("Trainer", 1): (*_TRAINER, "keeping", "tuning", "drawing", "monitoring", *_ALONE),
-    ("Trainer", 2): (*_TRAINER, "drawing", "metrics", "strategies", "normalizing", *_TOGETHER),
-    ("Fabric", 1): (*_FABRIC, "keeping", *_ALONE),
+BASICS: Steps = {
+    ("Trainer", 1): (*_TRAINER, "interim_checkpoints", "tuner", "random_states", "training.device_stats", *_ALONE),
+    ("Trainer", 2): (*_TRAINER, "random_states", "metrics", "strategies", "normalization", *_TOGETHER),
+    ("Fabric", 1): (*_FABRIC, "interim_checkpoints", *_ALONE),
     ("Trainer", 4): (*_TRAINER, *_TOGETHER),
-    ("Fabric", 2): (*_FABRIC, "normalizing", *_TOGETHER),
+    ("Fabric", 2): (*_FABRIC, "normalization", *_TOGETHER),
     ("Fabric", 4): (*_FABRIC, "reductions"),
 }
 """What is asked in every mode of a chip."""
 
-_FIRST = ("preparing", "hooking")  # which see the chip's software come in
-_OF_TRAINERS = ("optimizing", "calling", "loading", "outlasting")
-USES: Duties = {
-    ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "profiling", "compiling"),
-    ("Trainer", 2): (*_OF_TRAINERS, "profiling", "compiling"),
-    ("Fabric", 1): (*_FIRST, "outlasting", "steering", "compiling"),
-    ("Fabric", 2): ("outlasting", "steering", "joining", "compiling"),
+_FIRST = ("hooks.set_variables", "hooks")  # which see the chip's software come in
+_OF_TRAINERS = ("optimization", "callbacks", "data_loaders", "failed_checkpoints")
+USES: Steps = {
+    ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "profilers", "compilation"),
+    ("Trainer", 2): (*_OF_TRAINERS, "profilers", "compilation"),
+    ("Fabric", 1): (*_FIRST, "failed_checkpoints", "fabric", "compilation"),
+    ("Fabric", 2): ("failed_checkpoints", "fabric", "fabric.join", "compilation"),
 }
 """What users do beside that; runs of their own, so that not every mode pays for them."""
 
 _OF_THE_CHIP_ALONE = (
-    "agreeing",
-    "choosing",
-    "compiling",
-    "drawing",
-    "hooking",
-    "keeping",
-    "monitoring",
-    "normalizing",
-    "outlasting",
-    "preparing",
+    "weights_agreement",
+    "devices",
+    "compilation",
+    "random_states",
+    "hooks",
+    "interim_checkpoints",
+    "training.device_stats",
+    "normalization",
+    "failed_checkpoints",
+    "hooks.set_variables",
     "reductions",
-    "profiling",
+    "profilers",
     "refusals",
-    "rounding",
-    "scaling",
+    "precision.dtypes",
+    "gradient_scaler",
 )
 
 
 Runs = tuple[tuple[str, int], ...]
-"""A face and a number of devices for each run that a class looks at."""
+"""A namespace and a number of devices for each run that a class looks at."""
 
 
-def in_each(*faces: str, devices: tuple[int, ...] = (1,)) -> Runs:
-    """Return a run in each of ``faces`` with each number of ``devices``."""
-    return tuple((face, number) for number in devices for face in faces)
+def in_each(*namespaces: str, devices: tuple[int, ...] = (1,)) -> Runs:
+    """Return a run in each of ``namespaces`` with each number of ``devices``."""
+    return tuple((namespace, number) for number in devices for namespace in namespaces)
 
 
-def one_and_two_devices(*faces: str) -> Runs:
-    """Return a run in each of ``faces`` with one device, and in the first Trainer and Fabric with two."""
-    return in_each(*faces) + _in_the_first(faces, 2)
+def one_and_two_devices(*namespaces: str) -> Runs:
+    """Return a run in each of ``namespaces`` with one device, and in the first Trainer and Fabric with two."""
+    return in_each(*namespaces) + _in_the_first(namespaces, 2)
 
 
-def one_and_several_devices(*faces: str) -> Runs:
-    """Return a run in each of ``faces`` with one device and with two, and in the first Trainer and Fabric with four."""
-    return in_each(*faces, devices=(1, 2)) + _in_the_first(faces, 4)
+def one_and_several_devices(*namespaces: str) -> Runs:
+    """Return a run in each of ``namespaces`` with one and two devices, in the first of each kind with four."""
+    return in_each(*namespaces, devices=(1, 2)) + _in_the_first(namespaces, 4)
 
 
-def several_devices(*faces: str) -> Runs:
-    """Return a run in each of ``faces`` with two devices, and in the first Trainer and the first Fabric with four."""
-    return in_each(*faces, devices=(2,)) + _in_the_first(faces, 4)
+def several_devices(*namespaces: str) -> Runs:
+    """Return a run in each of ``namespaces`` with two devices, and in the first Trainer and Fabric with four."""
+    return in_each(*namespaces, devices=(2,)) + _in_the_first(namespaces, 4)
 
 
-def _in_the_first(faces: tuple[str, ...], devices: int) -> Runs:
-    # Faces of a kind differ in their imports and not in how ranks meet: more of them would only take longer.
-    return tuple((face, devices) for face in (TRAINERS[0], FABRICS[0]) if face in faces)
+def _in_the_first(namespaces: tuple[str, ...], devices: int) -> Runs:
+    # Namespaces of a kind differ in their imports and not in how ranks meet: more of them would only take longer.
+    return tuple((namespace, devices) for namespace in (TRAINERS[0], FABRICS[0]) if namespace in namespaces)
 
 
 Test = TypeVar("Test", bound=Callable[..., None])
@@ -139,8 +139,8 @@ class Suite:
         return {}
 
 
-class FaceSuite(Suite):
-    """What a class has that looks at runs through a face of Lightning.
+class NamespaceSuite(Suite):
+    """What a class has that looks at runs through a namespace of Lightning.
 
     Each of its tests is one for each of its :attr:`runs`.
     """
@@ -149,25 +149,25 @@ class FaceSuite(Suite):
     claims_of_several: ClassVar[tuple[str, ...]] = ()
     """The claims that its tests show with several devices, in the place of :attr:`claims`; none: the same."""
 
-    duties: ClassVar[Duties] = BASICS
+    steps: ClassVar[Steps] = BASICS
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test for each run; pytest calls it for each function of the class."""
         words = {1: "one device", 2: "two devices", 4: "four devices"}
-        names = ("face", "devices") if "devices" in metafunc.fixturenames else ("face",)
-        values = self.runs if len(names) == 2 else tuple((face,) for face, _ in self.runs)
-        metafunc.parametrize(names, values, ids=[f"{words[devices]}-{face}" for face, devices in self.runs])
+        names = ("namespace", "devices") if "devices" in metafunc.fixturenames else ("namespace",)
+        values = self.runs if len(names) == 2 else tuple((namespace,) for namespace, _ in self.runs)
+        metafunc.parametrize(names, values, ids=[f"{words[devices]}-{namespace}" for namespace, devices in self.runs])
 
     @pytest.fixture
-    def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
+    def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> Outcome:
         """The run on the chip."""
         require_devices(backend, devices)
-        return chip_run(backend, face, devices, environ, self.duties)
+        return chip_run(backend, namespace, devices, environ, self.steps)
 
     @pytest.fixture
-    def cpu(self, face: str, devices: int) -> Outcome:
+    def cpu(self, namespace: str, devices: int) -> Outcome:
         """Lightning's own run on as many CPU ranks."""
-        return cpu_run(face, devices, self.duties)
+        return cpu_run(namespace, devices, self.steps)
 
     @pytest.fixture
     def device(self, backend: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> northbridge.Device:
@@ -177,13 +177,13 @@ class FaceSuite(Suite):
         return northbridge.load(backend).device
 
 
-class UsesSuite(FaceSuite):
+class UsesSuite(NamespaceSuite):
     """What a class has that looks at what users do beside the basics."""
 
-    duties = USES
+    steps = USES
 
 
-class EqualWeights(FaceSuite):
+class EqualWeights(NamespaceSuite):
     """Every model, trained on the chip by each rank, has the weights of Lightning's own run on as many CPU ranks."""
 
     @pytest.mark.parametrize("model", MODELS)
@@ -202,10 +202,10 @@ class EqualWeights(FaceSuite):
         assert learnt == learnt[:1] * devices
 
 
-def require(face: str) -> None:
-    """Skip the test where ``face`` is not installed."""
-    if find_spec(face.partition(".")[0]) is None:
-        pytest.skip(f"{face} is not installed")
+def require(namespace: str) -> None:
+    """Skip the test where ``namespace`` is not installed."""
+    if find_spec(namespace.partition(".")[0]) is None:
+        pytest.skip(f"{namespace} is not installed")
 
 
 def require_devices(backend: str, devices: int) -> None:
@@ -218,27 +218,27 @@ def require_devices(backend: str, devices: int) -> None:
         pytest.skip(f"it takes {devices} devices of {backend}, and this machine has {count}")
 
 
-def chip_run(backend: str, face: str, devices: int, environ: dict[str, str], duties: Duties = BASICS) -> Outcome:
-    """Return the run that does all of ``duties`` on the chip that ``face`` offers with so many devices."""
-    require(face)
-    asked = duties[FACES[face].host, devices]
-    resume = str(cpu_run(face, devices).folder) if "resuming" in asked else ""
-    return run(Scenario(backend, face, asked, devices, resume=resume), environ)
+def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str], steps: Steps = BASICS) -> Outcome:
+    """Return the run that does all of ``steps`` on the chip that ``namespace`` offers with so many devices."""
+    require(namespace)
+    asked = steps[NAMESPACES[namespace].host, devices]
+    resume = str(cpu_run(namespace, devices).folder) if "checkpoints.resume" in asked else ""
+    return run(Scenario(backend, namespace, asked, devices, resume=resume), environ)
 
 
-def cpu_run(face: str, devices: int, duties: Duties = BASICS) -> Outcome:
+def cpu_run(namespace: str, devices: int, steps: Steps = BASICS) -> Outcome:
     """Return Lightning's own run on so many CPU ranks, to compare with."""
-    require(face)
-    asked = tuple(duty for duty in duties[FACES[face].host, devices] if duty not in _OF_THE_CHIP_ALONE)
-    return run(Scenario("cpu", _same_sources(face), asked, devices))
+    require(namespace)
+    asked = tuple(step for step in steps[NAMESPACES[namespace].host, devices] if step not in _OF_THE_CHIP_ALONE)
+    return run(Scenario("cpu", _same_sources(namespace), asked, devices))
 
 
-def _same_sources(face: str) -> str:
-    """Return the first face that is ``face`` under another name, down to the version: their CPU runs are one."""
-    host, version = FACES[face].host, FACES[face].version
+def _same_sources(namespace: str) -> str:
+    """Return the first namespace with the sources and version of ``namespace``: their CPU runs are one."""
+    host, version = NAMESPACES[namespace].host, NAMESPACES[namespace].version
     alike: Any = (
         name
-        for name, other in FACES.items()
+        for name, other in NAMESPACES.items()
         if other.host == host and find_spec(name.partition(".")[0]) is not None and other.version == version
     )
     return str(next(alike))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from northbridge.contract import Finding
     from northbridge.diagnostics.backend_report import BackendReport, ContractReport
     from northbridge.diagnostics.environment import Variable
-    from northbridge.diagnostics.namespaces import FaceRow
+    from northbridge.diagnostics.namespaces import NamespaceRow
     from northbridge.diagnostics.selection import Selection
     from northbridge.diagnostics.training import Training
 
@@ -32,7 +32,7 @@ class Advice:
 def advise(
     asked: str | None,
     environment: Sequence[Variable],
-    faces: Sequence[FaceRow],
+    namespaces: Sequence[NamespaceRow],
     backends: Sequence[BackendReport],
     selection: Selection,
     trainings: Mapping[str, Sequence[Training]],
@@ -42,17 +42,17 @@ def advise(
     What makes other things wrong comes before them; what is wrong comes before what is missing, and that before notes.
     """
     found: list[Advice] = [
-        *(Advice("wrong", row.name, row.reason) for row in faces if row.status == "malicious"),
+        *(Advice("wrong", row.name, row.reason) for row in namespaces if row.status == "malicious"),
         *(Advice("wrong", each.name, each.reason) for each in environment if each.verdict == "wrong"),
         *(Advice("wrong", each.states.name, each.environment_problem) for each in backends if each.environment_problem),
         *(advice for each in backends for advice in _about_states(each, asked)),
         *(Advice("wrong", each.states.name, each.acquire_problem) for each in backends if each.acquire_problem),
         *(advice for each in backends for advice in _about_contract(each)),
         *(Advice("wrong", name, _failure(each)) for name, tried in trainings.items() for each in tried if each.reason),
-        *(Advice("wrong", row.name, row.reason) for row in faces if row.is_broken and row.status != "malicious"),
+        *(Advice("wrong", row.name, row.reason) for row in namespaces if row.is_broken and row.status != "malicious"),
         *([Advice("wrong", "accelerator='auto'", selection.reason)] if selection.failed else []),
         *(Advice("wrong", each.states.name, each.machine_problem) for each in backends if each.machine_problem),
-        *(Advice("note", row.name, row.reason) for row in faces if row.reason and not row.is_broken),
+        *(Advice("note", row.name, row.reason) for row in namespaces if row.reason and not row.is_broken),
         *(Advice("note", each.name, each.reason) for each in environment if each.verdict == "note"),
     ]
     order: list[Level] = ["wrong", "software missing", "hardware missing", "note"]

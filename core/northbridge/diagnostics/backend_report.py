@@ -12,7 +12,7 @@ from northbridge.process_record import Entry
 
 if TYPE_CHECKING:
     from northbridge.diagnostics.backends import BackendRow, Claimed
-    from northbridge.processes.child_report import Reply
+    from northbridge.processes.child import Reply
 
 
 @dataclass(frozen=True)

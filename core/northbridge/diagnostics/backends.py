@@ -17,13 +17,12 @@ from northbridge.errors import (
     SoftwareMissingError,
     UnsupportedError,
 )
-from northbridge.processes.child_report import Reporter, Stage
+from northbridge.processes.child import Reporter, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from northbridge.processes.child import Queue
-    from northbridge.processes.child_report import Reply
+    from northbridge.processes.child import Queue, Reply
 
 Status = Literal["ready", "no hardware", "no software", "other chip", "unsupported", "broken", "off", "not asked"]
 
@@ -114,20 +113,21 @@ def bring_up(name: str, report: Reporter) -> dict[str, object]:
     from northbridge.discovery.declared import get
     from northbridge.discovery.loaded import load
     from northbridge.discovery.present import detect
-    from northbridge.processes.inheritance import forget
+    from northbridge.processes.environment import forget
     from northbridge.processes.question import ANSWERS
 
     report.begin("declare")
     # Another process of this tree may have asked before: what it was told may be old by now.
     forget(ANSWERS)
     try:
-        capabilities = get(name).capabilities
+        backend = get(name)
+        capabilities = backend.capabilities
         report.begin("detect", simulated=capabilities.simulated)
-        devices = operator.index(detect(name))
+        devices = operator.index(detect(backend))
         report.begin("detect", devices=devices)
         torch_import.import_torch(report)
         report.begin("load")
-        backend = load(name)
+        load(backend)
         report.begin("load", cards=counted_cards(backend, range(devices), total=devices))
     except NorthbridgeError as error:
         return {
@@ -185,11 +185,11 @@ def _judge(claim: Claimed, reply: Reply) -> tuple[Status, str]:
     return "ready", torch_import.tell_of(reply.facts["package"]) if reply.facts.get("switches_off") else ""
 
 
-async def ask(queue: Queue, name: str, question: str, stages: Mapping[str, Stage]) -> Reply:
+def ask(queue: Queue, name: str, question: str, stages: Mapping[str, Stage]) -> Reply:
     """Return what a child says of backend ``name``, and another of whether its software switches autoload off."""
-    reply = await queue.ask(name, question, stages)
+    reply = queue.ask(name, question, stages)
     package = reply.facts.get("package")
     if package is None or torch_import.is_switched_off():
         return reply
-    first = await queue.ask(name, torch_import.question(package), {"package": stages["load"]})
+    first = queue.ask(name, torch_import.question(package), {"package": stages["load"]})
     return replace(reply, facts={**reply.facts, "switches_off": first.facts.get("switches_off", False)})

@@ -5,7 +5,6 @@ Whatever can crash or hang is done in child processes with time limits, as for `
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 from dataclasses import asdict, dataclass, replace
@@ -18,14 +17,14 @@ from northbridge.diagnostics.backend_report import BackendReport, backend_report
 from northbridge.diagnostics.backends import claimed
 from northbridge.diagnostics.environment import Variable, examine_environment
 from northbridge.diagnostics.listing import LOAD_SECONDS, torch_version
-from northbridge.diagnostics.namespaces import FaceRow
-from northbridge.diagnostics.selection import Selection, choose_face
+from northbridge.diagnostics.namespaces import NamespaceRow
+from northbridge.diagnostics.selection import Selection, choose_namespace
 from northbridge.diagnostics.system import describe_system
 from northbridge.diagnostics.training import Training, train
 from northbridge.discovery.installed import find, names
 from northbridge.discovery.simulated import refuse_unknown_simulation
 from northbridge.process_record import Entry
-from northbridge.processes.child import Queue, end_all
+from northbridge.processes.child import Queue
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class Diagnosis:
     asked: str | None
     """The backend that was asked about; ``None`` for all of them."""
     environment: tuple[Variable, ...]
-    faces: tuple[FaceRow, ...]
+    namespaces: tuple[NamespaceRow, ...]
     selection: Selection
     backends: tuple[BackendReport, ...]
     trainings: dict[str, tuple[Training, ...]]
@@ -83,49 +82,27 @@ def examine(
     Raises :class:`BackendNotFoundError` and :class:`SettingsError`.
     """
     environment = examine_environment(os.environ, names())
-    return asyncio.run(_examine(name, choose(name), environment, acquire, training, load_seconds, tell))
-
-
-def choose(name: str | None) -> list[Claimed]:
-    """Return who claims ``name``, or every name. Raises :class:`BackendNotFoundError` and :class:`SettingsError`."""
-    refuse_unknown_simulation()
-    chosen = [each for each in claimed() if name in (None, each.name)]
-    if name is not None and not chosen:
-        find(name)  # raises, with the names that there are
-    return chosen
-
-
-async def _examine(
-    name: str | None,
-    chosen: list[Claimed],
-    environment: tuple[Variable, ...],
-    acquire: bool,
-    training: bool,
-    load_seconds: float,
-    tell: Tell,
-) -> Diagnosis:
-    queue = Queue(tell)
+    chosen = choose(name)
     stages = examination.stages(detect=CoreSettings.read().detect_timeout, load=load_seconds, acquire=acquire)
 
-    async def ask(each: Claimed) -> tuple[BackendReport, str]:
+    def ask(each: Claimed) -> tuple[BackendReport, str]:
         if each.verdict is not None:
             return backend_report(each), ""
         question = examination.question(each.name, acquire=acquire)
-        reply = await backends.ask(queue, each.name, question, stages)
+        reply = backends.ask(queue, each.name, question, stages)
         return backend_report(each, reply), torch_import.problem_of(reply)
 
-    lightning = asyncio.ensure_future(namespaces.ask(queue))
-    auto = asyncio.ensure_future(selection.ask(queue, namespaces.face_rows(), load_seconds))
-    asked = [asyncio.ensure_future(ask(each)) for each in chosen]
-    await end_all(lightning, auto, *asked)
-    (rows, recorded, problem), chose = lightning.result(), auto.result()
-    problem = next(filter(None, [problem, *(each.result()[1] for each in asked)]), "")
-    if problem:
-        chose = Selection(None, "torch cannot be imported")
-    reports = [
-        replace(report, selected=report.states.name == chose.chosen) for report, _ in (each.result() for each in asked)
-    ]
-    trainings = await train(queue, reports, choose_face(rows), load_seconds) if training and not problem else {}
+    with Queue(tell) as queue:
+        lightning = queue.submit(namespaces.ask, queue)
+        auto = queue.submit(selection.ask, queue, namespaces.namespace_rows(), load_seconds)
+        asked = [queue.submit(ask, each) for each in chosen]
+        (rows, recorded, problem), chose = lightning.result(), auto.result()
+        problem = next(filter(None, [problem, *(each.result()[1] for each in asked)]), "")
+        if problem:
+            chose = Selection(None, "torch cannot be imported")
+        found = [each.result()[0] for each in asked]
+        reports = [replace(report, selected=report.states.name == chose.chosen) for report in found]
+        trainings = train(queue, reports, choose_namespace(rows), load_seconds) if training and not problem else {}
     entries = dict.fromkeys([*recorded, *chose.record, *(entry for report in reports for entry in report.record)])
     return Diagnosis(
         northbridge=version("northbridge"),
@@ -135,7 +112,7 @@ async def _examine(
         torch_problem=problem,
         asked=name,
         environment=environment,
-        faces=tuple(rows),
+        namespaces=tuple(rows),
         selection=chose,
         backends=tuple(reports),
         trainings=trainings,
@@ -145,3 +122,12 @@ async def _examine(
             *advise(name, environment, rows, reports, chose, trainings),
         ),
     )
+
+
+def choose(name: str | None) -> list[Claimed]:
+    """Return who claims ``name``, or every name. Raises :class:`BackendNotFoundError` and :class:`SettingsError`."""
+    refuse_unknown_simulation()
+    chosen = [each for each in claimed() if name in (None, each.name)]
+    if name is not None and not chosen:
+        find(name)  # raises, with the names that there are
+    return chosen

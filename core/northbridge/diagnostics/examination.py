@@ -17,7 +17,7 @@ from northbridge.discovery.declared import get
 from northbridge.discovery.installed import describe
 from northbridge.errors import NorthbridgeError
 from northbridge.process_record import record
-from northbridge.processes.child_report import Reporter, Stage
+from northbridge.processes.child import Reporter, Stage
 from northbridge.processes.endings import describe_error
 
 if TYPE_CHECKING:

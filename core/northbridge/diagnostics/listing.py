@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 from northbridge.diagnostics.backends import BackendRow, Claimed, backend_row, claimed
-from northbridge.diagnostics.namespaces import FaceRow, face_rows
+from northbridge.diagnostics.namespaces import NamespaceRow, namespace_rows
 
 if TYPE_CHECKING:
     from northbridge.process_record import Entry
@@ -30,16 +30,16 @@ class Listing:
     python: str
     torch: str | None
     backends: tuple[BackendRow, ...]
-    faces: tuple[FaceRow, ...]
+    namespaces: tuple[NamespaceRow, ...]
     record: tuple[Entry, ...]
     torch_problem: str = ""
     """Why ``import torch`` fails: then nothing is known of what needs torch."""
 
     @property
     def broken(self) -> bool:
-        """Whether torch, a backend, or an installed face of Lightning, cannot do its work."""
-        backends, faces = (any(row.is_broken for row in rows) for rows in (self.backends, self.faces))
-        return bool(self.torch_problem) or backends or faces
+        """Whether torch, a backend, or an installed namespace of Lightning, cannot do its work."""
+        backends, namespaces = (any(row.is_broken for row in rows) for rows in (self.backends, self.namespaces))
+        return bool(self.torch_problem) or backends or namespaces
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values, for JSON."""
@@ -48,7 +48,7 @@ class Listing:
 
 def read_metadata() -> Listing:
     """Return what the metadata of the installed distributions says, importing none of them. Raises SettingsError."""
-    return _listing([backend_row(each) for each in claimed()], face_rows(), (), "")
+    return _listing([backend_row(each) for each in claimed()], namespace_rows(), (), "")
 
 
 def probe(*, load_seconds: float = LOAD_SECONDS, tell: Tell = lambda _who, _what: None) -> Listing:
@@ -57,46 +57,34 @@ def probe(*, load_seconds: float = LOAD_SECONDS, tell: Tell = lambda _who, _what
     ``load_seconds`` bounds the loading of one backend's software; ``tell`` is called with who is being asked, and what.
     Raises :class:`SettingsError`.
     """
-    import asyncio
-
-    return asyncio.run(_probe(load_seconds, tell))
-
-
-async def _probe(load_seconds: float, tell: Tell) -> Listing:
-    import asyncio
-
     from northbridge.diagnostics import backends, namespaces, torch_import
-    from northbridge.processes.child import Queue, end_all
+    from northbridge.processes.child import Queue
     from northbridge.settings import CoreSettings
 
-    everything, queue = claimed(), Queue(tell)
-    stages = backends.stages(detect=CoreSettings.read().detect_timeout, load=load_seconds)
+    everything, stages = claimed(), backends.stages(detect=CoreSettings.read().detect_timeout, load=load_seconds)
 
-    async def ask(each: Claimed) -> tuple[BackendRow, str]:
+    def ask(each: Claimed) -> tuple[BackendRow, str]:
         if each.verdict is not None:
             return backend_row(each), ""
-        reply = await backends.ask(queue, each.name, backends.question(each.name), stages)
+        reply = backends.ask(queue, each.name, backends.question(each.name), stages)
         return backend_row(each, reply), torch_import.problem_of(reply)
 
-    lightning, asked = (
-        asyncio.ensure_future(namespaces.ask(queue)),
-        [asyncio.ensure_future(ask(each)) for each in everything],
-    )
-    await end_all(lightning, *asked)
-    rows, problems = [each.result()[0] for each in asked], [each.result()[1] for each in asked]
-    lightnings, record, problem = lightning.result()
+    with Queue(tell) as queue:
+        lightning, asked = queue.submit(namespaces.ask, queue), [queue.submit(ask, each) for each in everything]
+        rows, problems = [each.result()[0] for each in asked], [each.result()[1] for each in asked]
+        lightnings, record, problem = lightning.result()
     return _listing(rows, lightnings, record, next(filter(None, [problem, *problems]), ""))
 
 
 def _listing(
-    backends: list[BackendRow], faces: list[FaceRow], record: tuple[Entry, ...], torch_problem: str
+    backends: list[BackendRow], namespaces: list[NamespaceRow], record: tuple[Entry, ...], torch_problem: str
 ) -> Listing:
     return Listing(
         northbridge=version("northbridge"),
         python=platform.python_version(),
         torch=torch_version(),
         backends=tuple(backends),
-        faces=tuple(faces),
+        namespaces=tuple(namespaces),
         record=record,
         torch_problem=torch_problem,
     )

@@ -1,4 +1,4 @@
-"""One face of Lightning in the list: what is installed, and what Northbridge did when a child process imported it."""
+"""One namespace in the list: what is installed, and what Northbridge did when a child process imported it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from northbridge.diagnostics import torch_import
 from northbridge.process_record import Entry, record
-from northbridge.processes.child_report import Reporter, Stage
+from northbridge.processes.child import Reporter, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from northbridge.lightning.namespaces import Face
-    from northbridge.processes.child import Queue
-    from northbridge.processes.child_report import Reply
+    from northbridge.lightning.namespaces import Namespace
+    from northbridge.processes.child import Queue, Reply
 
 Status = Literal[
     "registered", "left alone", "not registered", "off", "malicious", "broken", "not installed", "not asked"
@@ -28,7 +27,7 @@ _IMPORT_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
-class FaceRow:
+class NamespaceRow:
     """What is known about one of Lightning's namespaces."""
 
     name: str
@@ -43,28 +42,28 @@ class FaceRow:
         return self.status in ("left alone", "malicious", "broken")
 
 
-async def ask(queue: Queue) -> tuple[list[FaceRow], tuple[Entry, ...], str]:
-    """Return the row of each face, what the child recorded that imported them, and why it could not import torch."""
-    names = [row.name for row in face_rows() if row.status == "not asked"]
+def ask(queue: Queue) -> tuple[list[NamespaceRow], tuple[Entry, ...], str]:
+    """Return each namespace's row, what the child recorded that imported them, and why it could not import torch."""
+    names = [row.name for row in namespace_rows() if row.status == "not asked"]
     if not names:
-        return face_rows(), (), ""
-    reply = await queue.ask("Lightning", question(names), stages(names))
-    return face_rows(reply), record_of(reply), torch_import.problem_of(reply)
+        return namespace_rows(), (), ""
+    reply = queue.ask("Lightning", question(names), stages(names))
+    return namespace_rows(reply), record_of(reply), torch_import.problem_of(reply)
 
 
 def question(names: Sequence[str]) -> str:
-    """Return the code that the faces' child runs."""
+    """Return the code that the namespaces' child runs."""
     return f"from {__name__} import answer; answer({list(names)!r})"
 
 
 def stages(names: Sequence[str]) -> dict[str, Stage]:
-    """Return what the faces' child does."""
+    """Return what the namespaces' child does."""
     lightnings = {name: Stage(f"importing {name}", _IMPORT_SECONDS, "is the disk very slow?") for name in names}
     return {"torch": torch_import.STAGE, **lightnings}
 
 
 def answer(names: Sequence[str]) -> None:
-    """Import torch and the faces in this process, the child, as a user's script would; report what was recorded."""
+    """Import torch and the namespaces in this child process, as a user's script would; report what was recorded."""
     report = Reporter()
     torch_import.import_torch(report)
     failures, versions = {}, {}
@@ -86,11 +85,11 @@ def _import(name: str) -> str:
     return ""
 
 
-def face_rows(reply: Reply | None = None) -> list[FaceRow]:
-    """Return the row of each face, from the metadata and, where a child was asked, from its reply."""
-    from northbridge.lightning.namespaces import FACES
+def namespace_rows(reply: Reply | None = None) -> list[NamespaceRow]:
+    """Return the row of each namespace, from the metadata and, where a child was asked, from its reply."""
+    from northbridge.lightning.namespaces import NAMESPACES
 
-    rows = [_installed(face) for face in FACES.values()]
+    rows = [_installed(namespace) for namespace in NAMESPACES.values()]
     if reply is None:
         return rows
     return [_asked(row, reply) if row.status == "not asked" else row for row in rows]
@@ -101,8 +100,8 @@ def record_of(reply: Reply) -> tuple[Entry, ...]:
     return tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
 
 
-def _installed(face: Face) -> FaceRow:
-    for distribution in face.distributions:
+def _installed(namespace: Namespace) -> NamespaceRow:
+    for distribution in namespace.distributions:
         try:
             found = version(distribution)
         except PackageNotFoundError:
@@ -110,12 +109,12 @@ def _installed(face: Face) -> FaceRow:
         from northbridge.lightning.versions import is_malicious, reason_against_version
 
         if is_malicious(found):
-            return FaceRow(face.name, found, distribution, "malicious", reason_against_version(found) or "")
-        return FaceRow(face.name, found, distribution, "not asked")
-    return FaceRow(face.name, "", "", "not installed")
+            return NamespaceRow(namespace.name, found, distribution, "malicious", reason_against_version(found) or "")
+        return NamespaceRow(namespace.name, found, distribution, "not asked")
+    return NamespaceRow(namespace.name, "", "", "not installed")
 
 
-def _asked(row: FaceRow, reply: Reply) -> FaceRow:
+def _asked(row: NamespaceRow, reply: Reply) -> NamespaceRow:
     if torch_import.problem_of(reply):
         return row
     if reply.ending:
@@ -128,7 +127,7 @@ def _asked(row: FaceRow, reply: Reply) -> FaceRow:
     return replace(row, status=status, reason=reason)
 
 
-def _outcome(row: FaceRow, entries: Sequence[Entry]) -> tuple[Status, str]:
+def _outcome(row: NamespaceRow, entries: Sequence[Entry]) -> tuple[Status, str]:
     from northbridge.lightning.versions import untested
 
     said = {entry.subject: entry for entry in entries if entry.subject in (row.name, "northbridge")}

@@ -34,7 +34,7 @@ def show(diagnosis: Diagnosis, *, trained: bool) -> None:
     torch = f"torch {diagnosis.torch}" if diagnosis.torch else "no torch"
     console.print(f"Northbridge {diagnosis.northbridge}, Python {diagnosis.python}, {torch}")
     console.print(f"{diagnosis.system}\n")
-    show_rows(console, [each.states for each in diagnosis.backends], diagnosis.faces)
+    show_rows(console, [each.states for each in diagnosis.backends], diagnosis.namespaces)
     _show_selection(console, diagnosis)
     _show_environment(console, diagnosis)
     for report in diagnosis.backends:

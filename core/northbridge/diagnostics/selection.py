@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from northbridge.process_record import Entry, record
-from northbridge.processes.child_report import Reporter, Stage
+from northbridge.processes.child import Reporter, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from northbridge.diagnostics.namespaces import FaceRow
-    from northbridge.lightning.namespaces import Face
+    from northbridge.diagnostics.namespaces import NamespaceRow
+    from northbridge.lightning.namespaces import Namespace
     from northbridge.processes.child import Queue
 
 _PATIENCE = "is a driver unhealthy, or a chip compiled on its first use?"
@@ -29,22 +29,22 @@ class Selection:
     record: tuple[Entry, ...] = ()
 
 
-def choose_face(rows: Sequence[FaceRow]) -> Face | None:
-    """Return the face that a user of this environment would take: one with a Trainer, if there is one."""
-    from northbridge.lightning.namespaces import FACES
+def choose_namespace(rows: Sequence[NamespaceRow]) -> Namespace | None:
+    """Return the namespace that a user of this environment would take: one with a Trainer, if there is one."""
+    from northbridge.lightning.namespaces import NAMESPACES
 
-    served = [FACES[row.name] for row in rows if row.status in ("not asked", "registered", "not registered")]
-    return min(served, key=lambda face: not face.is_trainer, default=None)
+    served = [NAMESPACES[row.name] for row in rows if row.status in ("not asked", "registered", "not registered")]
+    return min(served, key=lambda namespace: not namespace.is_trainer, default=None)
 
 
-async def ask(queue: Queue, rows: Sequence[FaceRow], load_seconds: float) -> Selection:
+def ask(queue: Queue, rows: Sequence[NamespaceRow], load_seconds: float) -> Selection:
     """Return what a child process selects."""
-    face = choose_face(rows)
-    if face is None:
+    namespace = choose_namespace(rows)
+    if namespace is None:
         return Selection(None, "no Lightning is installed that Northbridge serves")
-    stage = Stage(f"asking {face.name} what accelerator='auto' is", load_seconds, _PATIENCE)
-    question = f"from {__name__} import answer; answer({face.name!r})"
-    reply = await queue.ask("auto", question, {"auto": stage})
+    stage = Stage(f"asking {namespace.name} what accelerator='auto' is", load_seconds, _PATIENCE)
+    question = f"from {__name__} import answer; answer({namespace.name!r})"
+    reply = queue.ask("auto", question, {"auto": stage})
     entries = tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
     if reply.ending:
         return Selection(None, f"its process {reply.ending}", failed=True)
@@ -52,31 +52,31 @@ async def ask(queue: Queue, rows: Sequence[FaceRow], load_seconds: float) -> Sel
         return Selection(None, f"it raised {reply.facts['error']}", failed=True, record=entries)
     chose = [entry for entry in entries if entry.subject == "auto" and entry.outcome.startswith("chose ")]
     if not chose:
-        return Selection(None, f"Northbridge does not serve {face.name}", record=entries)
+        return Selection(None, f"Northbridge does not serve {namespace.name}", record=entries)
     return Selection(chose[-1].outcome.removeprefix("chose "), chose[-1].reason, record=entries)
 
 
-def answer(face: str) -> None:
+def answer(namespace: str) -> None:
     """Build a Trainer, or a Fabric, in this process, the child; tell what was recorded."""
-    from northbridge.lightning.namespaces import FACES
+    from northbridge.lightning.namespaces import NAMESPACES
     from northbridge.processes.endings import describe_error
 
     report = Reporter()
     report.begin("auto")
     error = ""
     try:
-        host = getattr(import_module(face), FACES[face].host)
-        quietly = {"logger": False, "enable_checkpointing": False} if FACES[face].is_trainer else {}
-        host(plugins=[one_machine(FACES[face])], **quietly)
+        host = getattr(import_module(namespace), NAMESPACES[namespace].host)
+        quietly = {"logger": False, "enable_checkpointing": False} if NAMESPACES[namespace].is_trainer else {}
+        host(plugins=[one_machine(NAMESPACES[namespace])], **quietly)
     except (Exception, SystemExit) as failure:  # noqa: BLE001 - reported
         error = describe_error(failure)
     report.end(error=error, record=[entry.as_dict() for entry in record()])
 
 
-def one_machine(face: Face) -> Any:
+def one_machine(namespace: Namespace) -> Any:
     """Return the cluster environment of a run on this machine alone.
 
     Where the doctor is called on a node of a cluster, the environment is about another run, and Lightning would check
     it against this one.
     """
-    return face.fabric_module("plugins.environments").LightningEnvironment()
+    return namespace.fabric_module("plugins.environments").LightningEnvironment()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from northbridge.diagnostics.backends import BackendRow
     from northbridge.diagnostics.listing import Listing
-    from northbridge.diagnostics.namespaces import FaceRow
+    from northbridge.diagnostics.namespaces import NamespaceRow
 
 _STYLES = {
     "ready": "green",
@@ -43,7 +43,7 @@ def show(listing: Listing) -> None:
     """Print the whole list to stdout."""
     console = Terminal(highlight=False)
     show_torch_problem(console, listing.torch_problem)
-    show_rows(console, listing.backends, listing.faces)
+    show_rows(console, listing.backends, listing.namespaces)
     print_pairs(console, _remarks(listing))
 
 
@@ -54,17 +54,17 @@ def show_torch_problem(console: Terminal, problem: str) -> None:
         console.print()
 
 
-def show_rows(console: Terminal, backends: Sequence[BackendRow], faces: Sequence[FaceRow]) -> None:
-    """Print a table of the backends and one of Lightning's faces, each with its reasons below."""
+def show_rows(console: Terminal, backends: Sequence[BackendRow], namespaces: Sequence[NamespaceRow]) -> None:
+    """Print a table of the backends and one of Lightning's namespaces, each with its reasons below."""
     if backends:
         console.print(_backends(backends, console.width))
         _print_reasons(console, backends)
     else:
         console.print(_NO_BACKEND)
     console.print()
-    if any(row.status != "not installed" for row in faces):
-        console.print(_faces(faces))
-        _print_reasons(console, faces)
+    if any(row.status != "not installed" for row in namespaces):
+        console.print(_namespaces(namespaces))
+        _print_reasons(console, namespaces)
     else:
         console.print(Text(_NO_LIGHTNING, style="yellow"))
 
@@ -95,7 +95,7 @@ def _cells(row: BackendRow) -> tuple[str, ...]:
     return row.name, version, max(row.distribution.split(", "), key=len), row.status, loadable, devices, simulated
 
 
-def _faces(rows: Sequence[FaceRow]) -> Table:
+def _namespaces(rows: Sequence[NamespaceRow]) -> Table:
     table = make_table("Lightning", "version", "distribution", "status")
     for row in rows:
         add_row(table, _STYLES.get(row.status, ""), row.name, row.version, row.distribution, row.status)
@@ -124,13 +124,13 @@ def _word(answer: bool | int | None, unknown: str) -> str:
     return str(answer)
 
 
-def _print_reasons(console: Terminal, rows: Sequence[BackendRow | FaceRow]) -> None:
+def _print_reasons(console: Terminal, rows: Sequence[BackendRow | NamespaceRow]) -> None:
     print_pairs(console, [(row.name, row.reason, _STYLES.get(row.status, "")) for row in rows if row.reason])
 
 
 def _remarks(listing: Listing) -> list[tuple[str, str, str]]:
-    """Return what the record says beyond the rows: that a name is somebody else's in a face, for one."""
-    told = {face.name for face in listing.faces} | {row.name for row in listing.backends if row.reason}
+    """Return what the record says beyond the rows: that a name is somebody else's in a namespace, for one."""
+    told = {namespace.name for namespace in listing.namespaces} | {row.name for row in listing.backends if row.reason}
     return [
         (entry.subject, f"{entry.outcome}: {entry.reason}", "yellow")
         for entry in listing.record

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from northbridge.autoload import is_armed
 from northbridge.discovery.installed import announced
-from northbridge.processes.child_report import Reporter, Stage
+from northbridge.processes.child import Reporter, Stage
 from northbridge.processes.endings import describe_error
 
 if TYPE_CHECKING:
-    from northbridge.processes.child_report import Reply
+    from northbridge.processes.child import Reply
 
 GROUP = "torch.backends"
 """The entry points that torch runs at the end of its import."""
@@ -48,12 +48,10 @@ def problem_of(reply: Reply) -> str:
 
 def find_problem() -> str:
     """Return why ``import torch`` fails, in a child process that tries it; nothing where it does not."""
-    import asyncio
-
     from northbridge.processes.child import ask
 
     question = f"from {__name__} import answer_import; answer_import()"
-    return problem_of(asyncio.run(ask(question, {"torch": STAGE}, lambda _: None)))
+    return problem_of(ask(question, {"torch": STAGE}))
 
 
 def answer_import() -> None:

@@ -10,16 +10,15 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from northbridge.launch.environment import VARIABLES
-from northbridge.processes.child_report import Stage
-from northbridge.processes.python_start import import_path
+from northbridge.processes.child import Stage
+from northbridge.processes.environment import import_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from northbridge.diagnostics.backend_report import BackendReport
-    from northbridge.lightning.namespaces import Face
-    from northbridge.processes.child import Queue
-    from northbridge.processes.child_report import Reply
+    from northbridge.lightning.namespaces import Namespace
+    from northbridge.processes.child import Queue, Reply
 
 TRAIN_SECONDS = 60.0
 """How long one training may take, once the software is loaded."""
@@ -34,7 +33,7 @@ class Training:
 
     cards: int
     through: str
-    """The face, and its Trainer or Fabric; empty where there is none."""
+    """The namespace, and its Trainer or Fabric; empty where there is none."""
     simulated: bool
     device: str = ""
     first_loss: float | None = None
@@ -43,36 +42,38 @@ class Training:
     reason: str = ""
 
 
-async def train(
-    queue: Queue, reports: Iterable[BackendReport], face: Face | None, load_seconds: float
+def train(
+    queue: Queue, reports: Iterable[BackendReport], namespace: Namespace | None, load_seconds: float
 ) -> dict[str, tuple[Training, ...]]:
     """Return how the trainings of each backend ended; there is none where it is not ready."""
     ended: dict[str, tuple[Training, ...]] = {}
     for report in reports:
         devices = (report.states.devices or 0) if report.states.status == "ready" else 0
         # One after the other: a card serves one process.
-        trainings = [await _train(queue, report, face, cards, load_seconds) for cards in (1, 2) if cards <= devices]
+        trainings = [_train(queue, report, namespace, cards, load_seconds) for cards in (1, 2) if cards <= devices]
         ended[report.states.name] = tuple(trainings)
     return ended
 
 
-async def _train(queue: Queue, report: BackendReport, face: Face | None, cards: int, load_seconds: float) -> Training:
+def _train(
+    queue: Queue, report: BackendReport, namespace: Namespace | None, cards: int, load_seconds: float
+) -> Training:
     name, simulated = report.states.name, bool(report.states.simulated)
-    if face is None:
+    if namespace is None:
         return Training(cards, "", simulated, reason="no Lightning is served here; pip install 'lightning>=2.4,<2.8'")
     stages = {
-        "load": Stage(f"loading {face.name} and the software", load_seconds, "is the driver healthy?"),
+        "load": Stage(f"loading {namespace.name} and the software", load_seconds, "is the driver healthy?"),
         "train": Stage(f"training on {cards} card{'s' * (cards > 1)}", TRAIN_SECONDS, _PATIENCE),
     }
     # In an empty folder: Lightning starts the ranks with `python -m`, which looks for modules where it stands.
     with TemporaryDirectory() as folder:
-        question = f"from {__name__} import begin; begin({name!r}, {face.name!r}, {cards}, {folder!r})"
-        reply = await queue.ask(name, question, stages)
+        question = f"from {__name__} import begin; begin({name!r}, {namespace.name!r}, {cards}, {folder!r})"
+        reply = queue.ask(name, question, stages)
     known = {fact: value for fact, value in reply.facts.items() if fact in _MEASURED}
-    return Training(cards, f"{face.name}.{face.host}", simulated, **known, reason=_reason_against(reply))
+    return Training(cards, f"{namespace.name}.{namespace.host}", simulated, **known, reason=_reason_against(reply))
 
 
-def begin(name: str, face: str, cards: int, folder: str) -> None:
+def begin(name: str, namespace: str, cards: int, folder: str) -> None:
     """Run the self-test in this process, the child, as ``python -m`` does; Lightning does the same for each rank."""
     # It is a run of this machine alone, whatever run this environment was made for.
     for variable in ("MASTER_ADDR", "MASTER_PORT", "STANDALONE_PORT", "GROUP_RANK", *VARIABLES["lightning"]):
@@ -80,7 +81,7 @@ def begin(name: str, face: str, cards: int, folder: str) -> None:
     # The ranks import from where this process does.
     os.environ["PYTHONPATH"] = os.pathsep.join(import_path())
     os.chdir(folder)
-    sys.argv[1:] = [name, face, str(cards)]
+    sys.argv[1:] = [name, namespace, str(cards)]
     runpy.run_module("northbridge.diagnostics.training_child", run_name="__main__", alter_sys=True)
 
 

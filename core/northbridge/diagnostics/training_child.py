@@ -1,4 +1,4 @@
-"""A training of seconds: ``python -m northbridge.diagnostics.training_child NAME FACE CARDS``.
+"""A training of seconds: ``python -m northbridge.diagnostics.training_child NAME NAMESPACE CARDS``.
 
 ``northbridge doctor --train`` starts the first process and reads what it reports; Lightning starts the further ranks as
 it starts a user's script.
@@ -19,8 +19,8 @@ from torch import Tensor, nn
 import northbridge.lightning  # where torch does not start Northbridge
 from northbridge.diagnostics.selection import one_machine
 from northbridge.errors import NorthbridgeError
-from northbridge.lightning.namespaces import FACES, Face
-from northbridge.processes.child_report import Reporter
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
+from northbridge.processes.child import Reporter
 from northbridge.processes.endings import describe_error
 
 if TYPE_CHECKING:
@@ -40,18 +40,18 @@ class Outcome:
     """Whether all ranks hold the same weights."""
 
 
-def main(name: str, face_name: str, cards: int) -> None:
+def main(name: str, namespace_name: str, cards: int) -> None:
     """Train, and report from the first rank."""
-    face, report = FACES[face_name], None
+    namespace, report = NAMESPACES[namespace_name], None
     if "LOCAL_RANK" not in os.environ:  # Lightning sets it for the ranks that it starts
         report = Reporter()
         report.begin("load")
     try:
         northbridge.load(name)
-        import_module(face.name)
+        import_module(namespace.name)
         if report:
             report.begin("train")
-        outcome = (_with_trainer if face.is_trainer else _with_fabric)(face, name, cards)
+        outcome = (_with_trainer if namespace.is_trainer else _with_fabric)(namespace, name, cards)
     except (Exception, SystemExit) as error:
         if report is None:
             raise
@@ -66,10 +66,10 @@ def main(name: str, face_name: str, cards: int) -> None:
         )
 
 
-def _with_trainer(face: Face, name: str, cards: int) -> Outcome:
-    lightning = import_module(face.name)
+def _with_trainer(namespace: Namespace, name: str, cards: int) -> Outcome:
+    lightning = import_module(namespace.name)
 
-    class Line(lightning.LightningModule):  # type: ignore[misc, name-defined]  # of whichever face
+    class Line(lightning.LightningModule):  # type: ignore[misc, name-defined]  # of whichever namespace
         def __init__(self) -> None:
             super().__init__()
             self.net = _make_model()
@@ -90,7 +90,7 @@ def _with_trainer(face: Face, name: str, cards: int) -> Outcome:
         accelerator=name,
         devices=cards,
         max_epochs=1,
-        plugins=[one_machine(face)],
+        plugins=[one_machine(namespace)],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -103,8 +103,8 @@ def _with_trainer(face: Face, name: str, cards: int) -> Outcome:
     return Outcome(device, [loss.item() for loss in model.losses], seconds, model.equal)
 
 
-def _with_fabric(face: Face, name: str, cards: int) -> Outcome:
-    fabric = import_module(face.name).Fabric(accelerator=name, devices=cards, plugins=[one_machine(face)])
+def _with_fabric(namespace: Namespace, name: str, cards: int) -> Outcome:
+    fabric = import_module(namespace.name).Fabric(accelerator=name, devices=cards, plugins=[one_machine(namespace)])
     start = time.monotonic()
     fabric.launch()
     net = _make_model()

@@ -24,7 +24,7 @@ from northbridge.errors import (
     VariableError,
 )
 from northbridge.processes.endings import describe_error
-from northbridge.simulation import Personality
+from northbridge.simulation import Simulation
 
 if TYPE_CHECKING:
     from northbridge.discovery.installed import Plugin
@@ -40,8 +40,8 @@ def northbridge_backend() -> Backend:  # type: ignore[empty-body]  # a hookspec 
 
 
 @hookspec(firstresult=True)
-def northbridge_personality() -> Personality:  # type: ignore[empty-body]
-    """Return what poses as a vendor's software. Called once a process, where ``NORTHBRIDGE_SIMULATE`` names it."""
+def northbridge_simulation() -> Simulation:  # type: ignore[empty-body]
+    """Return the simulation of a vendor's chip. Called once a process, where ``NORTHBRIDGE_SIMULATE`` names it."""
 
 
 Result = TypeVar("Result")
@@ -57,7 +57,7 @@ class Hook(Generic[Result]):
 
 
 BACKEND = Hook("northbridge_backend", "backend", Backend)
-PERSONALITY = Hook("northbridge_personality", "personality", Personality)
+SIMULATION = Hook("northbridge_simulation", "simulation", Simulation)
 
 
 def declare(plugin: Plugin) -> Backend:

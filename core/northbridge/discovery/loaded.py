@@ -12,7 +12,6 @@ from northbridge import flight_recorder
 from northbridge.autoload import arm, is_armed
 from northbridge.contract import contract_of, refuse_broken
 from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
-from northbridge.discovery.declared import get
 from northbridge.discovery.installed import describe, names
 from northbridge.discovery.nested_tensors import do_without_nested_tensors
 from northbridge.errors import (
@@ -29,21 +28,19 @@ if TYPE_CHECKING:
     from northbridge.backend import Backend
 
 
-def load(name: str) -> Backend:
-    """Return the backend called ``name`` with its software loaded: ``torch.device(name)`` is real from here on.
+def load(backend: Backend) -> Backend:
+    """Load the software of ``backend``, once a process, and return it: torch knows its device from here on.
 
-    Takes no card. Needs no Lightning. Raises what :func:`get` raises, :class:`SoftwareMissingError`,
-    :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` where this process has loaded another backend.
+    Takes no card. Raises :class:`SoftwareMissingError`, :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError`
+    where this process has loaded another backend.
     """
-    backend = get(name)
-    bring_up(backend)
+    _bring_up(backend)
     if not is_armed():  # torch's autoload was off: a Trainer of this process knows the name from here on
         arm()
     return backend
 
 
-def bring_up(backend: Backend) -> None:
-    """Load the software of ``backend``, once a process, and tell torch what torch has to know about it."""
+def _bring_up(backend: Backend) -> None:
     first = loaded()
     if first is not None:
         if first.name != backend.name:

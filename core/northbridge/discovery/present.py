@@ -14,7 +14,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
 from northbridge.process_record import note
 from northbridge.processes.endings import describe_error
-from northbridge.processes.question import SILENCE, Reply, ask, remember, reply
+from northbridge.processes.question import SILENCE, Detection, ask, remember, reply
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def available() -> dict[str, int]:
     counts: dict[str, int] = {}
     for name in names():
         try:
-            count = detect(name)
+            count = detect(get(name))
         except NorthbridgeError as error:
             note(name, "not available", str(error), problem=True)
             continue
@@ -43,15 +43,7 @@ def available() -> dict[str, int]:
     return counts
 
 
-def detect(name: str) -> int:
-    """Return how many devices backend ``name`` has on this machine, within a bounded time.
-
-    Raises what :func:`get` raises, or :class:`DetectionError`.
-    """
-    return count_within_limit(get(name))
-
-
-def count_within_limit(backend: Backend) -> int:
+def detect(backend: Backend) -> int:
     """Return how many devices ``backend`` has here: its bridge says so, or a child process that loads its software.
 
     Raises :class:`DetectionError` where that raises, or outlasts the limit.
@@ -98,7 +90,7 @@ def _count(backend: Backend) -> object:
             count = 0
         else:
             bridge.check_environment()
-            count = count_in_child(backend.name)
+            count = count_in_child(backend)
     if _is_count(count):
         bridge.check_count(count)
     return count
@@ -108,31 +100,31 @@ def _is_count(found: object) -> TypeGuard[int]:
     return isinstance(found, int) and not isinstance(found, bool) and found >= 0
 
 
-def count_in_child(name: str) -> int:
-    """Return how many devices a child process sees once it has loaded backend ``name``; asked once per process tree.
+def count_in_child(backend: Backend) -> int:
+    """Return how many devices a child process sees once it has loaded ``backend``; asked once per process tree.
 
     Raises :class:`DetectionError` if the child crashes, cannot load the backend, or outlasts the limit.
     """
-    return _ask_for_devices(name)["devices"]
+    return _ask_for_devices(backend.name)["devices"]
 
 
-def missing_software(name: str) -> str | None:
-    """Return what a child says of backend ``name`` where its software is not installed; None where it is, or fails."""
+def missing_software(backend: Backend) -> str | None:
+    """Return what a child says of ``backend`` where its software is not installed; None where it is, or fails."""
     with suppress(DetectionError):
-        return _ask_for_devices(name).get("missing")
+        return _ask_for_devices(backend.name).get("missing")
     return None
 
 
-def _ask_for_devices(name: str) -> Reply:
+def _ask_for_devices(name: str) -> Detection:
     return ask(name, tell_devices, who=describe(name), key=name, limit=CoreSettings.read().detect_timeout)
 
 
 def tell_devices(name: str) -> None:
     """Tell how many devices this process, the child, finds."""
 
-    def find() -> Reply:
+    def find() -> Detection:
         try:
-            return {"devices": load(name).device.count()}
+            return {"devices": load(get(name)).device.count()}
         except SoftwareMissingError as error:
             return {"devices": 0, "missing": str(error)}
 
@@ -167,7 +159,7 @@ def candidate(name: str) -> Candidate:
 def tell_candidate(name: str) -> None:
     """Tell what this process, the child, finds out."""
 
-    def find() -> Reply:
+    def find() -> Detection:
         found = _look(name)
         return {"devices": found.devices, "simulated": found.simulated, "auto": found.auto}
 
@@ -175,6 +167,7 @@ def tell_candidate(name: str) -> None:
 
 
 def _look(name: str) -> Candidate:
-    capabilities = get(name).capabilities
+    backend = get(name)
+    capabilities = backend.capabilities
     possible = capabilities.auto and not capabilities.simulated
-    return Candidate(detect(name) if possible else 0, simulated=capabilities.simulated, auto=capabilities.auto)
+    return Candidate(detect(backend) if possible else 0, simulated=capabilities.simulated, auto=capabilities.auto)

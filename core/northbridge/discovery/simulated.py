@@ -1,6 +1,6 @@
-"""What poses as a vendor's software where that is not installed: the stand-ins that make a simulated chip of a backend.
+"""What stands in for a vendor's software that is not installed, so that a backend's chip is a simulated one.
 
-``NORTHBRIDGE_SIMULATE=acme`` puts the stand-ins that the personality ``acme`` brings where Python finds modules. From
+``NORTHBRIDGE_SIMULATE=acme`` puts the stand-ins that the simulation ``acme`` brings where Python finds modules. From
 there on the backend ``acme`` runs as on the real chip: it imports its vendor's package, and does not know better.
 """
 
@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from northbridge.discovery.current import loaded
-from northbridge.discovery.hooks import PERSONALITY, call
+from northbridge.discovery.hooks import SIMULATION, call
 from northbridge.discovery.installed import announced, names, say_not_installed
 from northbridge.discovery.stand_ins import StandIns
 from northbridge.errors import BackendConflictError, BackendNotFoundError, SimulationError
@@ -26,63 +26,63 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from northbridge.backend import Backend
-    from northbridge.simulation import Personality
+    from northbridge.simulation import Simulation
 
-GROUP = "northbridge.personalities"
+GROUP = "northbridge.simulations"
 """The entry-point group: ``acme = "northbridge_acme.simulated"``, the backend's name and the module with its hook."""
 
-_posing: dict[str, Personality] = {}
+_simulations: dict[str, Simulation] = {}
 
 
 def is_simulable(name: str) -> bool:
-    """Whether a personality for backend ``name`` is installed; imports nothing."""
+    """Whether a simulation of backend ``name`` is installed; imports nothing."""
     return any(entry.name == name for entry in entry_points(group=GROUP))
 
 
-def posing(name: str) -> Personality | None:
-    """Return what poses as the software of backend ``name`` in this process; None where nothing does."""
-    return _posing.get(name)
+def simulation_of(name: str) -> Simulation | None:
+    """Return the simulation of backend ``name`` that this process runs on; None where it runs on none."""
+    return _simulations.get(name)
 
 
 def device_folder() -> Path | None:
     """Return the folder that stands for ``/dev`` in this process; None where nothing does."""
-    return next((each.dev() for each in _posing.values() if each.dev is not None), None)
+    return next((each.dev() for each in _simulations.values() if each.dev is not None), None)
 
 
 def stand_in_for_tool(tool: str) -> list[str] | None:
     """Return the command that stands in for the vendor's command ``tool`` in this process; None where none does."""
-    found = next((each.tools[tool] for each in _posing.values() if tool in each.tools), None)
+    found = next((each.tools[tool] for each in _simulations.values() if tool in each.tools), None)
     return None if found is None else [sys.executable, str(found)]
 
 
-def pose(name: str) -> bool:
+def put_stand_ins(name: str) -> bool:
     """Let Python find the stand-ins for backend ``name``, once; return False where nobody brings any.
 
     Called when torch has been imported, and when the backend is first asked for, if ``NORTHBRIDGE_SIMULATE`` names it.
     What the vendor has torch import is imported here too, once torch is there. Raises :class:`SimulationError` where
     the vendor's real software is installed or a stand-in cannot be imported, and what a broken plugin raises.
     """
-    if name not in _posing:
+    if name not in _simulations:
         if not is_simulable(name):
             return False
-        _posing[name] = _place(name)
+        _simulations[name] = _place(name)
         note(
             name,
             "simulated",
-            f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(_posing[name].stand_ins))} are stand-ins here",
+            f"NORTHBRIDGE_SIMULATE names it: {', '.join(sorted(_simulations[name].stand_ins))} are stand-ins here",
         )
     if "torch" in sys.modules:
-        for module in _posing[name].autoloads:
+        for module in _simulations[name].autoloads:
             import_module(module)
     return True
 
 
-def _place(name: str) -> Personality:
-    personality = _get(name)
-    for module in personality.stand_ins:
+def _place(name: str) -> Simulation:
+    simulation = _get(name)
+    for module in simulation.stand_ins:
         _refuse_beside_the_real(name, module)
-    sys.meta_path.append(StandIns(name, personality.stand_ins))
-    return personality
+    sys.meta_path.append(StandIns(name, simulation.stand_ins))
+    return simulation
 
 
 def refuse_unknown_simulation() -> None:
@@ -96,7 +96,7 @@ def refuse_unknown_simulation() -> None:
 
 
 def simulate(backend: Backend) -> Backend:
-    """Return ``backend`` as a simulated one; stand-ins pose as its software from here on.
+    """Return ``backend`` as a simulated one; stand-ins serve as its software from here on.
 
     Raises :class:`SimulationError`.
     """
@@ -107,16 +107,16 @@ def simulate(backend: Backend) -> Backend:
             " already; set the variable before the process starts",
             backend=backend.name,
         )
-    if not pose(backend.name):
+    if not put_stand_ins(backend.name):
         raise SimulationError(
             f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but nobody simulates {backend.name!r}: no installed"
-            " distribution brings a personality of that name; unset the variable to run on the real one",
+            " distribution brings a simulation of that name; unset the variable to run on the real one",
             backend=backend.name,
         )
     return replace(backend, capabilities=replace(backend.capabilities, simulated=True))
 
 
-def _get(name: str) -> Personality:
+def _get(name: str) -> Simulation:
     plugins = [plugin for plugin in announced(GROUP) if plugin.name == name]
     if len(plugins) > 1:
         raise BackendConflictError(
@@ -124,7 +124,7 @@ def _get(name: str) -> Personality:
             " one",
             backend=name,
         )
-    return call(plugins[0], PERSONALITY)
+    return call(plugins[0], SIMULATION)
 
 
 def _refuse_beside_the_real(name: str, module: str) -> None:

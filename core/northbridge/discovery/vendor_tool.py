@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-from contextlib import suppress
-from tempfile import TemporaryFile
 
 from northbridge.discovery.simulated import stand_in_for_tool
 from northbridge.errors import DetectionError
-from northbridge.processes.endings import describe_exit, kill_session
-from northbridge.untrusted.text import shorten
-
-_GRACE_S = 3.0
+from northbridge.processes.child import run
+from northbridge.processes.endings import describe_exit, last_words
 
 
 def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) -> str | None:
@@ -26,39 +21,21 @@ def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) ->
     if command is None:
         return None
     what = " ".join((name, *arguments))
-    # A file and not a pipe: a process that the command leaves behind would hold a pipe open.
-    with TemporaryFile() as printed:
-        try:
-            process = subprocess.Popen(
-                [*command, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=printed,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env={**os.environ, "LC_ALL": "C"},
-            )
-        except OSError as error:
-            raise DetectionError(
-                f"`{what}` could not be started: {error}; is it this machine's?", backend=backend
-            ) from error
-        try:
-            code = process.wait(limit_s)
-        except subprocess.TimeoutExpired:
-            raise DetectionError(
-                f"`{what}` did not answer within {limit_s:g} s; is the driver healthy?", backend=backend
-            ) from None
-        finally:
-            kill_session(process.pid)
-            with suppress(subprocess.TimeoutExpired):  # what hangs in the kernel cannot be killed
-                process.wait(_GRACE_S)
-        printed.seek(0)
-        said = printed.read().decode(errors="replace")
-    if code:
-        last = shorten((said.strip().splitlines() or ["no last words"])[-1])
+    try:
+        code, said = run([*command, *arguments], limit_s=limit_s, environ={**os.environ, "LC_ALL": "C"})
+    except OSError as error:
         raise DetectionError(
-            f"`{what}` {describe_exit(code)} ({last}); does the driver run, and may this user ask it?", backend=backend
+            f"`{what}` could not be started: {error}; is it this machine's?", backend=backend
+        ) from error
+    if code is None:
+        raise DetectionError(f"`{what}` did not answer within {limit_s:g} s; is the driver healthy?", backend=backend)
+    if code:
+        raise DetectionError(
+            f"`{what}` {describe_exit(code)} ({last_words(said) or 'no last words'}); does the driver run, and may this"
+            " user ask it?",
+            backend=backend,
         )
-    return said
+    return said.decode(errors="replace")
 
 
 def _installed(name: str) -> list[str] | None:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from northbridge.process_record import logger
-from northbridge.processes.inheritance import hand_down, handed_down
+from northbridge.processes.environment import hand_down, handed_down
 
 _LAUNCHER = "_NORTHBRIDGE_LAUNCHER"  # "PID FILE": the file is gone once the process of that number has ended well
 _FILE = "northbridge-launcher-"  # locked as long as that process lives

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 
-_ours = classes(FACES["lightning.fabric"])
+_ours = classes(NAMESPACES["lightning.fabric"])
 
 Accelerator = _ours.accelerator
 SingleDeviceStrategy = _ours.single_device

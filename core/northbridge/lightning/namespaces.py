@@ -8,38 +8,40 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Face:
+class Namespace:
     """One namespace of Lightning: a Trainer's or a Fabric's.
 
     The two distributions carry the same sources under other names, and may differ in version. Strings name modules, so
-    that describing a face imports nothing.
+    that describing a namespace imports nothing.
     """
 
     name: str
     """The namespace, and the module of its public names."""
 
     fabric: str
-    """The namespace of the Fabric that this face is built on, itself for a Fabric."""
-
-    home: str
-    """Our module with the classes of this face."""
+    """The namespace of the Fabric that this namespace is built on, itself for a Fabric."""
 
     distributions: tuple[str, ...]
     """What brings it, the likeliest first."""
 
     @property
+    def home(self) -> str:
+        """Our module with the classes of this namespace: it is called by the last word of the namespace's name."""
+        return f"{__package__}.{self.name.rpartition('.')[2]}"
+
+    @property
     def is_trainer(self) -> bool:
-        """Whether this face has a Trainer; else it has a Fabric."""
+        """Whether this namespace has a Trainer; else it has a Fabric."""
         return self.name != self.fabric
 
     @property
     def host(self) -> str:
-        """What users of this face build: ``Trainer`` or ``Fabric``."""
+        """What users of this namespace build: ``Trainer`` or ``Fabric``."""
         return "Trainer" if self.is_trainer else "Fabric"
 
     @property
     def version(self) -> str:
-        """The version of Lightning behind this face; imports it."""
+        """The version of Lightning behind this namespace; imports it."""
         package = self.name if self.name.startswith(("pytorch_", "lightning_")) else "lightning"
         return str(import_module(package).__version__)
 
@@ -87,37 +89,17 @@ class Face:
         return import_module(f"{self.name}.{inner}")
 
     def fabric_module(self, inner: str) -> Any:
-        """Import a module of the Fabric below this face."""
+        """Import a module of the Fabric below this namespace."""
         return import_module(f"{self.fabric}.{inner}")
 
 
-FACES = {
-    face.name: face
-    for face in (
-        Face(
-            "lightning.pytorch",
-            "lightning.fabric",
-            "northbridge.lightning.pytorch",
-            ("lightning",),
-        ),
-        Face(
-            "lightning.fabric",
-            "lightning.fabric",
-            "northbridge.lightning.fabric",
-            ("lightning",),
-        ),
-        Face(
-            "pytorch_lightning",
-            "lightning_fabric",
-            "northbridge.lightning.pytorch_lightning",
-            ("pytorch-lightning",),
-        ),
-        Face(
-            "lightning_fabric",
-            "lightning_fabric",
-            "northbridge.lightning.lightning_fabric",
-            ("pytorch-lightning", "lightning-fabric"),
-        ),
+NAMESPACES = {
+    namespace.name: namespace
+    for namespace in (
+        Namespace("lightning.pytorch", "lightning.fabric", ("lightning",)),
+        Namespace("lightning.fabric", "lightning.fabric", ("lightning",)),
+        Namespace("pytorch_lightning", "lightning_fabric", ("pytorch-lightning",)),
+        Namespace("lightning_fabric", "lightning_fabric", ("pytorch-lightning", "lightning-fabric")),
     )
 }
-"""Every face by its name."""
+"""Every namespace by its name."""

@@ -10,7 +10,7 @@ from northbridge.errors import ArgumentsError, UnsupportedError, WeightsDisagree
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 _NAMED = 3
 """How many parameters the error names."""
@@ -18,11 +18,11 @@ _NAMED = 3
 _SHIFTS = (0, 16, 32, 48)
 
 
-def make_weights_agreement(face: Face) -> Any:
-    """Return the callback class of ``face``; for a Fabric, which has none, a class with the check alone."""
-    stock: Any = face.module("callbacks").Callback if face.is_trainer else object
+def make_weights_agreement(namespace: Namespace) -> Any:
+    """Return the callback class of ``namespace``; for a Fabric, which has none, a class with the check alone."""
+    stock: Any = namespace.module("callbacks").Callback if namespace.is_trainer else object
 
-    class WeightsAgreement(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class WeightsAgreement(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         """Check every ``every_n_steps`` optimizer steps, at the start and at the end, that the ranks agree.
 
         DDP reduces gradients and never looks at weights again: where one rank steps differently, each goes on with a

@@ -1,125 +1,272 @@
-"""A child process that can neither crash, hang nor garble the process that asks it."""
+"""The one engine for what is done outside this process, which a child can neither crash, hang nor garble.
+
+A child that is asked answers in stages, each with a time limit of its own: what a driver must answer at once and what
+may compile for minutes are told apart.
+"""
 
 from __future__ import annotations
 
-import asyncio
+import json
 import os
-from contextlib import suppress
-from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
+from tempfile import TemporaryDirectory, TemporaryFile
+from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar
 
-from northbridge.processes.child_report import DONE, Reply, Stage, make_word, parse
-from northbridge.processes.endings import describe_exit, kill_session
-from northbridge.processes.python_start import python_command
-from northbridge.untrusted.text import shorten
+from northbridge.processes.endings import describe_exit, kill_session, last_words
+from northbridge.processes.environment import python_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from typing import BinaryIO
+    from collections.abc import Callable, Iterator, Mapping
+    from concurrent.futures import Future
+    from typing import IO
 
     Tell = Callable[[str, str], None]
     """Called with who is being asked, and what; with nothing when the answer is there."""
 
+_DONE = "done"
+_GRACE_S = 3.0  # for a child that notices the limit itself and tells it better, and for one that is killed
+_POLL_S = 0.02
+_LAST_BYTES = 2**16
+_MOST_BYTES = 2**24
+_WORD_BYTES = 32
+
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One thing a child does."""
+
+    doing: str
+    """What completes "was killed while …"."""
+
+    limit: float
+    """Seconds."""
+
+    patience: str
+    """What to do when the limit is over."""
+
+
 _START = Stage("starting Python", 60.0, "is this machine very busy?")
-_GRACE = 3.0  # seconds for a child that notices the limit itself, and tells it better
-_LONGEST_LINE = 2**22
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a child told; where it ended before it had told everything, ``ending`` says how, and ``stage`` in which."""
+
+    facts: dict[str, Any] = field(default_factory=dict)
+    ending: str = ""
+    stage: str = ""
+    exit_code: int | None = None
+    """None where it did not end in time."""
+    last_words: str = ""
+
+
+class Process(Protocol):
+    """What is needed of a process: the part of :class:`subprocess.Popen` that a fork has too."""
+
+    @property
+    def pid(self) -> int:
+        """The process's number, and that of its group."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the exit code; raises :class:`subprocess.TimeoutExpired`."""
+        ...
+
+
+Child = TypeVar("Child", bound=Process)
+
+
+class Stopped(Exception):
+    """The asker has no more use for an answer."""
 
 
 class Queue:
-    """Asks children, a few of them at a time."""
+    """Asks children, a few of them at a time. When this context ends, they end."""
 
     def __init__(self, tell: Tell) -> None:
-        self._tell = tell
+        self._tell, self._one_at_a_time, self._stop = tell, threading.Lock(), threading.Event()
         # Each child imports torch: more of them at once than there are cores would only exceed each other's limits.
-        self._gate = asyncio.Semaphore(min(4, max(2, os.cpu_count() or 2)))
+        self._threads = ThreadPoolExecutor(min(4, max(2, os.cpu_count() or 2)))
 
-    async def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
-        """Return what a child says about ``who``, when its turn has come."""
-        async with self._gate:
-            reply = await ask(question, stages, lambda what: self._tell(who, what))
-            self._tell(who, "")
-            return reply
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._stop.set()
+        self._threads.shutdown(cancel_futures=True)
+
+    def submit(
+        self, asks: Callable[Arguments, Result], *arguments: Arguments.args, **options: Arguments.kwargs
+    ) -> Future[Result]:
+        """Have a thread call ``asks``, which asks one child after the other."""
+        return self._threads.submit(asks, *arguments, **options)
+
+    def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
+        """Return what a child says about ``who``; raises :class:`Stopped`."""
+
+        def tell(what: str) -> None:
+            with self._one_at_a_time:
+                self._tell(who, what)
+
+        reply = ask(question, stages, tell, stop=self._stop)
+        tell("")
+        return reply
 
 
-async def ask(question: str, stages: Mapping[str, Stage], tell: Callable[[str], None]) -> Reply:
+def ask(
+    question: str,
+    stages: Mapping[str, Stage],
+    tell: Callable[[str], None] = lambda _doing: None,
+    *,
+    start: Stage = _START,
+    grace_s: float = _GRACE_S,
+    stop: threading.Event | None = None,
+) -> Reply:
     """Run the Python code ``question`` in a child process, and return what it says through a :class:`Reporter`.
 
-    ``tell`` is called with each stage's ``doing``. When the limit of a stage is over, and when the caller is cancelled,
-    the child and its process group are killed.
+    ``tell`` is called with each stage's ``doing``; ``start`` is the stage before the first report. When the limit of a
+    stage is over, and when ``stop`` is set, which raises :class:`Stopped`, the child and its process group are killed.
+    Raises :class:`OSError` where no Python can be started.
     """
-    with TemporaryFile() as stderr:
-        child = await asyncio.create_subprocess_exec(
-            *python_command(question),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=stderr,
-            start_new_session=True,
-            limit=_LONGEST_LINE,
-        )
-        facts: dict[str, Any] = {}
-        stage, name, word = _START, "", make_word()
-        assert child.stdin is not None
-        child.stdin.write(word)
-        try:
+    stop = stop or threading.Event()
+    stage, name, facts, word = start, "", dict[str, Any](), os.urandom(_WORD_BYTES // 2).hex().encode()
+    # Files and not pipes: a process that the driver leaves behind would hold a pipe open.
+    with TemporaryDirectory(prefix="northbridge-child-", ignore_cleanup_errors=True) as folder:
+        said = os.path.join(folder, "reports")
+        with (
+            TemporaryFile() as complained,
+            open(said, "wb") as output,
+            open(said, "rb", buffering=0) as reports,
+            _started(python_command(question), subprocess.PIPE, output, complained) as child,
+        ):
+            assert child.stdin is not None
+            with suppress(BrokenPipeError):
+                child.stdin.write(word)
+            news, exit_code = _Reports(reports, word), None
             while True:
                 tell(stage.doing)
-                report = await asyncio.wait_for(_next_report(child, word), stage.limit + _GRACE)
+                until = time.monotonic() + stage.limit + grace_s
+                while (report := news.next()) is None and exit_code is None and time.monotonic() < until:
+                    if stop.wait(_POLL_S):
+                        raise Stopped
+                    exit_code = child.poll()
                 if report is None:
-                    await asyncio.wait_for(child.wait(), _GRACE)
                     break
                 name, found = report
                 facts |= found
-                if name == DONE:
+                if name == _DONE:
                     return Reply(facts)
                 stage = stages[name]
-        except asyncio.TimeoutError:
-            pass  # it hangs, or it is gone and a process that it has left behind holds the pipe: the exit code tells
-        finally:
-            exit_code = child.returncode
-            await _kill(child)
-        where = f"while {stage.doing}{_last_words(stderr)}"
-        if exit_code is None:
-            return Reply(facts, f"did not answer within {stage.limit:g} s {where}; {stage.patience}", name)
-        return Reply(facts, f"{describe_exit(exit_code)} {where}; does it fit this torch and this driver?", name)
+            words = last_words(_end_of(complained))
+    where = f"while {stage.doing}" + (f" ({words})" if words else "")
+    if exit_code is None:
+        ending = f"did not answer within {stage.limit:g} s {where}; {stage.patience}"
+    else:
+        ending = f"{describe_exit(exit_code)} {where}; does it fit this torch and this driver?"
+    return Reply(facts, ending, name, exit_code, words)
 
 
-async def end_all(*asking: asyncio.Future[Any]) -> None:
-    """Wait until each of ``asking`` has ended; where one raises, or this is cancelled, cancel the others first.
+def run(command: list[str], *, limit_s: float, environ: Mapping[str, str]) -> tuple[int | None, bytes]:
+    """Run a program in a session of its own; return its exit code, None where it outlasts the limit, and its output.
 
-    Raises what the first of them raised.
-
-    :func:`asyncio.gather` does not wait for the others then. The end of the loop would cancel them once more, while
-    they wait for the ends of their children, and Ctrl-C would end in tracebacks of asyncio's.
+    Raises :class:`OSError` where it cannot be started.
     """
+    with TemporaryFile() as printed:
+        with _started(command, subprocess.DEVNULL, printed, subprocess.STDOUT, environ) as process:
+            try:
+                code: int | None = process.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                code = None
+        printed.seek(0)
+        return code, printed.read(_MOST_BYTES)
+
+
+@contextmanager
+def killed_at_end(process: Child) -> Iterator[Child]:
+    """Kill what is left of the process and of its session, also where Ctrl-C, which it does not see, ends the wait."""
     try:
-        await asyncio.wait(asking, return_when=asyncio.FIRST_EXCEPTION)
+        yield process
     finally:
-        others = [each for each in asking if not each.done()]
-        for each in others:
-            each.cancel()
-        if others:
-            await asyncio.wait(others)
-    for each in asking:
-        if not each.cancelled() and (error := each.exception()):
-            raise error
+        kill_session(process.pid)
+        with suppress(subprocess.TimeoutExpired):  # a driver that hangs in the kernel cannot be killed
+            process.wait(_GRACE_S)
 
 
-async def _next_report(child: asyncio.subprocess.Process, word: bytes) -> tuple[str, dict[str, Any]] | None:
-    assert child.stdout is not None
-    while line := await child.stdout.readline():
-        report = parse(line, word)
-        if report is not None:
-            return report
-    return None
+class Reporter:
+    """The child's side: facts go to the parent, and whatever else this process prints does not.
+
+    The parent holds the other end of stdin: where even the parent is killed, this process and what it started end too.
+    The first that it writes there is a word that nobody can guess, and that each report begins with: what was printed
+    before, by a site hook or at the end of ``import torch``, has none.
+    """
+
+    def __init__(self) -> None:
+        self._output, self._parent = os.dup(1), os.dup(0)
+        self._word = os.read(self._parent, _WORD_BYTES)
+        os.dup2(2, 1)
+        with open(os.devnull) as nothing:
+            os.dup2(nothing.fileno(), 0)
+        threading.Thread(target=self._end_with_parent, daemon=True).start()
+
+    def _end_with_parent(self) -> None:
+        os.read(self._parent, 1)
+        kill_session(os.getpid())
+
+    def begin(self, stage: str, **facts: object) -> None:
+        """Say which stage begins, and what the one before has found."""
+        report = json.dumps({"stage": stage, "facts": facts}).encode()
+        os.write(self._output, b"\n" + self._word + report + b"\n")
+
+    def end(self, **facts: object) -> NoReturn:
+        """Say the last facts, and end this process at once: a vendor's threads may keep it alive for ever."""
+        self.begin(_DONE, **facts)
+        os._exit(0)
 
 
-async def _kill(child: asyncio.subprocess.Process) -> None:
-    kill_session(child.pid)
-    with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(child.wait(), _GRACE)
+class _Reports:
+    """The reports in a file to which a child writes."""
+
+    def __init__(self, file: IO[bytes], word: bytes) -> None:
+        self._file, self._word = file, word
+        self._lines: list[bytes] = [b""]  # the last of them may grow
+
+    def next(self) -> tuple[str, dict[str, Any]] | None:
+        """Return the stage and the facts of the next report; None where there is none yet."""
+        while True:
+            while len(self._lines) > 1:
+                line = self._lines.pop(0)
+                if line.startswith(self._word):
+                    report = json.loads(line.removeprefix(self._word))
+                    return str(report["stage"]), dict(report["facts"])
+            more = self._file.read(_MOST_BYTES)
+            if not more:
+                return None
+            self._lines = (self._lines[0] + more).split(b"\n")
 
 
-def _last_words(stderr: BinaryIO) -> str:
-    stderr.seek(0)
-    lines = [line for line in stderr.read().decode(errors="replace").splitlines() if line.strip()]
-    return f" ({shorten(lines[-1])})" if lines else ""
+@contextmanager
+def _started(
+    command: list[str],
+    stdin: int,
+    output: IO[bytes],
+    errors: IO[bytes] | int,
+    environ: Mapping[str, str] | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        command, stdin=stdin, stdout=output, stderr=errors, start_new_session=True, env=environ, bufsize=0
+    )
+    with killed_at_end(process), process.stdin or nullcontext():
+        yield process
+
+
+def _end_of(file: IO[bytes]) -> bytes:
+    file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
+    return file.read()

@@ -1,4 +1,4 @@
-"""The simulated Gaudi, for the tests that every posing chip has and for its own."""
+"""The simulated Gaudi, for the tests that every simulated chip has and for its own."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from types import ModuleType
 
 import pytest
 from tests.backends.hpu.gaudi import GAUDI
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.hooks import (
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.hooks import (
     give_parts,
     pytest_collection_modifyitems as pytest_collection_modifyitems,
     pytest_configure as pytest_configure,
     pytest_runtest_call as pytest_runtest_call,
     pytest_unconfigure as pytest_unconfigure,
 )
-from tests.backends.posed.processes import (
+from tests.backends.simulated.processes import (
     begin as begin,
     environment as environment,
     loaded as loaded,
@@ -23,7 +23,7 @@ from tests.backends.posed.processes import (
     server as server,
     start as start,
 )
-from tests.backends.posed.room import enter
+from tests.backends.simulated.room import enter
 
 enter(GAUDI)
 
@@ -33,8 +33,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def posed() -> PosedChip:
-    """The chip that poses."""
+def sim() -> SimChip:
+    """The simulated chip."""
     return GAUDI
 
 

@@ -1,17 +1,17 @@
-"""The simulated Gaudi, as the tests of posing chips have to know it."""
+"""The simulated Gaudi, as the tests of simulated chips have to know it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.page import Page
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.page import Page
 
 import northbridge_hpu
 from northbridge_hpu.simulated.machine import server
 from northbridge_hpu.simulated.record import RECORD
 
-GAUDI = PosedChip(
+GAUDI = SimChip(
     name="hpu",
     package=northbridge_hpu,
     record=RECORD,

@@ -1,19 +1,20 @@
-"""The simulated Teco cards, for the tests that every posing chip has and for their own."""
+"""The simulated Teco cards, for the tests that every simulated chip has and for their own."""
 
 from __future__ import annotations
 
 from types import ModuleType
 
 import pytest
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.hooks import (
+from tests.backends.sdaa.teco import TECO
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.hooks import (
     give_parts,
     pytest_collection_modifyitems as pytest_collection_modifyitems,
     pytest_configure as pytest_configure,
     pytest_runtest_call as pytest_runtest_call,
     pytest_unconfigure as pytest_unconfigure,
 )
-from tests.backends.posed.processes import (
+from tests.backends.simulated.processes import (
     begin as begin,
     environment as environment,
     loaded as loaded,
@@ -21,8 +22,7 @@ from tests.backends.posed.processes import (
     run as run,
     start as start,
 )
-from tests.backends.posed.room import enter
-from tests.backends.sdaa.teco import TECO
+from tests.backends.simulated.room import enter
 
 enter(TECO)
 
@@ -32,8 +32,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def posed() -> PosedChip:
-    """The chip that poses."""
+def sim() -> SimChip:
+    """The simulated chip."""
     return TECO
 
 

@@ -1,16 +1,16 @@
-"""The simulated Teco cards, as the tests of posing chips have to know them."""
+"""The simulated Teco cards, as the tests of simulated chips have to know them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.page import Page
+from tests.backends.simulated.chip import SimChip
+from tests.backends.simulated.page import Page
 
 import northbridge_sdaa
 from northbridge_sdaa.simulated.record import RECORD
 
-TECO = PosedChip(
+TECO = SimChip(
     name="sdaa",
     package=northbridge_sdaa,
     record=RECORD,

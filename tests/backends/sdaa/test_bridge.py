@@ -108,7 +108,7 @@ def test_devices_that_are_all_absent_are_told_by_the_variable(run: Run) -> None:
     import northbridge
     from northbridge.discovery.present import detect
     try:
-        detect("sdaa")
+        detect(northbridge.get("sdaa"))
     except northbridge.SettingsError as error:
         print(error)
     """

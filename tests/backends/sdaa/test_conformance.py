@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from tests.backends.posed.proof import Proof
+from tests.backends.simulated.proof import Proof
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4

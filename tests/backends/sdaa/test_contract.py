@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.backends.posed.contract import TheCode, TheRecord, TheStandIns
+from tests.backends.simulated.contract import TheCode, TheRecord, TheStandIns
 
 
 class TestTheCode(TheCode):

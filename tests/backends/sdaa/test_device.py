@@ -38,11 +38,11 @@ def test_devices_are_counted_by_torch(device: northbridge.Device) -> None:
 def test_a_variable_that_names_more_than_are_there_is_refused(
     sdaa: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert detect("sdaa") == 32
+    assert detect(northbridge.get("sdaa")) == 32
     monkeypatch.setenv("SDAA_VISIBLE_DEVICES", "0,1,99")
 
     with pytest.raises(northbridge.SettingsError) as caught:
-        detect("sdaa")
+        detect(northbridge.get("sdaa"))
 
     assert caught.value.variable == "SDAA_VISIBLE_DEVICES"
     assert str(caught.value) == (

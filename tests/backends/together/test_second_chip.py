@@ -24,7 +24,7 @@ try:
     northbridge.load(second)
 except northbridge.DeviceTypeTakenError as error:
     told = str(error)
-loaded = ("torch_sdaa", "habana_frameworks.torch", "northbridge_cpu_sim.installation")
+loaded = ("torch_sdaa", "habana_frameworks.torch", "northbridge_cpu_sim.simulation.installation")
 new = [name for name in set(sys.modules) - before if name.startswith(loaded)]
 print(json.dumps([told, new, torch.ones(2, device=first).sum().item()]))
 """

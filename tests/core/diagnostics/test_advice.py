@@ -6,7 +6,7 @@ from northbridge.diagnostics.advice import advise
 from northbridge.diagnostics.backend_report import BackendReport
 from northbridge.diagnostics.backends import BackendRow
 from northbridge.diagnostics.environment import Variable
-from northbridge.diagnostics.namespaces import FaceRow
+from northbridge.diagnostics.namespaces import NamespaceRow
 from northbridge.diagnostics.selection import Selection
 from northbridge.diagnostics.training import Training
 
@@ -23,10 +23,10 @@ def test_it_is_told_in_the_order_in_which_to_act() -> None:
         Variable("MASTER_PORT", "0", "wrong", "MASTER_PORT='0': a port is from 1 to 65535"),
         Variable("MASTER_ADDR", "192.0.2.1", "right"),
     )
-    faces = (
-        FaceRow("lightning.pytorch", "2.6.3", "lightning", "malicious", "uninstall it now"),
-        FaceRow("pytorch_lightning", "2.8.0", "pytorch-lightning", "left alone", "unknown"),
-        FaceRow("lightning_fabric", "2.7.9", "pytorch-lightning", "registered", "untested"),
+    namespaces = (
+        NamespaceRow("lightning.pytorch", "2.6.3", "lightning", "malicious", "uninstall it now"),
+        NamespaceRow("pytorch_lightning", "2.8.0", "pytorch-lightning", "left alone", "unknown"),
+        NamespaceRow("lightning_fabric", "2.7.9", "pytorch-lightning", "registered", "untested"),
     )
     backends = (
         row("gone", "no hardware", "this machine has no such device"),
@@ -36,7 +36,7 @@ def test_it_is_told_in_the_order_in_which_to_act() -> None:
     )
     trainings = {"fine": (Training(2, "lightning.pytorch.Trainer", False, reason="the ranks did not meet"),)}
 
-    found = advise(None, environment, faces, backends, Selection(None, "two of them", failed=True), trainings)
+    found = advise(None, environment, namespaces, backends, Selection(None, "two of them", failed=True), trainings)
 
     assert [(each.level, each.about) for each in found] == [
         ("wrong", "lightning.pytorch"),

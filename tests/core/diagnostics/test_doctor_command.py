@@ -145,10 +145,10 @@ def test_help_tells_the_exit_codes(tmp_path: Path) -> None:
     assert "4  the hardware of the backend NAME is not here" in run.stdout
 
 
-def test_each_face_is_told_and_what_auto_selects(install: Install) -> None:
+def test_each_namespace_is_told_and_what_auto_selects(install: Install) -> None:
     found = json.loads(northbridge(install("acme"), "doctor", "acme", "--json").stdout)
 
-    assert [face["status"] for face in found["faces"]] == ["registered"] * 4
+    assert [namespace["status"] for namespace in found["namespaces"]] == ["registered"] * 4
     assert (found["selection"]["chosen"], found["selection"]["failed"]) == ("acme", False)
     assert found["selection"]["reason"] == "its hardware is present, and no other accelerator's"
     assert [each["selected"] for each in found["backends"]] == [True]

@@ -12,12 +12,12 @@ from tests.core.command import beside, flowing, northbridge, row
 from tests.core.conftest import Site
 
 
-def test_each_face_is_registered(tmp_path: Path) -> None:
+def test_each_namespace_is_registered(tmp_path: Path) -> None:
     run = northbridge(Site((), tmp_path), "list", "--json")
 
     found = {
-        face["name"]: (face["version"], face["distribution"], face["status"], face["reason"])
-        for face in json.loads(run.stdout)["faces"]
+        namespace["name"]: (namespace["version"], namespace["distribution"], namespace["status"], namespace["reason"])
+        for namespace in json.loads(run.stdout)["namespaces"]
     }
     both, alone = (version("lightning"), "lightning"), (version("pytorch-lightning"), "pytorch-lightning")
     assert found == {
@@ -43,7 +43,9 @@ def test_where_northbridge_is_off_it_says_so(tmp_path: Path) -> None:
     run = northbridge(Site((), tmp_path), "list", "--json", NORTHBRIDGE_DISABLE="1")
 
     found = json.loads(run.stdout)
-    assert {(face["status"], face["reason"]) for face in found["faces"]} == {("off", "NORTHBRIDGE_DISABLE=1")}
+    assert {(namespace["status"], namespace["reason"]) for namespace in found["namespaces"]} == {
+        ("off", "NORTHBRIDGE_DISABLE=1")
+    }
     assert run.returncode == 0
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,7 @@ from tests.core.command import backend, northbridge, row
 from tests.core.conftest import Site
 
 from northbridge.diagnostics import namespaces, torch_import
-from northbridge.processes.child import ask
-from northbridge.processes.child_report import Reply, Stage
+from northbridge.processes.child import Reply, Stage, ask
 
 FIX = "set TORCH_DEVICE_BACKEND_AUTOLOAD=0 and write `import northbridge.lightning` at the top of your script"
 MISSING = "libbroken.so: cannot open shared object file"
@@ -30,7 +28,7 @@ def install_extension(folder: Path, body: str) -> None:
 
 def reply_of(question: str, stage: str) -> Reply:
     stages = {stage: Stage("importing it", 60.0, "wait"), "torch": torch_import.STAGE}
-    return asyncio.run(ask(question, stages, lambda _: None))
+    return ask(question, stages)
 
 
 @pytest.mark.parametrize(

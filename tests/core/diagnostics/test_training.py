@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import subprocess
@@ -17,9 +16,8 @@ from northbridge.diagnostics import training
 from northbridge.diagnostics.backend_report import BackendReport
 from northbridge.diagnostics.backends import BackendRow
 from northbridge.diagnostics.training import Training, train
-from northbridge.lightning.namespaces import FACES
-from northbridge.processes.child import Queue
-from northbridge.processes.child_report import Reply, Stage
+from northbridge.lightning.namespaces import NAMESPACES
+from northbridge.processes.child import Queue, Reply, Stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,12 +34,12 @@ class Answers(Queue):
     def __init__(self, reply: Reply) -> None:
         self.reply = reply
 
-    async def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
+    def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
         return self.reply
 
 
-def reasons(reply: Reply, report: BackendReport = READY, face: str = "lightning.pytorch") -> list[str]:
-    trained = asyncio.run(train(Answers(reply), [report], FACES.get(face), 1.0))
+def reasons(reply: Reply, report: BackendReport = READY, namespace: str = "lightning.pytorch") -> list[str]:
+    trained = train(Answers(reply), [report], NAMESPACES.get(namespace), 1.0)
     return [each.reason for each in trained[report.states.name]]
 
 
@@ -71,13 +69,11 @@ def test_the_simulated_chip_trains_on_one_card_and_on_two(tmp_path: Path) -> Non
     assert run.returncode == 0
 
 
-def in_children(name: str, face: str, devices: int) -> list[Training]:
+def in_children(name: str, namespace: str, devices: int) -> list[Training]:
     report = BackendReport(BackendRow(name, "1.0", name, "ready", True, devices, False))
 
-    async def tried() -> dict[str, tuple[Training, ...]]:
-        return await train(Queue(lambda _who, _what: None), [report], FACES[face], load_seconds=200.0)
-
-    return list(asyncio.run(tried())[name])
+    with Queue(lambda _who, _what: None) as queue:
+        return list(train(queue, [report], NAMESPACES[namespace], load_seconds=200.0)[name])
 
 
 def test_a_fabric_trains_too() -> None:
@@ -142,7 +138,7 @@ def test_a_training_fails_for_a_reason(reply: Reply, reason: str) -> None:
 
 
 def test_without_lightning_it_says_what_to_install() -> None:
-    assert reasons(Reply(PASSED), face="none") == [
+    assert reasons(Reply(PASSED), namespace="none") == [
         "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
         "no Lightning is served here; pip install 'lightning>=2.4,<2.8'",
     ]

@@ -72,8 +72,8 @@ def test_of_simulated_cards_only_those_of_ones_own_server_are_looked_at(
     own, other = tmp_path / "own", tmp_path / "other"
     for folder in (own, other):
         folder.mkdir()
-    personality = northbridge.Personality({}, dev=lambda: own)
-    monkeypatch.setattr("northbridge.discovery.simulated._posing", {"anvil": personality})
+    simulation = northbridge.Simulation({}, dev=lambda: own)
+    monkeypatch.setattr("northbridge.discovery.simulated._simulations", {"anvil": simulation})
 
     with open(own / "anvil1", "w"), open(other / "anvil2", "w"):
         found = holders(re.compile(r"^/dev/anvil(\d+)$"))

@@ -220,7 +220,7 @@ class TestBringUp:
     def test_the_bridge_checks_prepares_and_loads_and_the_collective_registers_after(self) -> None:
         calls: list[str] = []
 
-        loaded.bring_up(make(calls.append))
+        loaded.load(make(calls.append))
 
         assert calls == ["check_environment", "prepare", "load", "register"]
 
@@ -228,8 +228,8 @@ class TestBringUp:
         calls: list[str] = []
         backend = make(calls.append)
 
-        loaded.bring_up(backend)
-        loaded.bring_up(backend)
+        loaded.load(backend)
+        loaded.load(backend)
 
         assert calls == ["check_environment", "prepare", "load", "register"]
         assert current.loaded() is backend
@@ -241,7 +241,7 @@ class TestBringUp:
                 raise OSError(f"no card\nin {at}")
 
         with pytest.raises(northbridge.SoftwareLoadError) as caught:
-            loaded.bring_up(make(call))
+            loaded.load(make(call))
 
         assert str(caught.value) == (
             f"backend 'tested': its software failed to load: OSError: no card in {step}; does the vendor's package fit"
@@ -258,14 +258,14 @@ class TestBringUp:
             int(os.environ["WORLD_SIZE"])  # as vendors' imports do
 
         with pytest.raises(northbridge.ClusterError, match=r"WORLD_SIZE='abc' on host .*: it is not a number; unset"):
-            loaded.bring_up(make(call))
+            loaded.load(make(call))
 
     def test_a_ctrl_c_stays_a_ctrl_c(self) -> None:
         def call(step: str) -> None:
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt):
-            loaded.bring_up(make(call))
+            loaded.load(make(call))
 
     def test_an_error_of_ours_passes_as_it_is(self) -> None:
         error = northbridge.HardwareMissingError("plug it in", backend="tested")
@@ -274,7 +274,7 @@ class TestBringUp:
             raise error
 
         with pytest.raises(northbridge.HardwareMissingError) as caught:
-            loaded.bring_up(make(call))
+            loaded.load(make(call))
 
         assert caught.value is error
 
@@ -282,7 +282,7 @@ class TestBringUp:
         torch_has("hal9000")
 
         with pytest.raises(northbridge.DeviceTypeTakenError) as caught:
-            loaded.bring_up(make())
+            loaded.load(make())
 
         assert str(caught.value) == (
             "'tested' was asked for, but torch already serves 'hal9000' in this process, and it serves one such"
@@ -297,7 +297,7 @@ class TestBringUp:
         _register_module("acme", monkeypatch)
 
         with pytest.raises(northbridge.DeviceTypeTakenError) as caught:
-            loaded.bring_up(make())
+            loaded.load(make())
 
         assert str(caught.value) == (
             "'tested' was asked for, but the software of 'acme' is loaded in this process already, and torch serves one"
@@ -314,7 +314,7 @@ class TestBringUp:
         _register_module("tested", monkeypatch)
         backend = make()
 
-        loaded.bring_up(backend)
+        loaded.load(backend)
 
         assert current.loaded() is backend
 
@@ -322,7 +322,7 @@ class TestBringUp:
         install_here("takes_cuda")
         backend = make()
 
-        loaded.bring_up(backend)
+        loaded.load(backend)
 
         assert current.loaded() is backend
 
@@ -333,7 +333,7 @@ class TestBringUp:
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
 
         with pytest.warns(UserWarning, match="is simulated") as caught:
-            loaded.bring_up(make(simulated=True))
+            loaded.load(make(simulated=True))
 
         (warning,) = caught
         assert str(warning.message) == (
@@ -345,7 +345,7 @@ class TestBringUp:
         monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
         monkeypatch.setattr(torch.version, "cuda", "12.8")
 
-        loaded.bring_up(make())  # a warning is an error here
+        loaded.load(make())  # a warning is an error here
 
         assert current.loaded() is not None
 
@@ -355,7 +355,7 @@ class TestBringUp:
         monkeypatch.setattr(torch.version, "hip", None)
 
         with pytest.raises(northbridge.SoftwareLoadError) as caught:
-            loaded.bring_up(make())
+            loaded.load(make())
 
         assert str(caught.value) == (
             "backend 'tested': something in this process lets the chip pass for CUDA: torch.cuda answers, and this"

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +17,8 @@ import pytest
 
 import northbridge
 from northbridge.discovery import present
-from northbridge.discovery.present import count_in_child, count_within_limit, detect
-from northbridge.processes.inheritance import heirs_listen
+from northbridge.discovery.present import count_in_child, detect
+from northbridge.processes.environment import heirs_listen
 from northbridge.processes.question import ask
 
 if TYPE_CHECKING:
@@ -41,10 +42,10 @@ class TestTheChild:
     def test_it_loads_the_software_and_counts(self, install_here: Install, no_child: Callable[[], None]) -> None:
         install_here("acme")
 
-        assert detect("acme") == 2
+        assert detect(northbridge.get("acme")) == 2
         assert "torch_acme" not in sys.modules
         no_child()
-        assert detect("acme") == 2  # once per process tree
+        assert detect(northbridge.get("acme")) == 2  # once per process tree
         assert "_NORTHBRIDGE_DETECTED" not in os.environ
         with heirs_listen():
             assert os.environ["_NORTHBRIDGE_DETECTED"] == '{"acme": {"devices": 2}}'
@@ -61,7 +62,7 @@ class TestTheChild:
         install_here("load_needs_software")
         no_child()
 
-        assert detect("load_needs_software") == 0
+        assert detect(northbridge.get("load_needs_software")) == 0
 
     def test_a_driver_that_hangs_is_given_up(
         self, install_here: Install, no_child: Callable[[], None], monkeypatch: pytest.MonkeyPatch
@@ -74,22 +75,22 @@ class TestTheChild:
         )
 
         with pytest.raises(northbridge.DetectionError) as caught:
-            detect("load_hangs")
+            detect(northbridge.get("load_hangs"))
 
         assert (str(caught.value), caught.value.backend) == (message, "load_hangs")
         no_child()
         with pytest.raises(northbridge.DetectionError) as again:
-            detect("load_hangs")
+            detect(northbridge.get("load_hangs"))
         assert str(again.value) == message
         monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "2")
         with pytest.raises(northbridge.DetectionError, match="a child process was started"):
-            detect("load_hangs")
+            detect(northbridge.get("load_hangs"))
 
     def test_a_driver_that_ends_the_process_is_survived(self, install_here: Install) -> None:
         install_here("probe_exits")
 
         with pytest.raises(northbridge.DetectionError) as caught:
-            detect("probe_exits")
+            detect(northbridge.get("probe_exits"))
 
         assert str(caught.value) == (
             "backend 'probe_exits' (northbridge-probe-exits 1.2.3): the process that asked for its devices ended with"
@@ -101,7 +102,7 @@ class TestTheChild:
         install_here("probe_crashes")
 
         with pytest.raises(northbridge.DetectionError) as caught:
-            detect("probe_crashes")
+            detect(northbridge.get("probe_crashes"))
 
         assert str(caught.value) == (
             "backend 'probe_crashes' (northbridge-probe-crashes 1.2.3): the process that asked for its devices was"
@@ -112,12 +113,18 @@ class TestTheChild:
         install_here("load_raises")
 
         with pytest.raises(northbridge.DetectionError) as caught:
-            detect("load_raises")
+            detect(northbridge.get("load_raises"))
 
         assert str(caught.value) == (
             "backend 'load_raises' (northbridge-load-raises 1.2.3): its software failed to load: OSError: libacme.so.3:"
             " undefined symbol: _ZN2at4meltE; does the vendor's package fit this torch and this driver?"
         )
+
+
+ANSWERING = """#!/bin/sh
+word=$(head -c 32)
+answer() { printf '\\n%s{"stage": "done", "facts": {"devices": %d}}\\n' "$word" "$1"; }"""
+"""A child that has read the word with which reports begin, and can answer a number of devices."""
 
 
 class TestAChildThatIsAScript:
@@ -131,16 +138,16 @@ class TestAChildThatIsAScript:
     def child_that(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         def pose(does: str) -> None:
             script = tmp_path / "python"
-            script.write_text(f"#!/bin/sh\n{does}\n")
+            script.write_text(f"{ANSWERING}\n{does}\n")
             script.chmod(0o755)
             monkeypatch.setattr(sys, "executable", str(script))
 
         return pose
 
     def test_what_the_software_prints_is_passed_over(self, child_that: Callable[[str], None]) -> None:
-        child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; echo '{"devices": 3}' >&0; echo '{"devices": 64}'""")
+        child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; answer 3; echo '{"devices": 64}'""")
 
-        assert count_in_child("acme") == 3
+        assert count_in_child(northbridge.get("acme")) == 3
 
     @pytest.mark.parametrize("printed", ["2", '{"devices": 64}', 'northbridge found {"devices": 64}'])
     def test_a_driver_that_prints_a_number_and_dies_has_not_answered(
@@ -151,7 +158,7 @@ class TestAChildThatIsAScript:
         with pytest.raises(
             northbridge.DetectionError, match=r"ended with exit code 4 \(no last words\); does the driver"
         ):
-            count_in_child("acme")
+            count_in_child(northbridge.get("acme"))
 
     def test_a_driver_that_ends_the_process_without_a_word_has_not_answered(
         self, child_that: Callable[[str], None]
@@ -159,19 +166,19 @@ class TestAChildThatIsAScript:
         child_that("exit 0")
 
         with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 0 \(no last words\)"):
-            count_in_child("acme")
+            count_in_child(northbridge.get("acme"))
 
     def test_of_a_traceback_the_last_line_is_told(self, child_that: Callable[[str], None]) -> None:
         child_that("echo 'Traceback (most recent call last):' >&2; echo 'RuntimeError: ioctl 7' >&2; exit 1")
 
         with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 1 \(RuntimeError: ioctl 7\); does"):
-            count_in_child("acme")
+            count_in_child(northbridge.get("acme"))
 
     def test_where_no_python_can_be_started_it_says_so(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(sys, "executable", "/nowhere/python")
 
         with pytest.raises(northbridge.DetectionError, match=r"did not start: .*; is '/nowhere/python' a Python\?"):
-            count_in_child("acme")
+            count_in_child(northbridge.get("acme"))
 
     def test_what_a_driver_leaves_behind_ends_with_the_child_and_delays_no_answer(
         self, child_that: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -180,22 +187,25 @@ class TestAChildThatIsAScript:
         held = tmp_path / "held"
         os.mkfifo(held)
         with open(os.open(held, os.O_RDONLY | os.O_NONBLOCK), "rb") as pipe:
-            child_that(f"""sleep 600 > {held} & echo '{{"devices": 3}}' >&0""")
+            child_that(f"sleep 600 > {held} & answer 3")
             begun = time.monotonic()
 
-            assert count_in_child("acme") == 3
+            assert count_in_child(northbridge.get("acme")) == 3
 
             assert time.monotonic() - begun < 30
             os.set_blocking(pipe.fileno(), True)
             assert pipe.read() == b""  # it ends with the process that holds it, or never
 
     def test_the_answers_about_two_backends_are_both_kept(self, child_that: Callable[[str], None]) -> None:
-        child_that("""echo '{"devices": 3}' >&0""")
-        count_in_child("acme")
-        child_that("""echo '{"devices": 4}' >&0""")
-        count_in_child("other")
+        child_that("answer 3")
+        count_in_child(northbridge.get("acme"))
+        child_that("answer 4")
+        count_in_child(replace(northbridge.get("acme"), name="other"))
 
-        assert (count_in_child("acme"), count_in_child("other")) == (3, 4)
+        assert (
+            count_in_child(northbridge.get("acme")),
+            count_in_child(replace(northbridge.get("acme"), name="other")),
+        ) == (3, 4)
 
 
 PRINTER = """
@@ -266,7 +276,7 @@ def raises(error: BaseException) -> Callable[[], int]:
 @pytest.mark.usefixtures("nothing_known")
 class TestTheVendorsOwnDetect:
     def test_its_count_is_the_answer(self) -> None:
-        assert count_within_limit(backend_that(lambda: 3)) == 3
+        assert detect(backend_that(lambda: 3)) == 3
 
     @pytest.mark.parametrize(
         ("error", "told"),
@@ -274,7 +284,7 @@ class TestTheVendorsOwnDetect:
     )
     def test_what_it_raises_is_told(self, error: BaseException, told: str) -> None:
         with pytest.raises(northbridge.DetectionError) as caught:
-            count_within_limit(backend_that(raises(error)))
+            detect(backend_that(raises(error)))
 
         assert str(caught.value) == (
             f"backend 'tested': its detect() raised {told}; upgrade the plugin, or switch it off with"
@@ -282,10 +292,10 @@ class TestTheVendorsOwnDetect:
         )
         assert caught.value.__cause__ is error
 
-    @pytest.mark.parametrize("answer", [None, "2", -1, 1.5, True])
+    @pytest.mark.parametrize("answer", ["2", -1, 1.5, True])
     def test_what_is_no_count_is_refused(self, answer: object) -> None:
         with pytest.raises(northbridge.DetectionError) as caught:
-            count_within_limit(backend_that(lambda: answer))
+            detect(backend_that(lambda: answer))
 
         assert str(caught.value) == (
             f"backend 'tested': its detect() returned {answer!r}, not a count; upgrade the plugin, or switch it off"
@@ -296,7 +306,7 @@ class TestTheVendorsOwnDetect:
         error = northbridge.HardwareMissingError("plug it in", backend="tested")
 
         with pytest.raises(northbridge.HardwareMissingError) as caught:
-            count_within_limit(backend_that(raises(error)))
+            detect(backend_that(raises(error)))
 
         assert caught.value is error
 
@@ -312,7 +322,7 @@ class TestTheVendorsOwnDetect:
 
         for _ in range(2):
             with pytest.raises(northbridge.DetectionError) as caught:
-                detect("detect_hangs")
+                detect(northbridge.get("detect_hangs"))
             assert str(caught.value) == message
 
         assert [each.name for each in threading.enumerate()].count("detect detect_hangs") == 1
@@ -322,19 +332,19 @@ class TestTheVendorsOwnDetect:
         healed = threading.Event()
         backend = backend_that(lambda: healed.wait() and 4)
         with pytest.raises(northbridge.DetectionError, match="did not answer"):
-            count_within_limit(backend)
+            detect(backend)
         (hanging,) = [each for each in threading.enumerate() if each.name == "detect tested"]
 
         healed.set()
         hanging.join()
 
-        assert count_within_limit(backend) == 4
+        assert detect(backend) == 4
 
     def test_a_limit_that_is_no_number_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "soon")
 
         with pytest.raises(northbridge.SettingsError, match="NORTHBRIDGE_DETECT_TIMEOUT='soon' is not allowed"):
-            count_within_limit(backend_that(lambda: 1))
+            detect(backend_that(lambda: 1))
 
 
 def test_broken_drivers_do_not_hide_a_healthy_one(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,8 +378,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names that a child process was asked about; it counts three."""
     names: list[str] = []
 
-    def count(name: str) -> int:
-        names.append(name)
+    def count(backend: northbridge.Backend) -> int:
+        names.append(backend.name)
         return 3
 
     monkeypatch.setattr(present, "count_in_child", count)
@@ -377,7 +387,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_child_is_asked_about_the_backend(asked: list[str]) -> None:
-    assert count_within_limit(backend_of(Software())) == 3
+    assert detect(backend_of(Software())) == 3
     assert asked == ["tested"]
 
 
@@ -385,14 +395,14 @@ def test_where_the_package_is_installed_a_child_is_asked(asked: list[str]) -> No
     class Installed(Software):
         package = "json"
 
-    assert count_within_limit(backend_of(Installed())) == 3
+    assert detect(backend_of(Installed())) == 3
 
 
 def test_where_the_package_is_not_installed_nobody_is_asked(asked: list[str]) -> None:
     class Missing(Software):
         package = "torch_hal9000"
 
-    assert count_within_limit(backend_of(Missing())) == 0
+    assert detect(backend_of(Missing())) == 0
     assert asked == []
 
 
@@ -400,7 +410,7 @@ def test_where_the_parent_of_the_package_is_not_installed_nobody_is_asked(asked:
     class Missing(Software):
         package = "hal9000_frameworks.torch"
 
-    assert count_within_limit(backend_of(Missing())) == 0
+    assert detect(backend_of(Missing())) == 0
     assert asked == []
 
 
@@ -408,7 +418,7 @@ def test_below_the_top_of_the_package_nobody_looks_for_that_would_import_it(aske
     class Beneath(Software):
         package = "json.there_is_no_such_module"
 
-    assert count_within_limit(backend_of(Beneath())) == 3  # the child knows more
+    assert detect(backend_of(Beneath())) == 3  # the child knows more
     assert asked == ["tested"]
 
 
@@ -423,6 +433,6 @@ def test_every_count_is_checked(asked: list[str]) -> None:
         def check_count(self, count: int) -> None:
             checked.append(count)
 
-    assert count_within_limit(backend_of(Quick())) == 5
+    assert detect(backend_of(Quick())) == 5
     assert checked == [5]
     assert asked == []

@@ -114,7 +114,7 @@ def test_a_backend_that_nobody_simulates_is_not_run_for_real(site: Site) -> None
         "SimulationError",
         (
             "NORTHBRIDGE_SIMULATE=acme was asked for, but nobody simulates 'acme': no installed distribution brings a"
-            " personality of that name; unset the variable to run on the real one"
+            " simulation of that name; unset the variable to run on the real one"
         ),
         "acme",
     ]
@@ -140,9 +140,7 @@ except northbridge.SimulationError as error:
 
 
 @pytest.mark.usefixtures("install_here")
-def test_a_personality_that_two_distributions_bring_is_refused(
-    install_here: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_simulation_of_two_distributions_is_refused(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install_here("stood_in", "stood_in_too")
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "stood_in")
 
@@ -158,15 +156,15 @@ def test_a_personality_that_two_distributions_bring_is_refused(
 def test_a_hook_that_returns_something_else_is_a_broken_plugin(
     install_here: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    install_here("acme", "personality_returns_dict")
+    install_here("acme", "simulation_returns_dict")
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "acme")
 
     with pytest.raises(northbridge.PluginError) as caught:
         northbridge.get("acme")
 
     assert str(caught.value).startswith(
-        "personality 'acme' (northbridge-personality-returns-dict 1.2.3): northbridge_personality() should return a"
-        " northbridge.Personality; found {"
+        "simulation 'acme' (northbridge-simulation-returns-dict 1.2.3): northbridge_simulation() should return a"
+        " northbridge.Simulation; found {"
     )
 
 

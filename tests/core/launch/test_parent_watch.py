@@ -37,7 +37,7 @@ if __name__ == "__main__":
 LAST_WORDS = """
 import os, socket, subprocess, sys, threading
 import torch.distributed as dist
-from northbridge.processes.inheritance import heirs_listen
+from northbridge.processes.environment import heirs_listen
 from northbridge.launch.parent_watch import end_with_launcher
 
 if "LOCAL_RANK" in os.environ and sys.argv[1] == "met":

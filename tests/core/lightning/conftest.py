@@ -1,4 +1,4 @@
-"""The four faces, and how a user builds a Trainer or a Fabric in each of them."""
+"""The four namespaces, and how a user builds a Trainer or a Fabric in each of them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from northbridge.capabilities import Claim
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
-from northbridge.discovery import declared, loaded
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.discovery import declared, named
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 
 @pytest.fixture(autouse=True)
@@ -30,28 +30,31 @@ def no_variable_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
             del os.environ[variable]
 
 
-@pytest.fixture(params=list(FACES.values()), ids=list(FACES))
-def face(request: pytest.FixtureRequest) -> Face:
+@pytest.fixture(params=list(NAMESPACES.values()), ids=list(NAMESPACES))
+def namespace(request: pytest.FixtureRequest) -> Namespace:
     """Each of Lightning's namespaces in turn, imported as a user imports it."""
-    each: Face = request.param
+    each: Namespace = request.param
     importlib.import_module(each.name)
     return each
 
 
-@pytest.fixture(params=[face for face in FACES.values() if face.is_trainer], ids=lambda face: face.name)
-def trainer_face(request: pytest.FixtureRequest) -> Face:
-    """Each namespace with a Trainer; a module whose tests are about no other has it for its ``face``."""
-    each: Face = request.param
+@pytest.fixture(
+    params=[namespace for namespace in NAMESPACES.values() if namespace.is_trainer],
+    ids=lambda namespace: namespace.name,
+)
+def trainer_namespace(request: pytest.FixtureRequest) -> Namespace:
+    """Each namespace with a Trainer; a module whose tests are about no other has it for its ``namespace``."""
+    each: Namespace = request.param
     importlib.import_module(each.name)
     return each
 
 
 @pytest.fixture
-def build(face: Face) -> Callable[..., Any]:
-    """Build what users of the face build, a Trainer that writes and shows nothing or a Fabric."""
-    host: Any = getattr(importlib.import_module(face.name), face.host)
+def build(namespace: Namespace) -> Callable[..., Any]:
+    """Build what users of the namespace build, a Trainer that writes and shows nothing or a Fabric."""
+    host: Any = getattr(importlib.import_module(namespace.name), namespace.host)
     quiet: dict[str, bool] = {}
-    if face.is_trainer:
+    if namespace.is_trainer:
         quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     return lambda **arguments: host(**{**quiet, **arguments})
 
@@ -66,7 +69,7 @@ def logged() -> Iterator[list[str]]:
 
     lines: list[str] = []
     keep = Keep(logging.INFO)
-    loggers = [logging.getLogger(name) for name in FACES]
+    loggers = [logging.getLogger(name) for name in NAMESPACES]
     for logger in loggers:
         logger.addHandler(keep)
     yield lines
@@ -79,7 +82,7 @@ def claims(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Have the simulated chip claim something else about what it can do."""
 
     def claim(**claims: Claim) -> None:
-        backend = loaded.load("cpu_sim")
+        backend = named.load("cpu_sim")
         capabilities = replace(backend.capabilities, **claims)  # type: ignore[arg-type]  # only claims are given
         monkeypatch.setitem(declared._declared, "cpu_sim", replace(backend, capabilities=capabilities))
 

@@ -17,7 +17,7 @@ from tests.core.lightning.damage import damaged
 from tests.scripts import run_forked
 
 from northbridge.errors import CheckpointCodeError, CheckpointError
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 Build = Callable[..., Any]
 
@@ -55,16 +55,16 @@ def come_of(file: Path, read: Callable[[], Any], whole: Any) -> str:
     return "right" if are_equal(found, whole) else "wrong"
 
 
-@pytest.mark.parametrize("face", FACES.values(), ids=FACES)
+@pytest.mark.parametrize("namespace", NAMESPACES.values(), ids=NAMESPACES)
 @pytest.mark.parametrize("weights_only", [True, False])
 @pytest.mark.parametrize("archive", [True, False])
-def test_damaged_file(archive: bool, weights_only: bool, face: Face, build: Build, tmp_path: Path) -> None:
+def test_damaged_file(archive: bool, weights_only: bool, namespace: Namespace, build: Build, tmp_path: Path) -> None:
     """torch's former format has no checksums: there, numbers may be wrong, and nobody can tell."""
     file, whole = tmp_path / "last.ckpt", checkpoint()
     torch.save(whole, file, _use_new_zipfile_serialization=archive)
-    content, draw = file.read_bytes(), Random(f"{face.name} {weights_only} {archive}")
+    content, draw = file.read_bytes(), Random(f"{namespace.name} {weights_only} {archive}")
     host = build(accelerator="cpu_sim", devices=1)
-    read = host.strategy.checkpoint_io.load_checkpoint if face.is_trainer else host.load
+    read = host.strategy.checkpoint_io.load_checkpoint if namespace.is_trainer else host.load
     ends: Counter[str] = Counter()
 
     for _ in range(CASES):
@@ -95,7 +95,7 @@ def read(build: Build) -> Callable[..., Any]:
     return build(accelerator="cpu_sim", devices=1).strategy.checkpoint_io.load_checkpoint  # type: ignore[no-any-return]
 
 
-def test_wrong_checksum_is_said_with_its_part(face: Face, read: Callable[..., Any], tmp_path: Path) -> None:
+def test_wrong_checksum_is_said_with_its_part(namespace: Namespace, read: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "last.ckpt"
     torch.save({"weight": torch.full((64,), 7.0)}, file)
     content = file.read_bytes()
@@ -112,7 +112,9 @@ def test_wrong_checksum_is_said_with_its_part(face: Face, read: Callable[..., An
     )
 
 
-def test_archive_without_checksums_is_not_warned_of(face: Face, read: Callable[..., Any], tmp_path: Path) -> None:
+def test_archive_without_checksums_is_not_warned_of(
+    namespace: Namespace, read: Callable[..., Any], tmp_path: Path
+) -> None:
     """torch writes none where the user has asked it for none."""
     before = torch.serialization.get_crc32_options()
     torch.serialization.set_crc32_options(False)
@@ -124,7 +126,7 @@ def test_archive_without_checksums_is_not_warned_of(face: Face, read: Callable[.
     assert read(tmp_path / "last.ckpt") == {"epoch": 3}
 
 
-def test_class_in_the_former_format_is_named(face: Face, read: Callable[..., Any], tmp_path: Path) -> None:
+def test_class_in_the_former_format_is_named(namespace: Namespace, read: Callable[..., Any], tmp_path: Path) -> None:
     file = tmp_path / "last.ckpt"
     torch.save({"model": torch.nn.Linear(1, 1)}, file, _use_new_zipfile_serialization=False)
 
@@ -137,7 +139,7 @@ def test_class_in_the_former_format_is_named(face: Face, read: Callable[..., Any
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 @pytest.mark.parametrize(("protocol", "more"), [(3, b"bytes"), (4, "a word")])
 def test_protocol_of_pickle_that_no_reader_of_weights_reads_is_named(
-    protocol: int, more: bytes | str, face: Face, read: Callable[..., Any], tmp_path: Path
+    protocol: int, more: bytes | str, namespace: Namespace, read: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Of which a vendor's ``torch.save`` may write one; torch's own reader of weights knows protocol 2."""
     file = tmp_path / "last.ckpt"
@@ -164,14 +166,14 @@ def test_protocol_of_pickle_that_no_reader_of_weights_reads_is_named(
     ],
 )
 def test_what_no_trainer_can_restore_is_one_error(
-    part: str, value: object, fault: str, trainer_face: Face, tmp_path: Path
+    part: str, value: object, fault: str, trainer_namespace: Namespace, tmp_path: Path
 ) -> None:
     file = tmp_path / "last.ckpt"
     whole = {"state_dict": {}} if part.endswith("versiom") else {"pytorch-lightning_version": "2.6.6", "state_dict": {}}
     torch.save({**whole, part: value}, file)
-    model = trainer_face.module("demos.boring_classes").BoringModel()
+    model = trainer_namespace.module("demos.boring_classes").BoringModel()
     quiet = {"logger": False, "enable_checkpointing": False}
-    trainer = trainer_face.module("trainer").Trainer(accelerator="cpu_sim", devices=1, max_steps=1, **quiet)
+    trainer = trainer_namespace.module("trainer").Trainer(accelerator="cpu_sim", devices=1, max_steps=1, **quiet)
 
     with pytest.raises(CheckpointError) as raised:
         trainer.fit(model, ckpt_path=file)

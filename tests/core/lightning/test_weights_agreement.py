@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from northbridge.errors import ArgumentsError, WeightsDisagreeError
-from northbridge.lightning.namespaces import Face
+from northbridge.lightning.namespaces import Namespace
 
 
 class Ranks:
@@ -49,8 +49,8 @@ class Recorder:
 
 
 @pytest.fixture
-def agreement(face: Face) -> Any:
-    return importlib.import_module(face.home).WeightsAgreement
+def agreement(namespace: Namespace) -> Any:
+    return importlib.import_module(namespace.home).WeightsAgreement
 
 
 def model(layers: int = 2) -> nn.Module:

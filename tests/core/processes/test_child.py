@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import signal
+import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,7 @@ from tests.core.command import (
     row,
 )
 
-from northbridge.processes.child import ask, end_all
-from northbridge.processes.child_report import Reply, Stage
+from northbridge.processes.child import Queue, Reply, Stage, Stopped, ask
 
 if TYPE_CHECKING:
     from tests.core.conftest import Install, Site
@@ -109,7 +109,7 @@ def test_what_is_printed_before_the_first_report_is_none() -> None:
     question = """
 import os
 os.write(1, b'{"stage": "done", "facts": {"devices": 64}}' + bytes([10]) + b"hello")
-from northbridge.processes.child_report import Reporter
+from northbridge.processes.child import Reporter
 report = Reporter()
 os.write(1, b'{"stage": "done", "facts": {"devices": 65}}' + bytes([10]))
 report.begin("load", loadable=True)
@@ -117,7 +117,7 @@ report.end(devices=2)
 """
     stages = {"load": Stage("loading", 60.0, "wait")}
 
-    reply = asyncio.run(ask(f"exec({question!r})", stages, lambda _: None))
+    reply = ask(f"exec({question!r})", stages)
 
     assert reply == Reply({"loadable": True, "devices": 2})
 
@@ -134,41 +134,39 @@ def test_the_end_of_the_command_is_the_end_of_what_it_asked(
     assert_ends_with_its_children(["list"], environ, alive, number, code)
 
 
-class TestAskingSeveral:
-    """Whoever is asked beside others ends before the loop does."""
+class TestSeveralQuestions:
+    """What is asked beside others ends before the one that asks goes on."""
 
-    @staticmethod
-    async def _ends_slowly(ended: list[str]) -> None:
-        try:
-            await asyncio.sleep(60)
-        finally:
-            await asyncio.sleep(0.05)
-            ended.append("slowly")
+    def test_queue_interrupted(self) -> None:
+        begun, asked = threading.Event(), list[Future[Reply]]()
 
-    def test_when_they_are_interrupted_all_have_ended(self) -> None:
-        ended: list[str] = []
+        def tell(_who: str, what: str) -> None:
+            if what == "hanging":
+                begun.set()
 
-        async def interrupted() -> None:
-            asking = [asyncio.ensure_future(each) for each in (asyncio.sleep(60), self._ends_slowly(ended))]
-            waiting = asyncio.ensure_future(end_all(*asking))
-            await asyncio.sleep(0.01)
-            waiting.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert ended == ["slowly"]
+        def interrupted() -> None:
+            with Queue(tell) as queue:
+                stages = {"hang": Stage("hanging", 60.0, "wait")}
+                asked.extend(queue.submit(queue.ask, "acme", _HANGS, stages) for _ in range(9))
+                begun.wait(30)
+                raise KeyboardInterrupt
 
-        asyncio.run(interrupted())
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
 
-    def test_when_one_raises_that_is_raised_and_all_have_ended(self) -> None:
-        ended: list[str] = []
+        assert begun.is_set()
+        assert all(each.cancelled() or isinstance(each.exception(), Stopped) for each in asked)
 
-        async def fail() -> None:
-            await asyncio.sleep(0.01)
-            raise LookupError("no such chip")
+    def test_queue_answers_side_by_side(self) -> None:
+        with Queue(lambda _who, _what: None) as queue:
+            asked = [queue.submit(queue.ask, str(number), _tells(number), {}) for number in range(3)]
 
-        async def asking() -> None:
-            await end_all(asyncio.ensure_future(self._ends_slowly(ended)), asyncio.ensure_future(fail()))
+            assert [each.result() for each in asked] == [Reply({"number": number}) for number in range(3)]
 
-        with pytest.raises(LookupError, match="no such chip"):
-            asyncio.run(asking())
-        assert ended == ["slowly"]
+
+_HANGS = "import threading; from northbridge.processes.child import Reporter; Reporter().begin('hang');"
+_HANGS += " threading.Event().wait()"
+
+
+def _tells(number: int) -> str:
+    return f"from northbridge.processes.child import Reporter; Reporter().end(number={number})"

@@ -1,4 +1,4 @@
-"""What a vendor's import writes into the environment, and what is left of it."""
+"""What a vendor's import leaves in the environment, and what ranks are told in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ import sys
 import pytest
 
 from northbridge import keep_environment
+from northbridge.processes import environment as given
+from northbridge.processes.environment import forget, hand_down, handed_down, heirs_listen
+
+WORD = "_NORTHBRIDGE_TEST"
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +85,42 @@ def test_what_an_import_would_not_write_is_nobodys_but_the_users(monkeypatch: py
         pass
 
     assert os.environ["ACME_CARD"] == "2"
+
+
+@pytest.fixture
+def no_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(given, "_words", {})
+    monkeypatch.delenv(WORD, raising=False)
+
+
+@pytest.mark.usefixtures("no_words")
+def test_a_word_is_in_the_environment_while_ranks_are_started_and_at_no_other_time() -> None:
+    hand_down(WORD, "8 devices")
+
+    before = os.environ.get(WORD)
+    with heirs_listen():
+        inside = os.environ.get(WORD)
+
+    assert (before, inside, os.environ.get(WORD)) == (None, "8 devices", None)
+    assert handed_down(WORD) == "8 devices"
+
+
+@pytest.mark.usefixtures("no_words")
+def test_an_heir_hears_the_word_and_may_have_another_for_its_own_heirs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WORD, "of the parent")
+
+    assert handed_down(WORD) == "of the parent"
+    hand_down(WORD, "its own")
+    with heirs_listen():
+        assert os.environ[WORD] == "its own"
+    assert os.environ[WORD] == "of the parent"
+
+
+@pytest.mark.usefixtures("no_words")
+def test_a_word_that_is_forgotten_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WORD, "of the parent")
+    hand_down(WORD, "its own")
+
+    forget(WORD)
+
+    assert handed_down(WORD) is None

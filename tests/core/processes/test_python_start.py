@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.processes.python_start import import_path, python_command
+from northbridge.processes.environment import import_path, python_command
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 STARTS = frozenset(
     {
         *("Popen", "run", "call", "check_call", "check_output", "getoutput", "getstatusoutput"),
@@ -36,24 +36,23 @@ with open({log!r}, "a") as file:
 DRIVER = """
 # Every place that starts Python, each with the cheapest that it can start. What this process imports, it imports first:
 # like an interpreter that is typed into, it looks into the working directory too, from then on.
-import asyncio, json, os, subprocess, sys, tempfile, torch
+import json, os, subprocess, sys, tempfile, torch
 from pathlib import Path
 import lightning.pytorch, ninja, pytest, rich.console
 import northbridge, northbridge.processes.question, northbridge.discovery.simulated
 from northbridge.conformance.tests.lightning import checkpoints, sharding
-from northbridge.conformance.tests.plugin import asking
-from northbridge.conformance.runs import processes
-import northbridge.processes.child, northbridge_cpu_sim.build, northbridge_cpu_sim.compile
+from northbridge.conformance.runs import processes, question as questions
+import northbridge.processes.child, northbridge_cpu_sim.build.extension, northbridge_cpu_sim.build.compile
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge_cpu_sim.recipe import Recipe
+from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 import answers
 
 work, program = Path(sys.argv[1]), sys.argv[0]
 
 def listing_child():
-    question = "from northbridge.processes.child_report import Reporter; Reporter().end(path=sys.path)"
-    reply = asyncio.run(northbridge.processes.child.ask(question, {}, lambda _: None))
+    question = "from northbridge.processes.child import Reporter; Reporter().end(path=sys.path)"
+    reply = northbridge.processes.child.ask(question, {})
     assert not reply.ending, reply
     return reply.facts["path"]
 
@@ -65,7 +64,7 @@ def inquiry():
 def vendor_tool():
     assert northbridge.run_tool("canary-smi", backend="acme") is None  # it is in the working directory alone
     simulated = northbridge.discovery.simulated
-    simulated._posing["acme"] = northbridge.Personality({}, tools={"acme-smi": Path(answers.__file__)})
+    simulated._simulations["acme"] = northbridge.Simulation({}, tools={"acme-smi": Path(answers.__file__)})
     return northbridge.run_tool("acme-smi", backend="acme").strip().split(os.pathsep)
 
 def run_folder(name):
@@ -78,13 +77,8 @@ def start():
     with (folder / "said").open("wb") as said:
         assert processes.start(["-m", "json.tool", "--help"], os.environ, folder, said).wait(60) == 0
 
-def fork():
-    folder = run_folder("fork")
-    with (folder / "said").open("wb") as said:
-        assert processes.fork(["-m", "json.tool", "--help"], dict(os.environ), folder, said).wait(60) == 0
-
 def question():
-    facts = asking.ask_again("plugin_import", "answers").facts
+    facts = questions.ask_again("plugin_import", "answers").facts
     assert "answers" in facts["modules"]
 
 def opened():
@@ -103,12 +97,12 @@ def consolidated():
         assert "does not exist" in str(error) or "not a" in str(error), error  # no shards lie there
 
 def compiled():
-    chip = northbridge_cpu_sim.build.locate(SimSettings(cache=work / "cache"), Recipe((work / "csrc",)))
+    chip = northbridge_cpu_sim.build.extension.locate(SimSettings(cache=work / "cache"), Recipe((work / "csrc",)))
     assert chip.is_file()
 
 found = {}
 sys.path.insert(0, "")
-for place in (listing_child, inquiry, vendor_tool, start, fork, question, opened, consolidated, compiled):
+for place in (listing_child, inquiry, vendor_tool, start, question, opened, consolidated, compiled):
     with open(os.environ["CANARY_LOG"], "w"):
         pass
     try:
@@ -144,18 +138,14 @@ PyMODINIT_FUNC INIT(TORCH_EXTENSION_NAME)() { return PyModule_Create(&definition
 
 CONFORMANCE = "core/northbridge/conformance"
 PLACES = {
-    "core/northbridge/processes/child.py: ask": "listing_child",
-    "core/northbridge/processes/question.py: _ask_child": "inquiry",
-    "core/northbridge/discovery/vendor_tool.py: run_tool": "vendor_tool",
+    "core/northbridge/processes/child.py: _started": "listing_child",
+    "core/northbridge/processes/environment.py: python_command": "inquiry",
+    "core/northbridge/processes/question.py: _ask_child": "inquiry",  # it names the Python in an error
     "core/northbridge/discovery/simulated.py: stand_in_for_tool": "vendor_tool",
-    "core/northbridge/processes/python_start.py: python_command": "inquiry",
-    f"{CONFORMANCE}/runs/processes.py: start": "start",
-    f"{CONFORMANCE}/runs/processes.py: __init__": "fork",
-    f"{CONFORMANCE}/runs/fork_server.py: _become": "fork",  # it says to be what it stands for
-    f"{CONFORMANCE}/runs/forked_ranks.py: _starts_a_rank": "fork",  # it compares
-    f"{CONFORMANCE}/lightning/checkpoints.py: _open_without_northbridge": "opened",
-    f"{CONFORMANCE}/lightning/sharding.py: test_the_shards_of_all_ranks_become_one_plain_file": "consolidated",
-    "backends/cpu_sim/northbridge_cpu_sim/compile.py: _run": "compiled",
+    f"{CONFORMANCE}/runs/processes.py: start_afresh": "start",
+    f"{CONFORMANCE}/tests/lightning/checkpoints.py: _open_without_northbridge": "opened",
+    f"{CONFORMANCE}/tests/lightning/sharding.py: test_the_shards_of_all_ranks_become_one_plain_file": "consolidated",
+    "backends/cpu_sim/northbridge_cpu_sim/build/compile.py: _run": "compiled",
 }
 """Every function that starts a process, or names the Python to start, and the part of the driver that has it do so."""
 

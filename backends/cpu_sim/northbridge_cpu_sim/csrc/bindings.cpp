@@ -1,13 +1,13 @@
 // What the package `module` calls.
-#include "acquisition.h"
-#include "autograd_threads.h"
-#include "collective_bindings.h"
-#include "dtypes.h"
-#include "fault_bindings.h"
-#include "fallback.h"
-#include "generator.h"
-#include "memory.h"
-#include "operation_limits.h"
+#include "collective/collective_bindings.h"
+#include "device/acquisition.h"
+#include "device/autograd_threads.h"
+#include "device/dtypes.h"
+#include "device/generator.h"
+#include "faults/fault_bindings.h"
+#include "memory/memory.h"
+#include "operators/fallback.h"
+#include "operators/operation_limits.h"
 
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>

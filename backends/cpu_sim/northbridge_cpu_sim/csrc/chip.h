@@ -1,5 +1,5 @@
-// Which of torch's devices the simulated chip is. A personality that poses as a device with a
-// dispatch key of its own compiles these sources with other definitions.
+// Which of torch's devices the simulated chip is. A simulation of a device with a dispatch key of
+// its own compiles these sources with other definitions.
 #pragma once
 
 #include <c10/core/Device.h>

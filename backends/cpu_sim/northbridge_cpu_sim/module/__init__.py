@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from northbridge_cpu_sim.host import check_host
+from northbridge_cpu_sim.build.host import check_host
 
-check_host()  # what poses as a vendor's software begins here, and what follows needs a newer torch
+check_host()  # a vendor's simulation begins here, and what follows needs a newer torch
 
 from torch import OutOfMemoryError as OutOfMemoryError
 

@@ -16,11 +16,11 @@ _HERE = Path(__file__).parent
 
 
 @northbridge.hookimpl
-def northbridge_personality() -> northbridge.Personality:
-    """Say what poses as the vendor's software."""
-    return northbridge.Personality(
+def northbridge_simulation() -> northbridge.Simulation:
+    """Declare the stand-ins for the vendor's software."""
+    return northbridge.Simulation(
         {"habana_frameworks": _HERE / "habana_frameworks", "pyhlml": _HERE / "pyhlml.py"},
         dev=lambda: HPUSimSettings.read().folder,
         autoloads=("habana_frameworks",),  # which does so in the mode, and by the variable, that the vendor's has
-        harsh=northbridge_cpu_sim.HARSH,
+        strict_options=northbridge_cpu_sim.STRICT_OPTIONS,
     )

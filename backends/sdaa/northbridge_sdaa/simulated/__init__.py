@@ -16,12 +16,12 @@ _HERE = Path(__file__).parent
 
 
 @northbridge.hookimpl
-def northbridge_personality() -> northbridge.Personality:
-    """Say what poses as the vendor's software."""
+def northbridge_simulation() -> northbridge.Simulation:
+    """Declare the stand-ins for the vendor's software."""
     settings = SDAASimSettings.read()
-    return northbridge.Personality(
+    return northbridge.Simulation(
         {"torch_sdaa": _HERE / "torch_sdaa"},
         autoloads=("torch_sdaa",) if settings.autoload else (),
         tools={} if settings.smi == "none" else {"teco-smi": _HERE / "teco_smi.py"},
-        harsh=northbridge_cpu_sim.HARSH,
+        strict_options=northbridge_cpu_sim.STRICT_OPTIONS,
     )

@@ -11,7 +11,6 @@ from tempfile import TemporaryFile
 from rich.text import Text
 
 from northbridge.conformance.levels import LEVELS
-from northbridge.conformance.mutation.hunting import LEAST, hunt, is_enough
 from northbridge.conformance.report.pages import write_all
 from northbridge.conformance.report.pages.overview import (
     FAILURES,
@@ -76,18 +75,6 @@ def verify(path: Path, report: Report) -> int:
         label = report.level.label if report.level else "no level"
         print(clean(f"{path}: whole, and from the suite that is installed here; {report.backend.name} has {label}"))
     return 1 if faults else 0
-
-
-def mutate(name: str, seed: int) -> int:
-    """Say which of ten faults, drawn by ``seed`` and made on purpose, the suite finds; return the exit code."""
-    with Terminal(stderr=True).status(f"ten faults on {name}"):
-        try:
-            catches = hunt(name, seed, tell=lambda catch: print(clean(catch.describe()), flush=True))
-        except SuiteError as error:
-            raise ReportError(f"the suite was to run on {name!r}, and pytest could not: {error}") from None
-    caught = sum(bool(catch.caught_by) for catch in catches)
-    print(f"{caught} of {len(catches)} faults of seed {seed} were caught; it takes {LEAST}")
-    return 0 if is_enough(catches) else 1
 
 
 def show(console: Terminal, report: Report) -> None:

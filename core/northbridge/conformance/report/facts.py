@@ -21,7 +21,7 @@ from northbridge.diagnostics.shown_variables import tell_value
 from northbridge.diagnostics.system import describe_system
 from northbridge.discovery import installed
 from northbridge.discovery.declared import get
-from northbridge.discovery.simulated import posing
+from northbridge.discovery.simulated import simulation_of
 
 _LIMIT_S = 900.0
 """How long loading may take: some software is compiled on first use."""
@@ -40,33 +40,33 @@ class Facts:
     """The vendor's variables that its contract lists."""
 
     def environ_of_suite(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return ``environ`` as the suite's processes have it: a simulated chip is harsh, unless the user says not."""
-        harsh = harsh_variables(self.backend.name) if self.backend.simulated else {}
-        return {**harsh, **environ}
+        """Return ``environ`` as the suite's processes have it: a simulated chip has its strict options."""
+        strict = strict_options(self.backend.name) if self.backend.simulated else {}
+        return {**strict, **environ}
 
     def list_spared(self, environ: Mapping[str, str]) -> tuple[str, ...]:
-        """Return where the user's ``environ`` has a simulated chip forgive what a harsh one does not, an option each.
+        """Return the strict options of a simulated chip that the user's ``environ`` turns off.
 
-        One whose personality and bridge name no harsh options is spared them all.
+        A chip whose simulation and bridge name no strict options has none of them on.
         """
         if not self.backend.simulated:
             return ()
-        harsh = harsh_variables(self.backend.name)
-        if not harsh:
-            return ("it has no harsh options: give its Personality some",)
+        strict = strict_options(self.backend.name)
+        if not strict:
+            return ("it has no strict options: give its Simulation some",)
         return tuple(
             f"{name}={environ[name]}, and not {value}: unset it"
-            for name, value in harsh.items()
+            for name, value in strict.items()
             if environ.get(name, value) != value
         )
 
     def describe_machine(self, environ: Mapping[str, str]) -> MachineFacts:
         """Return where this process runs, with those variables of ``environ`` that bear on a run.
 
-        Values are told of the vendor's, of a simulated chip's harsh options, and of those that the core shows.
+        Values are told of the vendor's, of a simulated chip's strict options, and of those that the core shows.
         """
         beginnings = ("NORTHBRIDGE_", "TORCH", "OMP_NUM_THREADS")
-        also = (*self.variables, *(harsh_variables(self.backend.name) if self.backend.simulated else ()))
+        also = (*self.variables, *(strict_options(self.backend.name) if self.backend.simulated else ()))
         told = {
             name: tell_value(name, value, also)
             for name, value in sorted(environ.items())
@@ -112,10 +112,10 @@ def _decode(value: Any) -> Any:  # a bool, or a claim's fields
     return Claim(**value) if isinstance(value, dict) else value
 
 
-def harsh_variables(name: str) -> Mapping[str, str]:
-    """Return the variables under which the simulated chip of backend ``name`` forgives nothing.
+def strict_options(name: str) -> Mapping[str, str]:
+    """Return the strict options of the simulated chip of backend ``name``.
 
-    Those of its bridge, and of what poses as its software. Raises what :func:`northbridge.get` raises.
+    Those of its bridge, and of its simulation. Raises what :func:`northbridge.get` raises.
     """
-    personality = posing(name)
-    return {**get(name).bridge.harsh, **(personality.harsh if personality else {})}
+    simulation = simulation_of(name)
+    return {**get(name).bridge.strict_options, **(simulation.strict_options if simulation else {})}

@@ -57,7 +57,7 @@ class SuiteFacts(_Facts):
     """What was broken on purpose; such a report proves nothing about the backend."""
 
     spared: tuple[str, ...] = ()
-    """What a simulated chip forgave that a harsh one does not."""
+    """The strict options that a simulated chip ran without."""
 
 
 class BackendFacts(_Facts):
@@ -182,7 +182,7 @@ class Report(_Facts):
     backend: BackendFacts
     machine: MachineFacts
     versions: dict[str, str]
-    """Of Python, torch, each face of Lightning, and the vendor's distributions."""
+    """Of Python, torch, each namespace of Lightning, and the vendor's distributions."""
 
     began: str
     """ISO 8601, in UTC."""

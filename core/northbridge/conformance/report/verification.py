@@ -41,7 +41,7 @@ def _foreign(report: Report) -> Iterator[str]:
     if report.suite.mutation:
         yield f"something was broken on purpose in its run: {report.suite.mutation}"
     if report.suite.spared:
-        yield f"its simulated chip was not as harsh as it can be: {'; '.join(report.suite.spared)}"
+        yield f"its simulated chip ran without strict options: {'; '.join(report.suite.spared)}"
 
 
 def _incomplete(report: Report) -> Iterator[str]:

@@ -50,6 +50,13 @@ class Ended(_Line):
     evidence: str = ""
 
 
+class Broken(_Line):
+    """Something was broken on purpose before the tests."""
+
+    event: Literal["broken"] = "broken"
+    what: str
+
+
 class Refused(_Line):
     """Nothing could be collected, for the reason."""
 
@@ -57,7 +64,7 @@ class Refused(_Line):
     reason: str
 
 
-Line = Planned | Began | Ended | Refused
+Line = Planned | Began | Ended | Broken | Refused
 _LINES: TypeAdapter[Line] = TypeAdapter(Line)
 
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from northbridge.conformance import rewrite_assertions
-from northbridge.conformance.mutation.mutations import mutate_if_asked
-from northbridge.conformance.runner.event_log import Began, Ended, Journal, Planned, Refused
+from northbridge.conformance.runner.event_log import Began, Broken, Ended, Journal, Planned, Refused
+from northbridge.conformance.runs.processes import call_first
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.stacks import dump_stacks_when_asked
 from northbridge.conformance.verdict import Ending
@@ -62,7 +62,8 @@ class Recorder:
         self._began = 0.0
         self._ended: tuple[Ending, str] | None = None
         dump_stacks_when_asked(journal.parent)
-        mutate_if_asked()
+        if broken := call_first():
+            self._journal.write(Broken(what=broken))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Say what is planned, and leave out what has been done."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 from northbridge.conformance.levels import LEVELS
-from northbridge.conformance.mutation.mutations import read_mutation
 from northbridge.conformance.report.facts import Facts, find_facts, now
 from northbridge.conformance.report.grading import grant, judge_claims, judge_tests
 from northbridge.conformance.report.report import Report, SuiteFacts
@@ -43,7 +42,6 @@ def make_report(
 ) -> Report:
     """Return the report of a course of the suite."""
     claims = facts.capabilities.claims()
-    mutation = read_mutation(environ)
     tests = tuple(judge_tests(course, claims))
     results = judge_claims(claims, tests)
     return Report(
@@ -52,7 +50,7 @@ def make_report(
             sources=digest_sources(),
             asked=level,
             expected=tuple(course.planned),
-            mutation=mutation.describe() if mutation is not None else "",
+            mutation=course.broken,
             spared=facts.list_spared(environ),
         ),
         backend=facts.backend,

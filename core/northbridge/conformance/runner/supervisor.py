@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from northbridge.conformance.runner.event_log import Began, Ended, Journal, Line, Planned, Refused
-from northbridge.conformance.runs.processes import Process, fork, start
-from northbridge.conformance.runs.run_environment import ONE_THREAD
+from northbridge.conformance.runner.event_log import Began, Broken, Ended, Journal, Line, Planned, Refused
+from northbridge.conformance.runs.processes import Process, Start, start_afresh
 from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge.conformance.runs.stacks import collect_stacks, kill_group
 from northbridge.conformance.verdict import Ending
@@ -36,6 +35,8 @@ class Course:
 
     planned: dict[str, Planned] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
+    broken: str = ""
+    """What the suite was told to have been broken on purpose."""
 
     @property
     def chosen(self) -> set[str]:
@@ -48,6 +49,8 @@ class Course:
             self.planned.setdefault(line.id, line)
         elif isinstance(line, Ended):
             self.ended.setdefault(line.id, line)
+        elif isinstance(line, Broken):
+            self.broken = line.what
         elif isinstance(line, Refused):
             raise SuiteError(line.reason)
 
@@ -60,15 +63,13 @@ def watch(
     environ: Mapping[str, str] = os.environ,
     tell: Callable[[Course, str], None] = lambda _course, _test: None,
     limit_s: float = LIMIT_S,
-    forked: bool = False,
+    begin: Start = start_afresh,
 ) -> Course:
     """Run the tests of ``levels`` for ``backend``, or those whose ids hold one of ``only``, and return what came of it.
 
     ``tell`` is called with the id of the test that is under way. A test that takes longer than ``limit_s``, or in which
-    the process dies, has its ending here; the suite goes on with the next in a new process. Where backends are tried by
-    the dozen, ``forked`` saves each the import of torch and Lightning, with which its processes begin then: for
-    simulated chips alone, as :func:`northbridge.conformance.runs.scenario.may_be_forked` says. Raises
-    :class:`SuiteError`.
+    the process dies, has its ending here; the suite goes on with the next in a new process, which ``begin`` starts.
+    Raises :class:`SuiteError`.
     """
     course = Course()
     with tempfile.TemporaryDirectory(prefix="northbridge-conformance-", ignore_cleanup_errors=True) as name:
@@ -81,7 +82,7 @@ def watch(
         while True:
             done = len(course.ended)
             (folder / "done.txt").write_text("\n".join(course.ended))
-            worker = _Worker(folder, attempt, only, {**environ, **shared}, forked=forked)
+            worker = _Worker(folder, attempt, only, {**environ, **shared}, begin=begin)
             worker.follow(course, tell, limit_s)
             attempt += 1
             if worker.finished:
@@ -123,7 +124,7 @@ class _Worker:
         environ: Mapping[str, str],
         *,
         collect_only: bool = False,
-        forked: bool = False,
+        begin: Start = start_afresh,
     ) -> None:
         self._folder = folder
         self._said = folder / f"said-{attempt}.txt"
@@ -141,12 +142,7 @@ class _Worker:
         ]
         environ = {**environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         with self._said.open("wb") as said:
-            self._process: Process
-            if forked:
-                variables = {**environ, **ONE_THREAD}
-                self._process = fork(command, variables, folder, said, imported=("lightning",), asks_on=True)
-            else:
-                self._process = start(command, environ, folder, said)
+            self._process: Process = begin(command, environ, folder, said)
 
     @property
     def last_words(self) -> str:

@@ -18,7 +18,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.models import MODELS, adam, seen
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 
 
 @atexit.register
@@ -30,24 +30,24 @@ def _end_reference_group() -> None:
         torch.distributed.destroy_process_group()
 
 
-def is_trainer(face: str) -> bool:
-    """Whether a face of Lightning has a Trainer; else it has a Fabric."""
-    return FACES[face].is_trainer
+def is_trainer(namespace: str) -> bool:
+    """Whether a namespace of Lightning has a Trainer; else it has a Fabric."""
+    return NAMESPACES[namespace].is_trainer
 
 
 def trainer(scenario: Scenario, folder: Path, **arguments: Any) -> Any:
-    """Return a seeded Trainer of the scenario's face for two epochs; ``arguments`` win over the scenario's."""
-    face: Any = import_module(scenario.face)
-    face.seed_everything(1)
+    """Return a seeded Trainer of the scenario's namespace for two epochs; ``arguments`` win over the scenario's."""
+    namespace: Any = import_module(scenario.namespace)
+    namespace.seed_everything(1)
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     asked = {**_placement(scenario), **quiet, "max_epochs": 2, "default_root_dir": folder}
-    return face.Trainer(**{**asked, **arguments})
+    return namespace.Trainer(**{**asked, **arguments})
 
 
 def fabric(scenario: Scenario, **arguments: Any) -> Any:
-    """Return a seeded Fabric of the scenario's face; ``arguments`` win over the scenario's."""
-    face: Any = import_module(scenario.face)
-    result = face.Fabric(**{**_placement(scenario), **arguments})
+    """Return a seeded Fabric of the scenario's namespace; ``arguments`` win over the scenario's."""
+    namespace: Any = import_module(scenario.namespace)
+    result = namespace.Fabric(**{**_placement(scenario), **arguments})
     result.seed_everything(1)
     return result
 
@@ -73,17 +73,17 @@ def build(model: str) -> torch.nn.Module:
     return MODELS[model]()
 
 
-def classifier(face: str, model: str, folder: Path, topic: str) -> Any:
-    """Return a LightningModule of ``face`` that trains one of :data:`MODELS` and reports on each rank, as ``topic``."""
-    return classifier_class(face)(build(model), folder, topic)
+def classifier(namespace: str, model: str, folder: Path, topic: str) -> Any:
+    """Return a LightningModule of ``namespace`` that trains one of :data:`MODELS`; each rank reports ``topic``."""
+    return classifier_class(namespace)(build(model), folder, topic)
 
 
 @cache
-def classifier_class(face: str) -> Any:
+def classifier_class(namespace: str) -> Any:
     """Return the class of :func:`classifier`."""
-    stock: Any = import_module(face).LightningModule
+    stock: Any = import_module(namespace).LightningModule
 
-    class Classifier(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class Classifier(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
             super().__init__()
             self.net = net
@@ -91,7 +91,7 @@ def classifier_class(face: str) -> Any:
 
         def __reduce__(self) -> tuple[object, ...]:
             # A spawned rank gets the module by pickle, and a class that a function made has no importable name.
-            return _empty, (face,), self.__dict__
+            return _empty, (namespace,), self.__dict__
 
         def training_step(self, batch: Any, batch_index: int) -> Tensor:
             pictures, labels = batch
@@ -110,8 +110,8 @@ def classifier_class(face: str) -> Any:
     return Classifier
 
 
-def _empty(face: str) -> Any:
-    cls = classifier_class(face)
+def _empty(namespace: str) -> Any:
+    cls = classifier_class(namespace)
     return cls.__new__(cls)
 
 

@@ -10,22 +10,24 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from northbridge.conformance.runs.processes import Process, fork, start
+from northbridge.conformance.runs.processes import Process, start
 from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError
-from northbridge.processes.endings import describe_exit, kill_session
-from northbridge.processes.python_start import import_path
+from northbridge.processes.child import killed_at_end
+from northbridge.processes.endings import describe_exit
+from northbridge.processes.environment import import_path
 from northbridge.processes.question import ANSWERS
 
 LIMIT_S = 90.0
 """How long an answer may take; the default of ``detect`` gives a driver 20 seconds."""
 
-_HERE = Path(__file__).parent
+ANSWER = str(Path(__file__).with_name("answer.py"))
+"""The program of a process that is asked; its arguments are those of its :func:`main`."""
+
 _GRACE_S = 5.0
 
 
@@ -46,19 +48,18 @@ def ask(
     *arguments: str,
     environ: Mapping[str, str] = MappingProxyType({}),
     user: Mapping[str, str] = MappingProxyType({}),
-    forked: bool = False,
 ) -> Answer:
     """Return what ``answer(*arguments)`` of a module of ``questions`` says; asked once.
 
-    ``environ`` is added to the environment, and then ``user``: what its user has set. ``forked`` takes the fork of a
-    process that has imported torch and Lightning. Raises :class:`AssertionError` with what the process said where it
-    ended without an answer, and :class:`HungError` with the stack of each thread where it gave none in time.
+    ``environ`` is added to the environment, and then ``user``: what its user has set. Raises :class:`AssertionError`
+    with what the process said where it ended without an answer, and :class:`HungError` with the stack of each thread
+    where it gave none in time.
     """
     variables = {**environ, **user}
     key = (question, arguments, tuple(sorted(variables.items())))
     if key not in _answers:
         try:
-            _answers[key] = ask_again(question, *arguments, environ=variables, forked=forked)
+            _answers[key] = ask_again(question, *arguments, environ=variables)
         except (AssertionError, HungError) as error:
             _answers[key] = error
     answer = _answers[key]
@@ -71,25 +72,22 @@ def ask_again(
     question: str,
     *arguments: str,
     environ: Mapping[str, str] = MappingProxyType({}),
-    forked: bool = False,
     limit_s: float | None = None,
 ) -> Answer:
     """Do what :func:`ask` does, in a process that has not been asked before: for what is measured.
 
     ``limit_s`` is how long the answer may take, :data:`LIMIT_S` where it is None.
     """
-    begin = partial(fork, imported=("lightning",), late=environ) if forked else start
     inherited = environ_of_runs()
     inherited.pop(ANSWERS, None)  # what another process has found is not to be repeated
-    variables = inherited if forked else {**inherited, **environ}
     path = os.pathsep.join(import_path())
     with tempfile.TemporaryDirectory(prefix="northbridge-question-") as name:
         folder = Path(name)
         reply, said = folder / "reply.json", folder / "said.txt"
-        asked = str(_HERE / "questions" / f"{question}.py")
-        command = [str(_HERE / "answer.py"), path, asked, str(reply), *arguments]
+        asked = str(Path(ANSWER).with_name("questions") / f"{question}.py")
+        command = [ANSWER, path, asked, str(reply), *arguments]
         with said.open("wb") as output:
-            process = begin(command, variables, folder, output)
+            process = start(command, {**inherited, **environ}, folder, output)
         code = _wait(process, question, said, LIMIT_S if limit_s is None else limit_s)
         if not reply.exists():
             raise AssertionError(f"the process that was asked about {question} {describe_exit(code)}:\n{_end_of(said)}")
@@ -97,18 +95,16 @@ def ask_again(
 
 
 def _wait(process: Process, question: str, said: Path, limit_s: float) -> int:
-    try:
-        return process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
-            os.kill(process.pid, signal.SIGABRT)
-            process.wait(_GRACE_S)
-        raise HungError(
-            f"the process that was asked about {question} did not end within {limit_s:g} s:\n{_end_of(said)}"
-        ) from None
-    finally:
-        kill_session(process.pid)
-        process.wait()
+    with killed_at_end(process):
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                os.kill(process.pid, signal.SIGABRT)
+                process.wait(_GRACE_S)
+            raise HungError(
+                f"the process that was asked about {question} did not end within {limit_s:g} s:\n{_end_of(said)}"
+            ) from None
 
 
 def _end_of(said: Path) -> str:

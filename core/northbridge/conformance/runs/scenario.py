@@ -12,20 +12,16 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import northbridge
-from northbridge.conformance.mutation.mutations import VARIABLE as MUTATION
 from northbridge.conformance.runs.findings import Findings, read
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.conformance.runs.processes import Process, fork, start
+from northbridge.conformance.runs.processes import CALLED_FIRST, Process, start
 from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.shared_runs import folder_of_runs, run_once
 from northbridge.conformance.runs.stacks import collect_stacks, kill_group
-from northbridge.discovery import installed
 from northbridge.errors import UnsupportedError
 
 Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
@@ -33,11 +29,14 @@ Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
 Lightning on each of two nodes, or the suite.
 """
 
+WORK = ["-m", "northbridge.conformance.runs.work"]
+"""The command of a rank, but for the scenario and the folder."""
+
 FAILED = "failed "
-"""How the topic of a duty that failed begins."""
+"""How the topic of a step that failed begins."""
 
 REFUSED = "refused "
-"""How the topic of a duty begins that the chip is said not to do, or Northbridge for it."""
+"""How the topic of a step begins that the chip is said not to do, or Northbridge for it."""
 
 LIMIT_S = 240.0
 """How long a run may take before it counts as hung."""
@@ -48,9 +47,9 @@ class Scenario:
     """What is done, with which arguments of the Trainer or Fabric."""
 
     accelerator: str
-    face: str
-    duties: tuple[str, ...]
-    """Modules of :mod:`northbridge.conformance.runs.duties`, done one after another in the same processes."""
+    namespace: str
+    steps: tuple[str, ...]
+    """Of :mod:`northbridge.conformance.rank_programs`, done one after another in the same processes."""
 
     devices: int | str | tuple[int, ...] = 1
     strategy: str = "auto"
@@ -103,14 +102,14 @@ class Outcome:
     """What the processes printed."""
 
     def ranks(self, topic: str) -> list[dict[str, Any]]:
-        """Return what every rank found out about ``topic``, which has the name of its duty as one of its words.
+        """Return what every rank found out about ``topic``, which has the name of its step as one of its words.
 
-        Raises :class:`UnsupportedError` where the duty was refused, and :class:`AssertionError` where nobody found
-        anything, with the reason if the duty failed.
+        Raises :class:`UnsupportedError` where the step was refused, and :class:`AssertionError` where nobody found
+        anything, with the reason if the step failed.
         """
         if topic not in self.findings:
-            for duty in topic.split():
-                for refusal in self.findings.get(REFUSED + duty, ()):
+            for step in topic.split():
+                for refusal in self.findings.get(REFUSED + step, ()):
                     raise UnsupportedError(refusal["message"], capability=refusal["capability"])
             failed = [
                 fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
@@ -163,7 +162,7 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> Outcome:
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
     """Return the variables of this process that a run of ``scenario`` may depend on; Lightning's own on few."""
     name = scenario.accelerator
-    beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_", MUTATION)
+    beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_", CALLED_FIRST)
     return {
         variable: value
         for variable, value in os.environ.items()
@@ -219,31 +218,9 @@ def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: 
     inherited = environ_of_runs()
     if scenario.accelerator == "cpu":
         inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
-    begin = start
-    if may_be_forked(scenario):
-        begin = partial(fork, imported=(_package(scenario.face),), starts_ranks=not scenario.alone)
     for number, (command, variables) in enumerate(_commands(scenario, folder)):
         with (folder / f"said-{number}.txt").open("wb") as said:
-            begun.append(begin(command, {**inherited, **environ, **variables}, folder, said))
-
-
-def may_be_forked(scenario: Scenario) -> bool:
-    """Whether the processes of ``scenario`` are forked from one that has torch and Lightning, and save the time.
-
-    On the CPU and on a simulated chip. On a real one processes begin as a user's do: its software may do at the end of
-    ``import torch`` what it would not do later. Those that the suite or torchrun starts side by side are no forks:
-    forks of one have the same order of sets, and what goes wrong where ranks differ in it is to be seen somewhere. Nor
-    is a run that leaves the choice of the accelerator to Lightning.
-    """
-    if scenario.launch != "script":
-        return False
-    name = scenario.accelerator
-    return name == "cpu" or (name in installed.names() and northbridge.get(name).capabilities.simulated)
-
-
-def _package(face: str) -> str:
-    """Return what a script imports that takes Trainer or Fabric from where most do: ``lightning`` brings both."""
-    return "lightning" if face.startswith("lightning.") else face
+            begun.append(start(command, {**inherited, **environ, **variables}, folder, said))
 
 
 def read_said(folder: Path) -> str:
@@ -252,7 +229,7 @@ def read_said(folder: Path) -> str:
 
 
 def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[str, str]]]:
-    work = ["-m", "northbridge.conformance.runs.work", scenario.to_json(), str(folder)]
+    work = [*WORK, scenario.to_json(), str(folder)]
     if scenario.launch == "script":
         return [(work, {})]
     if scenario.launch in ("torchrun", "restarts"):

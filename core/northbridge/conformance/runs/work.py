@@ -10,30 +10,31 @@ from pathlib import Path
 
 import torch.distributed
 
-from northbridge.conformance.mutation.mutations import mutate_if_asked
 from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.processes import call_first
 from northbridge.conformance.runs.scenario import FAILED, REFUSED, Scenario
 from northbridge.conformance.runs.stacks import dump_stacks_when_asked
 from northbridge.errors import UnsupportedError
 
 
 def main(scenario: Scenario, folder: Path) -> None:
-    """Do the scenario's duties in this process; the ranks leave their findings in ``folder``.
+    """Do the scenario's steps in this process; the ranks leave their findings in ``folder``.
 
-    A process that is alone goes on after a duty that failed. Several would wait for each other; but what the chip is
+    A process that is alone goes on after a step that failed. Several would wait for each other; but what the chip is
     said not to do is refused on every rank alike, before any of them waits, and they go on too.
     """
-    for duty in scenario.duties:
-        module = import_module(f"northbridge.conformance.runs.duties.{duty}")
+    for step in scenario.steps:
+        name, _, function = step.partition(".")
+        module = import_module(f"northbridge.conformance.rank_programs.{name}")
         try:
-            module.perform(scenario, folder)
+            getattr(module, function or "perform")(scenario, folder)
         except UnsupportedError as refusal:
             found = {"message": str(refusal), "capability": refusal.capability}
-            write(folder, REFUSED + getattr(module, "TOPIC", duty), _rank(), found)
+            write(folder, REFUSED + step, _rank(), found)
         except Exception:
             if not scenario.alone:
                 raise
-            write(folder, FAILED + duty, 0, {"traceback": traceback.format_exc()})
+            write(folder, FAILED + step, 0, {"traceback": traceback.format_exc()})
 
 
 def _rank() -> int:
@@ -43,7 +44,7 @@ def _rank() -> int:
 # A spawned rank imports this module too, under another name.
 if __name__ in ("__main__", "__mp_main__"):
     dump_stacks_when_asked(Path(sys.argv[2]))
-    mutate_if_asked()
+    call_first()
 
 if __name__ == "__main__":
     main(Scenario.from_json(sys.argv[1]), Path(sys.argv[2]))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from northbridge.flight_recorder.records import Frame
-    from northbridge.processes.identity import State
+    from northbridge.processes.endings import State
 
 How = Literal["waiting", "finished", "failed", "over", "unknown"]
 

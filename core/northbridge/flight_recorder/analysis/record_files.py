@@ -23,7 +23,7 @@ from northbridge.flight_recorder.records import (
     RunRecord,
     record_reader,
 )
-from northbridge.processes.identity import state_of
+from northbridge.processes.endings import state_of
 from northbridge.untrusted.files import read_file
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from northbridge.flight_recorder.recording.places import Places
 from northbridge.flight_recorder.recording.segments import Segments
 from northbridge.flight_recorder.records import FORMAT
 from northbridge.process_record import logger
-from northbridge.processes.endings import describe_error
-from northbridge.processes.identity import started_at, this_machine
+from northbridge.processes.endings import describe_error, started_at, this_machine
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     import torch
 
     from northbridge.backend import Backend
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
-def make_accelerator(face: Face) -> Any:
-    """Return the accelerator class of ``face``.
+def make_accelerator(namespace: Namespace) -> Any:
+    """Return the accelerator class of ``namespace``.
 
     Lightning asks the accelerator's *class* whether it is available and what ``devices=`` means, so each backend gets a
     subclass of its own, made on demand: ``Accelerator("acme")`` is an instance of ``Accelerator.of("acme")``.
     """
-    stock: Any = face.module("accelerators").Accelerator
+    stock: Any = namespace.module("accelerators").Accelerator
 
-    class Accelerator(AcceleratorQuestions, stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class Accelerator(AcceleratorQuestions, stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         """One chip family in Lightning; ``Accelerator("acme")`` for the backend ``acme``."""
 
         backend_name = ""
@@ -53,10 +53,10 @@ def make_accelerator(face: Face) -> Any:
         def of(backend: str) -> Any:
             """Return the class for one backend, loading nothing."""
             name = f"Accelerator({backend!r})"
-            return type(name, (Accelerator,), {"backend_name": backend, "__module__": face.home})
+            return type(name, (Accelerator,), {"backend_name": backend, "__module__": namespace.home})
 
         def __reduce__(self) -> tuple[object, ...]:
-            # What crosses a process boundary is the face and the name. The class has no importable name of its own.
+            # Namespace and name cross a process boundary: the class has no importable name of its own.
             return Accelerator, (self.backend_name,)
 
         @cached_property
@@ -90,8 +90,8 @@ def make_accelerator(face: Face) -> Any:
                 return
             if self._taken is not None:
                 raise WrongDeviceError(
-                    f"this {face.host} already holds device {self._taken} of {self.backend_name!r} and cannot take"
-                    f" device {index} too; build another {face.host} for it"
+                    f"this {namespace.host} already holds device {self._taken} of {self.backend_name!r} and cannot take"
+                    f" device {index} too; build another {namespace.host} for it"
                 )
             backend = self.backend
             backend.bridge.prepare_rank(index=index, local_rank=local_rank, world_size=world_size)
@@ -141,8 +141,9 @@ def load_with_hardware(name: str) -> Backend:
 
     Raises what :func:`northbridge.load` raises, and :class:`HardwareMissingError` before Lightning raises its own.
     """
-    if detect(name) < 1:
-        package = get(name).bridge.package
+    backend = get(name)
+    if detect(backend) < 1:
+        package = backend.bridge.package
         if package is not None and not is_installed(package):
             raise SoftwareMissingError(
                 f"accelerator={name!r} was asked for, but its software is not installed: no module named {package!r};"
@@ -150,7 +151,7 @@ def load_with_hardware(name: str) -> Backend:
                 + (f", or set NORTHBRIDGE_SIMULATE={name} to train on a simulated one" if is_simulable(name) else ""),
                 backend=name,
             )
-        missing = missing_software(name)
+        missing = missing_software(backend)
         if missing is not None:
             raise SoftwareMissingError(missing, backend=name)
         raise HardwareMissingError(
@@ -158,16 +159,16 @@ def load_with_hardware(name: str) -> Backend:
             " not see it; `northbridge list` says more",
             backend=name,
         )
-    return load(name)
+    return load(backend)
 
 
 def is_ours(accelerator: object) -> bool:
-    """Whether ``accelerator`` is one of Northbridge's, of any face."""
+    """Whether ``accelerator`` is one of Northbridge's, of any namespace."""
     return is_of_ours(type(accelerator))
 
 
 def is_of_ours(cls: type | None) -> bool:
-    """Whether ``cls`` is the class of one of Northbridge's accelerators, of any face."""
+    """Whether ``cls`` is the class of one of Northbridge's accelerators, of any namespace."""
     return bool(getattr(cls, "backend_name", ""))
 
 

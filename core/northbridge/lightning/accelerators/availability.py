@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.discovery.present import detect
 from northbridge.errors import NorthbridgeError
@@ -32,7 +33,7 @@ class AcceleratorQuestions:
         Lightning asks every registered accelerator on its way to an error of its own: this must not raise.
         """
         try:
-            return detect(cls.backend_name) > 0
+            return detect(get(cls.backend_name)) > 0
         except NorthbridgeError as error:
             note(cls.backend_name, "not available", str(error), problem=True)
             return False
@@ -41,17 +42,17 @@ class AcceleratorQuestions:
     def auto_device_count(cls) -> int:
         """Return how many devices ``devices="auto"`` takes."""
         # Lightning takes one device in a notebook, for CUDA only: several would have to be forked.
-        return 1 if hasattr(sys, "ps1") else detect(cls.backend_name)
+        return 1 if hasattr(sys, "ps1") else detect(get(cls.backend_name))
 
     @classmethod
     def parse_devices(cls, devices: Any) -> list[int]:
         """Return the indices that ``devices=`` asks for. Raises :class:`northbridge.DevicesError`."""
-        return parse_devices(devices, count=detect(cls.backend_name), name=cls.backend_name)
+        return parse_devices(devices, count=detect(get(cls.backend_name)), name=cls.backend_name)
 
     @classmethod
     def get_parallel_devices(cls, devices: list[int]) -> list[torch.device]:
         """Return the devices of these indices; the backend's software is loaded for that."""
         import torch
 
-        kind = load(cls.backend_name).device.type
+        kind = load(get(cls.backend_name)).device.type
         return [torch.device(kind, index) for index in devices]

@@ -9,10 +9,10 @@ from northbridge.errors import DevicesError
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
-def settle_devices(face: Face, connector: Any, asked: Any) -> None:
+def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
     """Give the devices of the user's strategy object their indices, and refuse what ``devices=asked`` contradicts.
 
     A list of devices without an index means one for each local rank: ``[torch.device("acme")] * 8``. Where ``devices=``
@@ -27,14 +27,14 @@ def settle_devices(face: Face, connector: Any, asked: Any) -> None:
         strategy.parallel_devices = connector._parallel_devices = _index(connector, listed, asked)
     elif getattr(getattr(strategy, "_root_device", None), "type", None) == connector.accelerator.backend.device.type:
         strategy._root_device = _index_one(connector, strategy._root_device, asked)
-    elif asked == "auto" and face.connector._IS_INTERACTIVE and len(connector._parallel_devices) > 1:
-        _take_one(face, connector)
+    elif asked == "auto" and namespace.connector._IS_INTERACTIVE and len(connector._parallel_devices) > 1:
+        _take_one(namespace, connector)
 
 
-def _take_one(face: Face, connector: Any) -> None:
+def _take_one(namespace: Namespace, connector: Any) -> None:
     name, count = connector.accelerator.backend_name, len(connector._parallel_devices)
     del connector._devices_flag[1:], connector._parallel_devices[1:]
-    face.fabric_module("utilities.rank_zero").rank_zero_info(
+    namespace.fabric_module("utilities.rank_zero").rank_zero_info(
         f"one of {count} devices of {name!r} is used, for this is a notebook; write devices={count} for all of them,"
         " each with a process that is forked from the notebook's"
     )

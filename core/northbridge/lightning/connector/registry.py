@@ -1,4 +1,4 @@
-"""Under which names a face offers the backends: ``accelerator="acme"``, ``strategy="ddp_acme"``, and their aliases."""
+"""The names under which a namespace offers the backends: ``accelerator="acme"``, ``strategy="ddp_acme"``, aliases."""
 
 from __future__ import annotations
 
@@ -9,41 +9,41 @@ from northbridge.discovery.installed import LIGHTNING_NAMES, describe, is_wellfo
 from northbridge.errors import SettingsError
 from northbridge.lightning.accelerators.accelerator import is_of_ours
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import Face
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.vendor_names.entry_points import Alias, Announced, read_announced
 from northbridge.process_record import note
 from northbridge.settings import CoreSettings
 
 
-def register_names(face: Face) -> None:
-    """Register the accelerator and the strategies of every installed backend in ``face``; nothing is loaded by that.
+def register_names(namespace: Namespace) -> None:
+    """Register the accelerator and the strategies of every installed backend in ``namespace``; this loads nothing.
 
     A name that somebody else has registered there is left alone, unless the backend succeeds them.
     """
     announced = read_announced()
-    for registry in (face.accelerator_registry, face.strategy_registry):
+    for registry in (namespace.accelerator_registry, namespace.strategy_registry):
         _let_others_register(registry, announced)
     for name in _names_to_register():
-        _register(face, name, announced)
+        _register(namespace, name, announced)
 
 
-def take_over(face: Face, name: str) -> bool:
-    """Register backend ``name`` in ``face`` once more, and tell so, where a module that it succeeds has its name."""
-    owner = face.owner(name)
+def take_over(namespace: Namespace, name: str) -> bool:
+    """Register backend ``name`` in ``namespace`` again, and say so, where a module that it succeeds has its name."""
+    owner = namespace.owner(name)
     announced = read_announced()
     if owner is None or _module_of(owner) not in announced.predecessors_of(name):
         return False
-    _register(face, name, announced)
+    _register(namespace, name, announced)
     return True
 
 
-def tell_of_predecessors(face: Face, name: str) -> None:
+def tell_of_predecessors(namespace: Namespace, name: str) -> None:
     """Warn once, on rank 0, that a package which had the name ``name`` is installed too, and not used."""
     if name in _told:
         return
     _told.add(name)
     for module in filter(is_installed, read_announced().predecessors_of(name)):
-        face.fabric_module("utilities.rank_zero").rank_zero_warn(
+        namespace.fabric_module("utilities.rank_zero").rank_zero_warn(
             f"accelerator={name!r} is served by {describe(name)}; {module!r} is installed too, and is not used:"
             f" pip uninstall {module.replace('_', '-')}"
         )
@@ -103,16 +103,16 @@ def _names_to_register() -> list[str]:
     ]
 
 
-def _register(face: Face, name: str, announced: Announced) -> None:
-    ours = classes(face)
+def _register(namespace: Namespace, name: str, announced: Announced) -> None:
+    ours = classes(namespace)
     succeeded = announced.predecessors_of(name)
-    owner = face.owner(name)
-    if owner is not None and not is_of_ours(owner) and not _may_replace(face, name, owner, succeeded):
+    owner = namespace.owner(name)
+    if owner is not None and not is_of_ours(owner) and not _may_replace(namespace, name, owner, succeeded):
         return
-    face.accelerator_registry.register(
+    namespace.accelerator_registry.register(
         name, ours.accelerator.of(name), description=f"Northbridge: {name}", override=True
     )
-    strategies = face.strategy_registry
+    strategies = namespace.strategy_registry
     strategies.register(f"single_{name}", ours.single_device, description=f"one {name} device", override=True)
     for suffix, start_method in _START_METHODS.items():
         for tail, options in _UNUSED_PARAMETERS.items():
@@ -126,24 +126,24 @@ def _register(face: Face, name: str, announced: Announced) -> None:
             )
     for alias in announced.aliases:
         if alias.backend == name:
-            _register_alias(face, alias, succeeded)
+            _register_alias(namespace, alias, succeeded)
 
 
-def _register_alias(face: Face, alias: Alias, succeeded: list[str]) -> None:
-    registry, ours = face.strategy_registry, classes(face)
+def _register_alias(namespace: Namespace, alias: Alias, succeeded: list[str]) -> None:
+    registry, ours = namespace.strategy_registry, classes(namespace)
     owner = registry[alias.name]["strategy"] if alias.name in registry else None
     if owner in ours.strategies:
         return  # it is the generic name, which says the same
     if not is_wellformed(alias.name):
         reason = "the name of a strategy is made of lower-case letters, digits and underscores"
         note(alias.backend, "refused", f"strategy {alias.name!r}: {reason}", problem=True)
-    elif owner is None or isinstance(owner, Alias) or _may_replace(face, alias.name, owner, succeeded):
+    elif owner is None or isinstance(owner, Alias) or _may_replace(namespace, alias.name, owner, succeeded):
         registry.register(alias.name, alias, description=f"{alias.reference} on {alias.backend}", override=True)
 
 
-def _may_replace(face: Face, name: str, owner: Any, succeeded: list[str]) -> bool:
+def _may_replace(namespace: Namespace, name: str, owner: Any, succeeded: list[str]) -> bool:
     mine = _module_of(owner) in succeeded
-    whose = f"{owner.__module__}.{owner.__qualname__} {'had' if mine else 'has'} it in {face.name}"
+    whose = f"{owner.__module__}.{owner.__qualname__} {'had' if mine else 'has'} it in {namespace.name}"
     note(name, "taken over" if mine else "left alone", whose)
     return mine
 

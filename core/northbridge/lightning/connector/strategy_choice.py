@@ -30,7 +30,7 @@ from northbridge.lightning.plugins.precision import (
 from northbridge.lightning.vendor_names.entry_points import Alias
 
 if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 _REFUSED = {
     "dp": (("dp", "DataParallelStrategy"), "one process for several devices is CUDA's way"),
@@ -43,7 +43,7 @@ _REFUSED = {
 }
 """Strategies that cannot work on a chip of ours: the first word of Lightning's name, or the class; and why not."""
 
-_SHARDED = "strategy={face}.strategies.ModelParallelStrategy(…)"
+_SHARDED = "strategy={namespace}.strategies.ModelParallelStrategy(…)"
 _SIZES = "; its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and "
 _SHARDED_HOW = {
     "Trainer": f"{_SIZES}configure_model() calls torch's fully_shard(layer, mesh=self.device_mesh['data_parallel']) for"
@@ -53,13 +53,13 @@ _SHARDED_HOW = {
 }
 
 
-def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
+def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
     """Correct and check the user's arguments in place, before Lightning reads them.
 
-    An object of ours from another face becomes its twin of this one. A name that nobody has is our error, and a name
-    that is ours is brought up here: hardware found, software loaded, so that whatever is wrong is said first.
+    An object of ours from another namespace becomes its twin of this one. A name that nobody has is our error, and a
+    name that is ours is brought up here: hardware found, software loaded, so that whatever is wrong is said first.
     """
-    exchange(face, arguments)
+    exchange(namespace, arguments)
     accelerator, strategy = arguments["accelerator"], arguments["strategy"]
     if isinstance(strategy, str) and accelerator == "auto":
         arguments.update(accelerator=_backend_of_strategy(strategy) or "auto")
@@ -68,24 +68,24 @@ def read_arguments(face: Face, arguments: dict[str, Any]) -> None:
         name = accelerator.backend_name
     elif isinstance(accelerator, str):
         name = accelerator
-        if name in LIGHTNING_NAMES or _is_somebody_elses(face, name) or _means_lightnings(name):
+        if name in LIGHTNING_NAMES or _is_somebody_elses(namespace, name) or _means_lightnings(name):
             return
     else:
         return
-    if _is_slurms(face, arguments.get("plugins")):
+    if _is_slurms(namespace, arguments.get("plugins")):
         check_slurm()
     backend = load_with_hardware(name)
-    refuse_strategy(face, name, strategy)
+    refuse_strategy(namespace, name, strategy)
     if strategy == "single_device":
         arguments["strategy"] = f"single_{name}"  # a Fabric has no strategy of the generic name
     if arguments.get("precision") is not None:
-        unified = face.fabric_module("connector")._convert_precision_to_unified_args
+        unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
         refuse_precision(backend, unified(arguments["precision"]))
 
 
-def _is_slurms(face: Face, plugins: Any) -> bool:
+def _is_slurms(namespace: Namespace, plugins: Any) -> bool:
     """Whether Lightning takes this process for one of SLURM's, as the user names no cluster environment."""
-    environments: Any = face.fabric_module("plugins.environments")
+    environments: Any = namespace.fabric_module("plugins.environments")
     given = plugins if isinstance(plugins, (list, tuple)) else [plugins]
     own = any(isinstance(each, environments.ClusterEnvironment) for each in given)
     return not own and bool(environments.SLURMEnvironment.detect())
@@ -101,9 +101,9 @@ def _backend_of_strategy(strategy: str) -> str | None:
     )
 
 
-def _is_somebody_elses(face: Face, name: str) -> bool:
-    owner = face.owner(name)
-    return owner is not None and not is_of_ours(owner) and not take_over(face, name)
+def _is_somebody_elses(namespace: Namespace, name: str) -> bool:
+    owner = namespace.owner(name)
+    return owner is not None and not is_of_ours(owner) and not take_over(namespace, name)
 
 
 def _means_lightnings(name: str) -> bool:
@@ -116,7 +116,7 @@ def _means_lightnings(name: str) -> bool:
     return bool(near) and near[0] in LIGHTNING_NAMES
 
 
-def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
+def refuse_strategy(namespace: Namespace, name: str, strategy: Any) -> None:
     """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on ``name``."""
     other = _backend_of_strategy(strategy) if isinstance(strategy, str) else None
     if other not in (None, name):
@@ -131,57 +131,57 @@ def refuse_strategy(face: Face, name: str, strategy: Any) -> None:
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = get(name).capabilities.claims().get(kind, not_driven)
             claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
-            instead = _SHARDED.format(face=face.name) if kind == "fsdp" else "strategy='ddp'"
-            how = _SHARDED_HOW[face.host] if kind == "fsdp" else ""
+            instead = _SHARDED.format(namespace=namespace.name) if kind == "fsdp" else "strategy='ddp'"
+            how = _SHARDED_HOW[namespace.host] if kind == "fsdp" else ""
             raise UnsupportedError(
-                f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}. Write {face.host}(accelerator={name!r},"
-                f" {instead}), and devices= as before{how}",
+                f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}. Write"
+                f" {namespace.host}(accelerator={name!r}, {instead}), and devices= as before{how}",
                 capability=f"strategy {kind}",
             )
 
 
-def choose_strategy(face: Face, connector: Any) -> str:
+def choose_strategy(namespace: Namespace, connector: Any) -> str:
     """Return the strategy for ``strategy="auto"``."""
     if len(connector._parallel_devices) > 1 or connector._num_nodes_flag > 1:
-        return "ddp_fork" if face.connector._IS_INTERACTIVE else "ddp"
+        return "ddp_fork" if namespace.connector._IS_INTERACTIVE else "ddp"
     return f"single_{connector.accelerator.backend_name}"
 
 
-def build_strategy(face: Face, connector: Any) -> Any:
+def build_strategy(namespace: Namespace, connector: Any) -> Any:
     """Return our strategy for the flag in ``connector``, a registered name or an object of the user's.
 
     A stock strategy is given our class in place: the user's arguments, and whoever else holds the object, stay with it.
     """
-    ours = classes(face)
+    ours = classes(namespace)
     flag: Any = connector._strategy_flag
     name = connector.accelerator.backend_name
-    tell_of_predecessors(face, name)
+    tell_of_predecessors(namespace, name)
     if getattr(connector, "_layer_sync", None) is not None:
-        _settle_layer_sync(face, connector)
+        _settle_layer_sync(namespace, connector)
     if isinstance(flag, str):
-        entry = face.strategy_registry[flag]
+        entry = namespace.strategy_registry[flag]
         registered = entry["strategy"]
         if isinstance(registered, Alias):  # named by whoever has patched Lightning: the user's own are settled by now
             registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
         if issubclass(registered, ours.ddp.stock_class):
-            return derive(registered, ours.ddp, face)(**entry["init_params"])
+            return derive(registered, ours.ddp, namespace)(**entry["init_params"])
         if issubclass(registered, ours.single_device.stock_class):
-            return _build_single(derive(registered, ours.single_device, face), connector)
+            return _build_single(derive(registered, ours.single_device, namespace), connector)
     for kind in ours.strategies:
         if isinstance(flag, kind.stock_class) and not drives_a_chip_by_itself(type(flag)):
             if kind is ours.single_device:
                 connector.accelerator.refuse_foreign(connector._strategy_flag.root_device)
-            flag.__class__ = derive(type(flag), kind, face)
+            flag.__class__ = derive(type(flag), kind, namespace)
             return flag
     word = repr(flag) if isinstance(flag, str) else type(flag).__name__
     raise UnsupportedError(
         f"strategy={word} is not known to run on {name!r}: write strategy='ddp', or derive your class from"
-        f" {face.home}.DDPStrategy",
+        f" {namespace.home}.DDPStrategy",
         capability="strategy",
     )
 
 
-def _settle_layer_sync(face: Face, connector: Any) -> None:
+def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
     """Put our layers in the place of torch's, which need kernels for GPUs; a user's own plugin stays.
 
     Raises :class:`UnsupportedError` where the chip denies it, and where Lightning would forget it.
@@ -194,14 +194,14 @@ def _settle_layer_sync(face: Face, connector: Any) -> None:
             " each rank normalizes by its own batch",
             capability="sync_batchnorm",
         )
-    ours = classes(face)
+    ours = classes(namespace)
     if isinstance(connector._strategy_flag, (ours.model_parallel, ours.model_parallel.stock_class)):
         raise UnsupportedError(
             "sync_batchnorm=True was asked for, but Lightning's ModelParallelStrategy does not look at it: leave it"
             " out, and call torch.nn.SyncBatchNorm.convert_sync_batchnorm(self) in configure_model()",
             capability="sync_batchnorm",
         )
-    if type(connector._layer_sync) is face.module("plugins.layer_sync").TorchSyncBatchNorm:
+    if type(connector._layer_sync) is namespace.module("plugins.layer_sync").TorchSyncBatchNorm:
         connector._layer_sync = ours.layer_sync(backend.name)
 
 
@@ -220,9 +220,9 @@ def _build_single(single_device: Any, connector: Any) -> Any:
     return single_device(device=devices[0])
 
 
-def refuse_mixture(face: Face, connector: Any) -> None:
+def refuse_mixture(namespace: Namespace, connector: Any) -> None:
     """Raise where a run that is not ours would meet what is: our strategy, or a process that already runs on a chip."""
-    strategy, ours = connector.strategy, classes(face)
+    strategy, ours = connector.strategy, classes(namespace)
     if isinstance(strategy, ours.strategies):
         name = connector.accelerator.name()
         raise UnsupportedError(
@@ -263,18 +263,18 @@ def _may_be_here(type_: str) -> bool:
     return count is None or count() > 0
 
 
-def build_precision(face: Face, connector: Any) -> Any | None:
+def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     """Return the precision plugin for the flags in ``connector``, or ``None`` where Lightning's own choice is right."""
     backend = connector.accelerator.backend
-    plugin = getattr(connector, face.precision_object)
+    plugin = getattr(connector, namespace.precision_object)
     if plugin is not None:
         refuse_plugin(backend, plugin)
         return None
-    precision = getattr(connector, face.precision_flag)
+    precision = getattr(connector, namespace.precision_flag)
     refuse_precision(backend, precision)
-    if precision == "16-mixed" and isinstance(connector.strategy, classes(face).model_parallel):
+    if precision == "16-mixed" and isinstance(connector.strategy, classes(namespace).model_parallel):
         return None  # Lightning refuses it: its gradient scaler knows no sharded gradients
-    plugin = mixed_precision(face, backend, precision)
+    plugin = mixed_precision(namespace, backend, precision)
     if plugin is not None:
-        face.fabric_module("utilities.rank_zero").rank_zero_info(mixed_precision_line(face, precision))
+        namespace.fabric_module("utilities.rank_zero").rank_zero_info(mixed_precision_line(namespace, precision))
     return plugin

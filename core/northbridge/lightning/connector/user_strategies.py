@@ -9,17 +9,17 @@ from northbridge.lightning.strategies.chip import LoadFirst
 from northbridge.lightning.vendor_names.entry_points import read_announced
 
 if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
-def derive(theirs: Any, ours: Any, face: Face) -> Any:
+def derive(theirs: Any, ours: Any, namespace: Namespace) -> Any:
     """Return ``ours``, with what ``theirs`` changes in the class of Lightning's that both derive from.
 
     Their ``super()`` calls ours. ``theirs`` may be Lightning's class itself, or derived from ours already.
     """
     if theirs is ours.stock_class:
         return ours
-    return theirs if issubclass(theirs, ours) else _join(theirs, ours, face.name)
+    return theirs if issubclass(theirs, ours) else _join(theirs, ours, namespace.name)
 
 
 def drives_a_chip_by_itself(theirs: Any) -> bool:
@@ -29,19 +29,19 @@ def drives_a_chip_by_itself(theirs: Any) -> bool:
 
 
 @cache
-def _join(theirs: Any, ours: Any, face: str) -> Any:
+def _join(theirs: Any, ours: Any, namespace: str) -> Any:
     def __reduce__(self: Any) -> tuple[object, ...]:  # a class made at run time has no importable name
         name = None if self._accelerator is None else self.backend.name
-        return _rebuild, (name and LoadFirst(name), theirs, face, ours.__name__), self.__getstate__()
+        return _rebuild, (name and LoadFirst(name), theirs, namespace, ours.__name__), self.__getstate__()
 
     names = {"__module__": theirs.__module__, "__qualname__": theirs.__qualname__, "__reduce__": __reduce__}
     return type(theirs.__name__, (theirs, ours), names)
 
 
-def _rebuild(_: LoadFirst | None, theirs: Any, face: str, kind: str) -> Any:
+def _rebuild(_: LoadFirst | None, theirs: Any, namespace: str, kind: str) -> Any:
     from northbridge.lightning.classes import classes
-    from northbridge.lightning.namespaces import FACES
+    from northbridge.lightning.namespaces import NAMESPACES
 
-    ours = next(each for each in classes(FACES[face]).strategies if each.__name__ == kind)
-    cls = _join(theirs, ours, face)
+    ours = next(each for each in classes(NAMESPACES[namespace]).strategies if each.__name__ == kind)
+    cls = _join(theirs, ours, namespace)
     return cls.__new__(cls)

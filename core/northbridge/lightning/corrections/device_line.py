@@ -13,6 +13,6 @@ def device_line(trainer: Any) -> str:
     backend = trainer.accelerator.backend
     simulated = " (simulated)" if backend.capabilities.simulated else ""
     devices = trainer.device_ids
-    cards = on_cards(counted_cards(backend, devices, total=detect(backend.name)))
+    cards = on_cards(counted_cards(backend, devices, total=detect(backend)))
     used = f"{len(devices)} device{'s' if len(devices) != 1 else ''}{cards}"
     return f"{backend.name} available: True{simulated}, using: {used}"

@@ -11,18 +11,22 @@ from typing import Any
 from northbridge.discovery.installed import names
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 from northbridge.process_record import note
 
 
-def serve_command(face_name: str) -> None:
-    """Let the command of the Fabric ``face_name`` take the installed backends, and count their devices."""
-    face = FACES[face_name]
-    module = face.module("cli")
+def serve_command(namespace_name: str) -> None:
+    """Let the command of the Fabric ``namespace_name`` take the installed backends, and count their devices."""
+    namespace = NAMESPACES[namespace_name]
+    module = namespace.module("cli")
     run = getattr(getattr(module, "_main", None), "commands", {}).get("run")
     options = [each for each in getattr(run, "params", ()) if each.name == "accelerator"]
     if not options or not hasattr(module, "_get_num_processes"):
-        note(face_name, "command left alone", "`fabric run` is not what Northbridge knows: set LT_ACCELERATOR instead")
+        note(
+            namespace_name,
+            "command left alone",
+            "`fabric run` is not what Northbridge knows: set LT_ACCELERATOR instead",
+        )
         return
     for option in options:
         known = list(option.type.choices)
@@ -33,7 +37,7 @@ def serve_command(face_name: str) -> None:
         if accelerator not in names():
             return int(count(accelerator, devices))
         load_with_hardware(accelerator)
-        chip = classes(face).accelerator.of(accelerator)
+        chip = classes(namespace).accelerator.of(accelerator)
         return int(chip.auto_device_count()) if devices == "auto" else len(chip.parse_devices(devices))
 
     module._get_num_processes = count_processes

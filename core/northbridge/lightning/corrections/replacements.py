@@ -1,6 +1,6 @@
 """What stands in for the functions of Lightning that are corrected; ``registration.py`` has the table of them.
 
-Each function here takes a face and Lightning's own function, and returns the one that is put in its place.
+Each function here takes a namespace and Lightning's own function, and returns the one that is put in its place.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from northbridge.lightning.plugins.precision import refuse_plugin
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
-def read_arguments(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def read_arguments(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(original)
 
     def replacement(self: Any, *args: Any, **kwargs: Any) -> Any:
         bound = signature.bind(self, *args, **kwargs)
         try:
-            decide.read_arguments(face, bound.arguments)
+            decide.read_arguments(namespace, bound.arguments)
         except BackendNotFoundError as error:
             try:
                 original(*bound.args, **bound.kwargs)
@@ -42,52 +42,52 @@ def read_arguments(face: Face, original: Callable[..., Any]) -> Callable[..., An
     return replacement
 
 
-def choose_auto(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def choose_auto(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda: auto.choose_auto(original)
 
 
-def settle_devices(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def settle_devices(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> None:
         asked = self._devices_flag
         original(self)
         if is_ours(self.accelerator):
-            devices.settle_devices(face, self, asked)
+            devices.settle_devices(namespace, self, asked)
 
     return replacement
 
 
-def choose_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def choose_strategy(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> Any:
-        return decide.choose_strategy(face, self) if is_ours(self.accelerator) else original(self)
+        return decide.choose_strategy(namespace, self) if is_ours(self.accelerator) else original(self)
 
     return replacement
 
 
-def check_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def check_strategy(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> Any:
         if is_ours(self.accelerator):
-            decide.refuse_strategy(face, self.accelerator.backend_name, self._strategy_flag)
+            decide.refuse_strategy(namespace, self.accelerator.backend_name, self._strategy_flag)
         return original(self)
 
     return replacement
 
 
-def build_strategy(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def build_strategy(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> None:
         if is_ours(self.accelerator):
-            self.strategy = decide.build_strategy(face, self)
+            self.strategy = decide.build_strategy(namespace, self)
             return
         original(self)
-        decide.refuse_mixture(face, self)
+        decide.refuse_mixture(namespace, self)
 
     return replacement
 
 
-def build_precision(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def build_precision(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> Any:
         if not is_ours(self.accelerator):
             return original(self)
-        plugin = decide.build_precision(face, self)
+        plugin = decide.build_precision(namespace, self)
         if plugin is None:
             plugin = original(self)
             refuse_plugin(self.accelerator.backend, plugin)  # which Lightning may have made for CUDA
@@ -96,8 +96,8 @@ def build_precision(face: Face, original: Callable[..., Any]) -> Callable[..., A
     return replacement
 
 
-def log_devices(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
-    rank_zero: Any = face.fabric_module("utilities.rank_zero")
+def log_devices(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
+    rank_zero: Any = namespace.fabric_module("utilities.rank_zero")
 
     @rank_zero.rank_zero_only  # type: ignore[untyped-decorator]  # Lightning's; it asks the vendor's tools
     def tell(trainer: Any) -> None:
@@ -112,7 +112,7 @@ def log_devices(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
     return replacement
 
 
-def take_note_of_sigterm(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def take_note_of_sigterm(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any, signum: int, frame: Any) -> None:
         if is_ours(self.trainer.accelerator) and self.trainer.world_size > 1:
             signals.take_note(self.trainer, signum)
@@ -122,7 +122,7 @@ def take_note_of_sigterm(face: Face, original: Callable[..., Any]) -> Callable[.
     return replacement
 
 
-def take_note_of_requeue(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def take_note_of_requeue(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any, signum: int, frame: Any) -> None:
         is_alone = not is_ours(self.trainer.accelerator) or self.trainer.world_size == 1
         if is_alone or signals.take_note_of_requeue(self.trainer, signum):
@@ -131,24 +131,24 @@ def take_note_of_requeue(face: Face, original: Callable[..., Any]) -> Callable[.
     return replacement
 
 
-def agree(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def agree(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> None:
         if is_ours(self.trainer.accelerator):
-            signals.agree(face, self.trainer)
+            signals.agree(namespace, self.trainer)
         else:
             original(self)
 
     return replacement
 
 
-def collect_random_states(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def collect_random_states(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(include_cuda: bool = True) -> dict[str, Any]:
         return random_states.collect_with_chip(original(include_cuda), include_cuda)
 
     return replacement
 
 
-def set_random_states(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def set_random_states(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(rng_state_dict: dict[str, Any]) -> None:
         original(rng_state_dict)
         random_states.set_with_chip(rng_state_dict)
@@ -156,7 +156,7 @@ def set_random_states(face: Face, original: Callable[..., Any]) -> Callable[...,
     return replacement
 
 
-def read_by_torch(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def read_by_torch(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(*args: Any, **kwargs: Any) -> Any:
         if loaded() is None:
             return original(*args, **kwargs)
@@ -166,11 +166,11 @@ def read_by_torch(face: Face, original: Callable[..., Any]) -> Callable[..., Any
     return replacement
 
 
-def recognize_full_memory(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def recognize_full_memory(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda exception: original(exception) or out_of_memory.is_out_of_memory(exception)
 
 
-def empty_caches(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def empty_caches(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement() -> None:
         original()
         out_of_memory.empty_caches()
@@ -178,8 +178,8 @@ def empty_caches(face: Face, original: Callable[..., Any]) -> Callable[..., Any]
     return replacement
 
 
-def take_up_loaders(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
-    set_epoch: Any = face.fabric_module("utilities.data")._set_sampler_epoch
+def take_up_loaders(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
+    set_epoch: Any = namespace.fabric_module("utilities.data")._set_sampler_epoch
 
     def replacement(self: Any) -> None:
         original(self)
@@ -200,11 +200,11 @@ def _epoch_to_come(fit_loop: Any) -> int:
     return int(progress.processed + is_behind)
 
 
-def choose_compiler(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def choose_compiler(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda module, compile_kwargs: original(module, compilation.choose_compiler(module, compile_kwargs))
 
 
-def keep_compile_arguments(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def keep_compile_arguments(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(model: Any) -> Any:
         module = original(model)
         if module is not model:  # it was compiled
@@ -214,7 +214,7 @@ def keep_compile_arguments(face: Face, original: Callable[..., Any]) -> Callable
     return replacement
 
 
-def refuse_compiler(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def refuse_compiler(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(model: Any, strategy: Any) -> None:
         original(model, strategy)
         asked = (model._compiler_ctx or {}).get(compilation.ASKED)
@@ -224,11 +224,11 @@ def refuse_compiler(face: Face, original: Callable[..., Any]) -> Callable[..., A
     return replacement
 
 
-def mark_activities(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def mark_activities(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self: profiler.Unasked(original(self))
 
 
-def profile_chip(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def profile_chip(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> None:
         profiler.add_chip(self._profiler_kwargs)
         original(self)
@@ -236,7 +236,7 @@ def profile_chip(face: Face, original: Callable[..., Any]) -> Callable[..., Any]
     return replacement
 
 
-def complete_device(face: Face, original: Callable[..., Any]) -> Callable[..., Any]:
+def complete_device(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(root: Any, device: torch.device | None = None, dtype: Any = None) -> None:
         chip = loaded()
         if chip is not None and device is not None and device.type == chip.device.type and device.index is None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.process_record import logger
 
 if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
 def take_note(trainer: Any, signum: int) -> None:
@@ -43,13 +43,13 @@ def take_note_of_requeue(trainer: Any, signum: int) -> bool:
     return False
 
 
-def agree(face: Face, trainer: Any) -> None:
+def agree(namespace: Namespace, trainer: Any) -> None:
     """Have every rank do what a signal has told any of them; called between two batches.
 
     The ranks write the checkpoint of a job that is requeued, or end the training: both in step with each other.
     """
     strategy, signals = trainer.strategy, trainer._signal_connector
-    signum = _requeue_signal(face, trainer)
+    signum = _requeue_signal(namespace, trainer)
     if signum is not None and strategy.reduce_boolean_decision(strategy.requeue_noted, all=False):
         strategy.requeue_noted, strategy.ranks_requeue = False, True
         try:
@@ -58,12 +58,12 @@ def agree(face: Face, trainer: Any) -> None:
             strategy.ranks_requeue = False
     if strategy.reduce_boolean_decision(strategy.sigterm_noted, all=False):
         signals.received_sigterm = strategy.ranks_end = True
-        raise face.module("utilities.exceptions").SIGTERMException
+        raise namespace.module("utilities.exceptions").SIGTERMException
 
 
-def _requeue_signal(face: Face, trainer: Any) -> int | None:
+def _requeue_signal(namespace: Namespace, trainer: Any) -> int | None:
     environment = trainer.strategy.cluster_environment
-    slurm: Any = face.fabric_module("plugins.environments").SLURMEnvironment
+    slurm: Any = namespace.fabric_module("plugins.environments").SLURMEnvironment
     if not isinstance(environment, slurm) or not environment.auto_requeue:
         return None
     return environment.requeue_signal or signal.SIGUSR1

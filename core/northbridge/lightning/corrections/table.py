@@ -1,7 +1,7 @@
-"""How a face of Lightning learns of the backends, and the one place that corrects Lightning.
+"""How a namespace of Lightning learns of the backends, and the one place that corrects Lightning.
 
-:data:`CORRECTIONS` is the whole of it. All rows are compared with a face before the first is applied, so that no face
-is ever half corrected; where one does not match, the face is left alone and one warning says which.
+:data:`CORRECTIONS` is the whole of it. All rows are compared with a namespace before the first is applied, so that it
+is never half corrected; where one does not match, the namespace is left alone and one warning says which.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from packaging.version import Version
 
 from northbridge.lightning.connector.registry import register_names
 from northbridge.lightning.corrections import replacements
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.versions import reason_against_version, untested
 from northbridge.process_record import note
 
-Replacement = Callable[[Face, Callable[..., Any]], Callable[..., Any]]
+Replacement = Callable[[Namespace, Callable[..., Any]], Callable[..., Any]]
 
 
 @dataclass(frozen=True)
@@ -220,13 +220,13 @@ CORRECTIONS = (
 
 
 def register(name: str) -> None:
-    """Register every installed backend in the face ``name``, and correct that face; done again, it changes nothing.
+    """Register every installed backend in the namespace ``name``, and correct it; done again, it changes nothing.
 
-    Called by the autoload when the face's connector has been imported. A face outside the versions that Northbridge
+    Called by the autoload when the namespace's connector has been imported. One outside the versions that Northbridge
     knows, or with a row of :data:`CORRECTIONS` that does not match, is left alone with one warning.
     """
-    face = FACES[name]
-    reason = reason_against(face)
+    namespace = NAMESPACES[name]
+    reason = reason_against(namespace)
     if reason is not None:
         note(name, "left alone", reason, problem=True)
         warnings.warn(
@@ -234,52 +234,54 @@ def register(name: str) -> None:
             stacklevel=2,
         )
         return
-    register_names(face)
-    for correction in _rows(face):
-        _apply(face, correction)
-    note(name, "registered", f"{name} {face.version}{untested(face.version)}")
+    register_names(namespace)
+    for correction in _rows(namespace):
+        _apply(namespace, correction)
+    note(name, "registered", f"{name} {namespace.version}{untested(namespace.version)}")
 
 
-def reason_against(face: Face) -> str | None:
-    """Return why Northbridge cannot serve ``face``, or ``None`` where it can."""
-    reason = reason_against_version(face.version)
+def reason_against(namespace: Namespace) -> str | None:
+    """Return why Northbridge cannot serve ``namespace``, or ``None`` where it can."""
+    reason = reason_against_version(namespace.version)
     if reason is not None:
         return reason
-    wrong = [each for row in _rows(face) if (each := _mismatch(face, row)) is not None]
+    wrong = [each for row in _rows(namespace) if (each := _mismatch(namespace, row)) is not None]
     if wrong:
-        return f"version {face.version} differs from what Northbridge knows: {'; '.join(wrong)}; upgrade northbridge"
+        return (
+            f"version {namespace.version} differs from what Northbridge knows: {'; '.join(wrong)}; upgrade northbridge"
+        )
     return None
 
 
-def _rows(face: Face) -> list[Correction]:
-    version = Version(face.version)
-    return [row for row in CORRECTIONS if face.host in row.hosts and Version(row.first) <= version]
+def _rows(namespace: Namespace) -> list[Correction]:
+    version = Version(namespace.version)
+    return [row for row in CORRECTIONS if namespace.host in row.hosts and Version(row.first) <= version]
 
 
-def _owner(face: Face, row: Correction) -> Any:
+def _owner(namespace: Namespace, row: Correction) -> Any:
     if row.module is None:
-        return getattr(face.connector, face.connector_class)
-    module = face.module(row.module)
+        return getattr(namespace.connector, namespace.connector_class)
+    module = namespace.module(row.module)
     return getattr(module, row.owner) if row.owner else module
 
 
-def _mismatch(face: Face, row: Correction) -> str | None:
+def _mismatch(namespace: Namespace, row: Correction) -> str | None:
     try:
-        function = getattr(_owner(face, row), row.name)
+        function = getattr(_owner(namespace, row), row.name)
     except (ImportError, AttributeError):
         return f"{row.name} is gone"
     found = tuple(inspect.signature(function).parameters)
     return None if found == row.parameters else f"{row.name} takes {found}, not {row.parameters}"
 
 
-def _apply(face: Face, row: Correction) -> None:
-    owner = _owner(face, row)
+def _apply(namespace: Namespace, row: Correction) -> None:
+    owner = _owner(namespace, row)
     original = getattr(owner, row.name)
     if hasattr(original, "_northbridge_reason"):
         return
-    replacement = functools.wraps(original)(row.replace(face, original))
+    replacement = functools.wraps(original)(row.replace(namespace, original))
     replacement._northbridge_reason = row.reason  # type: ignore[attr-defined]  # marks it as ours
     setattr(owner, row.name, staticmethod(replacement) if row.static else replacement)
-    taker = sys.modules.get(f"{face.name}.{row.taken_by}")
+    taker = sys.modules.get(f"{namespace.name}.{row.taken_by}")
     if getattr(taker, row.name, None) is original:
         setattr(taker, row.name, replacement)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import UnsupportedError
 from northbridge.launch.group_end import resume
 from northbridge.lightning.accelerators.held import held
-from northbridge.processes.identity import started_at, state_of, this_machine
-from northbridge.processes.inheritance import heirs_listen
+from northbridge.processes.endings import started_at, state_of, this_machine
+from northbridge.processes.environment import heirs_listen
 
 if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 GRACE_SECONDS = 10.0
 """How long a rank may take to end once it is told to, before it is killed."""
@@ -25,11 +25,11 @@ PATIENCE_SECONDS = 3.0
 """How long a failed rank waits for another rank to end first."""
 
 
-def make_launcher(face: Face) -> Any:
-    """Return the launcher class of ``face``, which leaves no rank behind and waits for none that has left."""
-    stock: Any = face.module("strategies.launchers.multiprocessing")._MultiProcessingLauncher
+def make_launcher(namespace: Namespace) -> Any:
+    """Return the launcher class of ``namespace``, which leaves no rank behind and waits for none that has left."""
+    stock: Any = namespace.module("strategies.launchers.multiprocessing")._MultiProcessingLauncher
 
-    class MultiProcessingLauncher(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class MultiProcessingLauncher(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         """Start the ranks as processes of this one, and end them with it."""
 
         def launch(self, *args: Any, **kwargs: Any) -> Any:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from northbridge.processes.inheritance import heirs_listen
+from northbridge.processes.environment import heirs_listen
 
 if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
-def make_script_launcher(face: Face) -> Any:
-    """Return the launcher class of ``face``, which tells the ranks what this process knows."""
-    stock: Any = face.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
+def make_script_launcher(namespace: Namespace) -> Any:
+    """Return the launcher class of ``namespace``, which tells the ranks what this process knows."""
+    stock: Any = namespace.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
 
-    class SubprocessScriptLauncher(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class SubprocessScriptLauncher(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         """Start the ranks as scripts."""
 
         strategy: Any = None

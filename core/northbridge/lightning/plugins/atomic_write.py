@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from northbridge.processes.identity import started_at, state_of, this_machine
+from northbridge.processes.endings import started_at, state_of, this_machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
 def to_cpu(state: Any) -> Any:
@@ -121,12 +121,12 @@ def stock_format() -> Iterator[None]:
         torch.save = in_place
 
 
-def make_checkpoint_io(face: Face) -> Any:
-    """Return the ``CheckpointIO`` that our strategies of ``face`` use unless the user brings one."""
-    stock: Any = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO
+def make_checkpoint_io(namespace: Namespace) -> Any:
+    """Return the ``CheckpointIO`` that our strategies of ``namespace`` use unless the user brings one."""
+    stock: Any = namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO
     lightnings = stock.save_checkpoint
 
-    class CheckpointIO(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class CheckpointIO(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         """Write a local checkpoint whole or not at all, its tensors on the CPU."""
 
         def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
-def make_layer_sync(face: Face) -> Any | None:
-    """Return the ``LayerSync`` class of ``face``; None for a Fabric, which has no such thing."""
-    if not face.is_trainer:
+def make_layer_sync(namespace: Namespace) -> Any | None:
+    """Return the ``LayerSync`` class of ``namespace``; None for a Fabric, which has no such thing."""
+    if not namespace.is_trainer:
         return None
-    stock: Any = face.module("plugins.layer_sync").TorchSyncBatchNorm
+    stock: Any = namespace.module("plugins.layer_sync").TorchSyncBatchNorm
 
-    class LayerSync(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class LayerSync(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         """Let batch norm see the batches of all ranks while a model is fitted."""
 
         def __init__(self, backend: str) -> None:

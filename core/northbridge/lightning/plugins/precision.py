@@ -8,7 +8,7 @@ from northbridge.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from northbridge.backend import Backend
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 _NEEDS = {
     "16-mixed": "float16",
@@ -81,7 +81,7 @@ def refuse_plugin(backend: Backend, plugin: Any) -> None:
         refuse_precision(backend, precision)
 
 
-def mixed_precision(face: Face, backend: Backend, precision: str) -> Any | None:
+def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> Any | None:
     """Return Lightning's plugin for a mixed ``precision``, on the chip's own device type; ``None`` for the others.
 
     The others name no device, and Lightning's own choice is right. A gradient scaler for float16 comes with the plugin.
@@ -99,10 +99,10 @@ def mixed_precision(face: Face, backend: Backend, precision: str) -> Any | None:
             " precision='32-true', or one that fits",
             capability="autocast",
         )
-    return face.module("plugins").MixedPrecision(precision, backend.device.type)
+    return namespace.module("plugins").MixedPrecision(precision, backend.device.type)
 
 
-def mixed_precision_line(face: Face, precision: str) -> str:
+def mixed_precision_line(namespace: Namespace, precision: str) -> str:
     """Return the line that Lightning logs where it chooses a mixed ``precision``."""
-    words = {"bf16-mixed": "bfloat16", "16-mixed": "16bit" if face.is_trainer else "16-bit"}
+    words = {"bf16-mixed": "bfloat16", "16-mixed": "16bit" if namespace.is_trainer else "16-bit"}
     return f"Using {words[precision]} Automatic Mixed Precision (AMP)"

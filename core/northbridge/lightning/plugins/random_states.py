@@ -18,7 +18,7 @@ from northbridge.processes.endings import describe_error
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 KEY = "northbridge_random_states"
 """Where a Trainer's checkpoint has them: an attribute of its loops, which are an OrderedDict for that.
@@ -96,11 +96,11 @@ def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
     return None
 
 
-def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
+def gather(namespace: Namespace, world_size: int) -> list[dict[str, Any]]:
     """Return the random states of every rank, as a checkpoint holds them. All ranks have to call it."""
     import torch.distributed
 
-    states = _as_saved(face.fabric_module("utilities.seed")._collect_rng_states())
+    states = _as_saved(namespace.fabric_module("utilities.seed")._collect_rng_states())
     if world_size == 1:
         return [states]
     everybodys: list[dict[str, Any]] = [{}] * world_size
@@ -110,9 +110,9 @@ def gather(face: Face, world_size: int) -> list[dict[str, Any]]:
     return gathered
 
 
-def restore(face: Face, states: dict[str, Any]) -> None:
+def restore(namespace: Namespace, states: dict[str, Any]) -> None:
     """Put back what :func:`gather` returned for this rank; broken states change no generator, with a warning."""
-    seeds = face.fabric_module("utilities.seed")
+    seeds = namespace.fabric_module("utilities.seed")
     before = seeds._collect_rng_states()
     try:
         seeds._set_rng_states(_as_collected(states))

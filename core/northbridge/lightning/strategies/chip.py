@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import torch
 
     from northbridge.backend import Backend
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
 class LoadFirst:
@@ -46,12 +46,12 @@ class LoadFirst:
 
 
 def _load_first(name: str, told: tuple[str, ...]) -> LoadFirst:
-    load(name)
+    load(get(name))
     announced.update(told)
     return LoadFirst(name)
 
 
-def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
+def make_chip_strategy(namespace: Namespace, stock: Any, checkpoint_io: Any) -> Any:
     """Return a subclass of Lightning's strategy ``stock`` that runs on the accelerator's chip.
 
     Of Lightning's it inherits from ``stock`` alone: only then can a strategy that the user built be given our class in
@@ -59,8 +59,8 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
     own.
     """
 
-    saving_strategy: Any = make_saving_strategy(face, stock, checkpoint_io)
-    rank_zero_only: Any = face.fabric_module("utilities.rank_zero").rank_zero_only
+    saving_strategy: Any = make_saving_strategy(namespace, stock, checkpoint_io)
+    rank_zero_only: Any = namespace.fabric_module("utilities.rank_zero").rank_zero_only
 
     class ChipStrategy(saving_strategy):  # type: ignore[misc]  # made at run time
         _saw_a_batch = False
@@ -87,7 +87,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             return root
 
         def setup_environment(self) -> None:
-            if face.is_trainer and self.lightning_module is not None:
+            if namespace.is_trainer and self.lightning_module is not None:
                 refuse_fit(self.backend, self.lightning_module.trainer)
                 evaluate_under_no_grad(self.backend, self.lightning_module.trainer)
             self.take_device()
@@ -122,7 +122,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def _warn_of(self, module: torch.nn.Module) -> None:
             if self.is_global_zero:  # all ranks have the same module
-                plugin = self.precision_plugin if face.is_trainer else self.precision
+                plugin = self.precision_plugin if namespace.is_trainer else self.precision
                 # The user's own plugin may have no word.
                 warn_of_module(self.backend, module, str(getattr(plugin, "precision", "")))
 
@@ -174,7 +174,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             for optimizer in self.optimizers:
                 follow(optimizer)
 
-        if face.is_trainer:
+        if namespace.is_trainer:
             setup_optimizers = _setup_optimizers_trainer
             teardown = _teardown_trainer
         else:
@@ -228,7 +228,7 @@ def make_chip_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
         def __setstate__(self, state: dict[str, Any]) -> None:
             self.__dict__.update(state)
-            if face.is_trainer:
+            if namespace.is_trainer:
                 self.optimizers = state["_optimizers"]  # Lightning wraps each once more, as where they are made
 
     return ChipStrategy

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import torch
 
     from northbridge.backend import Backend
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
-def make_ddp_strategy(face: Face, checkpoint_io: Any, script_launcher: Any, launcher: Any) -> Any:
-    """Return the DDP strategy class of ``face``."""
-    stock: Any = face.module("strategies").DDPStrategy
-    parallel_strategy: Any = make_parallel_strategy(face, stock, checkpoint_io, script_launcher)
+def make_ddp_strategy(namespace: Namespace, checkpoint_io: Any, script_launcher: Any, launcher: Any) -> Any:
+    """Return the DDP strategy class of ``namespace``."""
+    stock: Any = namespace.module("strategies").DDPStrategy
+    parallel_strategy: Any = make_parallel_strategy(namespace, stock, checkpoint_io, script_launcher)
 
     class DDPStrategy(parallel_strategy):  # type: ignore[misc]  # made at run time
         """Train on several devices of a chip, a process each, over the chip's communication library."""

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
     import torch
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
 _NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS keeps what it has seen of a folder for so long, unless told otherwise
 
 
-def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher: Any) -> Any:
-    """Return the sharded strategy class of ``face``."""
-    stock: Any = face.module("strategies.model_parallel").ModelParallelStrategy
-    parallel_strategy: Any = make_parallel_strategy(face, stock, checkpoint_io, script_launcher)
+def make_model_parallel_strategy(namespace: Namespace, checkpoint_io: Any, script_launcher: Any) -> Any:
+    """Return the sharded strategy class of ``namespace``."""
+    stock: Any = namespace.module("strategies.model_parallel").ModelParallelStrategy
+    parallel_strategy: Any = make_parallel_strategy(namespace, stock, checkpoint_io, script_launcher)
 
     class ModelParallelStrategy(parallel_strategy):  # type: ignore[misc]  # made at run time
         """Train a model that is spread over several devices of a chip, a process each."""
@@ -80,7 +80,7 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
             target, draft = self.broadcast((Path(path), name_draft(Path(path))))
             if not self._save_distributed_checkpoint and target.is_dir() and not (target / "meta.pt").exists():
                 raise unwritable(target, IsADirectoryError(f"{target} is a folder"))
-            if not self._save_distributed_checkpoint and face.is_trainer and not target.is_dir():
+            if not self._save_distributed_checkpoint and namespace.is_trainer and not target.is_dir():
                 self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which has drafts of its own
                 return
             if self.is_global_zero:
@@ -98,7 +98,7 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
             if self._save_distributed_checkpoint and self.node_rank > 0:
                 _wait_for(draft / ".metadata", target)
 
-        save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
+        save_checkpoint = _save_trainer if namespace.is_trainer else _save_fabric
 
         def _load_trainer(self, *args: Any, **kwargs: Any) -> Any:
             checkpoint = super().load_checkpoint(*args, **kwargs)
@@ -118,7 +118,7 @@ def make_model_parallel_strategy(face: Face, checkpoint_io: Any, script_launcher
                 reason, _ = next(iter(error.failures.values()))
                 raise unreadable(path, reason) from error
 
-        if face.is_trainer:
+        if namespace.is_trainer:
             load_checkpoint = _load_trainer
         else:
             checkpoint_io = stock.checkpoint_io  # which says that there is none

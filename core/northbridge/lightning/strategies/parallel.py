@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from northbridge.launch.environment import Launcher
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 _RULE = "-" * 100
 
@@ -33,11 +33,11 @@ _LAUNCHERS: dict[str, Launcher] = {
 }
 
 
-def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_launcher: Any) -> Any:
+def make_parallel_strategy(namespace: Namespace, stock: Any, checkpoint_io: Any, script_launcher: Any) -> Any:
     """Return a subclass of Lightning's strategy ``stock``, one of those for several devices, a process each."""
-    chip_strategy: Any = make_chip_strategy(face, stock, checkpoint_io)
-    distributed: Any = face.fabric_module("utilities.distributed")
-    reset_seed: Any = face.fabric_module("utilities.seed").reset_seed
+    chip_strategy: Any = make_chip_strategy(namespace, stock, checkpoint_io)
+    distributed: Any = namespace.fabric_module("utilities.distributed")
+    reset_seed: Any = namespace.fabric_module("utilities.seed").reset_seed
 
     class ParallelStrategy(chip_strategy):  # type: ignore[misc]  # made at run time
         _start_method = "popen"  # where Lightning's strategy knows no other
@@ -99,7 +99,7 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
         def _setup_distributed(self) -> None:
             import torch.distributed
 
-            if face.is_trainer:
+            if namespace.is_trainer:
                 refuse_wrong_seed()
                 reset_seed()
                 self.accelerator.seed()
@@ -204,7 +204,7 @@ def make_parallel_strategy(face: Face, stock: Any, checkpoint_io: Any, script_la
             from northbridge.lightning.plugins.sync_batch_norm import restore
 
             super().teardown()
-            if face.is_trainer and self.lightning_module is not None:
+            if namespace.is_trainer and self.lightning_module is not None:
                 restore(self.lightning_module)
 
         def barrier(self, *args: Any, **kwargs: Any) -> None:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
-def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
+def make_saving_strategy(namespace: Namespace, stock: Any, checkpoint_io: Any) -> Any:
     """Return a subclass of Lightning's strategy ``stock`` whose checkpoints open on any chip, or none."""
 
-    class SavingStrategy(stock):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class SavingStrategy(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         _checkpoint_io: Any
         _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit takes up
 
@@ -65,7 +65,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
         def restore_random_states(self) -> None:
             """Put back the random states of the checkpoint; called when the loaders are there, before they shuffle."""
             if self._random_states is not None:
-                random_states.restore(face, self._random_states)
+                random_states.restore(namespace, self._random_states)
 
         def on_train_start(self) -> None:
             super().on_train_start()
@@ -84,7 +84,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
 
             if self._ranks == 1 or not torch.distributed.is_initialized():
                 return True
-            return bool(face.is_trainer and self.lightning_module.trainer.interrupted and not self.ranks_end)
+            return bool(namespace.is_trainer and self.lightning_module.trainer.interrupted and not self.ranks_end)
 
         def with_random_states(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
             """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone.
@@ -93,7 +93,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             """
             if (self._ranks > 1 and self._is_alone()) or "optimizer_states" not in checkpoint:
                 return checkpoint
-            return random_states.add(checkpoint, random_states.gather(face, self._ranks))  # by all ranks
+            return random_states.add(checkpoint, random_states.gather(namespace, self._ranks))  # by all ranks
 
         def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
             refuse_denied(self.backend, "checkpoint")
@@ -118,7 +118,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             )
 
         # Here, and not in our CheckpointIO alone: the user may have brought another.
-        save_checkpoint = _save_trainer if face.is_trainer else _save_fabric
+        save_checkpoint = _save_trainer if namespace.is_trainer else _save_fabric
 
         def _read_trainer(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
             if self.lightning_module is not None:
@@ -136,7 +136,7 @@ def make_saving_strategy(face: Face, stock: Any, checkpoint_io: Any) -> Any:
             with self.reading(path):
                 return super().load_checkpoint(path, state, *args, **kwargs)
 
-        load_checkpoint = _read_trainer if face.is_trainer else _read_fabric
+        load_checkpoint = _read_trainer if namespace.is_trainer else _read_fabric
 
         def reading(self, path: Any) -> AbstractContextManager[None]:
             """Read the checkpoint ``path`` inside; one rank looks for damage in a file that all of them read."""

@@ -10,13 +10,13 @@ from northbridge.lightning.strategies.chip import make_chip_strategy
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
-def make_single_device_strategy(face: Face, checkpoint_io: Any) -> Any:
-    """Return the single-device strategy class of ``face``."""
-    stock: Any = face.module("strategies").SingleDeviceStrategy
-    chip_strategy: Any = make_chip_strategy(face, stock, checkpoint_io)
+def make_single_device_strategy(namespace: Namespace, checkpoint_io: Any) -> Any:
+    """Return the single-device strategy class of ``namespace``."""
+    stock: Any = namespace.module("strategies").SingleDeviceStrategy
+    chip_strategy: Any = make_chip_strategy(namespace, stock, checkpoint_io)
 
     class SingleDeviceStrategy(chip_strategy):  # type: ignore[misc]  # made at run time
         """Train on one device of a chip."""
@@ -42,7 +42,7 @@ def make_single_device_strategy(face: Face, checkpoint_io: Any) -> Any:
             prepared: torch.nn.Module = super().setup_module(module)
             return prepared
 
-        if not face.is_trainer:
+        if not namespace.is_trainer:
             root_device = _root_device_fabric
             setup_module = _setup_module_fabric
 

@@ -39,7 +39,7 @@ class Alias:
     reference: str
 
     def __call__(self) -> Any:
-        """Return a new strategy, which belongs to no face yet; the plugin is imported for that.
+        """Return a new strategy, which belongs to no namespace yet; the plugin is imported for that.
 
         Raises what :func:`northbridge.get` raises, and :class:`PluginImportError` where the entry is wrong.
         """

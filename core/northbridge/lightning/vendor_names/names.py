@@ -5,9 +5,10 @@ A backend derives its names from the classes here and says whose they are::
     class AcmeDDPStrategy(northbridge.DDPStrategyName, backend="acme"):
         "Train on several of Acme's cards."
 
-Such an object belongs to no face of Lightning. It keeps its arguments until a Trainer or a Fabric is given it, and then
-becomes that face's own accelerator, strategy or plugin, in place: whoever holds it holds the one that is in use. From
-then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, also where the user has written ``strategy="ddp"``.
+Such an object belongs to no namespace of Lightning. It keeps its arguments until a Trainer or a Fabric is given it,
+and then becomes that namespace's own accelerator, strategy or plugin, in place: whoever holds it holds the one that is
+in use. From then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, also where the user has written
+``strategy="ddp"``.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from northbridge.discovery.declared import get
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators.availability import AcceleratorQuestions
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import FACES
+from northbridge.lightning.namespaces import NAMESPACES
 from northbridge.lightning.vendor_names.arguments import bind
 
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 
 class _VendorNameType(ABCMeta):
@@ -54,9 +55,9 @@ class VendorName(ABC, metaclass=_VendorNameType):
     """The backend that the name is of; empty in the core's own classes."""
 
     kind: ClassVar[str] = ""
-    """What the class that it stands for is called in the home of each face."""
+    """What the class that it stands for is called in the home of each namespace."""
 
-    home: ClassVar[str] = FACES["lightning.pytorch"].home
+    home: ClassVar[str] = NAMESPACES["lightning.pytorch"].home
     """Where that class is for a Trainer of ``lightning.pytorch``, for messages."""
 
     positional: ClassVar[tuple[str, ...]] = ()
@@ -97,7 +98,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
         return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES
 
     def become(self, made: Any) -> Any:
-        """Take over the class and the state of ``made``, the object of a face, and return this one."""
+        """Take over the class and the state of ``made``, the object of a namespace, and return this one."""
         vars(self).clear()
         vars(self).update(vars(made))
         self.__class__ = type(made)
@@ -129,9 +130,9 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
         """Return the devices of these indices, or the first of them where ``devices`` is a number."""
         return super().get_parallel_devices(cls.parse_devices(devices))
 
-    def settle(self, face: Face) -> Any:
-        """Become the accelerator of ``face``."""
-        return self.become(classes(face).accelerator(self.backend_name))
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the accelerator of ``namespace``."""
+        return self.become(classes(namespace).accelerator(self.backend_name))
 
 
 class CheckpointIOName(VendorName):
@@ -139,9 +140,9 @@ class CheckpointIOName(VendorName):
 
     kind = "CheckpointIO"
 
-    def settle(self, face: Face) -> Any:
-        """Become the checkpoint plugin of ``face``."""
-        return self.become(classes(face).checkpoint_io())
+    def settle(self, namespace: Namespace) -> Any:
+        """Become the checkpoint plugin of ``namespace``."""
+        return self.become(classes(namespace).checkpoint_io())
 
 
 class PrecisionName(VendorName):
@@ -218,8 +219,8 @@ def _undriven(name: str, backend: str, capability: str, instead: str) -> type:
     return type(name, (), {"__new__": refuse, "__doc__": f"Refuses to be made; {instead}."})
 
 
-_HOMES = frozenset(face.home for face in FACES.values())
-_HOMES_OF_PRECISION = frozenset(f"{face.name}.plugins.precision.precision" for face in FACES.values())
+_HOMES = frozenset(namespace.home for namespace in NAMESPACES.values())
+_HOMES_OF_PRECISION = frozenset(f"{namespace.name}.plugins.precision.precision" for namespace in NAMESPACES.values())
 
 
 def _runs_on(backend: str) -> bool:

@@ -13,7 +13,7 @@ from northbridge.lightning.vendor_names.arguments import arguments_of_ddp
 from northbridge.lightning.vendor_names.names import VendorName
 
 if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Face
+    from northbridge.lightning.namespaces import Namespace
 
 PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
 """What a Trainer's strategy and what a Fabric's calls its precision."""
@@ -26,15 +26,15 @@ class StrategyName(VendorName):
     def passed_on(cls) -> Collection[str]:
         return PRECISION_OF_STRATEGY
 
-    def settle(self, face: Face, arguments: dict[str, Any]) -> Any:
-        """Become the strategy of ``face`` that ``arguments`` make. The chip's software has been loaded."""
-        cls = classes(face).ddp if self.kind == "DDPStrategy" else classes(face).single_device
+    def settle(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
+        """Become the strategy of ``namespace`` that ``arguments`` make. The chip's software has been loaded."""
+        cls = classes(namespace).ddp if self.kind == "DDPStrategy" else classes(namespace).single_device
         taken = inspect.signature(cls.stock_class.__init__).parameters
         for argument in arguments:
             if argument not in taken and argument not in self.passed_on():
                 raise ArgumentsError(
-                    f"{type(self).__name__}({argument}=…) was given to a {face.host}, whose strategies take no such"
-                    " argument; leave it out"
+                    f"{type(self).__name__}({argument}=…) was given to a {namespace.host}, whose strategies take no"
+                    " such argument; leave it out"
                 )
         return self.become(cls(**arguments))
 
@@ -45,8 +45,8 @@ class SingleDeviceStrategyName(StrategyName):
     kind = "SingleDeviceStrategy"
     positional: ClassVar[tuple[str, ...]] = ("device", "accelerator", "checkpoint_io", "precision_plugin")
 
-    def settle(self, face: Face, arguments: dict[str, Any]) -> Any:
-        return super().settle(face, {"device": get(self.backend_name).device.type, **arguments})
+    def settle(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
+        return super().settle(namespace, {"device": get(self.backend_name).device.type, **arguments})
 
 
 class DDPStrategyName(StrategyName):

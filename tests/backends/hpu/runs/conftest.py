@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.backends.posed.runs.fixtures import (
+from tests.backends.simulated.runs.fixtures import (
     documented as documented,
     nodes as nodes,
     run as run,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from tests.backends.hpu.gaudi import GAUDI
-from tests.backends.posed.runs.doctor import TheDoctor, ask
-from tests.backends.posed.runs.fixtures import Start
+from tests.backends.simulated.runs.doctor import TheDoctor, ask
+from tests.backends.simulated.runs.fixtures import Start
 
 
 class TestTheDoctor(TheDoctor):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.backends.posed.runs.eight_ranks import EightRanks
+from tests.backends.simulated.runs.eight_ranks import EightRanks
 
 
 class TestEightRanks(EightRanks):

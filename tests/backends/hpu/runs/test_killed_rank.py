@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.backends.posed.runs.killed_rank import KilledRank
+from tests.backends.simulated.runs.killed_rank import KilledRank
 
 from northbridge_cpu_sim import Server
 

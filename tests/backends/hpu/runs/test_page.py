@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.backends.posed.runs.shown import Shown
+from tests.backends.simulated.runs.shown import Shown
 
 
 class TestShown(Shown):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.backends.posed.runs.resume import Resume
+from tests.backends.simulated.runs.resume import Resume
 
 
 class TestResume(Resume):

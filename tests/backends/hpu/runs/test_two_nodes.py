@@ -5,7 +5,7 @@ Where no network can be made, test_documented_examples.py trains on two nodes th
 
 from __future__ import annotations
 
-from tests.backends.posed.runs.two_nodes import TwoNodes
+from tests.backends.simulated.runs.two_nodes import TwoNodes
 
 
 class TestTwoNodes(TwoNodes):

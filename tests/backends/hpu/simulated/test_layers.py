@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.backends.posed.layers import TestLayers as TestLayers
+from tests.backends.simulated.layers import TestLayers as TestLayers

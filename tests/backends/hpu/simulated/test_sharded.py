@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from tests.backends.posed.sharded import TestSharding as TestSharding
+from tests.backends.simulated.sharded import TestSharding as TestSharding

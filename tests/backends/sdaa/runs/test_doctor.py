@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.backends.posed.runs.doctor import TheDoctor, ask
 from tests.backends.sdaa.teco import TECO
+from tests.backends.simulated.runs.doctor import TheDoctor, ask
 
 from northbridge.diagnostics.backend_report import BackendReport, backend_report
 from northbridge.diagnostics.doctor import choose
@@ -28,7 +27,7 @@ def report(environment: dict[str, str], **environ: str) -> BackendReport:
     limits = stages(detect=30.0, load=120.0, acquire=False)
     with patch.dict(os.environ, {**environment, **environ}, clear=True):
         (claim,) = choose("sdaa")
-        return backend_report(claim, asyncio.run(ask_child(asked, limits, lambda _: None)))
+        return backend_report(claim, ask_child(asked, limits))
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.backends.posed.runs.killed_rank import KilledRank
+from tests.backends.simulated.runs.killed_rank import KilledRank
 
 
 class TestKilledRank(KilledRank):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.backends.posed.runs.two_nodes import TwoNodes
+from tests.backends.simulated.runs.two_nodes import TwoNodes
 
 
 class TestTwoNodes(TwoNodes):

@@ -21,7 +21,6 @@ NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
         ((), "name the backend whose conformance is asked for, or a report with --verify"),
         (("cpu_sim", "--verify", "report.json"), "name the backend whose conformance is asked for"),
         (("cpu_sim", "--level", "C7"), "--level takes C0, C1, C2, C3, C4, found 'C7'"),
-        (("cpu_sim", "--mutate", "1", "--level", "C1"), "--mutate is asked for by itself, and --level means nothing"),
         (("--verify", "report.json", "--out", "there"), "--verify is asked for by itself, and --out means nothing"),
         (("cpu_simm",), "no backend 'cpu_simm' is installed"),
         (("--verify", "nothing.json"), "was to be a report of `northbridge conformance`; it could not be read"),

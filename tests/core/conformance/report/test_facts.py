@@ -8,7 +8,6 @@ import pytest
 from tests.core.conftest import Install
 
 from northbridge import BackendNotFoundError
-from northbridge.conformance.mutation.mutations import as_variable, draw
 from northbridge.conformance.report.facts import Facts, find_facts
 from northbridge.conformance.report.report import BackendFacts
 from northbridge.conformance.runner.event_log import Ended, Planned
@@ -78,7 +77,7 @@ def test_a_simulated_chips_options_are_told_with_their_values() -> None:
     assert simulated.describe_machine(environ).environment == {**environ, "NORTHBRIDGE_CPU_SIM_NAME": "(not shown)"}
 
 
-def test_a_simulated_chip_is_harsh_unless_the_user_says_not() -> None:
+def test_a_simulated_chip_has_strict_options() -> None:
     simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
     streams = "NORTHBRIDGE_CPU_SIM_STREAMS"
 
@@ -98,18 +97,19 @@ def test_what_the_user_spares_a_simulated_chip_is_listed() -> None:
     assert REAL.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
 
 
-def test_a_simulated_chip_without_harsh_options_is_spared_them_all(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_simulated_chip_without_strict_options(monkeypatch: pytest.MonkeyPatch) -> None:
     simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
-    monkeypatch.setattr("northbridge.conformance.report.facts.harsh_variables", lambda _name: {})
+    monkeypatch.setattr("northbridge.conformance.report.facts.strict_options", lambda _name: {})
 
-    assert simulated.list_spared({}) == ("it has no harsh options: give its Personality some",)
+    assert simulated.list_spared({}) == ("it has no strict options: give its Simulation some",)
 
 
 def test_the_report_of_a_run_that_was_broken_on_purpose_says_so() -> None:
-    fault = draw(1)[0]
     test = Planned(id="C0/A/b", chosen=True, level="C0", topic="", title="", claims=(), advice="")
-    course = Course({test.id: test}, {test.id: Ended(id=test.id, ending=Ending.WORKED, seconds=0.0)})
+    course = Course(
+        {test.id: test}, {test.id: Ended(id=test.id, ending=Ending.WORKED, seconds=0.0)}, broken="add is off"
+    )
 
-    report = make_report(REAL, "C0", course, as_variable("cpu_sim", fault), began="", seconds=0.0)
+    report = make_report(REAL, "C0", course, {}, began="", seconds=0.0)
 
-    assert report.suite.mutation == fault.describe()
+    assert report.suite.mutation == "add is off"

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.forks.suite import begin_pytest
 
 from northbridge.conformance.runner import supervisor
 from northbridge.conformance.runner.supervisor import Course, SuiteError, plan, watch
+from northbridge.conformance.runs.processes import start_afresh
 from northbridge.conformance.verdict import Ending
 
 TESTS = """
@@ -74,9 +76,9 @@ def sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(supervisor, "write_tests", write)
 
 
-@pytest.fixture(params=[False, True], ids=["started", "forked"])
+@pytest.fixture(params=[start_afresh, begin_pytest], ids=["started", "forked"])
 def course(request: pytest.FixtureRequest, sample: None) -> Course:
-    return watch("acme", ("C1",), limit_s=20.0, forked=request.param)
+    return watch("acme", ("C1",), limit_s=20.0, begin=request.param)
 
 
 def test_every_test_has_its_ending(course: Course) -> None:

@@ -25,18 +25,16 @@ QUESTIONS = {
 @pytest.fixture(autouse=True)
 def questions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Questions of the tests' own, which nobody has asked before."""
-    here = Path(question.__file__).parent
     (tmp_path / "questions").mkdir()
-    (tmp_path / "answer.py").write_text((here / "answer.py").read_text())
+    (tmp_path / "answer.py").write_text(Path(question.ANSWER).read_text())
     for name, code in QUESTIONS.items():
         (tmp_path / "questions" / f"{name}.py").write_text(code)
-    monkeypatch.setattr(question, "_HERE", tmp_path)
+    monkeypatch.setattr(question, "ANSWER", str(tmp_path / "answer.py"))
     monkeypatch.setattr(question, "_answers", {})
 
 
-@pytest.mark.parametrize("forked", [False, True], ids=["afresh", "forked"])
-def test_the_answer_comes_back_with_what_was_printed(forked: bool) -> None:
-    answer = ask("adding", "1", "2", forked=forked)
+def test_the_answer_comes_back_with_what_was_printed() -> None:
+    answer = ask("adding", "1", "2")
 
     assert answer.facts["sum"] == "1+2"
     assert answer.said == "thinking\n"
@@ -52,22 +50,18 @@ def test_a_measurement_is_taken_again() -> None:
     assert ask_again("adding", "1").facts["pid"] != ask_again("adding", "1").facts["pid"]
 
 
-def test_a_process_afresh_has_nothing_and_a_fork_has_torch() -> None:
+def test_process_afresh_has_nothing() -> None:
     assert ask("torch").facts == {"torch": False, "pytest": False}
-    assert ask("torch", user={"ANVIL": "1"}, forked=True).facts["torch"]
 
 
-@pytest.mark.parametrize("forked", [False, True], ids=["afresh", "forked"])
 def test_the_user_wins_over_the_suite_and_no_rank_or_detected_devices_are_handed_down(
-    monkeypatch: pytest.MonkeyPatch, forked: bool
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("_NORTHBRIDGE_DETECTED", '{"acme": {"devices": 8}}')
     names = ("RANK", "_NORTHBRIDGE_DETECTED", "OMP_NUM_THREADS", "ANVIL")
 
-    answer = ask(
-        "variables", *names, environ={"ANVIL": "0"}, user={"ANVIL": "1", "OMP_NUM_THREADS": "3"}, forked=forked
-    )
+    answer = ask("variables", *names, environ={"ANVIL": "0"}, user={"ANVIL": "1", "OMP_NUM_THREADS": "3"})
 
     assert answer.facts == dict(zip(names, (None, None, "3", "1"), strict=True))
 

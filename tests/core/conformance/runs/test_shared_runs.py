@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.conformance.mutation.mutations import as_variable, draw
 from northbridge.conformance.runs import scenario as room
+from northbridge.conformance.runs.processes import CALLED_FIRST
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.runs.shared_runs import FOLDER, folder_of_runs, run_once
 
@@ -59,7 +59,7 @@ def test_one_that_failed_is_tried_again_by_the_next(tmp_path: Path) -> None:
         ("cpu_sim", {}, 1),
         ("cpu_sim", {"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}, 2),
         ("cpu_sim", {"TORCH_SHOW_CPP_STACKTRACES": "1"}, 2),
-        ("cpu_sim", as_variable("cpu_sim", draw(1)[0]), 2),
+        ("cpu_sim", {f"{CALLED_FIRST}_FAULT": "add"}, 2),
     ],
     ids=[
         "the CPU's",

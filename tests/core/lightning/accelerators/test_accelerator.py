@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from northbridge.discovery.declared import get
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import HardwareMissingError, SoftwareMissingError, WrongDeviceError
 from northbridge.lightning.accelerators import accelerator as room
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 if TYPE_CHECKING:
     from tests.core.conftest import Install
@@ -22,17 +22,17 @@ Build = Callable[..., Any]
 
 
 @pytest.fixture
-def accelerator_class(face: Face) -> Any:
-    return importlib.import_module(face.home).Accelerator
+def accelerator_class(namespace: Namespace) -> Any:
+    return importlib.import_module(namespace.home).Accelerator
 
 
-def test_an_instance_is_of_the_class_of_its_backend(face: Face, accelerator_class: Any) -> None:
+def test_an_instance_is_of_the_class_of_its_backend(namespace: Namespace, accelerator_class: Any) -> None:
     made = accelerator_class("cpu_sim")
 
     assert type(made) is accelerator_class.of("cpu_sim")
     assert isinstance(made, accelerator_class)
-    assert isinstance(made, face.module("accelerators").Accelerator)
-    assert face.accelerator_registry["cpu_sim"]["accelerator"] is type(made)
+    assert isinstance(made, namespace.module("accelerators").Accelerator)
+    assert namespace.accelerator_registry["cpu_sim"]["accelerator"] is type(made)
 
 
 def test_the_name_is_the_backends_own(accelerator_class: Any) -> None:
@@ -40,12 +40,14 @@ def test_the_name_is_the_backends_own(accelerator_class: Any) -> None:
     assert accelerator_class.of("acme").name() == "acme"
 
 
-def test_it_crosses_a_process_boundary_as_its_face_and_its_name(face: Face, accelerator_class: Any) -> None:
+def test_it_crosses_a_process_boundary_as_its_namespace_and_its_name(
+    namespace: Namespace, accelerator_class: Any
+) -> None:
     wire = pickle.dumps(accelerator_class("cpu_sim"))
     arrived = pickle.loads(wire)
 
     assert type(arrived) is accelerator_class.of("cpu_sim")
-    assert face.home.encode() in wire
+    assert namespace.home.encode() in wire
     assert b"cpu_sim" in wire
     assert len(wire) < 120
 
@@ -131,7 +133,9 @@ def test_a_device_of_another_kind_is_refused(accelerator_class: Any) -> None:
     )
 
 
-def test_taking_a_second_device_is_refused_and_taking_the_same_again_is_not(face: Face, accelerator_class: Any) -> None:
+def test_taking_a_second_device_is_refused_and_taking_the_same_again_is_not(
+    namespace: Namespace, accelerator_class: Any
+) -> None:
     accelerator = accelerator_class("cpu_sim")
     first, second = accelerator.get_parallel_devices([0, 1])
     accelerator.take(first, local_rank=0, world_size=1)
@@ -142,8 +146,8 @@ def test_taking_a_second_device_is_refused_and_taking_the_same_again_is_not(face
         accelerator.take(second, local_rank=0, world_size=1)
 
     assert str(refusal.value) == (
-        f"this {face.host} already holds device 0 of 'cpu_sim' and cannot take device 1 too; build another {face.host}"
-        " for it"
+        f"this {namespace.host} already holds device 0 of 'cpu_sim' and cannot take device 1 too; build another"
+        f" {namespace.host} for it"
     )
 
 
@@ -206,7 +210,9 @@ USES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("face", [each for each in FACES.values() if not each.is_trainer], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "namespace", [each for each in NAMESPACES.values() if not each.is_trainer], indirect=True, ids=str
+)
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_a_fabric_takes_its_device_where_it_is_used(build: Build, use: Callable[[Any], Any]) -> None:
     """On one device it need not be launched."""

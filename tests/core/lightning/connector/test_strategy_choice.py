@@ -21,14 +21,14 @@ from northbridge.errors import (
     WrongDeviceError,
 )
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 Build = Callable[..., Any]
-TRAINERS = [face for face in FACES.values() if face.is_trainer]
+TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 
-def strategies(face: Face) -> Any:
-    return face.module("strategies")
+def strategies(namespace: Namespace) -> Any:
+    return namespace.module("strategies")
 
 
 # --- Which strategy an argument gives
@@ -37,15 +37,15 @@ def strategies(face: Face) -> Any:
 @pytest.mark.parametrize("asked", ["auto", "single_device", "single_cpu_sim"])
 @pytest.mark.parametrize(("devices", "index"), [(1, 0), ([1], 1), ("1,", 1)])
 def test_one_device_trains_on_our_single_device_strategy(
-    face: Face, build: Build, asked: str, devices: Any, index: int
+    namespace: Namespace, build: Build, asked: str, devices: Any, index: int
 ) -> None:
     strategy = build(accelerator="cpu_sim", devices=devices, strategy=asked).strategy
 
-    assert type(strategy) is classes(face).single_device
+    assert type(strategy) is classes(namespace).single_device
     assert str(strategy.root_device) == f"cpu_sim:{index}"
 
 
-IN_EVERY_FACE = [
+IN_EVERY_NAMESPACE = [
     ("auto", "popen", {}),
     ("ddp", "popen", {}),
     ("DDP", "popen", {}),
@@ -71,47 +71,49 @@ FOR_A_TRAINER = [
 ]
 
 
-@pytest.mark.parametrize(("asked", "start_method", "options"), IN_EVERY_FACE)
+@pytest.mark.parametrize(("asked", "start_method", "options"), IN_EVERY_NAMESPACE)
 def test_every_name_of_ddp_is_our_ddp_strategy_with_what_the_name_says(
-    face: Face, build: Build, asked: str, start_method: str, options: dict[str, bool]
+    namespace: Namespace, build: Build, asked: str, start_method: str, options: dict[str, bool]
 ) -> None:
     strategy = build(accelerator="cpu_sim", devices=2, strategy=asked).strategy
 
-    assert type(strategy) is classes(face).ddp
+    assert type(strategy) is classes(namespace).ddp
     assert strategy._start_method == start_method
     assert {key: strategy._ddp_kwargs[key] for key in options} == options
     assert [str(device) for device in strategy.parallel_devices] == ["cpu_sim:0", "cpu_sim:1"]
 
 
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 @pytest.mark.parametrize(("asked", "start_method", "options"), FOR_A_TRAINER)
 def test_the_names_that_only_a_trainer_has_work_too(
-    face: Face, build: Build, asked: str, start_method: str, options: dict[str, bool]
+    namespace: Namespace, build: Build, asked: str, start_method: str, options: dict[str, bool]
 ) -> None:
     strategy = build(accelerator="cpu_sim", devices=2, strategy=asked).strategy
 
-    assert type(strategy) is classes(face).ddp
+    assert type(strategy) is classes(namespace).ddp
     assert strategy._start_method == start_method
     assert {key: strategy._ddp_kwargs[key] for key in options} == options
 
 
 def test_two_devices_in_an_interactive_session_are_forked(
-    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(face.connector, "_IS_INTERACTIVE", True)
+    monkeypatch.setattr(namespace.connector, "_IS_INTERACTIVE", True)
 
     strategy = build(accelerator="cpu_sim", devices=2).strategy
 
     assert strategy._start_method == "fork"
 
 
-def test_ddp_on_one_device_stays_ddp(face: Face, build: Build) -> None:
+def test_ddp_on_one_device_stays_ddp(namespace: Namespace, build: Build) -> None:
     strategy = build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy
 
-    assert type(strategy) is classes(face).ddp
+    assert type(strategy) is classes(namespace).ddp
 
 
-def test_two_nodes_with_a_device_each_train_with_ddp(face: Face, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_nodes_with_a_device_each_train_with_ddp(
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MASTER_PORT", "29533")
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("NODE_RANK", "1")
@@ -119,12 +121,12 @@ def test_two_nodes_with_a_device_each_train_with_ddp(face: Face, build: Build, m
 
     strategy = build(accelerator="cpu_sim", devices=1, num_nodes=2).strategy
 
-    assert type(strategy) is classes(face).ddp
+    assert type(strategy) is classes(namespace).ddp
     assert (strategy.global_rank, strategy.world_size) == (1, 2)
 
 
 def test_a_variable_of_slurms_that_is_not_a_number_is_named(
-    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lightning reads it wherever it is set, and no other of SLURM's need be."""
     monkeypatch.setenv("SLURM_NTASKS", "x")
@@ -134,7 +136,7 @@ def test_a_variable_of_slurms_that_is_not_a_number_is_named(
     ):
         build(accelerator="cpu_sim", devices=1)
 
-    own = face.fabric_module("plugins.environments").LightningEnvironment()
+    own = namespace.fabric_module("plugins.environments").LightningEnvironment()
     assert build(accelerator="cpu_sim", devices=1, plugins=[own]).strategy.root_device.type == "cpu_sim"
 
 
@@ -153,8 +155,8 @@ def test_a_strategy_of_another_backend_is_refused(build: Build, asked: str) -> N
 
 
 @pytest.mark.parametrize("asked", ["auto", 1, "1", [3], (3,), "3,"], ids=repr)
-def test_the_device_of_a_strategy_object_is_taken(face: Face, build: Build, asked: Any) -> None:
-    given = strategies(face).SingleDeviceStrategy(device=torch.device("cpu_sim", 3))
+def test_the_device_of_a_strategy_object_is_taken(namespace: Namespace, build: Build, asked: Any) -> None:
+    given = strategies(namespace).SingleDeviceStrategy(device=torch.device("cpu_sim", 3))
 
     host = build(accelerator="cpu_sim", devices=asked, strategy=given)
 
@@ -176,9 +178,9 @@ ABSENT = " of the strategy names device 99 of 'cpu_sim', but this machine has 8 
     ],
 )
 def test_a_device_of_a_strategy_that_cannot_be_meant_is_refused(
-    face: Face, build: Build, device: int, asked: Any, message: str
+    namespace: Namespace, build: Build, device: int, asked: Any, message: str
 ) -> None:
-    given = strategies(face).SingleDeviceStrategy(device=torch.device("cpu_sim", device))
+    given = strategies(namespace).SingleDeviceStrategy(device=torch.device("cpu_sim", device))
 
     with pytest.raises(DevicesError) as refusal:
         build(accelerator="cpu_sim", devices=asked, strategy=given)
@@ -186,8 +188,10 @@ def test_a_device_of_a_strategy_that_cannot_be_meant_is_refused(
     assert str(refusal.value) == message
 
 
-def test_an_index_of_a_strategys_devices_that_is_not_there_is_refused(face: Face, build: Build) -> None:
-    given = strategies(face).DDPStrategy(parallel_devices=[torch.device("cpu_sim", 0), torch.device("cpu_sim", 99)])
+def test_an_index_of_a_strategys_devices_that_is_not_there_is_refused(namespace: Namespace, build: Build) -> None:
+    given = strategies(namespace).DDPStrategy(
+        parallel_devices=[torch.device("cpu_sim", 0), torch.device("cpu_sim", 99)]
+    )
 
     with pytest.raises(DevicesError) as refusal:
         build(accelerator="cpu_sim", strategy=given)
@@ -196,39 +200,39 @@ def test_an_index_of_a_strategys_devices_that_is_not_there_is_refused(face: Face
 
 
 def test_a_name_with_the_backend_in_it_picks_the_backend_where_the_accelerator_is_auto(
-    face: Face, build: Build
+    namespace: Namespace, build: Build
 ) -> None:
     ddp = build(strategy="ddp_cpu_sim", devices=2).strategy
     single = build(strategy="single_cpu_sim", devices=1).strategy
 
-    assert (type(ddp), type(single)) == (classes(face).ddp, classes(face).single_device)
+    assert (type(ddp), type(single)) == (classes(namespace).ddp, classes(namespace).single_device)
     assert ddp.accelerator.name() == single.accelerator.name() == "cpu_sim"
 
 
 # --- The users' own objects
 
 
-def test_a_stock_ddp_strategy_is_given_our_class_and_keeps_its_arguments(face: Face, build: Build) -> None:
-    stock = strategies(face).DDPStrategy(
+def test_a_stock_ddp_strategy_is_given_our_class_and_keeps_its_arguments(namespace: Namespace, build: Build) -> None:
+    stock = strategies(namespace).DDPStrategy(
         find_unused_parameters=True, timeout=timedelta(seconds=77), start_method="spawn", bucket_cap_mb=3
     )
 
     strategy = build(accelerator="cpu_sim", devices=2, strategy=stock).strategy
 
     assert strategy is stock
-    assert type(strategy) is classes(face).ddp
+    assert type(strategy) is classes(namespace).ddp
     assert strategy._ddp_kwargs == {"find_unused_parameters": True, "bucket_cap_mb": 3}
     assert (strategy._timeout, strategy._start_method) == (timedelta(seconds=77), "spawn")
 
 
-def test_our_own_strategy_object_is_taken_as_it_is(face: Face, build: Build) -> None:
-    own = classes(face).ddp(find_unused_parameters=True)
+def test_our_own_strategy_object_is_taken_as_it_is(namespace: Namespace, build: Build) -> None:
+    own = classes(namespace).ddp(find_unused_parameters=True)
 
     assert build(accelerator="cpu_sim", devices=2, strategy=own).strategy is own
 
 
-def test_an_accelerator_object_of_ours_is_as_good_as_the_name(face: Face, build: Build) -> None:
-    own = importlib.import_module(face.home).Accelerator("cpu_sim")
+def test_an_accelerator_object_of_ours_is_as_good_as_the_name(namespace: Namespace, build: Build) -> None:
+    own = importlib.import_module(namespace.home).Accelerator("cpu_sim")
 
     strategy = build(accelerator=own, devices=[1]).strategy
 
@@ -236,15 +240,15 @@ def test_an_accelerator_object_of_ours_is_as_good_as_the_name(face: Face, build:
     assert str(strategy.root_device) == "cpu_sim:1"
 
 
-def test_an_accelerator_object_for_a_backend_that_nobody_brings_is_refused(face: Face, build: Build) -> None:
-    unknown = importlib.import_module(face.home).Accelerator("cpu_simm")
+def test_an_accelerator_object_for_a_backend_that_nobody_brings_is_refused(namespace: Namespace, build: Build) -> None:
+    unknown = importlib.import_module(namespace.home).Accelerator("cpu_simm")
 
     with pytest.raises(BackendNotFoundError, match="no backend 'cpu_simm' is installed"):
         build(accelerator=unknown)
 
 
-def test_a_stock_single_device_strategy_on_the_cpu_is_refused(face: Face, build: Build) -> None:
-    stock = strategies(face).SingleDeviceStrategy(device="cpu")
+def test_a_stock_single_device_strategy_on_the_cpu_is_refused(namespace: Namespace, build: Build) -> None:
+    stock = strategies(namespace).SingleDeviceStrategy(device="cpu")
 
     with pytest.raises(WrongDeviceError) as refusal:
         build(accelerator="cpu_sim", devices=1, strategy=stock)
@@ -255,21 +259,21 @@ def test_a_stock_single_device_strategy_on_the_cpu_is_refused(face: Face, build:
     )
 
 
-def test_a_stock_single_device_strategy_on_the_chip_is_given_our_class(face: Face, build: Build) -> None:
+def test_a_stock_single_device_strategy_on_the_chip_is_given_our_class(namespace: Namespace, build: Build) -> None:
     build(accelerator="cpu_sim", devices=1)  # from here on, torch knows the device
-    stock = strategies(face).SingleDeviceStrategy(device="cpu_sim:1")
+    stock = strategies(namespace).SingleDeviceStrategy(device="cpu_sim:1")
 
     strategy = build(accelerator="cpu_sim", devices=1, strategy=stock).strategy
 
     assert strategy is stock
-    assert type(strategy) is classes(face).single_device
+    assert type(strategy) is classes(namespace).single_device
     assert str(strategy.root_device) == "cpu_sim:1"
 
 
 def test_a_class_derived_from_a_predecessors_strategy_is_refused_with_the_class_to_derive_from(
-    face: Face, build: Build
+    namespace: Namespace, build: Build
 ) -> None:
-    class Patient(strategies(face).DDPStrategy):  # type: ignore[misc]  # Lightning's class of this face
+    class Patient(strategies(namespace).DDPStrategy):  # type: ignore[misc]  # Lightning's class of this namespace
         __module__ = "lightning_habana.pytorch.strategies"
 
     with pytest.raises(UnsupportedError) as refusal:
@@ -277,12 +281,12 @@ def test_a_class_derived_from_a_predecessors_strategy_is_refused_with_the_class_
 
     assert str(refusal.value) == (
         "strategy=Patient is not known to run on 'cpu_sim': write strategy='ddp', or derive your class from"
-        f" {face.home}.DDPStrategy"
+        f" {namespace.home}.DDPStrategy"
     )
 
 
-def test_a_class_derived_from_what_is_refused_is_refused_too(face: Face, build: Build) -> None:
-    class DeepSpeedStrategy(strategies(face).DDPStrategy):  # type: ignore[misc]  # Lightning's needs DeepSpeed
+def test_a_class_derived_from_what_is_refused_is_refused_too(namespace: Namespace, build: Build) -> None:
+    class DeepSpeedStrategy(strategies(namespace).DDPStrategy):  # type: ignore[misc]  # Lightning's needs DeepSpeed
         pass
 
     class Mine(DeepSpeedStrategy):
@@ -292,8 +296,8 @@ def test_a_class_derived_from_what_is_refused_is_refused_too(face: Face, build: 
         build(accelerator="cpu_sim", devices=2, strategy=Mine())
 
 
-def test_a_class_derived_from_our_strategy_is_taken_as_it_is(face: Face, build: Build) -> None:
-    class Patient(importlib.import_module(face.home).DDPStrategy):  # type: ignore[misc]  # made at run time
+def test_a_class_derived_from_our_strategy_is_taken_as_it_is(namespace: Namespace, build: Build) -> None:
+    class Patient(importlib.import_module(namespace.home).DDPStrategy):  # type: ignore[misc]  # made at run time
         pass
 
     assert type(build(accelerator="cpu_sim", devices=2, strategy=Patient()).strategy) is Patient
@@ -346,30 +350,30 @@ def test_a_name_that_looks_most_like_lightnings_own_is_refused_by_lightning(buil
 )
 @pytest.mark.parametrize("devices", [1, 2])
 def test_a_strategy_that_cannot_work_on_the_chip_is_refused_with_the_line_to_write(
-    face: Face, build: Build, asked: str, reason: str, devices: int
+    namespace: Namespace, build: Build, asked: str, reason: str, devices: int
 ) -> None:
     with pytest.raises(UnsupportedError) as refusal:
         build(accelerator="cpu_sim", devices=devices, strategy=asked)
 
     assert str(refusal.value) == (
-        f"strategy={asked!r} cannot run on 'cpu_sim': {reason}. Write {face.host}(accelerator='cpu_sim',"
+        f"strategy={asked!r} cannot run on 'cpu_sim': {reason}. Write {namespace.host}(accelerator='cpu_sim',"
         " strategy='ddp'), and devices= as before"
     )
 
 
 @pytest.mark.parametrize("asked", ["fsdp", "fsdp_cpu_offload", "FSDPStrategy"])
-def test_fsdp_is_refused_with_the_lines_of_the_sharded_strategy(face: Face, build: Build, asked: str) -> None:
-    strategy = strategies(face).FSDPStrategy() if asked == "FSDPStrategy" else asked
+def test_fsdp_is_refused_with_the_lines_of_the_sharded_strategy(namespace: Namespace, build: Build, asked: str) -> None:
+    strategy = strategies(namespace).FSDPStrategy() if asked == "FSDPStrategy" else asked
 
     with pytest.raises(UnsupportedError) as refusal:
         build(accelerator="cpu_sim", devices=2, strategy=strategy)
 
-    mesh = "self.device_mesh" if face.is_trainer else "mesh"
-    where = "configure_model()" if face.is_trainer else "its parallelize_fn= takes (model, mesh), and"
+    mesh = "self.device_mesh" if namespace.is_trainer else "mesh"
+    where = "configure_model()" if namespace.is_trainer else "its parallelize_fn= takes (model, mesh), and"
     assert str(refusal.value) == (
         f"strategy={asked!r} cannot run on 'cpu_sim': torch's first FSDP is not driven here, but FSDP2 is. Write"
-        f" {face.host}(accelerator='cpu_sim', strategy={face.name}.strategies.ModelParallelStrategy(…)), and devices="
-        " as before; its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and"
+        f" {namespace.host}(accelerator='cpu_sim', strategy={namespace.name}.strategies.ModelParallelStrategy(…)), and"
+        " devices= as before; its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and"
         f" {where} calls torch's fully_shard(layer, mesh={mesh}['data_parallel']) for each large layer and for the"
         " whole"
     )
@@ -395,16 +399,16 @@ def test_where_the_chip_says_why_it_cannot_that_is_told_too(
     assert refusal.value.capability == f"strategy {asked.partition('_')[0]}"
 
 
-@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
+@pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
 @pytest.mark.parametrize("way", ["argument", "plugin", "auto"])
 def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(
-    face: Face, way: str, claims: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, way: str, claims: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims(sync_batchnorm=Claim("no", "its sums are not exact"))
-    trainer: Any = importlib.import_module(face.name).Trainer
+    trainer: Any = importlib.import_module(namespace.name).Trainer
     asked: dict[str, Any] = {"accelerator": "cpu_sim", "sync_batchnorm": True}
     if way == "plugin":
-        asked = {"accelerator": "cpu_sim", "plugins": [face.module("plugins").TorchSyncBatchNorm()]}
+        asked = {"accelerator": "cpu_sim", "plugins": [namespace.module("plugins").TorchSyncBatchNorm()]}
     elif way == "auto":
         monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
         asked = {"sync_batchnorm": True}
@@ -419,31 +423,31 @@ def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(
     assert refusal.value.capability == "sync_batchnorm"
 
 
-@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
-def test_synchronized_batch_normalization_is_refused_where_lightning_forgets_it(face: Face) -> None:
-    strategy = strategies(face).ModelParallelStrategy()
+@pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
+def test_synchronized_batch_normalization_is_refused_where_lightning_forgets_it(namespace: Namespace) -> None:
+    strategy = strategies(namespace).ModelParallelStrategy()
 
     with pytest.raises(UnsupportedError, match=r"does not look at it: leave it out, and call .*convert_sync_batchnorm"):
-        importlib.import_module(face.name).Trainer(
+        importlib.import_module(namespace.name).Trainer(
             accelerator="cpu_sim", devices=2, strategy=strategy, sync_batchnorm=True, logger=False
         )
 
 
-@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
-def test_a_users_own_plugin_for_batch_normalization_stays(face: Face) -> None:
-    class Own(face.module("plugins.layer_sync").TorchSyncBatchNorm):  # type: ignore[misc]  # Lightning's of this face
+@pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
+def test_a_users_own_plugin_for_batch_normalization_stays(namespace: Namespace) -> None:
+    class Own(namespace.module("plugins.layer_sync").TorchSyncBatchNorm):  # type: ignore[misc]  # Lightning's of this namespace
         pass
 
     plugin = Own()
-    trainer = importlib.import_module(face.name).Trainer(
+    trainer = importlib.import_module(namespace.name).Trainer(
         accelerator="cpu_sim", devices=2, plugins=[plugin], logger=False
     )
 
     assert trainer.strategy._layer_sync is plugin
 
 
-def test_the_object_of_such_a_strategy_is_refused_too(face: Face, build: Build) -> None:
-    class Named(strategies(face).DDPStrategy):  # type: ignore[misc]  # Lightning's needs DeepSpeed
+def test_the_object_of_such_a_strategy_is_refused_too(namespace: Namespace, build: Build) -> None:
+    class Named(strategies(namespace).DDPStrategy):  # type: ignore[misc]  # Lightning's needs DeepSpeed
         pass
 
     Named.__name__ = "DeepSpeedStrategy"
@@ -453,7 +457,7 @@ def test_the_object_of_such_a_strategy_is_refused_too(face: Face, build: Build) 
 
     assert str(refusal.value) == (
         "strategy='DeepSpeedStrategy' cannot run on 'cpu_sim': DeepSpeed is not there yet. Write"
-        f" {face.host}(accelerator='cpu_sim', strategy='ddp'), and devices= as before"
+        f" {namespace.host}(accelerator='cpu_sim', strategy='ddp'), and devices= as before"
     )
 
 
@@ -469,8 +473,10 @@ def test_the_single_device_strategy_with_two_devices_is_refused(build: Build, as
 
 
 @pytest.mark.parametrize("strategy_name", ["ddp", "single_device"])
-def test_our_strategy_on_lightnings_own_accelerator_is_refused(face: Face, build: Build, strategy_name: str) -> None:
-    own = classes(face)
+def test_our_strategy_on_lightnings_own_accelerator_is_refused(
+    namespace: Namespace, build: Build, strategy_name: str
+) -> None:
+    own = classes(namespace)
     build(accelerator="cpu_sim", devices=1)
     strategy = own.ddp() if strategy_name == "ddp" else own.single_device(device="cpu_sim:0")
 
@@ -483,10 +489,10 @@ def test_our_strategy_on_lightnings_own_accelerator_is_refused(face: Face, build
     )
 
 
-def test_a_strategy_that_a_user_derived_from_ours_is_refused_there_too(face: Face, build: Build) -> None:
+def test_a_strategy_that_a_user_derived_from_ours_is_refused_there_too(namespace: Namespace, build: Build) -> None:
     build(accelerator="cpu_sim", devices=1)
 
-    class Mine(classes(face).ddp):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class Mine(classes(namespace).ddp):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         pass
 
     with pytest.raises(UnsupportedError, match="strategy=Mine of Northbridge runs on a chip of its backends"):
@@ -499,12 +505,12 @@ def test_the_name_of_our_strategy_on_lightnings_own_accelerator_is_refused(build
         build(accelerator="cpu", devices=1, strategy=asked)
 
 
-def test_gloo_for_the_chips_tensors_is_refused(face: Face, build: Build) -> None:
+def test_gloo_for_the_chips_tensors_is_refused(namespace: Namespace, build: Build) -> None:
     with pytest.raises(CollectiveError) as refusal:
         build(
             accelerator="cpu_sim",
             devices=2,
-            strategy=strategies(face).DDPStrategy(process_group_backend="gloo"),
+            strategy=strategies(namespace).DDPStrategy(process_group_backend="gloo"),
         )
 
     assert str(refusal.value) == (
@@ -517,10 +523,10 @@ def test_gloo_for_the_chips_tensors_is_refused(face: Face, build: Build) -> None
 
 
 @pytest.mark.parametrize(("devices", "strategy"), [(1, "SingleDeviceStrategy"), (2, "DDPStrategy")])
-def test_the_cpu_is_lightnings_as_ever(face: Face, build: Build, devices: int, strategy: str) -> None:
+def test_the_cpu_is_lightnings_as_ever(namespace: Namespace, build: Build, devices: int, strategy: str) -> None:
     built = build(accelerator="cpu", devices=devices).strategy
 
-    assert type(built) is getattr(strategies(face), strategy)
+    assert type(built) is getattr(strategies(namespace), strategy)
     assert str(built.root_device) == "cpu"
 
 
@@ -529,19 +535,21 @@ def test_a_strategy_that_nobody_has_is_refused_by_lightning(build: Build) -> Non
         build(accelerator="cpu_sim", strategy="ddpp")
 
 
-def test_dp_with_the_cpu_is_lightnings_affair(face: Face, build: Build) -> None:
-    if face.is_trainer:
+def test_dp_with_the_cpu_is_lightnings_affair(namespace: Namespace, build: Build) -> None:
+    if namespace.is_trainer:
         with pytest.raises(ValueError, match="You selected an invalid strategy name"):
             build(accelerator="cpu", devices=1, strategy="dp")
     else:
         with pytest.warns(UserWarning, match="dp"):
-            assert type(build(accelerator="cpu", devices=1, strategy="dp").strategy) is strategies(face).DDPStrategy
+            assert (
+                type(build(accelerator="cpu", devices=1, strategy="dp").strategy) is strategies(namespace).DDPStrategy
+            )
 
 
-def someone_elses(face: Face, place: str) -> Any:
+def someone_elses(namespace: Namespace, place: str) -> Any:
     """Return an accelerator of a user's own, whose devices are at ``place``."""
 
-    class Own(face.module("accelerators").CPUAccelerator):  # type: ignore[misc]  # Lightning's class of this face
+    class Own(namespace.module("accelerators").CPUAccelerator):  # type: ignore[misc]  # Lightning's class of this namespace
         @staticmethod
         def get_parallel_devices(devices: Any) -> list[Any]:
             return [torch.device(place)] * int(devices)
@@ -553,38 +561,44 @@ def someone_elses(face: Face, place: str) -> Any:
     return Own()
 
 
-def test_where_the_chip_is_loaded_a_users_own_accelerator_may_drive_the_cpu(face: Face, build: Build) -> None:
+def test_where_the_chip_is_loaded_a_users_own_accelerator_may_drive_the_cpu(namespace: Namespace, build: Build) -> None:
     build(accelerator="cpu_sim", devices=1)
 
-    host = build(accelerator=someone_elses(face, "cpu"), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+    host = build(
+        accelerator=someone_elses(namespace, "cpu"), devices=1, strategy=strategies(namespace).SingleDeviceStrategy()
+    )
 
     assert host.strategy.root_device.type == "cpu"
 
 
 @pytest.mark.parametrize(("place", "count"), [("cuda:0", 2), ("xla:0", 0)], ids=["one that is here", "who knows"])
 def test_where_the_chip_is_loaded_another_chip_is_refused(
-    face: Face, build: Build, place: str, count: int, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, place: str, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
     build(accelerator="cpu_sim", devices=1)
 
     with pytest.raises(DeviceTypeTakenError, match=r"^'own' was asked for, but this process already runs on 'cpu_sim'"):
-        build(accelerator=someone_elses(face, place), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+        build(
+            accelerator=someone_elses(namespace, place),
+            devices=1,
+            strategy=strategies(namespace).SingleDeviceStrategy(),
+        )
 
 
 def test_where_the_chip_is_loaded_a_test_may_pretend_that_another_is_here(
-    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     build(accelerator="cpu_sim", devices=1)
 
-    host = build(accelerator=someone_elses(face, "cuda:0"), devices=2, strategy="ddp")
+    host = build(accelerator=someone_elses(namespace, "cuda:0"), devices=2, strategy="ddp")
 
     assert [str(device) for device in host.strategy.parallel_devices] == ["cuda:0", "cuda:0"]
 
 
-def test_devices_of_the_chip_on_another_accelerator_are_refused(face: Face, build: Build) -> None:
-    given = strategies(face).DDPStrategy(parallel_devices=[torch.device("cpu_sim", 0)])
+def test_devices_of_the_chip_on_another_accelerator_are_refused(namespace: Namespace, build: Build) -> None:
+    given = strategies(namespace).DDPStrategy(parallel_devices=[torch.device("cpu_sim", 0)])
 
     with pytest.raises(UnsupportedError) as refusal:
         build(accelerator="cpu", strategy=given)
@@ -613,21 +627,25 @@ def cuda_is_loaded_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("cuda_is_loaded_by_another_name")
 @pytest.mark.parametrize("asked", ["cuda", "gpu"])
 def test_where_a_backend_drives_what_lightning_drives_too_lightnings_word_is_lightnings(
-    face: Face, build: Build, asked: str
+    namespace: Namespace, build: Build, asked: str
 ) -> None:
     host = build(accelerator=asked, devices=[1])
 
-    assert type(host.strategy) is strategies(face).SingleDeviceStrategy
+    assert type(host.strategy) is strategies(namespace).SingleDeviceStrategy
     assert str(host.strategy.root_device) == "cuda:1"
-    assert type(host.strategy.accelerator) is face.module("accelerators").CUDAAccelerator
+    assert type(host.strategy.accelerator) is namespace.module("accelerators").CUDAAccelerator
 
 
 @pytest.mark.usefixtures("cuda_is_loaded_by_another_name")
 def test_where_a_backend_drives_what_lightning_drives_too_a_third_accelerator_on_its_devices_is_refused(
-    face: Face, build: Build
+    namespace: Namespace, build: Build
 ) -> None:
     with pytest.raises(UnsupportedError) as refusal:
-        build(accelerator=someone_elses(face, "cuda:0"), devices=1, strategy=strategies(face).SingleDeviceStrategy())
+        build(
+            accelerator=someone_elses(namespace, "cuda:0"),
+            devices=1,
+            strategy=strategies(namespace).SingleDeviceStrategy(),
+        )
 
     assert str(refusal.value) == (
         "accelerator='own' was asked for, and a strategy with devices of 'nb_cuda': write accelerator='nb_cuda', or"
@@ -637,11 +655,13 @@ def test_where_a_backend_drives_what_lightning_drives_too_a_third_accelerator_on
 
 @pytest.mark.parametrize(("asked", "taken"), [({}, 1), ({"devices": 2}, 2), ({"devices": -1}, 8)], ids=str)
 def test_where_nobody_says_how_many_a_notebook_takes_one_device(
-    face: Face, build: Build, asked: dict[str, int], taken: int, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, asked: dict[str, int], taken: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(face.connector, "_IS_INTERACTIVE", True)
+    monkeypatch.setattr(namespace.connector, "_IS_INTERACTIVE", True)
     said: list[str] = []
-    monkeypatch.setattr(face.fabric_module("utilities.rank_zero"), "rank_zero_info", lambda text, *_: said.append(text))
+    monkeypatch.setattr(
+        namespace.fabric_module("utilities.rank_zero"), "rank_zero_info", lambda text, *_: said.append(text)
+    )
 
     strategy = build(accelerator="cpu_sim", **asked).strategy
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import Face
+from northbridge.lightning.namespaces import Namespace
 
 Build = Callable[..., Any]
 
@@ -22,12 +22,12 @@ def chip() -> None:
     load("cpu_sim")
 
 
-def derived(face: Face, kind: str) -> Any:
+def derived(namespace: Namespace, kind: str) -> Any:
     """A user's class, which is importable as a user's is."""
-    stock: Any = getattr(face.module("strategies"), kind)
-    name = f"{kind}Of{face.name.replace('.', '')}"
+    stock: Any = getattr(namespace.module("strategies"), kind)
+    name = f"{kind}Of{namespace.name.replace('.', '')}"
 
-    class Patient(stock):  # type: ignore[misc]  # Lightning's class of this face
+    class Patient(stock):  # type: ignore[misc]  # Lightning's class of this namespace
         patience = 3
 
         def barrier(self, *args: Any, **kwargs: Any) -> str:
@@ -40,25 +40,25 @@ def derived(face: Face, kind: str) -> Any:
 
 
 @pytest.mark.parametrize("kind", ["DDPStrategy", "ModelParallelStrategy"])
-def test_the_users_changes_stay_over_what_the_chip_needs(face: Face, build: Build, kind: str) -> None:
-    if kind == "ModelParallelStrategy" and not face.is_trainer:
-        given = derived(face, kind)(parallelize_fn=lambda model, mesh: model)
+def test_the_users_changes_stay_over_what_the_chip_needs(namespace: Namespace, build: Build, kind: str) -> None:
+    if kind == "ModelParallelStrategy" and not namespace.is_trainer:
+        given = derived(namespace, kind)(parallelize_fn=lambda model, mesh: model)
     else:
-        given = derived(face, kind)()
-    ours = {each.__name__: each for each in classes(face).strategies}[kind]
+        given = derived(namespace, kind)()
+    ours = {each.__name__: each for each in classes(namespace).strategies}[kind]
 
     strategy = build(accelerator="cpu_sim", devices=2, strategy=given).strategy
 
     assert strategy is given
     assert isinstance(strategy, ours)
-    assert type(strategy).__name__ == derived(face, kind).__name__
+    assert type(strategy).__name__ == derived(namespace, kind).__name__
     assert strategy.barrier() == "waited"
     assert str(strategy.root_device) == "cpu_sim:0"
 
 
-def test_one_that_is_copied_or_pickled_is_the_same_kind(face: Face, build: Build) -> None:
+def test_one_that_is_copied_or_pickled_is_the_same_kind(namespace: Namespace, build: Build) -> None:
     strategy = build(
-        accelerator="cpu_sim", devices=2, strategy=derived(face, "DDPStrategy")(static_graph=True)
+        accelerator="cpu_sim", devices=2, strategy=derived(namespace, "DDPStrategy")(static_graph=True)
     ).strategy
 
     for other in (copy.deepcopy(strategy), pickle.loads(pickle.dumps(strategy))):
@@ -67,29 +67,29 @@ def test_one_that_is_copied_or_pickled_is_the_same_kind(face: Face, build: Build
         assert str(other.root_device) == "cpu_sim:0"
 
 
-def test_one_for_a_single_device_trains_on_the_chip(face: Face, build: Build) -> None:
+def test_one_for_a_single_device_trains_on_the_chip(namespace: Namespace, build: Build) -> None:
     strategy = build(
-        accelerator="cpu_sim", devices=1, strategy=derived(face, "SingleDeviceStrategy")("cpu_sim:1")
+        accelerator="cpu_sim", devices=1, strategy=derived(namespace, "SingleDeviceStrategy")("cpu_sim:1")
     ).strategy
 
-    assert isinstance(strategy, classes(face).single_device)
+    assert isinstance(strategy, classes(namespace).single_device)
     assert strategy.barrier() == "waited"
 
 
-def test_one_that_is_registered_by_name_is_built_as_it_is(face: Face, build: Build) -> None:
-    face.strategy_registry.register("patient", derived(face, "DDPStrategy"), find_unused_parameters=True)
+def test_one_that_is_registered_by_name_is_built_as_it_is(namespace: Namespace, build: Build) -> None:
+    namespace.strategy_registry.register("patient", derived(namespace, "DDPStrategy"), find_unused_parameters=True)
     try:
         strategy = build(accelerator="cpu_sim", devices=2, strategy="patient").strategy
     finally:
-        face.strategy_registry.remove("patient")
+        namespace.strategy_registry.remove("patient")
 
-    assert isinstance(strategy, classes(face).ddp)
+    assert isinstance(strategy, classes(namespace).ddp)
     assert strategy.barrier() == "waited"
     assert strategy._ddp_kwargs == {"find_unused_parameters": True}
 
 
-def test_one_that_derives_from_ours_is_taken_as_it_is(face: Face, build: Build) -> None:
-    class Own(importlib.import_module(face.home).DDPStrategy):  # type: ignore[misc]  # made at run time
+def test_one_that_derives_from_ours_is_taken_as_it_is(namespace: Namespace, build: Build) -> None:
+    class Own(importlib.import_module(namespace.home).DDPStrategy):  # type: ignore[misc]  # made at run time
         pass
 
     assert type(build(accelerator="cpu_sim", devices=2, strategy=Own()).strategy) is Own

@@ -8,9 +8,9 @@ import torch
 
 from northbridge.backend import Backend
 from northbridge.device import Device
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.lightning.accelerators import held
-from northbridge.lightning.namespaces import Face
+from northbridge.lightning.namespaces import Namespace
 
 
 class Card(Device):
@@ -25,9 +25,9 @@ class Card(Device):
 
 
 @pytest.fixture
-def face(trainer_face: Face) -> Face:
+def namespace(trainer_namespace: Namespace) -> Namespace:
     """Each namespace with a Trainer."""
-    return trainer_face
+    return trainer_namespace
 
 
 @pytest.fixture
@@ -40,9 +40,9 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
 
 
 @pytest.fixture(params=["utilities.memory", "tuner.batch_size_scaling"])
-def lightnings(request: pytest.FixtureRequest, face: Face) -> Any:
+def lightnings(request: pytest.FixtureRequest, namespace: Namespace) -> Any:
     """Where Lightning knows the functions: where they are, and where its search for a batch size has them from."""
-    return face.module(request.param)
+    return namespace.module(request.param)
 
 
 @pytest.mark.usefixtures("backend")

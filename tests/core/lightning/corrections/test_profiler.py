@@ -9,9 +9,9 @@ import pytest
 from torch.profiler import ProfilerActivity
 
 from northbridge.capabilities import no
-from northbridge.discovery import declared, loaded
+from northbridge.discovery import declared, named
 from northbridge.lightning.corrections import profiler
-from northbridge.lightning.namespaces import Face
+from northbridge.lightning.namespaces import Namespace
 
 Build = Callable[..., Any]
 
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 
 
 @pytest.fixture
-def face(trainer_face: Face) -> Face:
+def namespace(trainer_namespace: Namespace) -> Namespace:
     """Each namespace with a Trainer."""
-    return trainer_face
+    return trainer_namespace
 
 
-def profile(face: Face, build: Build, folder: Path, **asked: Any) -> str:
+def profile(namespace: Namespace, build: Build, folder: Path, **asked: Any) -> str:
     """Fit under Lightning's profiler, and return what it has written."""
-    measured = face.module("profilers").PyTorchProfiler(dirpath=folder, filename="profile", **asked)
+    measured = namespace.module("profilers").PyTorchProfiler(dirpath=folder, filename="profile", **asked)
     host = build(
         accelerator="cpu_sim",
         devices=1,
@@ -37,26 +37,28 @@ def profile(face: Face, build: Build, folder: Path, **asked: Any) -> str:
         log_every_n_steps=1,
         profiler=measured,
     )
-    host.fit(face.module("demos.boring_classes").BoringModel())
+    host.fit(namespace.module("demos.boring_classes").BoringModel())
     return (folder / "fit-profile.txt").read_text()
 
 
-def test_the_chips_kernels_and_their_time_are_in_the_table(face: Face, build: Build, tmp_path: Path) -> None:
-    said = profile(face, build, tmp_path)
+def test_the_chips_kernels_and_their_time_are_in_the_table(namespace: Namespace, build: Build, tmp_path: Path) -> None:
+    said = profile(namespace, build, tmp_path)
 
     assert "CPU_SIM total" in said
     assert re.search(r"Self CPU_SIM time total: \d", said)
 
 
-def test_activities_that_the_user_names_are_those_that_are_recorded(face: Face, build: Build, tmp_path: Path) -> None:
-    said = profile(face, build, tmp_path, activities=[ProfilerActivity.CPU])
+def test_activities_that_the_user_names_are_those_that_are_recorded(
+    namespace: Namespace, build: Build, tmp_path: Path
+) -> None:
+    said = profile(namespace, build, tmp_path, activities=[ProfilerActivity.CPU])
 
     assert "aten::" in said
     assert "CPU_SIM total" not in said
 
 
 def test_a_profiler_that_is_made_before_the_chip_comes_is_told_when_the_profile_begins() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
     chosen = {"activities": profiler.Unasked([ProfilerActivity.CPU])}
 
     for _ in range(2):  # the second profile of a run too
@@ -78,4 +80,4 @@ def test_a_chip_that_denies_it_is_not_asked(claims: Callable[..., None], monkeyp
 def test_a_chip_of_which_torch_records_nothing_adds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.profiler.supported_activities", lambda: {ProfilerActivity.CPU})
 
-    assert profiler.activity_of(loaded.load("cpu_sim").device) is None
+    assert profiler.activity_of(named.load("cpu_sim").device) is None

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 Build = Callable[..., Any]
-TRAINERS = [face for face in FACES.values() if face.is_trainer]
-pytestmark = pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
+pytestmark = pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 
 
 class Launcher:
@@ -60,7 +60,7 @@ def test_a_rank_that_evaluates_ends_at_its_next_batch(trainer: Any) -> None:
 
 @pytest.mark.parametrize("noted", [True, False])
 def test_the_ranks_end_between_two_batches_if_any_of_them_took_note(
-    face: Face, trainer: Any, noted: bool, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, trainer: Any, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[bool, bool]] = []
 
@@ -69,7 +69,7 @@ def test_the_ranks_end_between_two_batches_if_any_of_them_took_note(
         return noted
 
     monkeypatch.setattr(type(trainer.strategy), "reduce_boolean_decision", any_rank)
-    ends = face.module("utilities.exceptions").SIGTERMException
+    ends = namespace.module("utilities.exceptions").SIGTERMException
     agree = trainer.fit_loop.epoch_loop._broadcast_sigterm_tensor
 
     if noted:

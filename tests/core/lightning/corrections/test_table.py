@@ -15,7 +15,7 @@ from packaging.version import Version
 from northbridge.errors import BackendDisabledError
 from northbridge.lightning.corrections import table
 from northbridge.lightning.corrections.table import CORRECTIONS, Correction, reason_against, register
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.process_record import Entry, record
 
 Build = Callable[..., Any]
@@ -23,16 +23,16 @@ Pretend = Callable[[str], None]
 
 
 @pytest.fixture
-def pretend(face: Face, monkeypatch: pytest.MonkeyPatch) -> Pretend:
-    """Have the Lightning of the face say that it is another version."""
-    package = "lightning" if face.name.startswith("lightning.") else face.name
+def pretend(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> Pretend:
+    """Have the Lightning of the namespace say that it is another version."""
+    package = "lightning" if namespace.name.startswith("lightning.") else namespace.name
     return lambda version: monkeypatch.setattr(importlib.import_module(package), "__version__", version)
 
 
-def owner(face: Face, row: Correction) -> Any:
+def owner(namespace: Namespace, row: Correction) -> Any:
     if row.module is None:
-        return getattr(face.connector, face.connector_class)
-    module = face.module(row.module)
+        return getattr(namespace.connector, namespace.connector_class)
+    module = namespace.module(row.module)
     return getattr(module, row.owner) if row.owner else module
 
 
@@ -41,10 +41,10 @@ def owner(face: Face, row: Correction) -> Any:
 
 @pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
 def test_every_row_names_a_function_of_the_installed_lightning_with_those_parameters(row: Correction) -> None:
-    for face in FACES.values():
-        if face.host in row.hosts:
-            function = inspect.unwrap(getattr(owner(face, row), row.name))
-            assert function.__module__.startswith((face.name, face.fabric))  # some it knows from there
+    for namespace in NAMESPACES.values():
+        if namespace.host in row.hosts:
+            function = inspect.unwrap(getattr(owner(namespace, row), row.name))
+            assert function.__module__.startswith((namespace.name, namespace.fabric))  # some it knows from there
             assert tuple(inspect.signature(function).parameters) == row.parameters
 
 
@@ -56,78 +56,78 @@ def test_every_row_says_why_and_for_which_releases(row: Correction) -> None:
 
 @pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
 def test_every_row_is_in_place_and_carries_its_reason(row: Correction) -> None:
-    for face in FACES.values():
-        if face.host in row.hosts:
-            face.connector  # noqa: B018 - imports the face, which corrects it
-            assert getattr(owner(face, row), row.name)._northbridge_reason == row.reason
+    for namespace in NAMESPACES.values():
+        if namespace.host in row.hosts:
+            namespace.connector  # noqa: B018 - imports the namespace, which corrects it
+            assert getattr(owner(namespace, row), row.name)._northbridge_reason == row.reason
 
 
 # --- Which Lightning is served
 
 
-def test_the_installed_lightning_is_served(face: Face) -> None:
-    assert reason_against(face) is None
-    assert Entry(face.name, "registered", f"{face.name} {face.version}") in record()
+def test_the_installed_lightning_is_served(namespace: Namespace) -> None:
+    assert reason_against(namespace) is None
+    assert Entry(namespace.name, "registered", f"{namespace.name} {namespace.version}") in record()
 
 
 @pytest.mark.parametrize("version", ["2.3.3", "2.8.0", "2.8.0.dev0", "3.0"])
 def test_a_lightning_that_northbridge_does_not_know_is_left_alone_with_one_warning(
-    face: Face, pretend: Pretend, version: str
+    namespace: Namespace, pretend: Pretend, version: str
 ) -> None:
     pretend(version)
 
     with pytest.warns(UserWarning, match="^Northbridge leaves ") as caught:
-        register(face.name)
+        register(namespace.name)
 
     (warning,) = caught
     assert str(warning.message) == (
-        f"Northbridge leaves {face.name} alone, and accelerators of its backends are unknown there: its version is"
+        f"Northbridge leaves {namespace.name} alone, and accelerators of its backends are unknown there: its version is"
         f" {version}, and Northbridge knows 2.4 and later, before 2.8; install such a one"
     )
 
 
 @pytest.mark.parametrize("version", ["2.6.2", "2.6.3"])
-def test_the_malicious_uploads_are_named_as_such(face: Face, pretend: Pretend, version: str) -> None:
+def test_the_malicious_uploads_are_named_as_such(namespace: Namespace, pretend: Pretend, version: str) -> None:
     pretend(version)
 
-    assert reason_against(face) == (
+    assert reason_against(namespace) == (
         f"version {version} was a malicious upload: uninstall it now, and see GHSA-w37p-236h-pfx3"
     )
 
 
-def test_a_version_that_is_none_is_said_to_be_none(face: Face, pretend: Pretend) -> None:
+def test_a_version_that_is_none_is_said_to_be_none(namespace: Namespace, pretend: Pretend) -> None:
     pretend("main")
 
-    assert reason_against(face) == "its version 'main' is not one"
+    assert reason_against(namespace) == "its version 'main' is not one"
 
 
 def test_a_lightning_newer_than_the_newest_that_was_tested_is_used_and_the_record_says_so(
-    face: Face, pretend: Pretend
+    namespace: Namespace, pretend: Pretend
 ) -> None:
     pretend("2.7.1")
 
-    register(face.name)
+    register(namespace.name)
 
-    remark = f"{face.name} 2.7.1 (newer than 2.6.6, the newest that was tested)"
-    assert Entry(face.name, "registered", remark) in record()
+    remark = f"{namespace.name} 2.7.1 (newer than 2.6.6, the newest that was tested)"
+    assert Entry(namespace.name, "registered", remark) in record()
 
 
-def test_a_row_of_a_later_release_is_not_asked_of_an_older_one(face: Face, pretend: Pretend) -> None:
+def test_a_row_of_a_later_release_is_not_asked_of_an_older_one(namespace: Namespace, pretend: Pretend) -> None:
     pretend("2.5.1")
 
-    assert "_sigterm_notifier_fn" not in {row.name for row in table._rows(face)}
+    assert "_sigterm_notifier_fn" not in {row.name for row in table._rows(namespace)}
 
 
-def test_registering_again_changes_nothing(face: Face) -> None:
-    before = [getattr(owner(face, row), row.name) for row in CORRECTIONS if face.host in row.hosts]
+def test_registering_again_changes_nothing(namespace: Namespace) -> None:
+    before = [getattr(owner(namespace, row), row.name) for row in CORRECTIONS if namespace.host in row.hosts]
 
-    register(face.name)
+    register(namespace.name)
 
-    assert [getattr(owner(face, row), row.name) for row in CORRECTIONS if face.host in row.hosts] == before
+    assert [getattr(owner(namespace, row), row.name) for row in CORRECTIONS if namespace.host in row.hosts] == before
 
 
-def test_the_strategies_are_registered_for_people_to_find(face: Face) -> None:
-    ours = [name for name in face.strategy_registry if "cpu_sim" in name]
+def test_the_strategies_are_registered_for_people_to_find(namespace: Namespace) -> None:
+    ours = [name for name in namespace.strategy_registry if "cpu_sim" in name]
 
     assert len(ours) == 1 + 4 * 3
     assert {"single_cpu_sim", "ddp_cpu_sim", "ddp_cpu_sim_notebook_find_unused_parameters_true"} < set(ours)
@@ -146,7 +146,7 @@ def test_a_backend_that_is_switched_off_after_it_was_registered_is_an_error_when
     )
 
 
-# --- In a process of its own, where no face has been corrected yet
+# --- In a process of its own, where no namespace has been corrected yet
 
 
 BY_HAND = """
@@ -164,7 +164,7 @@ def functions():
                     found.update({(name, key, inner): id(each) for inner, each in vars(value).items()})
     return found
 
-# Something trains before Northbridge comes, somebody else has our name in one face, and another face has changed.
+# Something trains before Northbridge comes, somebody else has our name in one namespace, and another has changed.
 torch.nn.Linear(1, 1)(torch.ones(1)).backward()
 
 class Theirs(lightning_fabric.accelerators.CPUAccelerator):
@@ -194,7 +194,7 @@ report["names"] = {
 theirs = lightning_fabric.Fabric(accelerator="cpu_sim", devices=1)
 report["theirs"] = type(theirs.accelerator).__name__
 
-# Under warnings that are errors, a face that is left alone must not become a failure of the import.
+# Under warnings that are errors, a namespace that is left alone must not become a failure of the import.
 setup._log_device_info = log_device_info
 warnings.simplefilter("error")
 northbridge.autoload.arm()
@@ -225,11 +225,11 @@ def run(code: str, **environ: str) -> Any:
 
 @pytest.fixture(scope="module")
 def by_hand() -> Any:
-    """What comes of four faces that were imported before Northbridge, three of them not as it expects."""
+    """What comes of four namespaces that were imported before Northbridge, three of them not as it expects."""
     return run(BY_HAND, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
 
-def test_a_row_that_does_not_match_leaves_its_face_alone_with_one_readable_warning(by_hand: Any) -> None:
+def test_a_row_that_does_not_match_leaves_its_namespace_alone_with_one_readable_warning(by_hand: Any) -> None:
     alone = "and accelerators of its backends are unknown there: version 2.6.6 differs from what Northbridge knows"
 
     assert sorted(by_hand["warnings"]) == [
@@ -251,8 +251,8 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
     assert {tuple(key[:2]) for key in by_hand["replaced"]} == {
         ("lightning_fabric.connector", "_Connector"),
         *(
-            (f"{face}.{module}", function)
-            for face in ("lightning_fabric", "pytorch_lightning")
+            (f"{namespace}.{module}", function)
+            for namespace in ("lightning_fabric", "pytorch_lightning")
             for module in ("utilities.seed", "strategies.launchers.multiprocessing")
             for function in ("_collect_rng_states", "_set_rng_states")
         ),
@@ -283,7 +283,7 @@ def test_a_name_that_somebody_else_has_registered_is_left_to_them(by_hand: Any) 
     assert ["cpu_sim", "left alone", "__main__.Theirs has it in lightning_fabric"] in by_hand["record"]
 
 
-def test_a_face_that_is_left_alone_is_no_failure_where_warnings_are_errors(by_hand: Any) -> None:
+def test_a_namespace_that_is_left_alone_is_no_failure_where_warnings_are_errors(by_hand: Any) -> None:
     assert any(entry[:2] == ["lightning.fabric", "left alone"] for entry in by_hand["record"])
     assert ["lightning.pytorch", "registered", "lightning.pytorch 2.6.6"] in by_hand["record"]
 

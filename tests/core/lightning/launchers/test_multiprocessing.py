@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from northbridge.discovery import loaded
+from northbridge.discovery import named
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.accelerators import accelerator
 from northbridge.lightning.accelerators.held import hold
 from northbridge.lightning.classes import classes
 from northbridge.lightning.launchers import multiprocessing
-from northbridge.lightning.namespaces import Face
+from northbridge.lightning.namespaces import Namespace
 
 Build = Callable[..., Any]
 Work = Callable[[BaseException], None]
 
 
 @pytest.fixture
-def work(face: Face, build: Build, monkeypatch: pytest.MonkeyPatch) -> Work:
+def work(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> Work:
     """Do in this process what a spawned rank does when its work raises."""
     monkeypatch.setenv("LOCAL_RANK", "0")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # else the launcher changes torch's threads
     launcher = build(accelerator="cpu_sim", devices=1, strategy="ddp_spawn").strategy.launcher
-    no_trainer = (None,) if face.is_trainer else ()
+    no_trainer = (None,) if namespace.is_trainer else ()
 
     def working(end: BaseException) -> None:
         def train() -> None:
@@ -41,19 +41,23 @@ def work(face: Face, build: Build, monkeypatch: pytest.MonkeyPatch) -> Work:
 
 
 @pytest.mark.parametrize("strategy", ["ddp_spawn", "ddp_fork", "ddp_notebook"])
-def test_spawned_and_forked_ranks_have_our_launcher(face: Face, build: Build, strategy: str) -> None:
+def test_spawned_and_forked_ranks_have_our_launcher(namespace: Namespace, build: Build, strategy: str) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy=strategy).strategy.launcher
 
-    assert type(launcher) is classes(face).launcher
+    assert type(launcher) is classes(namespace).launcher
     assert launcher.is_interactive_compatible is (strategy != "ddp_spawn")
 
 
-def test_scripts_that_are_started_anew_have_lightnings_launcher_with_words_for_them(face: Face, build: Build) -> None:
+def test_scripts_that_are_started_anew_have_lightnings_launcher_with_words_for_them(
+    namespace: Namespace, build: Build
+) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy.launcher
 
-    stock = face.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
+    stock = namespace.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
     assert type(launcher).__bases__ == (stock,)
-    assert type(pickle.loads(pickle.dumps(launcher))) is importlib.import_module(face.home).SubprocessScriptLauncher
+    assert (
+        type(pickle.loads(pickle.dumps(launcher))) is importlib.import_module(namespace.home).SubprocessScriptLauncher
+    )
 
 
 def test_neither_a_search_for_hardware_nor_a_strategy_leaves_variables_behind(
@@ -90,10 +94,10 @@ def test_an_error_of_the_users_goes_home_as_it_is(work: Work) -> None:
 
 
 def test_a_fit_that_would_fork_after_another_has_taken_the_chip_is_refused_before_it_forks(
-    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_notebook").strategy.launcher
-    hold(loaded.load("cpu_sim"))
+    hold(named.load("cpu_sim"))
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it was forked"))
 
     with pytest.raises(UnsupportedError, match=r"already trained on 'cpu_sim': .* restart the kernel") as refusal:
@@ -103,10 +107,10 @@ def test_a_fit_that_would_fork_after_another_has_taken_the_chip_is_refused_befor
 
 
 def test_ranks_are_spawned_from_a_process_that_holds_a_chip(
-    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy.launcher
-    hold(loaded.load("cpu_sim"))
+    hold(named.load("cpu_sim"))
     started: list[object] = []
     monkeypatch.setattr(type(launcher).__base__, "launch", lambda *_: started.append("ranks"))
 
@@ -139,11 +143,11 @@ def test_a_simulated_chip_is_announced_before_the_ranks_and_not_by_them(
 
 
 def test_another_rank_of_a_job_announces_nothing_when_it_runs_alone(
-    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accelerator.announced.clear()
     strategy = build(accelerator="cpu_sim", devices=1).strategy
-    monkeypatch.setattr(face.fabric_module("utilities.rank_zero").rank_zero_only, "rank", 1)
+    monkeypatch.setattr(namespace.fabric_module("utilities.rank_zero").rank_zero_only, "rank", 1)
 
     with caplog.at_level(logging.WARNING, "northbridge"):
         strategy.announce()

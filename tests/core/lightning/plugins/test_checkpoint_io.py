@@ -20,13 +20,13 @@ import torch
 from tests.scripts import run_forked
 
 from northbridge.discovery import current
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import CheckpointError
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
 
 Build = Callable[..., Any]
-TRAINERS = [face for face in FACES.values() if face.is_trainer]
+TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 
 class Pair(NamedTuple):
@@ -40,8 +40,8 @@ def chip() -> None:
 
 
 @pytest.fixture
-def checkpoint_io(face: Face) -> Any:
-    return importlib.import_module(face.home).CheckpointIO()
+def checkpoint_io(namespace: Namespace) -> Any:
+    return importlib.import_module(namespace.home).CheckpointIO()
 
 
 # --- What leaves the chip
@@ -206,12 +206,14 @@ def test_the_file_opens_where_only_plain_tensors_are_allowed(tmp_path: Path, che
     assert opened["weight"].device.type == "cpu"
 
 
-def test_a_checkpoint_io_of_the_users_own_gets_cpu_tensors_too(face: Face, build: Build, tmp_path: Path) -> None:
-    stock = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO()
+def test_a_checkpoint_io_of_the_users_own_gets_cpu_tensors_too(
+    namespace: Namespace, build: Build, tmp_path: Path
+) -> None:
+    stock = namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO()
     strategy = build(accelerator="cpu_sim", devices=1, plugins=[stock]).strategy
     state = {"weight": torch.ones(2, device="cpu_sim")}
 
-    if face.is_trainer:
+    if namespace.is_trainer:
         strategy.save_checkpoint(state, tmp_path / "last.ckpt")
     else:
         strategy.save_checkpoint(tmp_path / "last.ckpt", state)
@@ -421,13 +423,13 @@ def test_weights_only_lets_no_code_of_a_checkpoint_run(tmp_path: Path, checkpoin
     RAN.clear()
 
 
-@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
-def test_lightnings_io_for_another_thread_writes_through_ours(face: Face, build: Build) -> None:
-    wrapping = face.module("plugins.io").AsyncCheckpointIO()
+@pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
+def test_lightnings_io_for_another_thread_writes_through_ours(namespace: Namespace, build: Build) -> None:
+    wrapping = namespace.module("plugins.io").AsyncCheckpointIO()
     strategy = build(accelerator="cpu_sim", devices=1, plugins=[wrapping]).strategy
 
     assert strategy.checkpoint_io is wrapping
-    assert type(wrapping.checkpoint_io).__module__ == face.home
+    assert type(wrapping.checkpoint_io).__module__ == namespace.home
 
 
 SPAWNED = """
@@ -451,9 +453,9 @@ def test_the_process_that_spawned_the_ranks_saves_when_they_are_gone(tmp_path: P
 
 
 @pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # Lightning's, of torch
-@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
-def test_a_trainer_that_has_trained_can_be_pickled(face: Face, build: Build) -> None:
-    demos: Any = face.module("demos.boring_classes")
+@pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
+def test_a_trainer_that_has_trained_can_be_pickled(namespace: Namespace, build: Build) -> None:
+    demos: Any = namespace.module("demos.boring_classes")
     trainer = build(accelerator="cpu_sim", devices=1, fast_dev_run=1)
     trainer.fit(demos.BoringModel())
 
@@ -499,10 +501,10 @@ def test_load_that_was_replaced(by: str, tmp_path: Path, checkpoint_io: Any, mon
 
 
 def test_what_the_user_has_put_in_the_place_of_lightnings_way_to_save_is_called(
-    face: Face, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[object] = []
-    stock = face.fabric_module("plugins.io.torch_io").TorchCheckpointIO
+    stock = namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO
     monkeypatch.setattr(stock, "save_checkpoint", lambda self, state, path, storage_options: calls.append(path))
 
     checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "last.ckpt")
@@ -510,14 +512,14 @@ def test_what_the_user_has_put_in_the_place_of_lightnings_way_to_save_is_called(
     assert calls == [tmp_path / "last.ckpt"]
 
 
-def test_a_file_that_holds_no_dict_is_no_checkpoint(face: Face, build: Build, tmp_path: Path) -> None:
+def test_a_file_that_holds_no_dict_is_no_checkpoint(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     """A Trainer cannot go on from a list; Lightning's CheckpointIO reads one, and so does ours."""
     file = tmp_path / "last.ckpt"
     torch.save([1, 2], file)
     host = build(accelerator="cpu_sim", devices=1)
 
-    if face.is_trainer:
-        demos: Any = face.module("demos.boring_classes")
+    if namespace.is_trainer:
+        demos: Any = namespace.module("demos.boring_classes")
         go_on = partial(host.predict, demos.BoringModel(), ckpt_path=file)
     else:
         go_on = partial(host.load, file, {"epoch": 1})
@@ -525,7 +527,7 @@ def test_a_file_that_holds_no_dict_is_no_checkpoint(face: Face, build: Build, tm
         go_on()
 
     assert host.strategy.checkpoint_io.load_checkpoint(file) == [1, 2]
-    if not face.is_trainer:
+    if not namespace.is_trainer:
         assert host.load(file) == [1, 2]
 
 
@@ -537,11 +539,15 @@ def test_a_path_on_another_file_system_is_lightnings_affair(checkpoint_io: Any) 
     assert opened["weight"].device.type == "cpu"
 
 
-@pytest.mark.parametrize("face", [face for face in FACES.values() if not face.is_trainer], ids=lambda face: face.name)
-def test_a_fabric_gives_a_users_io_its_arguments_by_name(face: Face, build: Build, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "namespace",
+    [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer],
+    ids=lambda namespace: namespace.name,
+)
+def test_a_fabric_gives_a_users_io_its_arguments_by_name(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     seen: list[Any] = []
 
-    class OwnIO(face.fabric_module("plugins.io.torch_io").TorchCheckpointIO):  # type: ignore[misc]  # this face's
+    class OwnIO(namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO):  # type: ignore[misc]  # this namespace's
         def save_checkpoint(self, *, checkpoint: Any, path: Any, storage_options: Any = None) -> None:
             seen.append((sorted(checkpoint), Path(path).name, storage_options))
 
@@ -551,8 +557,8 @@ def test_a_fabric_gives_a_users_io_its_arguments_by_name(face: Face, build: Buil
     assert seen == [(["net"], "last.ckpt", None)]
 
 
-@pytest.mark.parametrize("face", TRAINERS, ids=lambda face: face.name)
-def test_a_strategy_reads_a_checkpoint_without_a_model(face: Face, build: Build, tmp_path: Path) -> None:
+@pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
+def test_a_strategy_reads_a_checkpoint_without_a_model(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     torch.save({"state_dict": {}}, tmp_path / "last.ckpt")
     strategy = build(accelerator="cpu_sim", devices=1).strategy
 

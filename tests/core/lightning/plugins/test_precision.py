@@ -10,9 +10,9 @@ import pytest
 from torch.amp.grad_scaler import GradScaler
 
 from northbridge.capabilities import Capabilities, no
-from northbridge.discovery import loaded
+from northbridge.discovery import named
 from northbridge.errors import UnsupportedError
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 Build = Callable[..., Any]
 Claims = Callable[..., None]
@@ -23,12 +23,12 @@ def precision_of(built: Any) -> Any:
     return built.precision_plugin if hasattr(built, "precision_plugin") else built._precision
 
 
-def test_bf16_mixed_autocasts_on_the_chips_own_device_type(face: Face, build: Build) -> None:
+def test_bf16_mixed_autocasts_on_the_chips_own_device_type(namespace: Namespace, build: Build) -> None:
     import torch
 
     plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="bf16-mixed"))
 
-    assert type(plugin) is face.module("plugins").MixedPrecision
+    assert type(plugin) is namespace.module("plugins").MixedPrecision
     assert plugin.device == "cpu_sim"
     with plugin.forward_context():
         assert torch.is_autocast_enabled("cpu_sim")
@@ -69,11 +69,11 @@ def test_a_mixed_precision_is_logged_in_lightnings_words(build: Build, logged: l
     ],
 )
 def test_a_precision_that_names_no_device_is_lightnings_own(
-    face: Face, build: Build, precision: Any, plugin: str
+    namespace: Namespace, build: Build, precision: Any, plugin: str
 ) -> None:
     found = precision_of(build(accelerator="cpu_sim", devices=1, precision=precision))
 
-    assert type(found) is getattr(face.module("plugins"), plugin)
+    assert type(found) is getattr(namespace.module("plugins"), plugin)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_precision_that_the_cards_of_this_machine_deny_is_refused_although_the
     def first_generation(device: object, claimed: Capabilities) -> Capabilities:
         return replace(claimed, float16=no("the first generation has none"))
 
-    monkeypatch.setattr(type(loaded.load("cpu_sim").device), "capabilities", first_generation)
+    monkeypatch.setattr(type(named.load("cpu_sim").device), "capabilities", first_generation)
     build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
 
     with pytest.raises(UnsupportedError, match=r"'cpu_sim' has no float16: the first generation has none; write"):
@@ -134,9 +134,9 @@ def test_transformer_engine_is_refused(build: Build, precision: str) -> None:
 
 
 def test_a_plugin_that_was_made_for_cuda_is_refused_where_lightning_would_train_in_float32(
-    face: Face, build: Build
+    namespace: Namespace, build: Build
 ) -> None:
-    plugin = face.module("plugins").MixedPrecision("bf16-mixed", "cuda")
+    plugin = namespace.module("plugins").MixedPrecision("bf16-mixed", "cuda")
 
     with pytest.raises(UnsupportedError) as refusal:
         build(accelerator="cpu_sim", devices=1, plugins=[plugin])
@@ -147,21 +147,23 @@ def test_a_plugin_that_was_made_for_cuda_is_refused_where_lightning_would_train_
     )
 
 
-def test_a_plugin_that_was_made_for_the_chip_is_taken_as_it_is(face: Face, build: Build) -> None:
-    plugin = face.module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
+def test_a_plugin_that_was_made_for_the_chip_is_taken_as_it_is(namespace: Namespace, build: Build) -> None:
+    plugin = namespace.module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
 
     assert precision_of(build(accelerator="cpu_sim", devices=1, plugins=plugin)) is plugin
 
 
-def test_a_plugin_for_a_precision_that_the_chip_denies_is_refused(face: Face, build: Build, claims: Claims) -> None:
+def test_a_plugin_for_a_precision_that_the_chip_denies_is_refused(
+    namespace: Namespace, build: Build, claims: Claims
+) -> None:
     claims(bfloat16=no("its matrix unit has none"))
-    plugin = face.module("plugins").HalfPrecision("bf16-true")
+    plugin = namespace.module("plugins").HalfPrecision("bf16-true")
 
     with pytest.raises(UnsupportedError, match=r"^precision='bf16-true' was asked for, but 'cpu_sim' has no bfloat16"):
         build(accelerator="cpu_sim", devices=1, plugins=plugin)
 
 
-@pytest.mark.parametrize("face", [FACES["lightning.fabric"]], indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", [NAMESPACES["lightning.fabric"]], indirect=True, ids=str)
 def test_the_precision_of_a_command_line_is_refused_like_that_of_an_argument(
     build: Build, claims: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,7 +180,7 @@ def test_a_precision_that_the_chips_autocast_does_not_take_is_refused(
 ) -> None:
     import torch
 
-    device = loaded.load("cpu_sim").device
+    device = named.load("cpu_sim").device
     monkeypatch.setattr(type(device), "autocast_dtypes", lambda self: (torch.bfloat16,))
     build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")
 
@@ -191,9 +193,11 @@ def test_a_precision_that_the_chips_autocast_does_not_take_is_refused(
     )
 
 
-def test_a_gradient_scaler_for_another_device_is_refused_which_would_scale_nothing(face: Face, build: Build) -> None:
+def test_a_gradient_scaler_for_another_device_is_refused_which_would_scale_nothing(
+    namespace: Namespace, build: Build
+) -> None:
     scaler = GradScaler("cpu")
-    plugin = face.module("plugins").MixedPrecision("16-mixed", "cpu_sim", scaler=scaler)
+    plugin = namespace.module("plugins").MixedPrecision("16-mixed", "cpu_sim", scaler=scaler)
 
     with pytest.raises(
         UnsupportedError, match=r"GradScaler for 'cpu', .* write scaler=torch.amp.GradScaler\('cpu_sim'\)"

@@ -11,7 +11,7 @@ import torch
 from tests.scripts import run_forked
 from torch.utils.data import DataLoader, DistributedSampler
 
-from northbridge.lightning.namespaces import Face
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.random_states import KEY, of_checkpoint
 
@@ -22,14 +22,14 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 
 
 @pytest.fixture
-def face(trainer_face: Face) -> Face:
+def namespace(trainer_namespace: Namespace) -> Namespace:
     """Each namespace with a Trainer."""
-    return trainer_face
+    return trainer_namespace
 
 
 @pytest.fixture
-def isolate_rng(face: Face) -> Any:
-    return face.module("utilities.seed").isolate_rng
+def isolate_rng(namespace: Namespace) -> Any:
+    return namespace.module("utilities.seed").isolate_rng
 
 
 @pytest.fixture
@@ -39,19 +39,19 @@ def held(build: Build) -> None:
     accelerator.setup_device(torch.device("cpu_sim", 0))
 
 
-def boring(face: Face) -> Any:
-    return face.module("demos.boring_classes").BoringModel()
+def boring(namespace: Namespace) -> Any:
+    return namespace.module("demos.boring_classes").BoringModel()
 
 
-def batches(face: Face) -> DataLoader[Any]:
-    return DataLoader(face.module("demos.boring_classes").RandomDataset(32, 4), 2)
+def batches(namespace: Namespace) -> DataLoader[Any]:
+    return DataLoader(namespace.module("demos.boring_classes").RandomDataset(32, 4), 2)
 
 
-def fitted(face: Face, build: Build, checkpoint: Path | None = None, **arguments: Any) -> Any:
+def fitted(namespace: Namespace, build: Build, checkpoint: Path | None = None, **arguments: Any) -> Any:
     host = build(
         accelerator="cpu_sim", devices=1, max_epochs=1, limit_train_batches=2, limit_val_batches=0, **arguments
     )
-    host.fit(boring(face), batches(face), ckpt_path=checkpoint)
+    host.fit(boring(namespace), batches(namespace), ckpt_path=checkpoint)
     return host
 
 
@@ -93,8 +93,10 @@ def test_a_forked_process_asks_no_chip_that_its_parent_holds() -> None:
     assert list(random_states.chip_states()) == ["cpu_sim"]
 
 
-def test_a_checkpoint_holds_what_torch_opens_without_running_code(face: Face, build: Build, tmp_path: Path) -> None:
-    fitted(face, build).save_checkpoint(tmp_path / "whole.ckpt")
+def test_a_checkpoint_holds_what_torch_opens_without_running_code(
+    namespace: Namespace, build: Build, tmp_path: Path
+) -> None:
+    fitted(namespace, build).save_checkpoint(tmp_path / "whole.ckpt")
 
     (states,) = saved_states(tmp_path / "whole.ckpt")
 
@@ -102,16 +104,16 @@ def test_a_checkpoint_holds_what_torch_opens_without_running_code(face: Face, bu
     assert {name: state.device.type for name, state in states["northbridge"].items()} == {"cpu_sim": "cpu"}
 
 
-def test_a_checkpoint_of_weights_alone_holds_none(face: Face, build: Build, tmp_path: Path) -> None:
-    fitted(face, build).save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
+def test_a_checkpoint_of_weights_alone_holds_none(namespace: Namespace, build: Build, tmp_path: Path) -> None:
+    fitted(namespace, build).save_checkpoint(tmp_path / "weights.ckpt", weights_only=True)
 
     assert saved_states(tmp_path / "weights.ckpt") == []
 
 
 def test_a_checkpoint_on_an_error_waits_for_no_other_rank(
-    face: Face, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    host = fitted(face, build)
+    host = fitted(namespace, build)
     host.state.status = "interrupted"
     host.save_checkpoint(tmp_path / "alone.ckpt")
     monkeypatch.setattr(type(host.strategy), "_ranks", 2)
@@ -135,57 +137,59 @@ BROKEN: dict[str, Callable[[dict[str, Any]], object]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_foreign_states_are_ignored(name: str, face: Face, build: Build, tmp_path: Path) -> None:
+def test_foreign_states_are_ignored(name: str, namespace: Namespace, build: Build, tmp_path: Path) -> None:
     """A fit goes on from a checkpoint with something else under our key, says so, and changes no generator."""
     file = tmp_path / "last.ckpt"
-    fitted(face, build).save_checkpoint(file)
+    fitted(namespace, build).save_checkpoint(file)
     checkpoint = torch.load(file, weights_only=True)
     (states,) = of_checkpoint(checkpoint) or []
     torch.save(random_states.add(checkpoint, BROKEN[name](states)), file)  # type: ignore[arg-type]  # as is meant
     host = build(accelerator="cpu_sim", devices=1, max_epochs=2, limit_train_batches=2, limit_val_batches=0)
 
     with pytest.warns(UserWarning, match=r"the checkpoint's random states \('northbridge_random_states'\) were not"):
-        host.fit(boring(face), batches(face), ckpt_path=file)
+        host.fit(boring(namespace), batches(namespace), ckpt_path=file)
 
     assert host.current_epoch == 2
 
 
 @pytest.mark.usefixtures("held")
-def test_broken_states_change_no_generator(face: Face) -> None:
-    (states,) = random_states.gather(face, 1)
+def test_broken_states_change_no_generator(namespace: Namespace) -> None:
+    (states,) = random_states.gather(namespace, 1)
     expected = drawn()
-    random_states.restore(face, states)
+    random_states.restore(namespace, states)
 
     with pytest.warns(UserWarning, match="Random numbers begin with the seed"):
-        random_states.restore(face, {**states, "torch": torch.get_rng_state() * 0, "northbridge": 7})
+        random_states.restore(namespace, {**states, "torch": torch.get_rng_state() * 0, "northbridge": 7})
 
     assert drawn() == expected
 
 
 @pytest.mark.usefixtures("held")
 def test_the_states_of_other_ranks_come_without_torch_save_whose_calls_users_count(
-    face: Face, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def gather(everybodys: list[object], mine: object) -> None:
         everybodys[:] = [pickle.loads(pickle.dumps(mine)), {}]
 
     monkeypatch.setattr(torch.distributed, "all_gather_object", gather)
     monkeypatch.setattr(torch, "save", None)
-    first, _ = random_states.gather(face, 2)
+    first, _ = random_states.gather(namespace, 2)
 
-    random_states.restore(face, first)
+    random_states.restore(namespace, first)
     expected = drawn()
-    random_states.restore(face, first)
+    random_states.restore(namespace, first)
     assert drawn() == expected
 
 
-def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(face: Face, build: Build, tmp_path: Path) -> None:
-    fitted(face, build).save_checkpoint(tmp_path / "theirs.ckpt")
+def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(
+    namespace: Namespace, build: Build, tmp_path: Path
+) -> None:
+    fitted(namespace, build).save_checkpoint(tmp_path / "theirs.ckpt")
     (states,) = saved_states(tmp_path / "theirs.ckpt")
     states["northbridge"] = {"another": torch.zeros(3, dtype=torch.uint8)}
     before = random_states.chip_states()["cpu_sim"]
 
-    random_states.restore(face, states)
+    random_states.restore(namespace, states)
 
     assert torch.equal(torch.get_rng_state(), states["torch"])
     assert torch.equal(random_states.chip_states()["cpu_sim"], before)
@@ -196,8 +200,8 @@ def test_a_checkpoint_without_states_has_none(checkpoint: dict[str, Any]) -> Non
     assert of_checkpoint(checkpoint) is None
 
 
-def test_the_states_are_in_what_is_written_by_a_thread(face: Face, build: Build, tmp_path: Path) -> None:
-    host = fitted(face, build, plugins=[face.module("plugins.io").AsyncCheckpointIO()])
+def test_the_states_are_in_what_is_written_by_a_thread(namespace: Namespace, build: Build, tmp_path: Path) -> None:
+    host = fitted(namespace, build, plugins=[namespace.module("plugins.io").AsyncCheckpointIO()])
 
     host.save_checkpoint(tmp_path / "last.ckpt")
     host.strategy.checkpoint_io.teardown()
@@ -205,10 +209,10 @@ def test_the_states_are_in_what_is_written_by_a_thread(face: Face, build: Build,
     assert len(saved_states(tmp_path / "last.ckpt")) == 1
 
 
-def test_a_checkpoint_has_no_other_keys_than_lightnings_own(face: Face, build: Build, tmp_path: Path) -> None:
-    fitted(face, build).save_checkpoint(tmp_path / "ours.ckpt")
+def test_a_checkpoint_has_no_other_keys_than_lightnings_own(namespace: Namespace, build: Build, tmp_path: Path) -> None:
+    fitted(namespace, build).save_checkpoint(tmp_path / "ours.ckpt")
     stock = build(accelerator="cpu", max_epochs=1, limit_train_batches=2, limit_val_batches=0)
-    stock.fit(boring(face), batches(face))
+    stock.fit(boring(namespace), batches(namespace))
     stock.save_checkpoint(tmp_path / "stock.ckpt")
 
     ours, theirs = (torch.load(tmp_path / f"{name}.ckpt", weights_only=True) for name in ("ours", "stock"))
@@ -224,24 +228,26 @@ def keys_of(value: Any) -> Any:
 
 
 def test_a_fit_that_takes_up_another_number_of_ranks_says_so(
-    face: Face, build: Build, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    namespace: Namespace, build: Build, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    fitted(face, build).save_checkpoint(tmp_path / "two.ckpt")
+    fitted(namespace, build).save_checkpoint(tmp_path / "two.ckpt")
     checkpoint = torch.load(tmp_path / "two.ckpt", weights_only=True)
     vars(checkpoint["loops"])[KEY] *= 2
     torch.save(checkpoint, tmp_path / "two.ckpt")
 
     with caplog.at_level("WARNING", "northbridge"):
-        fitted(face, build, tmp_path / "two.ckpt")
+        fitted(namespace, build, tmp_path / "two.ckpt")
 
     assert "was written by 2 ranks, and this run has 1: random numbers begin with the seed" in caplog.text
 
 
-def test_a_later_fit_from_the_beginning_does_not_take_them_up(face: Face, build: Build, tmp_path: Path) -> None:
-    host = fitted(face, build)
+def test_a_later_fit_from_the_beginning_does_not_take_them_up(
+    namespace: Namespace, build: Build, tmp_path: Path
+) -> None:
+    host = fitted(namespace, build)
     host.save_checkpoint(tmp_path / "done.ckpt")
 
-    host.fit(boring(face), batches(face), ckpt_path=tmp_path / "done.ckpt")
+    host.fit(boring(namespace), batches(namespace), ckpt_path=tmp_path / "done.ckpt")
     torch.manual_seed(5)
     expected = torch.get_rng_state()
     host.strategy.restore_random_states()
@@ -260,11 +266,11 @@ class Numbers(torch.utils.data.Dataset[torch.Tensor]):
 @pytest.mark.parametrize("moment", ["on_train_batch_end", "on_train_epoch_end"])
 @pytest.mark.parametrize("epochs", [1, 2])
 def test_what_is_taken_up_at_an_epochs_end_shuffles_for_the_epoch_that_comes(
-    face: Face, build: Build, tmp_path: Path, moment: str, epochs: int
+    namespace: Namespace, build: Build, tmp_path: Path, moment: str, epochs: int
 ) -> None:
     """The checkpoint of its last step too, with a worker that fetches before the loop has counted the epoch."""
 
-    class Noting(face.module("demos.boring_classes").BoringModel):  # type: ignore[misc]  # Lightning's class
+    class Noting(namespace.module("demos.boring_classes").BoringModel):  # type: ignore[misc]  # Lightning's class
         def __init__(self) -> None:
             super().__init__()
             self.seen: list[int] = []

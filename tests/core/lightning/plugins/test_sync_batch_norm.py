@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.lightning.plugins.sync_batch_norm import SyncBatchNorm, restore, synchronize
 
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import torch
 
-from northbridge.discovery import declared, loaded
+from northbridge.discovery import declared, named
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies.chip import LoadFirst, assert_on_device
 
 Build = Callable[..., Any]
-FABRICS = [face for face in FACES.values() if not face.is_trainer]
-TRAINERS = [face for face in FACES.values() if face.is_trainer]
+FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
+TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 
 class Pinned(torch.nn.Linear):
@@ -32,7 +32,7 @@ class Pinned(torch.nn.Linear):
 
 @pytest.fixture(autouse=True, scope="module")
 def chip() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def test_a_spawned_rank_loads_the_chip_before_it_unpickles_anything_that_names_i
     assert words.index("_load_first") < words.index("device")
 
 
-def test_a_pickled_strategy_arrives_with_its_devices(face: Face, build: Build) -> None:
+def test_a_pickled_strategy_arrives_with_its_devices(namespace: Namespace, build: Build) -> None:
     strategy = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy
 
     arrived = pickle.loads(pickle.dumps(strategy))
@@ -64,8 +64,8 @@ def test_a_pickled_strategy_arrives_with_its_devices(face: Face, build: Build) -
     assert arrived._launcher._strategy is arrived
 
 
-@pytest.mark.parametrize("face", [each for each in FACES.values() if each.is_trainer], indirect=True, ids=str)
-def test_a_pickled_strategy_arrives_with_its_optimizers(face: Face, build: Build) -> None:
+@pytest.mark.parametrize("namespace", [each for each in NAMESPACES.values() if each.is_trainer], indirect=True, ids=str)
+def test_a_pickled_strategy_arrives_with_its_optimizers(namespace: Namespace, build: Build) -> None:
     strategy = build(accelerator="cpu_sim", devices=1).strategy
     strategy.optimizers = [torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], 0.1)]
 
@@ -75,8 +75,8 @@ def test_a_pickled_strategy_arrives_with_its_optimizers(face: Face, build: Build
     assert wrapped.optimizer is arrived.optimizers[0]
 
 
-def test_a_strategy_that_has_no_accelerator_yet_can_be_copied(face: Face) -> None:
-    strategy = classes(face).ddp(find_unused_parameters=True)
+def test_a_strategy_that_has_no_accelerator_yet_can_be_copied(namespace: Namespace) -> None:
+    strategy = classes(namespace).ddp(find_unused_parameters=True)
 
     assert copy.deepcopy(strategy)._ddp_kwargs == {"find_unused_parameters": True}
 
@@ -143,7 +143,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return heard
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 def test_a_lazy_runtime_hears_of_the_end_of_every_backward_pass_and_of_every_step(
     build: Build, heard: list[str]
 ) -> None:
@@ -158,7 +158,7 @@ def test_a_lazy_runtime_hears_of_the_end_of_every_backward_pass_and_of_every_ste
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
 @pytest.mark.parametrize(
     ("stage", "told"),
@@ -171,9 +171,9 @@ def test_a_lazy_runtime_hears_of_the_end_of_every_backward_pass_and_of_every_ste
 )
 @pytest.mark.usefixtures("process_group")
 def test_in_a_trainer_it_hears_of_every_step_that_no_backward_pass_follows(
-    face: Face, build: Build, heard: list[str], strategy: str, stage: str, told: list[str]
+    namespace: Namespace, build: Build, heard: list[str], strategy: str, stage: str, told: list[str]
 ) -> None:
-    model = importlib.import_module(f"{face.name}.demos.boring_classes").BoringModel()
+    model = importlib.import_module(f"{namespace.name}.demos.boring_classes").BoringModel()
     two = {f"limit_{each}_batches": 2 for each in ("train", "val", "test", "predict")}
     trainer = build(
         accelerator="cpu_sim",
@@ -191,15 +191,15 @@ def test_in_a_trainer_it_hears_of_every_step_that_no_backward_pass_follows(
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
 @pytest.mark.parametrize("manual", [False, True])
 @pytest.mark.usefixtures("process_group")
 def test_every_call_of_backward_is_the_loops_own(
-    face: Face, build: Build, strategy: str, manual: bool, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, strategy: str, manual: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scripts count the calls of Tensor.backward: one a batch, and none to try the chip out."""
-    boring: Any = importlib.import_module(f"{face.name}.demos.boring_classes")
+    boring: Any = importlib.import_module(f"{namespace.name}.demos.boring_classes")
     model = boring.ManualOptimBoringModel() if manual else boring.BoringModel()
     calls: list[object] = []
     backward = torch.Tensor.backward
@@ -223,7 +223,7 @@ def test_every_call_of_backward_is_the_loops_own(
     assert calls == ["cpu_sim"] * 4
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
 @pytest.mark.usefixtures("process_group")
 def test_in_a_fabric_it_hears_of_every_forward_pass_without_gradients_and_of_no_other(
@@ -243,7 +243,7 @@ def test_in_a_fabric_it_hears_of_every_forward_pass_without_gradients_and_of_no_
     assert heard == ["evaluation", "evaluation"]
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 @pytest.mark.parametrize(
     "cross", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))], ids=["copied", "pickled"]
 )
@@ -262,7 +262,7 @@ def test_a_module_that_a_fabric_has_set_up_can_be_copied_and_pickled_and_is_hear
     assert heard == ["evaluation"]
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 def test_where_the_software_wants_to_hear_of_no_evaluation_a_module_is_given_no_hook(build: Build) -> None:
     module = torch.nn.Linear(2, 1)
 
@@ -271,7 +271,7 @@ def test_where_the_software_wants_to_hear_of_no_evaluation_a_module_is_given_no_
     assert list(module._forward_hooks) == []
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 def test_a_loop_of_a_fabrics_may_call_backward_of_the_loss_itself(build: Build) -> None:
     fabric = build(accelerator="cpu_sim", devices=1)
     net = fabric.setup(torch.nn.Linear(2, 1))
@@ -281,7 +281,7 @@ def test_a_loop_of_a_fabrics_may_call_backward_of_the_loss_itself(build: Build) 
     assert torch.equal(net.weight.grad.cpu(), torch.ones(1, 2))
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 def test_a_model_that_stays_on_the_cpu_is_an_error(build: Build) -> None:
     fabric = build(accelerator="cpu_sim", devices=[1])
 

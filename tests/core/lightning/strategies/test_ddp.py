@@ -14,18 +14,18 @@ from tests.scripts import fork_script, wait
 
 from northbridge.capabilities import no
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.discovery import loaded
+from northbridge.discovery import named
 from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, VariableError, WrongDeviceError
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies.parallel import reduction_word
 
 Build = Callable[..., Any]
-TRAINERS = [face for face in FACES.values() if face.is_trainer]
+TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def chip() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_a_process_group_that_the_user_made_over_another_library_is_an_error(
     assert "make it with torch.distributed.init_process_group('simccl')" in str(refusal.value)
 
 
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 def test_a_wrong_seed_of_the_environment_is_named(strategy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ranks read it, each of them, and so does Lightning: by a bare int()."""
     monkeypatch.setenv("PL_GLOBAL_SEED", "abc")
@@ -216,11 +216,11 @@ def test_a_library_that_reduces_nothing_is_refused_at_start(tmp_path: Path) -> N
 
 
 def test_a_test_of_the_users_may_put_something_else_in_the_place_of_torchs_process_group(
-    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(dist, "init_process_group", lambda name, **options: asked.append((name, options["timeout"])))
-    given = face.module("strategies").DDPStrategy(timeout=timedelta(seconds=30))
+    given = namespace.module("strategies").DDPStrategy(timeout=timedelta(seconds=30))
 
     build(accelerator="cpu_sim", devices=1, strategy=given).strategy.setup_environment()
 
@@ -320,9 +320,9 @@ def compress(state: Any, bucket: Any) -> Any:
     """Stand in for a user's communication hook."""
 
 
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
-def test_a_communication_hook_is_registered_where_lightning_would_drop_it(face: Face, build: Build) -> None:
-    own = face.module("strategies").DDPStrategy(ddp_comm_state="state", ddp_comm_hook=compress)
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+def test_a_communication_hook_is_registered_where_lightning_would_drop_it(namespace: Namespace, build: Build) -> None:
+    own = namespace.module("strategies").DDPStrategy(ddp_comm_state="state", ddp_comm_hook=compress)
     strategy = build(accelerator="cpu_sim", devices=2, strategy=own).strategy
     strategy.model = Wrapped()
 
@@ -331,9 +331,11 @@ def test_a_communication_hook_is_registered_where_lightning_would_drop_it(face: 
     assert strategy.model.registered == {"state": "state", "hook": compress}
 
 
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
-def test_the_wrapper_of_a_communication_hook_is_put_around_it(face: Face, build: Build) -> None:
-    own = face.module("strategies").DDPStrategy(ddp_comm_hook=compress, ddp_comm_wrapper=lambda hook: ("around", hook))
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+def test_the_wrapper_of_a_communication_hook_is_put_around_it(namespace: Namespace, build: Build) -> None:
+    own = namespace.module("strategies").DDPStrategy(
+        ddp_comm_hook=compress, ddp_comm_wrapper=lambda hook: ("around", hook)
+    )
     strategy = build(accelerator="cpu_sim", devices=2, strategy=own).strategy
     strategy.model = Wrapped()
 
@@ -342,7 +344,7 @@ def test_the_wrapper_of_a_communication_hook_is_put_around_it(face: Face, build:
     assert strategy.model.registered == {"state": None, "hook": ("around", compress)}
 
 
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 def test_without_a_communication_hook_none_is_registered(build: Build) -> None:
     strategy = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy
     strategy.model = Wrapped()

@@ -12,12 +12,12 @@ import pytest
 import torch
 
 import northbridge
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies import dtype_warnings
 from northbridge.lightning.strategies.dtype_warnings import DtypeWarning, warn_of_batch, warn_of_module
 
 Build = Callable[..., Any]
-TRAINERS = [face for face in FACES.values() if face.is_trainer]
+TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 NO_FLOAT64 = northbridge.no("it computes it as float32")
 NO_INT64 = northbridge.no("it holds it as int32")
@@ -186,11 +186,11 @@ def test_what_the_cards_of_this_machine_deny_is_told_of_although_the_family_clai
 # --- In a Trainer and in a Fabric
 
 
-def model_of(face: Face, dtype: torch.dtype = torch.float32) -> Any:
-    """A module with one layer, for the Trainer of `face`."""
-    kind: Any = importlib.import_module(face.name).LightningModule
+def model_of(namespace: Namespace, dtype: torch.dtype = torch.float32) -> Any:
+    """A module with one layer, for the Trainer of `namespace`."""
+    kind: Any = importlib.import_module(namespace.name).LightningModule
 
-    class Model(kind):  # type: ignore[misc]  # Lightning's class of this face, known at run time
+    class Model(kind):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
         def __init__(self) -> None:
             super().__init__()
             self.layer = torch.nn.Linear(2, 2, dtype=dtype)
@@ -215,30 +215,32 @@ def fit(build: Build, model: Any) -> list[str]:
     return told(lambda: build(accelerator="cpu_sim", devices=1, max_steps=2).fit(model, labelled(2)))
 
 
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 class TestInATrainer:
     def test_the_labels_of_a_batch_are_told_of_once(
-        self, face: Face, build: Build, claims: Callable[..., None]
+        self, namespace: Namespace, build: Build, claims: Callable[..., None]
     ) -> None:
         claims(int64=NO_INT64)
 
-        (message,) = fit(build, model_of(face))
+        (message,) = fit(build, model_of(namespace))
 
         assert message.startswith("a tensor of shape (1,) in the batch is int64")
         assert " is int64, and 'cpu_sim' has no int64: it holds it as int32;" in message
 
-    def test_a_parameter_is_told_of_once(self, face: Face, build: Build, claims: Callable[..., None]) -> None:
+    def test_a_parameter_is_told_of_once(self, namespace: Namespace, build: Build, claims: Callable[..., None]) -> None:
         claims(float64=NO_FLOAT64)
 
-        (message,) = fit(build, model_of(face, torch.float64))
+        (message,) = fit(build, model_of(namespace, torch.float64))
 
         assert message.startswith("the parameter 'layer.weight' is float64, and 'cpu_sim' has no float64: it computes")
 
-    def test_of_a_chip_that_denies_nothing_nothing_is_told(self, face: Face, build: Build) -> None:
-        assert fit(build, model_of(face, torch.float64)) == []
+    def test_of_a_chip_that_denies_nothing_nothing_is_told(self, namespace: Namespace, build: Build) -> None:
+        assert fit(build, model_of(namespace, torch.float64)) == []
 
 
-@pytest.mark.parametrize("face", [face for face in FACES.values() if not face.is_trainer], indirect=True, ids=str)
+@pytest.mark.parametrize(
+    "namespace", [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer], indirect=True, ids=str
+)
 def test_in_a_fabric_a_parameter_is_told_of_when_the_module_is_set_up(
     build: Build, claims: Callable[..., None]
 ) -> None:

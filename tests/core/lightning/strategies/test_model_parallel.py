@@ -9,73 +9,75 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery import loaded
-from northbridge.errors import CollectiveError, FaceError, UnsupportedError
+from northbridge.discovery import named
+from northbridge.errors import CollectiveError, NamespaceError, UnsupportedError
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 Build = Callable[..., Any]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def chip() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
 
 
-def stock(face: Face, **arguments: Any) -> Any:
+def stock(namespace: Namespace, **arguments: Any) -> Any:
     """Lightning's strategy, as its user makes it."""
-    if not face.is_trainer:
+    if not namespace.is_trainer:
         arguments["parallelize_fn"] = lambda model, mesh: model
-    return face.module("strategies.model_parallel").ModelParallelStrategy(**arguments)
+    return namespace.module("strategies.model_parallel").ModelParallelStrategy(**arguments)
 
 
-def test_lightnings_object_becomes_ours_and_keeps_its_arguments(face: Face, build: Build) -> None:
-    given = stock(face, data_parallel_size=2, tensor_parallel_size=1, save_distributed_checkpoint=False)
+def test_lightnings_object_becomes_ours_and_keeps_its_arguments(namespace: Namespace, build: Build) -> None:
+    given = stock(namespace, data_parallel_size=2, tensor_parallel_size=1, save_distributed_checkpoint=False)
 
     strategy = build(accelerator="cpu_sim", devices=2, strategy=given).strategy
 
     assert strategy is given
-    assert type(strategy) is classes(face).model_parallel
+    assert type(strategy) is classes(namespace).model_parallel
     assert (strategy._data_parallel_size, strategy._tensor_parallel_size) == (2, 1)
     assert strategy._save_distributed_checkpoint is False
     assert str(strategy.root_device) == "cpu_sim:0"
 
 
-def test_our_own_object_is_taken_as_it_is(face: Face, build: Build) -> None:
-    arguments: dict[str, Any] = {} if face.is_trainer else {"parallelize_fn": lambda model, mesh: model}
-    given = importlib.import_module(face.home).ModelParallelStrategy(**arguments)
+def test_our_own_object_is_taken_as_it_is(namespace: Namespace, build: Build) -> None:
+    arguments: dict[str, Any] = {} if namespace.is_trainer else {"parallelize_fn": lambda model, mesh: model}
+    given = importlib.import_module(namespace.home).ModelParallelStrategy(**arguments)
 
     assert build(accelerator="cpu_sim", devices=2, strategy=given).strategy is given
 
 
-def test_the_object_of_another_namespace_is_refused_with_the_right_import(face: Face, build: Build) -> None:
-    other = next(each for each in FACES.values() if each.is_trainer == face.is_trainer and each != face)
+def test_the_object_of_another_namespace_is_refused_with_the_right_import(namespace: Namespace, build: Build) -> None:
+    other = next(each for each in NAMESPACES.values() if each.is_trainer == namespace.is_trainer and each != namespace)
 
-    with pytest.raises(FaceError, match=f"`from {face.name}.strategies import ModelParallelStrategy`"):
+    with pytest.raises(NamespaceError, match=f"`from {namespace.name}.strategies import ModelParallelStrategy`"):
         build(accelerator="cpu_sim", devices=2, strategy=stock(other))
 
 
-def test_16_mixed_is_refused_by_lightning_whose_scaler_knows_no_sharded_gradients(face: Face, build: Build) -> None:
+def test_16_mixed_is_refused_by_lightning_whose_scaler_knows_no_sharded_gradients(
+    namespace: Namespace, build: Build
+) -> None:
     with pytest.raises(ValueError, match=r"does not support .*precision='16-mixed'"):
-        build(accelerator="cpu_sim", devices=2, strategy=stock(face), precision="16-mixed")
+        build(accelerator="cpu_sim", devices=2, strategy=stock(namespace), precision="16-mixed")
 
 
-def test_another_library_is_refused(face: Face, build: Build) -> None:
+def test_another_library_is_refused(namespace: Namespace, build: Build) -> None:
     with pytest.raises(CollectiveError, match=r"process_group_backend='gloo' was asked for, .* travel over 'simccl'"):
-        build(accelerator="cpu_sim", devices=2, strategy=stock(face, process_group_backend="gloo"))
+        build(accelerator="cpu_sim", devices=2, strategy=stock(namespace, process_group_backend="gloo"))
 
 
-def test_ours_is_refused_on_the_cpu(face: Face, build: Build) -> None:
-    arguments: dict[str, Any] = {} if face.is_trainer else {"parallelize_fn": lambda model, mesh: model}
-    ours = importlib.import_module(face.home).ModelParallelStrategy(**arguments)
+def test_ours_is_refused_on_the_cpu(namespace: Namespace, build: Build) -> None:
+    arguments: dict[str, Any] = {} if namespace.is_trainer else {"parallelize_fn": lambda model, mesh: model}
+    ours = importlib.import_module(namespace.home).ModelParallelStrategy(**arguments)
 
     with pytest.raises(UnsupportedError, match="strategy=ModelParallelStrategy of Northbridge runs on a chip"):
         build(accelerator="cpu", devices=2, strategy=ours)
 
 
-def test_a_copy_of_one_that_no_host_has_yet_keeps_its_arguments(face: Face) -> None:
-    strategy = stock(face, data_parallel_size=4)
-    strategy.__class__ = classes(face).model_parallel
+def test_a_copy_of_one_that_no_host_has_yet_keeps_its_arguments(namespace: Namespace) -> None:
+    strategy = stock(namespace, data_parallel_size=4)
+    strategy.__class__ = classes(namespace).model_parallel
 
     assert copy.deepcopy(strategy)._data_parallel_size == 4
 
@@ -91,9 +93,9 @@ class Sharded(nn.Linear):
 
 @pytest.mark.parametrize(("averages", "told"), [(True, None), (False, True)])
 def test_fsdp2_is_told_to_add_up_where_the_library_has_no_average(
-    face: Face, build: Build, monkeypatch: pytest.MonkeyPatch, averages: bool, told: bool | None
+    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, averages: bool, told: bool | None
 ) -> None:
-    strategy = build(accelerator="cpu_sim", devices=2, strategy=stock(face)).strategy
+    strategy = build(accelerator="cpu_sim", devices=2, strategy=stock(namespace)).strategy
     monkeypatch.setattr(type(strategy.backend.collective), "averages", averages)
     layer = Sharded(2, 2)
 
@@ -102,9 +104,11 @@ def test_fsdp2_is_told_to_add_up_where_the_library_has_no_average(
     assert layer.told is told
 
 
-@pytest.mark.parametrize("face", [each for each in FACES.values() if not each.is_trainer], ids=lambda each: each.name)
-def test_what_a_fabrics_function_leaves_whole_goes_to_the_device(face: Face, build: Build) -> None:
-    strategy = build(accelerator="cpu_sim", devices=1, strategy=stock(face)).strategy
+@pytest.mark.parametrize(
+    "namespace", [each for each in NAMESPACES.values() if not each.is_trainer], ids=lambda each: each.name
+)
+def test_what_a_fabrics_function_leaves_whole_goes_to_the_device(namespace: Namespace, build: Build) -> None:
+    strategy = build(accelerator="cpu_sim", devices=1, strategy=stock(namespace)).strategy
     model = nn.BatchNorm1d(2)
     weight = model.weight
 

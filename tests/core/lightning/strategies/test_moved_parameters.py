@@ -9,19 +9,19 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery import loaded
+from northbridge.discovery import named
 from northbridge.errors import WrongDeviceError
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies import moved_parameters
 
 Build = Callable[..., Any]
-TRAINERS = [face for face in FACES.values() if face.is_trainer]
-FABRICS = [face for face in FACES.values() if not face.is_trainer]
+TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
+FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def chip() -> None:
-    loaded.load("cpu_sim")
+    named.load("cpu_sim")
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def step(net: nn.Module, optimizers: list[Any]) -> dict[str, torch.Tensor]:
 # --- Fabric
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 @pytest.mark.parametrize("way", ["together", "apart"])
 def test_fabric_optimizers_train_what_the_model_computes_with(build: Build, way: str) -> None:
     fabric = build(accelerator="cpu_sim", devices=1)
@@ -79,7 +79,7 @@ def test_fabric_optimizers_train_what_the_model_computes_with(build: Build, way:
         assert torch.equal(found[name], each), name
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 def test_fabric_keeps_an_optimizers_state(build: Build) -> None:
     nets = [tied(), tied()]
     mine, right = (torch.optim.Adam(each.parameters(), 0.5) for each in nets)
@@ -94,7 +94,7 @@ def test_fabric_keeps_an_optimizers_state(build: Build) -> None:
     assert len(mine.state) == len(right.state)
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 def test_fabric_keeps_ties_hooks_and_attributes(build: Build) -> None:
     net = tied()
     net[0].bias.register_hook(lambda slope: slope * 0)
@@ -109,7 +109,7 @@ def test_fabric_keeps_ties_hooks_and_attributes(build: Build) -> None:
     assert net[0].bias.group == "frozen"
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 def test_fabric_refuses_an_optimizer_of_what_was_moved_before(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moved_parameters, "_keeps_parameters", lambda _device: False)
     net = nn.Linear(2, 2)
@@ -128,8 +128,8 @@ def test_fabric_refuses_an_optimizer_of_what_was_moved_before(build: Build, monk
 # --- Trainer
 
 
-def module_class(face: Face) -> Any:
-    class Net(face.module("core").LightningModule):  # type: ignore[misc]  # Lightning's class of this face
+def module_class(namespace: Namespace) -> Any:
+    class Net(namespace.module("core").LightningModule):  # type: ignore[misc]  # Lightning's class of this namespace
         def __init__(self) -> None:
             super().__init__()
             self.net: Any = tied()
@@ -155,10 +155,10 @@ def module_class(face: Face) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore")  # Lightning's own, about workers of data loaders and what torch deprecates
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
-def test_trainer_trains_what_the_model_computes_with(face: Face, build: Build) -> None:
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+def test_trainer_trains_what_the_model_computes_with(namespace: Namespace, build: Build) -> None:
     """Over two fits and a test between them, for each of which the model moves there and back."""
-    module = module_class(face)
+    module = module_class(namespace)
     examples: Any = [torch.tensor([1.0, 2.0])] * 3
     nets: dict[str, Any] = {}
     data: Any = torch.utils.data.DataLoader(examples)

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from northbridge.capabilities import LEVEL_CLAIMS, Claim, no
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
-from northbridge.lightning.namespaces import Face
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.unsupported import DENIABLE
 
 Build = Callable[..., Any]
@@ -29,16 +29,16 @@ REASON = r"but 'cpu_sim' cannot do it: its driver is a sketch; "
 
 
 @pytest.fixture
-def module(trainer_face: Face) -> Any:
+def module(trainer_namespace: Namespace) -> Any:
     """A model to train."""
-    demos: Any = importlib.import_module(f"{trainer_face.name}.demos.boring_classes")
+    demos: Any = importlib.import_module(f"{trainer_namespace.name}.demos.boring_classes")
     return demos.BoringModel()
 
 
 @pytest.fixture
-def trainer(trainer_face: Face) -> Build:
+def trainer(trainer_namespace: Namespace) -> Build:
     """Build a Trainer that trains for a step."""
-    host: Any = importlib.import_module(trainer_face.name).Trainer
+    host: Any = importlib.import_module(trainer_namespace.name).Trainer
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
     return lambda **arguments: host(**{"accelerator": "cpu_sim", "devices": 1, "max_steps": 1, **quiet, **arguments})
 
@@ -146,7 +146,7 @@ def test_a_fabric_takes_up_no_optimizer_where_the_chip_denies_it_and_still_reads
 
 @pytest.mark.parametrize("claim", LEVEL_CLAIMS["C3"])
 def test_several_ranks_are_not_built_where_the_chip_denies_what_they_need(
-    face: Face, build: Build, claims: Claims, claim: str
+    namespace: Namespace, build: Build, claims: Claims, claim: str
 ) -> None:
     claims(**{claim: DENIED})
 
@@ -158,13 +158,13 @@ def test_several_ranks_are_not_built_where_the_chip_denies_what_they_need(
 
 @pytest.mark.parametrize(("claim", "is_refused"), [("sum_all_reduce", True), ("ddp_averaging", False)])
 def test_shards_need_the_collectives_and_no_averages(
-    face: Face, build: Build, claims: Claims, claim: str, is_refused: bool
+    namespace: Namespace, build: Build, claims: Claims, claim: str, is_refused: bool
 ) -> None:
     claims(**{claim: DENIED})
-    sharded: Any = importlib.import_module(f"{face.name}.strategies").ModelParallelStrategy
+    sharded: Any = importlib.import_module(f"{namespace.name}.strategies").ModelParallelStrategy
 
     def ask() -> Any:
-        more = {} if face.is_trainer else {"parallelize_fn": lambda model, _mesh: model}
+        more = {} if namespace.is_trainer else {"parallelize_fn": lambda model, _mesh: model}
         return build(accelerator="cpu_sim", devices=2, strategy=sharded(**more)).strategy
 
     if is_refused:
@@ -173,10 +173,10 @@ def test_shards_need_the_collectives_and_no_averages(
         assert ask().world_size == 2
 
 
-def test_a_model_is_not_spread_where_the_chip_denies_it(face: Face, build: Build, claims: Claims) -> None:
+def test_a_model_is_not_spread_where_the_chip_denies_it(namespace: Namespace, build: Build, claims: Claims) -> None:
     claims(sharding=DENIED)
-    more: dict[str, Any] = {} if face.is_trainer else {"parallelize_fn": lambda model, _mesh: model}
-    sharded: Any = importlib.import_module(f"{face.name}.strategies").ModelParallelStrategy
+    more: dict[str, Any] = {} if namespace.is_trainer else {"parallelize_fn": lambda model, _mesh: model}
+    sharded: Any = importlib.import_module(f"{namespace.name}.strategies").ModelParallelStrategy
 
     said = refusal(lambda: build(accelerator="cpu_sim", devices=2, strategy=sharded(**more)), "sharding")
 
@@ -189,7 +189,7 @@ def test_a_model_is_not_spread_where_the_chip_denies_it(face: Face, build: Build
 
 
 def test_torchs_layers_of_batch_norm_over_all_ranks_are_refused_where_the_chip_denies_them(
-    face: Face, build: Build, claims: Claims
+    namespace: Namespace, build: Build, claims: Claims
 ) -> None:
     claims(sync_batchnorm=DENIED)
     strategy = build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery.loaded import load
+from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
-from northbridge.lightning.namespaces import Face
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies import unsupported_tensors
 from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients
 
@@ -30,11 +30,11 @@ pytestmark = pytest.mark.filterwarnings(
 )
 
 
-def model_of(face: Face, layer: nn.Module, tensor: torch.Tensor | None = None) -> Any:
-    """A model with `layer` for a host of `face`, and a buffer."""
-    kind: Any = importlib.import_module(face.name).LightningModule if face.is_trainer else nn.Module
+def model_of(namespace: Namespace, layer: nn.Module, tensor: torch.Tensor | None = None) -> Any:
+    """A model with `layer` for a host of `namespace`, and a buffer."""
+    kind: Any = importlib.import_module(namespace.name).LightningModule if namespace.is_trainer else nn.Module
 
-    class Model(kind):  # type: ignore[misc]  # a class of this face, known at run time
+    class Model(kind):  # type: ignore[misc]  # a class of this namespace, known at run time
         def __init__(self) -> None:
             super().__init__()
             self.words = layer
@@ -59,8 +59,8 @@ def batches() -> Any:
     return torch.utils.data.DataLoader(data, batch_size=2)
 
 
-def train(face: Face, host: Any, model: Any) -> None:
-    if face.is_trainer:
+def train(namespace: Namespace, host: Any, model: Any) -> None:
+    if namespace.is_trainer:
         host.fit(model, batches())
         return
     module, optimizer = host.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -69,9 +69,9 @@ def train(face: Face, host: Any, model: Any) -> None:
 
 
 @pytest.fixture
-def host(face: Face, build: Build) -> Any:
+def host(namespace: Namespace, build: Build) -> Any:
     """A Trainer of one step, or a Fabric, on one device."""
-    return build(accelerator="cpu_sim", devices=1, **({"max_steps": 1} if face.is_trainer else {}))
+    return build(accelerator="cpu_sim", devices=1, **({"max_steps": 1} if namespace.is_trainer else {}))
 
 
 def refusal(attempt: Callable[[], object], capability: str = "sparse") -> str:
@@ -89,13 +89,13 @@ def no_sparse(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
-def test_sparse_gradients_over_ranks_are_refused(face: Face, build: Build, kind: type[nn.Embedding]) -> None:
+def test_sparse_gradients_over_ranks_are_refused(namespace: Namespace, build: Build, kind: type[nn.Embedding]) -> None:
     host = build(accelerator="cpu_sim", devices=2, strategy="ddp")
-    model = model_of(face, kind(4, 2, sparse=True))
+    model = model_of(namespace, kind(4, 2, sparse=True))
     strategy = host.strategy
 
     def wrap() -> None:
-        if face.is_trainer:
+        if namespace.is_trainer:
             strategy.model = model
             strategy.configure_ddp()
         else:
@@ -105,11 +105,11 @@ def test_sparse_gradients_over_ranks_are_refused(face: Face, build: Build, kind:
 
 
 @pytest.mark.parametrize("kind", [nn.Embedding, nn.EmbeddingBag])
-def test_sparse_gradients_on_one_device_train(face: Face, host: Any, kind: type[nn.Embedding]) -> None:
-    model = model_of(face, kind(4, 2, sparse=True))
+def test_sparse_gradients_on_one_device_train(namespace: Namespace, host: Any, kind: type[nn.Embedding]) -> None:
+    model = model_of(namespace, kind(4, 2, sparse=True))
     before = model.words.weight.detach().clone()
 
-    train(face, host, model)
+    train(namespace, host, model)
 
     assert not torch.equal(model.words.weight.detach().cpu(), before)
 
@@ -123,8 +123,8 @@ def test_sparse_gradients_on_one_device_train(face: Face, host: Any, kind: type[
     ],
     ids=["dense", "not learning", "ignored by DDP"],
 )
-def test_layers_without_sparse_gradients_pass(trainer_face: Face, change: Callable[[Any], object]) -> None:
-    model = model_of(trainer_face, nn.Embedding(4, 2, sparse=True))
+def test_layers_without_sparse_gradients_pass(trainer_namespace: Namespace, change: Callable[[Any], object]) -> None:
+    model = model_of(trainer_namespace, nn.Embedding(4, 2, sparse=True))
     backend = load("cpu_sim")
     refusal(lambda: refuse_to_add_sparse_gradients(backend, model, torch.device("cpu_sim")))
 
@@ -134,36 +134,36 @@ def test_layers_without_sparse_gradients_pass(trainer_face: Face, change: Callab
 
 
 @pytest.mark.usefixtures("no_sparse")
-def test_sparse_gradients_on_a_chip_without_them_are_refused(face: Face, host: Any) -> None:
-    model = model_of(face, nn.Embedding(4, 2, sparse=True))
+def test_sparse_gradients_on_a_chip_without_them_are_refused(namespace: Namespace, host: Any) -> None:
+    model = model_of(namespace, nn.Embedding(4, 2, sparse=True))
 
-    assert refusal(lambda: train(face, host, model)) == HELD.format("Embedding", DENSE)
+    assert refusal(lambda: train(namespace, host, model)) == HELD.format("Embedding", DENSE)
 
 
 @pytest.mark.usefixtures("no_sparse")
-def test_prediction_needs_no_sparse_gradients(trainer_face: Face) -> None:
-    host: Any = importlib.import_module(trainer_face.name).Trainer
+def test_prediction_needs_no_sparse_gradients(trainer_namespace: Namespace) -> None:
+    host: Any = importlib.import_module(trainer_namespace.name).Trainer
     quiet: dict[str, Any] = dict.fromkeys(("logger", "enable_progress_bar", "enable_model_summary"), False)
     trainer = host(accelerator="cpu_sim", devices=1, **quiet)
 
-    assert len(trainer.predict(model_of(trainer_face, nn.Embedding(4, 2, sparse=True)), batches())) == 2
+    assert len(trainer.predict(model_of(trainer_namespace, nn.Embedding(4, 2, sparse=True)), batches())) == 2
 
 
 @pytest.mark.usefixtures("no_sparse")
-def test_a_sparse_buffer_on_a_chip_without_them_is_refused(face: Face, host: Any) -> None:
-    model = model_of(face, nn.Embedding(4, 2), torch.eye(2).to_sparse())
+def test_a_sparse_buffer_on_a_chip_without_them_is_refused(namespace: Namespace, host: Any) -> None:
+    model = model_of(namespace, nn.Embedding(4, 2), torch.eye(2).to_sparse())
 
-    said = refusal(lambda: train(face, host, model))
+    said = refusal(lambda: train(namespace, host, model))
 
     assert (
         said == "the buffer 'given' is sparse, but 'cpu_sim' has no sparse tensors (it says so). Fix: to_dense() of it"
     )
 
 
-def test_a_compressed_buffer_is_refused(face: Face, host: Any) -> None:
-    model = model_of(face, nn.Embedding(4, 2), torch.eye(2).to_sparse_csr())
+def test_a_compressed_buffer_is_refused(namespace: Namespace, host: Any) -> None:
+    model = model_of(namespace, nn.Embedding(4, 2), torch.eye(2).to_sparse_csr())
 
-    said = refusal(lambda: train(face, host, model))
+    said = refusal(lambda: train(namespace, host, model))
 
     assert said == "the buffer 'given' is sparse_csr, but 'cpu_sim' computes with none. Fix: to_dense() of it"
 
@@ -173,32 +173,32 @@ def nested(layout: torch.layout) -> torch.Tensor:
 
 
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
-def test_a_nested_buffer_is_refused(face: Face, host: Any) -> None:
-    model = model_of(face, nn.Embedding(4, 2), nested(torch.strided))
+def test_a_nested_buffer_is_refused(namespace: Namespace, host: Any) -> None:
+    model = model_of(namespace, nn.Embedding(4, 2), nested(torch.strided))
 
-    said = refusal(lambda: train(face, host, model), "nested")
+    said = refusal(lambda: train(namespace, host, model), "nested")
 
     assert said == "the buffer 'given' is nested, but 'cpu_sim' has no nested tensors. Fix: to_padded_tensor(0.0) of it"
 
 
-def test_a_jagged_buffer_passes(face: Face, host: Any) -> None:
-    train(face, host, model_of(face, nn.Embedding(4, 2), nested(torch.jagged)))
+def test_a_jagged_buffer_passes(namespace: Namespace, host: Any) -> None:
+    train(namespace, host, model_of(namespace, nn.Embedding(4, 2), nested(torch.jagged)))
 
 
 @pytest.mark.parametrize("tensor", [torch.eye(2).to_sparse(), torch.ones(2, dtype=torch.complex64)])
-def test_what_the_chip_holds_passes(face: Face, host: Any, tensor: torch.Tensor) -> None:
-    model = model_of(face, nn.Embedding(4, 2), tensor)
+def test_what_the_chip_holds_passes(namespace: Namespace, host: Any, tensor: torch.Tensor) -> None:
+    model = model_of(namespace, nn.Embedding(4, 2), tensor)
 
-    train(face, host, model)
+    train(namespace, host, model)
 
 
 def test_complex_numbers_on_a_chip_without_them_are_refused(
-    face: Face, host: Any, monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, host: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(unsupported_tensors, "_why_no_dtype", lambda dtype, device: "it says so")
-    model = model_of(face, nn.Embedding(4, 2, dtype=torch.complex64))
+    model = model_of(namespace, nn.Embedding(4, 2, dtype=torch.complex64))
 
-    said = refusal(lambda: train(face, host, model), "complex")
+    said = refusal(lambda: train(namespace, host, model), "complex")
 
     refused = "the parameter 'words.weight' is complex64, but 'cpu_sim' has none (it says so)"
     assert said == f"{refused}. Fix: torch.view_as_real() of it"

@@ -14,12 +14,12 @@ import torch
 import northbridge
 from northbridge.errors import ArgumentsError, BackendNotFoundError, DevicesError, UnsupportedError
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import FACES, Face
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names import arguments
 
 Build = Callable[..., Any]
-TRAINERS = [face for face in FACES.values() if face.is_trainer]
-FABRICS = [face for face in FACES.values() if not face.is_trainer]
+TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
+FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
 
 
 class SimAccelerator(northbridge.AcceleratorName, backend="cpu_sim"):
@@ -60,33 +60,39 @@ def devices(strategy: Any) -> list[str]:
 # --- What a name becomes
 
 
-def test_an_accelerator_becomes_the_accelerator_of_the_face_it_is_given_to(face: Face, build: Build) -> None:
+def test_an_accelerator_becomes_the_accelerator_of_the_namespace_it_is_given_to(
+    namespace: Namespace, build: Build
+) -> None:
     name = SimAccelerator()
 
     strategy = build(accelerator=name, devices=1).strategy
 
     assert strategy.accelerator is name
-    assert type(name) is classes(face).accelerator.of("cpu_sim")
+    assert type(name) is classes(namespace).accelerator.of("cpu_sim")
     assert isinstance(strategy.accelerator, SimAccelerator)
     assert issubclass(type(strategy.accelerator), SimAccelerator)
 
 
-def test_a_ddp_strategy_becomes_ours_with_its_arguments_and_brings_its_accelerator(face: Face, build: Build) -> None:
+def test_a_ddp_strategy_becomes_ours_with_its_arguments_and_brings_its_accelerator(
+    namespace: Namespace, build: Build
+) -> None:
     name = SimDDPStrategy(find_unused_parameters=True, timeout=timedelta(seconds=77), start_method="spawn")
 
     strategy = build(strategy=name, devices=2).strategy
 
     assert strategy is name
-    assert type(strategy) is classes(face).ddp
+    assert type(strategy) is classes(namespace).ddp
     assert strategy._ddp_kwargs == {"find_unused_parameters": True}
     assert (strategy._timeout, strategy._start_method) == (timedelta(seconds=77), "spawn")
     assert strategy.accelerator.name() == "cpu_sim"
 
 
-def test_a_single_device_strategy_becomes_ours_on_the_device_that_devices_takes(face: Face, build: Build) -> None:
+def test_a_single_device_strategy_becomes_ours_on_the_device_that_devices_takes(
+    namespace: Namespace, build: Build
+) -> None:
     strategy = build(accelerator="cpu_sim", strategy=SimSingleStrategy(), devices=[3]).strategy
 
-    assert type(strategy) is classes(face).single_device
+    assert type(strategy) is classes(namespace).single_device
     assert str(strategy.root_device) == "cpu_sim:3"
 
 
@@ -104,7 +110,7 @@ def test_a_single_device_strategy_on_several_devices_is_refused(build: Build) ->
     )
 
 
-def test_a_checkpoint_io_becomes_ours_in_every_place_where_one_is_taken(face: Face, build: Build) -> None:
+def test_a_checkpoint_io_becomes_ours_in_every_place_where_one_is_taken(namespace: Namespace, build: Build) -> None:
     alone, listed, inside = SimCheckpointIO(), SimCheckpointIO(), SimCheckpointIO()
 
     built = [
@@ -114,19 +120,19 @@ def test_a_checkpoint_io_becomes_ours_in_every_place_where_one_is_taken(face: Fa
     ]
 
     assert [each.strategy.checkpoint_io for each in built] == [alone, listed, inside]
-    assert {type(each) for each in (alone, listed, inside)} == {classes(face).checkpoint_io}
+    assert {type(each) for each in (alone, listed, inside)} == {classes(namespace).checkpoint_io}
     assert isinstance(alone, SimCheckpointIO)
 
 
-@pytest.mark.parametrize("face", TRAINERS, indirect=True, ids=str)
-def test_a_checkpoint_io_inside_lightnings_asynchronous_one_becomes_ours(face: Face, build: Build) -> None:
+@pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
+def test_a_checkpoint_io_inside_lightnings_asynchronous_one_becomes_ours(namespace: Namespace, build: Build) -> None:
     inner = SimCheckpointIO()
-    outer = face.module("plugins.io").AsyncCheckpointIO(inner)
+    outer = namespace.module("plugins.io").AsyncCheckpointIO(inner)
 
     strategy = build(accelerator="cpu_sim", devices=1, plugins=[outer]).strategy
 
     assert strategy.checkpoint_io is outer
-    assert type(inner) is classes(face).checkpoint_io
+    assert type(inner) is classes(namespace).checkpoint_io
 
 
 def test_a_checkpoint_io_chooses_no_accelerator(build: Build) -> None:
@@ -136,45 +142,47 @@ def test_a_checkpoint_io_chooses_no_accelerator(build: Build) -> None:
 @pytest.mark.parametrize(("word", "meant"), [("bf16", "bf16-mixed"), ("bf16-mixed", "bf16-mixed"), ("32-true", None)])
 @pytest.mark.parametrize("place", ["plugins", "strategy"])
 def test_a_precision_is_lightnings_own_on_the_chips_device(
-    face: Face, build: Build, word: str, meant: str | None, place: str
+    namespace: Namespace, build: Build, word: str, meant: str | None, place: str
 ) -> None:
     name = SimPrecision(word)
     inside = SimSingleStrategy(precision_plugin=name)
 
     strategy = build(devices=1, **({"plugins": [name]} if place == "plugins" else {"strategy": inside})).strategy
 
-    precision = strategy.precision_plugin if face.is_trainer else strategy.precision
-    stock = face.module("plugins")
+    precision = strategy.precision_plugin if namespace.is_trainer else strategy.precision
+    stock = namespace.module("plugins")
     assert type(precision) is (stock.MixedPrecision if meant else stock.Precision)
     assert getattr(precision, "device", None) == ("cpu_sim" if meant else None)
     assert isinstance(precision, SimPrecision)
 
 
-def test_a_stock_precision_in_a_vendors_strategy_stays_what_it_is(face: Face, build: Build) -> None:
+def test_a_stock_precision_in_a_vendors_strategy_stays_what_it_is(namespace: Namespace, build: Build) -> None:
     build(accelerator="cpu_sim", devices=1)
-    stock = face.module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
+    stock = namespace.module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
 
     strategy = build(strategy=SimDDPStrategy(precision_plugin=stock), devices=2).strategy
 
-    assert (strategy.precision_plugin if face.is_trainer else strategy.precision) is stock
+    assert (strategy.precision_plugin if namespace.is_trainer else strategy.precision) is stock
 
 
-def test_names_that_a_strategy_holds_are_taken_with_it(face: Face, build: Build) -> None:
+def test_names_that_a_strategy_holds_are_taken_with_it(namespace: Namespace, build: Build) -> None:
     accelerator = SimAccelerator()
 
     strategy = build(strategy=SimDDPStrategy(accelerator, checkpoint_io=SimCheckpointIO()), devices=2).strategy
 
     assert strategy.accelerator is accelerator
-    assert type(strategy.accelerator) is classes(face).accelerator.of("cpu_sim")
-    assert type(strategy.checkpoint_io) is classes(face).checkpoint_io
+    assert type(strategy.accelerator) is classes(namespace).accelerator.of("cpu_sim")
+    assert type(strategy.checkpoint_io) is classes(namespace).checkpoint_io
 
 
-def test_what_has_become_of_a_name_can_be_given_to_the_next_host_of_any_face(face: Face, build: Build) -> None:
+def test_what_has_become_of_a_name_can_be_given_to_the_next_host_of_any_namespace(
+    namespace: Namespace, build: Build
+) -> None:
     name = SimAccelerator()
     build(accelerator=name, devices=1)
 
     again = build(accelerator=name, devices=1).strategy
-    for other in FACES.values():
+    for other in NAMESPACES.values():
         importlib.import_module(other.name)
         name_there = SimAccelerator().settle(other)
         assert build(accelerator=name_there, devices=1).strategy.root_device.type == "cpu_sim"
@@ -203,12 +211,12 @@ def test_lightnings_own_run_is_known_by_no_vendors_name(build: Build) -> None:
 # --- Devices of a strategy
 
 
-def test_devices_without_an_index_mean_one_for_each_local_rank(face: Face, build: Build) -> None:
+def test_devices_without_an_index_mean_one_for_each_local_rank(namespace: Namespace, build: Build) -> None:
     build(accelerator="cpu_sim", devices=1)  # from here on, torch knows the device
     alike = [torch.device("cpu_sim")] * 3
 
     ours = build(strategy=SimDDPStrategy(parallel_devices=alike)).strategy
-    stock = face.module("strategies").DDPStrategy(parallel_devices=alike)
+    stock = namespace.module("strategies").DDPStrategy(parallel_devices=alike)
     theirs = build(accelerator="cpu_sim", strategy=stock).strategy
 
     assert devices(ours) == devices(theirs) == ["cpu_sim:0", "cpu_sim:1", "cpu_sim:2"]
@@ -280,8 +288,8 @@ def test_a_strategy_for_another_accelerator_is_refused(build: Build, accelerator
     )
 
 
-def test_a_precision_for_another_accelerator_is_refused(face: Face, build: Build) -> None:
-    cpu = face.module("accelerators").CPUAccelerator()
+def test_a_precision_for_another_accelerator_is_refused(namespace: Namespace, build: Build) -> None:
+    cpu = namespace.module("accelerators").CPUAccelerator()
 
     with pytest.raises(UnsupportedError, match="SimPrecision is for 'cpu_sim', and accelerator='CPUAccelerator' was"):
         build(accelerator=cpu, devices=1, plugins=[SimPrecision("bf16-mixed")])
@@ -306,7 +314,7 @@ def test_two_precisions_that_agree_are_one(build: Build) -> None:
     assert build(devices=1, precision="bf16-mixed", plugins=[SimPrecision("bf16-mixed")]).strategy is not None
 
 
-@pytest.mark.parametrize("face", FABRICS, indirect=True, ids=str)
+@pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 def test_an_argument_that_only_a_trainers_strategy_has_is_refused_in_a_fabric(build: Build) -> None:
     with pytest.raises(ArgumentsError) as refusal:
         build(devices=2, strategy=SimDDPStrategy(model_averaging_period=3))
@@ -320,9 +328,9 @@ def test_an_argument_that_only_a_trainers_strategy_has_is_refused_in_a_fabric(bu
 # --- Arguments
 
 
-def test_arguments_are_taken_by_place_in_the_order_of_lightnings_strategy(face: Face) -> None:
-    if face.is_trainer:
-        stock = face.module("strategies").DDPStrategy
+def test_arguments_are_taken_by_place_in_the_order_of_lightnings_strategy(namespace: Namespace) -> None:
+    if namespace.is_trainer:
+        stock = namespace.module("strategies").DDPStrategy
         order = tuple(importlib.import_module("inspect").signature(stock.__init__).parameters)[1:-1]
         assert SimDDPStrategy.positional == order
 

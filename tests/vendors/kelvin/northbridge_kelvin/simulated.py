@@ -7,7 +7,7 @@ import northbridge_cpu_sim
 
 
 @northbridge.hookimpl
-def northbridge_personality() -> northbridge.Personality:
+def northbridge_simulation() -> northbridge.Simulation:
     """Say which of the vendor's modules are stood in for."""
     stand_in = Path(__file__).parent / "torch_kelvin"
-    return northbridge.Personality({"torch_kelvin": stand_in}, harsh=northbridge_cpu_sim.HARSH)
+    return northbridge.Simulation({"torch_kelvin": stand_in}, strict_options=northbridge_cpu_sim.STRICT_OPTIONS)

@@ -27,7 +27,7 @@ class Bridge(northbridge.Bridge):
     def load(self) -> None:
         import northbridge_cpu_sim
         import torch
-        from northbridge_cpu_sim.simulated_device import Library, SimulatedDevice
+        from northbridge_cpu_sim.simulation.simulated_device import Library, SimulatedDevice
 
         if torch._C._get_privateuse1_backend_name() != Device.type:
             from northbridge_rounding.arithmetic import Otherwise

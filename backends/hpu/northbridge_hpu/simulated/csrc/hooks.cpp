@@ -1,5 +1,5 @@
 // What torch asks of HPU as a whole: it looks for a class of this name in a registry, once.
-#include "hooks.h"
+#include "device/hooks.h"
 
 #include <ATen/detail/HPUHooksInterface.h>
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from northbridge_sdaa.simulated.loading import load as _load
 from northbridge_sdaa.simulated.record import watch as _watch
+from northbridge_sdaa.simulated.vendor_import import load as _load
 
 from . import sdaa as sdaa
 

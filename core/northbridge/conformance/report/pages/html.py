@@ -21,7 +21,7 @@ from northbridge.conformance.report.report import Report, TestResult
 from northbridge.conformance.verdict import Verdict
 from northbridge.untrusted.text import clean
 
-_PACKAGE = "northbridge.conformance.report.pages"
+_PACKAGE = __name__.rpartition(".")[0]
 
 
 def render_page(*reports: Report) -> str:

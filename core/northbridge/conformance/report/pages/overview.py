@@ -89,7 +89,7 @@ def list_doubts(report: Report) -> list[str]:
         )
     if report.suite.spared:
         doubts.append(
-            f"The simulated chip was not as harsh as it can be ({'; '.join(report.suite.spared)}): what it forgave, a"
+            f"The simulated chip ran without strict options ({'; '.join(report.suite.spared)}): what it forgave, a"
             " real one may not."
         )
     if report.digest != report.compute_digest():

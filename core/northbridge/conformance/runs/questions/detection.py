@@ -14,7 +14,7 @@ def answer(name: str) -> dict[str, object]:
     found: list[object] = []
     for _ in range(2):
         try:
-            found.append(detect(name))
+            found.append(detect(backend))
         except northbridge.NorthbridgeError as error:
             found.append(f"{type(error).__name__}: {error}")
     modules = sorted({module.partition(".")[0] for module in sys.modules})  # before the other plugins come in

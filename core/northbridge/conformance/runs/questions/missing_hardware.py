@@ -9,13 +9,14 @@ from importlib.machinery import ModuleSpec
 from typing import Any
 
 
-def answer(name: str, face: str) -> dict[str, object]:
-    """Return how a Trainer of ``face`` ends where ``detect`` of the backend ``name`` finds nothing."""
-    lightning: Any = importlib.import_module(face)
+def answer(name: str, namespace: str) -> dict[str, object]:
+    """Return how a Trainer of ``namespace`` ends where ``detect`` of the backend ``name`` finds nothing."""
+    lightning: Any = importlib.import_module(namespace)
     import northbridge
     from northbridge.discovery.present import detect
 
-    bridge: Any = northbridge.get(name).bridge
+    backend = northbridge.get(name)
+    bridge: Any = backend.bridge
     bridge.detect = lambda: 0
     if bridge.package is not None:
         sys.meta_path.append(_Found(bridge.package.partition(".")[0]))
@@ -23,7 +24,12 @@ def answer(name: str, face: str) -> dict[str, object]:
     trainer = _ended(lambda: lightning.Trainer(accelerator=name, devices=1, **arguments))
     # Loaded only where the Trainer has tried it already: a plugin may not be loaded in a fork.
     loaded = _ended(lambda: northbridge.load(name)) if trainer[0] == "SoftwareMissingError" else None
-    return {"detected": detect(name), "available": northbridge.available(), "trainer": trainer, "loaded": loaded}
+    return {
+        "detected": detect(backend),
+        "available": northbridge.available(),
+        "trainer": trainer,
+        "loaded": loaded,
+    }
 
 
 def _ended(asked: Callable[[], object]) -> list[str]:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 
-def answer(name: str, package: str, face: str) -> dict[str, object]:
-    """Return how ``detect``, ``available``, ``load`` and a Trainer of ``face`` end without ``package``.
+def answer(name: str, package: str, namespace: str) -> dict[str, object]:
+    """Return how ``detect``, ``available``, ``load`` and a Trainer of ``namespace`` end without ``package``.
 
     An empty ``package`` hides nothing: such a backend brings its software itself.
     """
@@ -21,14 +21,14 @@ def answer(name: str, package: str, face: str) -> dict[str, object]:
 
     def build_trainer() -> object:
         arm()  # torch does it where it imports device backends, and here it must not import the vendor's
-        lightning: Any = importlib.import_module(face)
+        lightning: Any = importlib.import_module(namespace)
         return lightning.Trainer(
             accelerator=name, devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
         )
 
     found = {
         "declared": _try(lambda: northbridge.get(name).name),
-        "detected": _try(lambda: detect(name)),
+        "detected": _try(lambda: detect(northbridge.get(name))),
         "available": _try(northbridge.available),
         "loaded": _try(lambda: northbridge.load(name).name),
     }

@@ -24,7 +24,7 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
     before, state = dict(os.environ), _state(torch)
     found: dict[str, object] = {"pickles": {"declared": _pickle(backend)}}
     try:
-        found["detected"] = detect(name)
+        found["detected"] = detect(backend)
         northbridge.load(name)
     except northbridge.NorthbridgeError as error:
         return {**found, "error": [type(error).__name__, str(error)], "variables": _changed(before)}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import northbridge
-from northbridge.conformance.runs.duties import reducing
+from northbridge.conformance.rank_programs import collective_reductions
 from northbridge.conformance.suite import shows
 from northbridge.conformance.tests.collective.ranks import (
     Claims,
@@ -23,10 +23,10 @@ from northbridge.conformance.tests.collective.ranks import (
 
 def expected(word: str, dtype: str, devices: int) -> list[Any]:
     """Return what a reduction of what so many ranks give leads to."""
-    columns = list(zip(*reducing.GIVEN[:devices], strict=True))
+    columns = list(zip(*collective_reductions.GIVEN[:devices], strict=True))
     if word == "mean":
         means = [sum(column) / devices for column in columns]
-        return means if dtype in reducing.FLOATS else [trunc(mean) for mean in means]
+        return means if dtype in collective_reductions.FLOATS else [trunc(mean) for mean in means]
     reduce: Any = {"sum": sum, "min": min, "max": max, "product": prod}[word]
     return [reduce(column) for column in columns]
 
@@ -42,16 +42,16 @@ class CollectiveReductions(Ranks):
         " library reduces as it is. What it rounds or does not know has to be left out of them, and goes over the"
         " host."
     )
-    duty = "reducing"
+    step = "collective_reductions"
 
     @shows("sum_all_reduce")
-    @pytest.mark.parametrize("dtype", reducing.DTYPES)
+    @pytest.mark.parametrize("dtype", collective_reductions.DTYPES)
     def test_a_sum(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         if not (may_refuse(claimed, dtype) and refusals(ranks, f"sum of {dtype}")):
             assert everybodys(ranks, f"sum of {dtype}") == [expected("sum", dtype, devices)] * devices
 
-    @pytest.mark.parametrize("dtype", reducing.DTYPES)
-    @pytest.mark.parametrize("word", [word for word in reducing.WORDS if word != "sum"])
+    @pytest.mark.parametrize("dtype", collective_reductions.DTYPES)
+    @pytest.mark.parametrize("word", [word for word in collective_reductions.WORDS if word != "sum"])
     def test_a_reduction(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
@@ -65,18 +65,18 @@ class CollectiveReductions(Ranks):
 
     @pytest.mark.parametrize("dtype", ["int64", "int32"])
     def test_a_mean_of_whole_numbers_is_cut_towards_zero(self, ranks: Facts, devices: int, dtype: str) -> None:
-        means = [trunc(sum(column) / devices) for column in zip(*reducing.NEGATIVE[:devices], strict=True)]
+        means = [trunc(sum(column) / devices) for column in zip(*collective_reductions.NEGATIVE[:devices], strict=True)]
 
         assert everybodys(ranks, f"mean of negative {dtype}") == [means] * devices
 
     @shows("sum_all_reduce")
-    @pytest.mark.parametrize("dtype", reducing.DIGITS)
+    @pytest.mark.parametrize("dtype", collective_reductions.DIGITS)
     def test_a_sum_that_uses_every_digit_of_its_dtype_loses_none(
         self, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
         self.check_digits(ranks, devices, claimed, "sum", dtype)
 
-    @pytest.mark.parametrize("dtype", reducing.DIGITS)
+    @pytest.mark.parametrize("dtype", collective_reductions.DIGITS)
     @pytest.mark.parametrize("word", ["min", "max"])
     def test_the_smallest_and_the_largest_have_every_digit_of_their_dtype(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
@@ -88,18 +88,18 @@ class CollectiveReductions(Ranks):
         """Compare with what the reduction ``word`` leads to without any rounding."""
         name = f"{word} of digits of {dtype}"
         reduce: Any = {"sum": sum, "min": min, "max": max}[word]
-        given = [reducing.digits(dtype, rank) for rank in range(devices)]
+        given = [collective_reductions.digits(dtype, rank) for rank in range(devices)]
         exact = as_held([reduce(column) for column in zip(*given, strict=True)], dtype, claimed)
 
         if not (may_refuse(claimed, dtype) and refusals(ranks, name)):
             assert everybodys(ranks, name) == [exact] * devices
 
-    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    @pytest.mark.parametrize("dtype", collective_reductions.FLOATS)
     def test_an_average_of_the_librarys_own_is_one_where_it_has_one(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
         name, averages = f"average of {dtype}", northbridge.load(backend).collective.averages
-        exact = [sum(column) for column in zip(*reducing.GIVEN[:devices], strict=True)]
+        exact = [sum(column) for column in zip(*collective_reductions.GIVEN[:devices], strict=True)]
 
         if not ((may_refuse(claimed, dtype) or not averages) and refusals(ranks, name)):
             assert everybodys(ranks, name) == [exact] * devices
@@ -141,7 +141,7 @@ class CollectiveReductions(Ranks):
     def test_a_sum_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
         assert everybodys(ranks, "behind others") == [[1, 1, 1, devices, devices, devices]] * devices
 
-    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    @pytest.mark.parametrize("dtype", collective_reductions.FLOATS)
     @pytest.mark.parametrize("word", ["sum", "mean"])
     def test_what_is_not_a_number_on_one_rank_is_none_on_any(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
@@ -159,7 +159,7 @@ class CollectiveReductions(Ranks):
     def test_a_sum_of_millions_of_numbers(self, ranks: Facts, devices: int) -> None:
         assert everybodys(ranks, "many") == [[0, 0]] * devices
 
-    @pytest.mark.parametrize("dtype", reducing.FLOATS)
+    @pytest.mark.parametrize("dtype", collective_reductions.FLOATS)
     def test_a_sum_of_a_million_numbers_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         if not (may_refuse(claimed, dtype) and refusals(ranks, f"many of {dtype}")):
             assert everybodys(ranks, f"many of {dtype}") == [[0, 0]] * devices

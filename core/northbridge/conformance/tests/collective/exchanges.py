@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from northbridge.conformance.runs.duties import exchanging
-from northbridge.conformance.runs.duties.moving import given as given_by
+from northbridge.conformance.rank_programs import exchanges
+from northbridge.conformance.rank_programs.transfers import given as given_by
 from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybodys, refusals
 
 
@@ -18,9 +18,9 @@ class Exchanges(Ranks):
         "Look at the vendor's process group: sizes of parts, which rank is meant within a group, and tensors whose"
         " numbers do not lie one after another. What the library does not do has to raise on every rank."
     )
-    duty = "exchanging"
+    step = "exchanges"
 
-    @pytest.mark.parametrize("way", exchanging.WAYS)
+    @pytest.mark.parametrize("way", exchanges.WAYS)
     def test_what_a_library_may_lack_is_right_or_refused_on_every_rank(
         self, ranks: Facts, devices: int, way: str
     ) -> None:
@@ -29,7 +29,7 @@ class Exchanges(Ranks):
             "gathered by rank 1": [given if rank == 1 else [] for rank in range(devices)],
             "scattered by rank 1": given,
             "all to all, uneven": [
-                [number for sender in range(devices) for number in exchanging.uneven(sender, rank, devices)]
+                [number for sender in range(devices) for number in exchanges.uneven(sender, rank, devices)]
                 for rank in range(devices)
             ],
             "broadcast transposed": [[[10, 13], [11, 14], [12, 15]]] * devices,

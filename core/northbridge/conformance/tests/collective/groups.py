@@ -1,4 +1,4 @@
-"""Collectives among some of the ranks."""
+"""Collectives among some of the ranks, and process groups that follow one another in the same processes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from northbridge.conformance.runs.duties import grouping
-from northbridge.conformance.suite import shows
+from northbridge.conformance.rank_programs import groups as program
+from northbridge.conformance.runs.scenario import Scenario, run
+from northbridge.conformance.suite import Suite, require_devices, shows
 from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybodys
 
 
@@ -19,11 +20,11 @@ class Groups(Ranks):
         "Look at how the vendor's process group is made of a store, a rank and a size: those of the group, and not of"
         " the run. The backend's Collective hands a group on to torch."
     )
-    duty = "grouping"
+    step = "groups"
 
     def check(self, ranks: Facts, devices: int, fact: str, right: Callable[[list[int]], Any]) -> None:
         """Compare a ``fact`` of each rank of each group with what is ``right`` for what the group's ranks give."""
-        for name, groups in grouping.DIVISIONS[devices].items():
+        for name, groups in program.DIVISIONS[devices].items():
             for members in groups:
                 found = [each[fact] for each in everybodys([ranks[rank] for rank in members], name)]
                 assert found == [right([4**rank for rank in sorted(members)])] * len(members), (name, members)
@@ -44,13 +45,13 @@ class Groups(Ranks):
         self.check(ranks, devices, "gathered", list)
 
     def test_a_sum_reaches_the_last_rank_of_the_group(self, ranks: Facts, devices: int) -> None:
-        for name, groups in grouping.DIVISIONS[devices].items():
+        for name, groups in program.DIVISIONS[devices].items():
             for members in groups:
                 found = everybodys([ranks[rank] for rank in members], name)[members.index(max(members))]
                 assert found["reduced"] == sum(4**rank for rank in members), (name, members)
 
     def test_a_sum_that_is_scattered_is_that_of_the_group(self, ranks: Facts, devices: int) -> None:
-        for name, groups in grouping.DIVISIONS[devices].items():
+        for name, groups in program.DIVISIONS[devices].items():
             for members in groups:
                 found = everybodys([ranks[rank] for rank in sorted(members)], name)
                 total = sum(4**rank for rank in members)
@@ -59,13 +60,37 @@ class Groups(Ranks):
 
     @shows("barrier")
     def test_nobody_passes_the_groups_barrier_before_its_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
-        for name, groups in grouping.DIVISIONS[devices].items():
+        for name, groups in program.DIVISIONS[devices].items():
             for members in groups:
                 found = everybodys([ranks[rank] for rank in sorted(members)], name)
                 assert min(each["went"] for each in found) >= found[-1]["came"], (name, members)
 
     def test_each_rank_has_its_number_in_the_group(self, ranks: Facts, devices: int) -> None:
-        for name, groups in grouping.DIVISIONS[devices].items():
+        for name, groups in program.DIVISIONS[devices].items():
             for members in groups:
                 found = everybodys([ranks[rank] for rank in sorted(members)], name)
                 assert [each["number"] for each in found] == list(range(len(members)))
+
+
+class FollowingGroups(Suite):
+    """Where two ranks end their process group they can meet in another one, as often as they like."""
+
+    advice = (
+        "Look at the Collective's initialize(): what it keeps of the first group is no use to the next, which has a"
+        " store of its own; and at what the vendor's library leaves behind when its process group is destroyed."
+    )
+
+    @pytest.fixture
+    def ranks(self, backend: str, environ: dict[str, str]) -> Facts:
+        """What both ranks have found out, in a run of its own: who cannot meet again keeps nobody else from it."""
+        require_devices(backend, 2)
+        return run(Scenario(backend, "", ("groups.meet_again",), 2, launch="ranks"), environ).ranks("groups.meet_again")
+
+    @shows("sum_all_reduce")
+    def test_each_sum_is_that_of_both_ranks(self, ranks: Facts) -> None:
+        assert [[group["sum"] for group in each["groups"]] for each in ranks] == [[11.0] * program.FOLLOWING] * 2
+
+    @shows("barrier")
+    def test_nobody_passes_a_barrier_before_the_other_rank_has_come(self, ranks: Facts) -> None:
+        for first, last in zip(*(each["groups"] for each in ranks), strict=True):
+            assert min(first["went"], last["went"]) >= last["came"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.conformance.runs.duties.missing import BOUND_S
+from northbridge.conformance.rank_programs.missing_rank import BOUND_S
 from northbridge.conformance.runs.scenario import Scenario, run
 from northbridge.conformance.suite import require_devices
 from northbridge.conformance.tests.collective.ranks import Facts, Ranks
@@ -18,13 +18,13 @@ class MissingRank(Ranks):
         " over. Which rank was missed `northbridge hang` says, of any library whose calls go through"
         " torch.distributed."
     )
-    duty = "missing"
+    step = "missing_rank"
 
     @pytest.fixture
     def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
         """What every rank has found out, in a run of its own: its time limit is short, and its calls are recorded."""
         require_devices(backend, devices)
-        return run(Scenario(backend, "", (self.duty,), devices, launch="ranks"), environ).ranks(self.duty)
+        return run(Scenario(backend, "", (self.step,), devices, launch="ranks"), environ).ranks(self.step)
 
     @pytest.mark.parametrize("call", ["all_reduce", "barrier"])
     def test_the_others_end_with_an_error_within_the_limit(self, ranks: Facts, call: str) -> None:

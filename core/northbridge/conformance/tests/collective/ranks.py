@@ -13,7 +13,7 @@ from northbridge.conformance.runs.scenario import Scenario, run
 from northbridge.conformance.suite import Suite, require_devices
 from northbridge.errors import UnsupportedError
 
-DUTIES = ("reducing", "moving", "exchanging", "grouping", "waiting", "averaging")
+STEPS = ("collective_reductions", "transfers", "exchanges", "groups", "waits", "gradient_averaging")
 """What the ranks do in one run."""
 
 Facts = list[dict[str, Any]]
@@ -55,7 +55,7 @@ def refusals(ranks: Facts, name: str) -> list[str]:
 class Ranks(Suite):
     """As many ranks as devices; no Lightning is imported."""
 
-    duty: ClassVar[str]
+    step: ClassVar[str]
 
     @pytest.fixture
     def claimed(self, backend: str) -> Claims:
@@ -66,4 +66,4 @@ class Ranks(Suite):
     def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
         """What every rank has found out."""
         require_devices(backend, devices)
-        return run(Scenario(backend, "", DUTIES, devices, launch="ranks"), environ).ranks(self.duty)
+        return run(Scenario(backend, "", STEPS, devices, launch="ranks"), environ).ranks(self.step)

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import northbridge
-from northbridge.conformance.runs.duties import moving
-from northbridge.conformance.runs.duties.reducing import FLOATS, digits
+from northbridge.conformance.rank_programs import transfers
+from northbridge.conformance.rank_programs.collective_reductions import FLOATS, digits
 from northbridge.conformance.suite import shows
 from northbridge.conformance.tests.collective.ranks import (
     Claims,
@@ -31,39 +31,39 @@ class Transfers(Ranks):
         "Look at the vendor's process group: the order of ranks, the root of a broadcast, the sizes of parts. A dtype"
         " that the library does not know is left out of the Collective's `carried_dtypes`, and travels as bytes."
     )
-    duty = "moving"
+    step = "transfers"
 
     @shows("broadcast")
     def test_broadcast_from_each_rank(self, ranks: Facts, devices: int) -> None:
         for root in range(devices):
-            assert everybodys(ranks, f"broadcast from {root}") == [moving.given(root)] * devices
+            assert everybodys(ranks, f"broadcast from {root}") == [transfers.given(root)] * devices
 
     @shows("broadcast")
-    @pytest.mark.parametrize("dtype", moving.DTYPES)
+    @pytest.mark.parametrize("dtype", transfers.DTYPES)
     def test_broadcast_of_each_dtype(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         if not (may_refuse(claimed, dtype) and refusals(ranks, f"broadcast of {dtype}")):
-            assert everybodys(ranks, f"broadcast of {dtype}") == [moving.in_dtype(devices - 1)] * devices
+            assert everybodys(ranks, f"broadcast of {dtype}") == [transfers.in_dtype(devices - 1)] * devices
 
     @shows("all_gather")
-    @pytest.mark.parametrize("dtype", moving.DTYPES)
+    @pytest.mark.parametrize("dtype", transfers.DTYPES)
     def test_all_gather_of_each_dtype(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
-        given = [moving.in_dtype(rank) for rank in range(devices)]
+        given = [transfers.in_dtype(rank) for rank in range(devices)]
 
         if not (may_refuse(claimed, dtype) and refusals(ranks, f"gathered {dtype}")):
             assert everybodys(ranks, f"gathered {dtype}") == [given] * devices
 
     @shows("all_gather")
-    @pytest.mark.parametrize("dtype", moving.LOSSLESS)
+    @pytest.mark.parametrize("dtype", transfers.LOSSLESS)
     def test_all_gather_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
-        right: Any = [moving.last_digit(dtype, rank, ranks[0]["large"]) for rank in range(devices)]
+        right: Any = [transfers.last_digit(dtype, rank, ranks[0]["large"]) for rank in range(devices)]
 
         if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits gathered {dtype}")):
             assert everybodys(ranks, f"digits gathered {dtype}") == [as_held(right, dtype, claimed)] * devices
 
     @shows("broadcast")
-    @pytest.mark.parametrize("dtype", moving.LOSSLESS)
+    @pytest.mark.parametrize("dtype", transfers.LOSSLESS)
     def test_broadcast_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
-        right: Any = moving.last_digit(dtype, 0, ranks[0]["large"])
+        right: Any = transfers.last_digit(dtype, 0, ranks[0]["large"])
 
         if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits broadcast {dtype}")):
             assert everybodys(ranks, f"digits broadcast {dtype}") == [as_held(right, dtype, claimed)] * devices
@@ -78,17 +78,17 @@ class Transfers(Ranks):
 
     @shows("broadcast")
     def test_a_broadcast_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
-        assert everybodys(ranks, "broadcast behind others") == [[-1, -1, -1, *moving.given(0)]] * devices
+        assert everybodys(ranks, "broadcast behind others") == [[-1, -1, -1, *transfers.given(0)]] * devices
 
     @shows("all_gather")
     def test_what_stands_behind_others_is_gathered_behind_others(self, ranks: Facts, devices: int) -> None:
-        given = [number for rank in range(devices) for number in moving.given(rank)]
+        given = [number for rank in range(devices) for number in transfers.given(rank)]
 
         assert everybodys(ranks, "gathered behind others") == [[-1, -1, -1, *given]] * devices
 
     @shows("all_gather")
     def test_what_was_gathered_stays_when_more_is_gathered(self, ranks: Facts, devices: int) -> None:
-        given = [moving.given(rank) for rank in range(devices)]
+        given = [transfers.given(rank) for rank in range(devices)]
 
         assert everybodys(ranks, "gathered before") == [given] * devices
 
@@ -105,13 +105,13 @@ class Transfers(Ranks):
     @shows("all_gather")
     @pytest.mark.parametrize("way", ["gathered", "gathered by the backend"])
     def test_all_gather(self, ranks: Facts, devices: int, way: str) -> None:
-        given = [moving.given(rank) for rank in range(devices)]
+        given = [transfers.given(rank) for rank in range(devices)]
 
         assert everybodys(ranks, way) == [given] * devices
 
     @shows("all_gather")
     def test_all_gather_into_one_tensor(self, ranks: Facts, devices: int) -> None:
-        given = [number for rank in range(devices) for number in moving.given(rank)]
+        given = [number for rank in range(devices) for number in transfers.given(rank)]
 
         assert everybodys(ranks, "gathered flat") == [given] * devices
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.conformance.runs.duties import waiting
+from northbridge.conformance.rank_programs import waits
 from northbridge.conformance.suite import shows
 from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybodys
 
@@ -16,7 +16,7 @@ class Waits(Ranks):
         "Look at what the vendor's process group returns: a Work that owns its tensors, and whose wait() has later"
         " kernels wait for the collective. And look at the Collective's barrier()."
     )
-    duty = "waiting"
+    step = "waits"
 
     @shows("barrier")
     @pytest.mark.parametrize("late", [0, -1], ids=["the first", "the last"])
@@ -29,7 +29,7 @@ class Waits(Ranks):
     def test_nobody_is_kept_at_a_barrier_when_all_have_come(self, ranks: Facts, devices: int) -> None:
         for late in (0, devices - 1):
             found = everybodys(ranks, f"barrier, rank {late} late")
-            assert max(each["went"] for each in found) < max(each["came"] for each in found) + waiting.PATIENCE_S
+            assert max(each["went"] for each in found) < max(each["came"] for each in found) + waits.PATIENCE_S
 
     @shows("{claim}")
     @pytest.mark.parametrize(
@@ -59,13 +59,13 @@ class Waits(Ranks):
 
     @shows("sum_all_reduce")
     def test_asynchronous_collectives_own_temporaries_that_are_dropped(self, ranks: Facts, devices: int) -> None:
-        sums = [[sum(number + rank for rank in range(devices))] * 3 for number in range(waiting.PENDING)]
+        sums = [[sum(number + rank for rank in range(devices))] * 3 for number in range(waits.PENDING)]
 
         assert everybodys(ranks, "temporaries") == [sums] * devices
 
     @shows("sum_all_reduce", "broadcast")
     def test_many_under_way_are_waited_for_in_any_order(self, ranks: Facts, devices: int) -> None:
-        sums = [sum(number + rank for rank in range(devices)) for number in range(waiting.PENDING)]
+        sums = [sum(number + rank for rank in range(devices)) for number in range(waits.PENDING)]
         right = [number if number % 2 else total for number, total in enumerate(sums)]
 
         assert everybodys(ranks, "waited for in turn") == [right] * devices
@@ -73,7 +73,7 @@ class Waits(Ranks):
     @shows("sum_all_reduce")
     def test_what_is_computed_between_two_is_seen_by_the_second(self, ranks: Facts, devices: int) -> None:
         course = [1]
-        for _ in range(waiting.CHAIN):
+        for _ in range(waits.CHAIN):
             course.append(course[-1] * devices + 1)
 
         assert everybodys(ranks, "one after another") == [course[1:]] * devices

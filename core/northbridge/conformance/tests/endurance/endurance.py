@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 
 import pytest
 
-from northbridge.conformance.runs.duties.enduring import EARLY, LATE
+from northbridge.conformance.rank_programs.endurance import EARLY, LATE
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each, require, require_devices
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each, require, require_devices
 
 CHIP_BYTES = 2**16
 """How much more the chip may hold late than early: 80 bytes for each step between."""
@@ -20,7 +20,7 @@ PROCESS_BYTES = 2**24
 """How much more the process may hold, where allocators round and caches grow: 20 KiB for each step between."""
 
 
-class Endurance(FaceSuite):
+class Endurance(NamespaceSuite):
     """A thousand steps hold no more than two hundred: memory of the chip and of the host, files and threads."""
 
     runs = in_each(TRAINERS[0], devices=(1, 2))
@@ -30,27 +30,27 @@ class Endurance(FaceSuite):
     )
 
     @pytest.fixture
-    def chip(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
+    def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> Outcome:
         """The run of a thousand steps."""
-        require(face)
+        require(namespace)
         require_devices(backend, devices)
-        return run(Scenario(backend, face, ("enduring",), devices), environ)
+        return run(Scenario(backend, namespace, ("endurance",), devices), environ)
 
     def test_it_comes_to_its_end(self, chip: Outcome) -> None:
-        assert set(chip.each("enduring", "steps")) == {LATE}
+        assert set(chip.each("endurance", "steps")) == {LATE}
 
     def test_the_chips_memory_is_steady(self, chip: Outcome) -> None:
-        for held in chip.each("enduring", "held"):
+        for held in chip.each("endurance", "held"):
             assert _at(held, EARLY, "chip") > 0
             assert _at(held, LATE, "chip") - _at(held, EARLY, "chip") <= CHIP_BYTES
 
     def test_the_processs_memory_is_steady(self, chip: Outcome) -> None:
-        for held in chip.each("enduring", "held"):
+        for held in chip.each("endurance", "held"):
             assert _at(held, LATE, "process") - _at(held, EARLY, "process") <= PROCESS_BYTES
 
     @pytest.mark.parametrize("opened", ["files", "threads"])
     def test_no_more_is_open(self, chip: Outcome, opened: str) -> None:
-        for held in chip.each("enduring", "held"):
+        for held in chip.each("endurance", "held"):
             assert _at(held, LATE, opened) - _at(held, EARLY, opened) <= MORE_OPEN
 
 

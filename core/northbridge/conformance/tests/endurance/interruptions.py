@@ -9,12 +9,12 @@ from typing import ClassVar
 import pytest
 import torch
 
-from northbridge.conformance.runs.duties.dying import KILLED_IN
-from northbridge.conformance.runs.duties.interrupting import EVERY_N_STEPS, INTERRUPTED
+from northbridge.conformance.rank_programs.interruptions import EVERY_N_STEPS, INTERRUPTED
+from northbridge.conformance.rank_programs.killed_rank import KILLED_IN
 from northbridge.conformance.runs.scenario import Launch, Outcome, Scenario, run
 from northbridge.conformance.suite import (
     TRAINERS,
-    FaceSuite,
+    NamespaceSuite,
     in_each,
     one_and_two_devices,
     require,
@@ -23,11 +23,11 @@ from northbridge.conformance.suite import (
 from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
 
 
-class Preemption(FaceSuite):
+class Preemption(NamespaceSuite):
     """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
 
     runs = one_and_two_devices(*TRAINERS)
-    duties = MappingProxyType({("Trainer", devices): ("interrupting",) for devices in (1, 2)})
+    steps = MappingProxyType({("Trainer", devices): ("interruptions",) for devices in (1, 2)})
     claims = ("resume",)
     advice: ClassVar[str] = (
         "what the vendor's software does with SIGTERM; and the state of the chip's generators, which a checkpoint"
@@ -35,15 +35,15 @@ class Preemption(FaceSuite):
     )
 
     def test_what_is_taken_up_ends_with_the_weights_of_a_training_that_went_through(self, chip: Outcome) -> None:
-        for found in chip.ranks("interrupting"):
+        for found in chip.ranks("interruptions"):
             assert found["taken up"]["weights"] == found["through"]["weights"]
 
     def test_it_goes_on_after_the_batch_in_which_the_signal_came(self, chip: Outcome) -> None:
-        for found in chip.ranks("interrupting"):
+        for found in chip.ranks("interruptions"):
             assert found["taken up"]["began"] == INTERRUPTED + 1
 
 
-class Restarts(FaceSuite):
+class Restarts(NamespaceSuite):
     """Under torchrun with restarts, a killed rank costs the steps since the last checkpoint and no more."""
 
     runs = in_each(TRAINERS[0])
@@ -54,20 +54,20 @@ class Restarts(FaceSuite):
     )
 
     def test_the_ranks_take_up_the_last_checkpoint_and_end_with_the_weights_of_an_undisturbed_run(
-        self, backend: str, face: str, environ: dict[str, str]
+        self, backend: str, namespace: str, environ: dict[str, str]
     ) -> None:
-        require(face)
+        require(namespace)
         require_devices(backend, 2)
-        undisturbed = run(Scenario(backend, face, ("interrupting",), 2), environ)
-        restarted = run(Scenario(backend, face, ("interrupting",), 2, launch="restarts"), environ)
+        undisturbed = run(Scenario(backend, namespace, ("interruptions",), 2), environ)
+        restarted = run(Scenario(backend, namespace, ("interruptions",), 2, launch="restarts"), environ)
 
-        weights = [each["weights"] for each in undisturbed.each("interrupting", "through")]
-        assert restarted.each("interrupting", "after a restart") == [
+        weights = [each["weights"] for each in undisturbed.each("interruptions", "through")]
+        assert restarted.each("interruptions", "after a restart") == [
             {"weights": each, "began": INTERRUPTED - INTERRUPTED % EVERY_N_STEPS} for each in weights
         ]
 
 
-class KilledRank(FaceSuite):
+class KilledRank(NamespaceSuite):
     """A rank that is killed takes the others with it, soon, and what was saved is whole."""
 
     runs = in_each(TRAINERS[0], devices=(2,))
@@ -80,12 +80,12 @@ class KilledRank(FaceSuite):
     """How long the others may take on a machine that is busy; torch's own timeout is half an hour."""
 
     @pytest.fixture(params=["script", "torchrun"])
-    def end(self, backend: str, face: str, environ: dict[str, str], request: pytest.FixtureRequest) -> End:
+    def end(self, backend: str, namespace: str, environ: dict[str, str], request: pytest.FixtureRequest) -> End:
         """How two ranks ended, of which the second killed itself."""
-        require(face)
+        require(namespace)
         require_devices(backend, 2)
         launch: Launch = request.param
-        (end,) = run_to_the_end(Scenario(backend, face, ("dying",), 2, launch=launch), environ=environ)
+        (end,) = run_to_the_end(Scenario(backend, namespace, ("killed_rank",), 2, launch=launch), environ=environ)
         assert end.findings.get("killed"), f"the training never came so far:\n{end.said}"
         return end
 

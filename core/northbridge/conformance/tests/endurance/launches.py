@@ -25,14 +25,14 @@ class Launches(Suite):
         " Bridge.load() takes no card; and the claim `fork`, where it does not survive one"
     )
 
-    @pytest.mark.parametrize("face", TRAINERS)
-    def test_a_trainer_spawns_processes(self, backend: str, environ: dict[str, str], face: str) -> None:
-        self.check_trainer(_with_trainer(backend, face, "ddp_spawn"), environ)
+    @pytest.mark.parametrize("namespace", TRAINERS)
+    def test_a_trainer_spawns_processes(self, backend: str, environ: dict[str, str], namespace: str) -> None:
+        self.check_trainer(_with_trainer(backend, namespace, "ddp_spawn"), environ)
 
     @shows("fork")
-    @pytest.mark.parametrize("face", TRAINERS)
-    def test_a_trainer_forks_processes(self, backend: str, environ: dict[str, str], face: str) -> None:
-        self.check_trainer(_with_trainer(backend, face, "ddp_fork"), environ)
+    @pytest.mark.parametrize("namespace", TRAINERS)
+    def test_a_trainer_forks_processes(self, backend: str, environ: dict[str, str], namespace: str) -> None:
+        self.check_trainer(_with_trainer(backend, namespace, "ddp_fork"), environ)
 
     @pytest.mark.parametrize("launch", ["torchrun", "two nodes"])
     def test_a_trainer_is_started_from_outside(self, backend: str, environ: dict[str, str], launch: Launch) -> None:
@@ -50,7 +50,7 @@ class Launches(Suite):
         self.check(_with_fabric(backend, "ddp_fork"), environ)
 
     def test_a_fabric_is_started_by_torchrun(self, backend: str, environ: dict[str, str]) -> None:
-        self.check(Scenario(backend, FABRICS[0], ("looping",), 2, launch="torchrun", models=_MODELS), environ)
+        self.check(Scenario(backend, FABRICS[0], ("training",), 2, launch="torchrun", models=_MODELS), environ)
 
     def test_a_simulated_chip_says_so_once_where_processes_are_spawned(
         self, backend: str, environ: dict[str, str]
@@ -65,7 +65,7 @@ class Launches(Suite):
 
     def check_says_so_once(self, scenario: Scenario, environ: dict[str, str]) -> None:
         """See that one process of all says of a simulated chip that it is one."""
-        require(scenario.face)
+        require(scenario.namespace)
         found = run(scenario, environ)
         assert found.ranks(f"training {scenario.models[0]}")  # where it was refused, that is what is raised
         said = found.said.count(f"{scenario.accelerator} is a simulated chip")
@@ -76,16 +76,16 @@ class Launches(Suite):
         """Compare, and see that the process which the user started holds the trained weights too."""
         self.check(scenario, environ)
         for model in scenario.models:
-            trained = cpu_run(scenario.face, scenario.ranks).ranks(f"training {model}")[0]["weights"]
+            trained = cpu_run(scenario.namespace, scenario.ranks).ranks(f"training {model}")[0]["weights"]
             found = run(scenario, environ).ranks(f"after training {model}")[0]["weights"]
             assert differences_from_cpu(scenario.accelerator, found, trained) == []
 
     def check(self, scenario: Scenario, environ: dict[str, str]) -> None:
         """Compare the weights of each model on each rank, and see on which device it trained."""
-        require(scenario.face)
+        require(scenario.namespace)
         roots = list_roots(scenario, environ)
         for model in scenario.models:
-            expected = cpu_run(scenario.face, scenario.ranks).each(f"training {model}", "weights")
+            expected = cpu_run(scenario.namespace, scenario.ranks).each(f"training {model}", "weights")
             found = run(scenario, environ)
             weights = found.each(f"training {model}", "weights")
             assert differences_from_cpu(scenario.accelerator, weights, expected) == []
@@ -104,9 +104,9 @@ def list_roots(scenario: Scenario, environ: dict[str, str]) -> list[str]:
         return [str(device.root(index)) for index in range(scenario.ranks)]
 
 
-def _with_trainer(backend: str, face: str, strategy: str) -> Scenario:
-    return Scenario(backend, face, ("training",), 2, strategy, models=("ensemble",))
+def _with_trainer(backend: str, namespace: str, strategy: str) -> Scenario:
+    return Scenario(backend, namespace, ("training",), 2, strategy, models=("ensemble",))
 
 
 def _with_fabric(backend: str, strategy: str) -> Scenario:
-    return Scenario(backend, FABRICS[0], ("looping",), 2, strategy, models=_MODELS)
+    return Scenario(backend, FABRICS[0], ("training",), 2, strategy, models=_MODELS)

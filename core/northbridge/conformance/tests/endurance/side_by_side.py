@@ -9,11 +9,11 @@ from typing import ClassVar
 import pytest
 
 from northbridge.conformance.runs.scenario import Scenario, new_folder, run
-from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each, require, require_devices
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each, require, require_devices
 from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
 
 
-class SideBySide(FaceSuite):
+class SideBySide(NamespaceSuite):
     """Two jobs that train at once, each on devices of its own, end as each does alone.
 
     With two devices each, the ranks of each job meet as well, and must not meet those of the other.
@@ -26,13 +26,13 @@ class SideBySide(FaceSuite):
     )
 
     @pytest.fixture
-    def jobs(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> list[Scenario]:
+    def jobs(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> list[Scenario]:
         """The two jobs, which wait for each other before they train."""
-        require(face)
+        require(namespace)
         require_devices(backend, 2 * devices)
-        there = _meeting(backend, face, devices, tuple(sorted(environ.items())))
+        there = _meeting(backend, namespace, devices, tuple(sorted(environ.items())))
         return [
-            Scenario(backend, face, ("accompanying",), tuple(chosen), resume=str(there))
+            Scenario(backend, namespace, ("side_by_side",), tuple(chosen), resume=str(there))
             for chosen in (range(devices), range(devices, 2 * devices))
         ]
 
@@ -45,7 +45,7 @@ class SideBySide(FaceSuite):
         return ends
 
     def test_they_train_at_the_same_time(self, ends: tuple[End, ...]) -> None:
-        found = [rank for end in ends for rank in end.findings["accompanying"]]
+        found = [rank for end in ends for rank in end.findings["side_by_side"]]
 
         assert max(rank["began"] for rank in found) < min(rank["ended"] for rank in found)
 
@@ -53,13 +53,13 @@ class SideBySide(FaceSuite):
         self, ends: tuple[End, ...], jobs: list[Scenario], environ: dict[str, str]
     ) -> None:
         first = jobs[0]
-        alone = run(Scenario(first.accelerator, first.face, first.duties, first.devices), environ)
+        alone = run(Scenario(first.accelerator, first.namespace, first.steps, first.devices), environ)
         for end in ends:
-            assert [rank["weights"] for rank in end.findings["accompanying"]] == alone.each("accompanying", "weights")
+            assert [rank["weights"] for rank in end.findings["side_by_side"]] == alone.each("side_by_side", "weights")
 
     def test_each_has_no_more_ranks_than_it_asked_for(self, ends: tuple[End, ...], devices: int) -> None:
         for end in ends:
-            assert [rank["world size"] for rank in end.findings["accompanying"]] == [devices] * devices
+            assert [rank["world size"] for rank in end.findings["side_by_side"]] == [devices] * devices
 
 
 @cache

@@ -22,7 +22,7 @@ class Callbacks(UsesSuite):
     def test_progress_bars_monitors_and_loggers_change_nothing_and_write_what_is_logged(
         self, backend: str, chip: Outcome, cpu: Outcome
     ) -> None:
-        found, expected = chip.each("calling", "logged"), cpu.each("calling", "logged")
+        found, expected = chip.each("callbacks", "logged"), cpu.each("callbacks", "logged")
 
         assert differences_from_cpu(backend, found, expected) == []
         assert found[0]["boards"] == [True]
@@ -32,24 +32,24 @@ class Callbacks(UsesSuite):
     def test_early_stopping_stops_where_it_stops_on_the_cpu_and_the_timer_measures(
         self, chip: Outcome, cpu: Outcome
     ) -> None:
-        found = chip.each("calling", "stopped")
+        found = chip.each("callbacks", "stopped")
 
-        assert found == cpu.each("calling", "stopped")
+        assert found == cpu.each("callbacks", "stopped")
         assert found[0]["measured"]
         assert 0 < found[0]["epoch"] < 9
 
     @shows("checkpoint")
     def test_the_best_checkpoints_are_kept_on_the_cpu(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
-        found: list[Any] = chip.each("calling", "kept")
+        found: list[Any] = chip.each("callbacks", "kept")
 
-        assert differences_from_cpu(backend, found, cpu.each("calling", "kept")) == []
+        assert differences_from_cpu(backend, found, cpu.each("callbacks", "kept")) == []
         assert "last.ckpt" in found[0]["files"]
         assert len(found[0]["files"]) == 3
         assert found[0]["devices"] == ["cpu"]
 
     @shows("fit")
     def test_moving_averages_of_the_weights(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
-        found, expected = chip.each("calling", "averaged"), cpu.each("calling", "averaged")
+        found, expected = chip.each("callbacks", "averaged"), cpu.each("callbacks", "averaged")
 
         # torch averages them one by one on the CPU, and all at once elsewhere.
         assert differences_from_cpu(backend, found, expected, simulated_within=1e-6) == []

@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 import northbridge
+from northbridge.conformance.rank_programs import interim_checkpoints
+from northbridge.conformance.rank_programs.checkpoints import MODEL
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.duties import keeping
-from northbridge.conformance.runs.duties.saving import MODEL
 from northbridge.conformance.runs.hosts import build
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, one_and_several_devices, shows
-from northbridge.processes.python_start import python_command
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, one_and_several_devices, shows
+from northbridge.processes.environment import python_command
 
 _OPEN = """
 import json, sys
@@ -38,7 +38,7 @@ print(json.dumps({"devices": sorted(devices), "tensors": weights}))
 """
 
 
-class Checkpoints(FaceSuite):
+class Checkpoints(NamespaceSuite):
     """A checkpoint of the chip is a checkpoint of the CPU, and the other way round.
 
     A resumed run is compared with one that Lightning resumed on the CPU. Of more than two ranks, one that never stopped
@@ -53,7 +53,7 @@ class Checkpoints(FaceSuite):
 
     @shows("checkpoint")
     def test_it_opens_where_there_is_no_northbridge_and_no_lightning(self, chip: Outcome) -> None:
-        assert chip.ranks("saving")
+        assert chip.ranks("checkpoints.save")
         found = _open_without_northbridge(chip)
 
         assert found["devices"] == ["cpu"]
@@ -61,13 +61,13 @@ class Checkpoints(FaceSuite):
 
     @shows("checkpoint")
     def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
-        found, expected = chip.each("saving", "weights"), cpu.each("saving", "weights")
+        found, expected = chip.each("checkpoints.save", "weights"), cpu.each("checkpoints.save", "weights")
 
         assert differences_from_cpu(backend, found, expected) == []
 
     @shows("resume")
     def test_a_cpu_checkpoint_resumes_on_the_chip(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
-        found, expected = chip.each("resuming", "weights"), cpu.each("resuming", "weights")
+        found, expected = chip.each("checkpoints.resume", "weights"), cpu.each("checkpoints.resume", "weights")
 
         assert differences_from_cpu(backend, found, expected) == []
 
@@ -75,10 +75,10 @@ class Checkpoints(FaceSuite):
     def test_tied_weights_are_tied_in_a_run_that_is_taken_up(self, chip: Outcome) -> None:
         tied = len(list(build(MODEL).parameters()))
 
-        assert set(chip.each("resuming", "parameters")) == {tied}
+        assert set(chip.each("checkpoints.resume", "parameters")) == {tied}
 
 
-class CheckpointsOnTheCPU(FaceSuite):
+class CheckpointsOnTheCPU(NamespaceSuite):
     """Lightning's own run on the CPU goes on where the chip's ended."""
 
     runs = one_and_several_devices(TRAINERS[0], FABRICS[0])
@@ -86,16 +86,16 @@ class CheckpointsOnTheCPU(FaceSuite):
 
     @shows("checkpoint")
     def test_a_checkpoint_of_the_chip_resumes_on_the_cpu(
-        self, backend: str, face: str, devices: int, chip: Outcome, cpu: Outcome
+        self, backend: str, namespace: str, devices: int, chip: Outcome, cpu: Outcome
     ) -> None:
-        assert chip.ranks("saving")
-        resumed = run(Scenario("cpu", face, ("resuming",), devices, resume=str(chip.folder)))
+        assert chip.ranks("checkpoints.save")
+        resumed = run(Scenario("cpu", namespace, ("checkpoints.resume",), devices, resume=str(chip.folder)))
 
-        found, expected = resumed.each("resuming", "weights"), cpu.each("resuming", "weights")
+        found, expected = resumed.each("checkpoints.resume", "weights"), cpu.each("checkpoints.resume", "weights")
         assert differences_from_cpu(backend, found, expected) == []
 
 
-class KeptCheckpoints(FaceSuite):
+class KeptCheckpoints(NamespaceSuite):
     """A checkpoint that is written in the middle of a training leaves model and file as they are to be."""
 
     runs = in_each(*TRAINERS, *FABRICS)
@@ -107,32 +107,34 @@ class KeptCheckpoints(FaceSuite):
     )
 
     def test_the_model_stays_where_it_is(self, chip: Outcome, device: northbridge.Device) -> None:
-        found = chip.only("keeping")
+        found = chip.only("interim_checkpoints")
 
         assert found["after"] == found["before"]
         assert {where for _, where, _ in found["after"]} == {str(device.root(0))}
 
     def test_the_training_goes_on_as_one_without_checkpoints(self, chip: Outcome) -> None:
-        assert chip.only("keeping")["weights"] == chip.only(f"training {keeping.MODEL}")["weights"]
+        through = chip.only(f"training {interim_checkpoints.MODEL}")
+
+        assert chip.only("interim_checkpoints")["weights"] == through["weights"]
 
     def test_its_tensors_are_the_cpus_and_tied_weights_are_tied(self, chip: Outcome) -> None:
-        found = chip.only("keeping")
+        found = chip.only("interim_checkpoints")
 
         assert found["devices"] == ["cpu"]
         assert found["tied"]
 
     def test_views_are_written_with_their_own_numbers(self, chip: Outcome) -> None:
-        expected = {name: each.tolist() for name, each in keeping.views(torch.device("cpu")).items()}
+        expected = {name: each.tolist() for name, each in interim_checkpoints.views(torch.device("cpu")).items()}
 
-        assert chip.only("keeping")["views"] == expected
+        assert chip.only("interim_checkpoints")["views"] == expected
 
     def test_what_fails_halfway_leaves_the_file_before_it_whole_and_nothing_else(self, chip: Outcome) -> None:
-        found = chip.only("keeping")
+        found = chip.only("interim_checkpoints")
 
-        assert keeping.SPOILT in found["error"]
+        assert interim_checkpoints.SPOILT in found["error"]
         assert found["whole while another was written"]
         assert found["whole afterwards"]
-        assert found["files"] == [keeping.FILE]
+        assert found["files"] == [interim_checkpoints.FILE]
 
 
 def _open_without_northbridge(outcome: Outcome) -> dict[str, Any]:

@@ -19,7 +19,7 @@ class Compiled(UsesSuite):
     def test_a_backend_that_the_chip_lacks_is_refused_before_the_first_step(self, chip: Outcome, backend: str) -> None:
         missing = northbridge.load(backend).bridge.missing_compile_backends
 
-        for found in chip.ranks("compiling"):
+        for found in chip.ranks("compilation"):
             tried = {name: found[name] for name in found["missing"]}
             assert set(tried) == set(missing)  # which may be none
             for name, came_of_it in tried.items():
@@ -46,18 +46,18 @@ class FabricCompilation(Compiled):
 
     def test_without_a_backend_the_chips_is_taken_or_told_to_be_absent(self, chip: Outcome, backend: str) -> None:
         named = northbridge.load(backend).bridge.compile_backend
-        registered = [named in each for each in chip.each("compiling", "registered")]
+        registered = [named in each for each in chip.each("compilation", "registered")]
 
         if named is None:  # torch's own is taken, which knows the chip or does not
-            assert not any("without a backend" in found for found in chip.ranks("compiling"))
+            assert not any("without a backend" in found for found in chip.ranks("compilation"))
         elif all(registered):
             check(chip, "without a backend")
         else:
-            for found in chip.each("compiling", "without a backend"):
+            for found in chip.each("compilation", "without a backend"):
                 assert f"{backend!r} takes {named!r} then, which nothing has registered" in found["refused"]
 
 
 def check(chip: Outcome, way: str) -> None:
     """Compare the weights with those of the model that was not compiled."""
-    for found in chip.ranks("compiling"):
+    for found in chip.ranks("compilation"):
         assert found[way]["weights"] == pytest.approx(found["plainly"]["weights"], abs=1e-6)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 import northbridge
+from northbridge.conformance.rank_programs.devices import FORMS, SECOND, is_held_by_one_fabric
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.duties.choosing import FORMS, SECOND, is_held_by_one_fabric
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, require, require_devices
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
 
 
-class DeviceChoice(FaceSuite):
+class DeviceChoice(NamespaceSuite):
     """Each form that Lightning knows means on the chip what it means elsewhere."""
 
     runs = in_each(*TRAINERS, *FABRICS)
@@ -20,21 +20,21 @@ class DeviceChoice(FaceSuite):
     )
 
     @pytest.mark.parametrize("form", FORMS)
-    def test_devices_takes(self, backend: str, face: str, chip: Outcome, form: str) -> None:
+    def test_devices_takes(self, backend: str, namespace: str, chip: Outcome, form: str) -> None:
         everything = range(northbridge.available()[backend])
         indices = {"1": [0], "[1]": [1], "'auto'": everything, "-1": everything}.get(form, [0, 1])
 
-        found = chip.only("choosing")[form]
+        found = chip.only("devices")[form]
 
         device = northbridge.get(backend).device
-        if form == SECOND and is_held_by_one_fabric(backend, face):  # the first one, by the forms before
+        if form == SECOND and is_held_by_one_fabric(backend, namespace):  # the first one, by the forms before
             assert found["error"]
             return
         alone = len(indices) == 1  # a rank's device is what the process calls it, the others are those asked for
         assert found == [str(device.root(index)) if alone else f"{device.type}:{index}" for index in indices]
 
 
-class SecondDevice(FaceSuite):
+class SecondDevice(NamespaceSuite):
     """``devices=[1]`` really is the second device."""
 
     runs = in_each(TRAINERS[0], FABRICS[0])
@@ -43,10 +43,9 @@ class SecondDevice(FaceSuite):
     )
 
     @pytest.fixture
-    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
-        require(face)
-        duty = "training" if face in TRAINERS else "looping"
-        return run(Scenario(backend, face, (duty,), (1,), models=("mlp",)), environ)
+    def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> Outcome:
+        require(namespace)
+        return run(Scenario(backend, namespace, ("training",), (1,), models=("mlp",)), environ)
 
     def test_it_trains_the_weights_of_a_cpu_run(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
         found, expected = (outcome.only("training mlp")["weights"] for outcome in (chip, cpu))
@@ -65,7 +64,7 @@ class SecondDevice(FaceSuite):
         assert chip.only("training mlp")["current device"] == str(device.root(1))
 
 
-class LastDevices(FaceSuite):
+class LastDevices(NamespaceSuite):
     """``devices=[2, 3]`` really are those, of which none has the number of its rank."""
 
     runs = in_each(TRAINERS[0], FABRICS[0], devices=(2,))
@@ -75,11 +74,10 @@ class LastDevices(FaceSuite):
     )
 
     @pytest.fixture
-    def chip(self, backend: str, face: str, environ: dict[str, str]) -> Outcome:
-        require(face)
+    def chip(self, backend: str, namespace: str, environ: dict[str, str]) -> Outcome:
+        require(namespace)
         require_devices(backend, 4)
-        duty = "training" if face in TRAINERS else "looping"
-        return run(Scenario(backend, face, (duty,), (2, 3), models=("mlp",)), environ)
+        return run(Scenario(backend, namespace, ("training",), (2, 3), models=("mlp",)), environ)
 
     def test_each_rank_trains_on_its_own(self, device: northbridge.Device, chip: Outcome) -> None:
         roots = [str(device.root(index)) for index in (2, 3)]

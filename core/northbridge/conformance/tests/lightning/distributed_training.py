@@ -21,8 +21,8 @@ class DistributedTraining(EqualWeights):
         " broadcast of weights and buffers, and at which device each rank takes."
     )
 
-    def test_the_weights_differ_from_those_of_one_device(self, face: str, chip: Outcome) -> None:
-        alone = cpu_run(face, 1).only("training mlp")["weights"]
+    def test_the_weights_differ_from_those_of_one_device(self, namespace: str, chip: Outcome) -> None:
+        alone = cpu_run(namespace, 1).only("training mlp")["weights"]
 
         assert chip.ranks("training mlp")[0]["weights"] != alone
 
@@ -50,4 +50,4 @@ class DistributedTraining(EqualWeights):
         assert differences_from_cpu(backend, chip.ranks("stages"), cpu.ranks("stages")) == []
 
     def test_two_optimizers_by_manual_optimization(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
-        assert differences_from_cpu(backend, chip.ranks("alternating"), cpu.ranks("alternating")) == []
+        assert differences_from_cpu(backend, chip.ranks("manual_optimization"), cpu.ranks("manual_optimization")) == []

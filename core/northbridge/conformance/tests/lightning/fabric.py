@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import northbridge
+from northbridge.conformance.rank_programs.fabric import STEERED, WAYS
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.duties.steering import STEERED, WAYS
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build
 from northbridge.conformance.runs.scenario import Outcome
@@ -15,6 +15,7 @@ from northbridge.conformance.suite import (
     MODELS,
     EqualWeights,
     UsesSuite,
+    in_each,
     one_and_several_devices,
     one_and_two_devices,
 )
@@ -64,8 +65,32 @@ class FabricLoops(UsesSuite):
     def test_the_weights_and_the_learning_rate_are_those_of_a_cpu_run(
         self, backend: str, chip: Outcome, cpu: Outcome, way: str
     ) -> None:
-        assert differences_from_cpu(backend, chip.each("steering", way), cpu.each("steering", way)) == []
+        assert differences_from_cpu(backend, chip.each("fabric", way), cpu.each("fabric", way)) == []
 
     @pytest.mark.parametrize("way", [way for way in STEERED if way != "plainly"])
     def test_it_makes_a_difference(self, chip: Outcome, way: str) -> None:
-        assert chip.each("steering", way) != chip.each("steering", "plainly")
+        assert chip.each("fabric", way) != chip.each("fabric", "plainly")
+
+
+class Joining(UsesSuite):
+    """Gradients that wait for their reduction, and ranks that run out of batches at different times."""
+
+    runs = in_each(FABRICS[0], devices=(2,))
+    claims = ("ddp_averaging",)
+    advice = "Join sends zeros for ranks that are done: look at all_reduce of numbers of steps, and at broadcast."
+
+    def test_gradients_wait_where_the_loop_says_so(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
+        found, expected = chip.each("fabric.join", "accumulated"), cpu.each("fabric.join", "accumulated")
+
+        assert differences_from_cpu(backend, found, expected) == []
+        assert found[0]["gradients in between"] != found[1]["gradients in between"]
+        assert found[0]["weights"] == found[1]["weights"]
+
+    def test_a_rank_that_has_run_out_of_batches_waits_for_the_other(
+        self, backend: str, chip: Outcome, cpu: Outcome
+    ) -> None:
+        found, expected = chip.each("fabric.join", "joined"), cpu.each("fabric.join", "joined")
+
+        assert differences_from_cpu(backend, found, expected) == []
+        assert [each["batches"] for each in found] == [2, 4]
+        assert found[0]["weights"] == found[1]["weights"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from northbridge.conformance.runs.duties.hooking import BEGIN
+from northbridge.conformance.rank_programs.hooks import BEGIN
 from northbridge.conformance.runs.scenario import Outcome
 from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each
 
@@ -21,18 +21,18 @@ class BridgeHooks(UsesSuite):
     )
 
     def test_the_software_is_prepared_and_loaded_before_a_device_is_taken(self, chip: Outcome) -> None:
-        calls = chip.only("hooking")["calls"]
+        calls = chip.only("hooks")["calls"]
 
         assert [name for name in dict.fromkeys(calls) if name in BEGIN] == list(BEGIN)
         assert calls.index("select") < calls.index("forward")
 
     def test_the_end_of_each_backward_pass_of_each_step_and_of_an_evaluation_is_told(
-        self, chip: Outcome, face: str
+        self, chip: Outcome, namespace: str
     ) -> None:
-        calls: list[str] = chip.only("hooking")["calls"]
+        calls: list[str] = chip.only("hooks")["calls"]
 
         told = [name for name in calls[calls.index("forward") :] if name not in BEGIN]
-        assert told == [*_BATCH, *_BATCH, "step", "after_step", *(_EVALUATION if face in TRAINERS else [])]
+        assert told == [*_BATCH, *_BATCH, "step", "after_step", *(_EVALUATION if namespace in TRAINERS else [])]
 
 
 class UsersEnvironment(UsesSuite):
@@ -46,13 +46,13 @@ class UsersEnvironment(UsesSuite):
     )
 
     def test_what_is_set_before_the_import_replaces_nothing_of_the_users(self, chip: Outcome) -> None:
-        found = chip.only("preparing")
+        found = chip.only("hooks.set_variables")
 
         assert found["changed"] == []
         assert found["overwritten"] == []
 
     def test_a_training_leaves_every_variable_as_it_was(self, chip: Outcome) -> None:
-        assert chip.only("hooking")["changed"] == []
+        assert chip.only("hooks")["changed"] == []
 
     def test_a_training_leaves_every_setting_of_the_process_as_it_was(self, chip: Outcome) -> None:
-        assert chip.only("hooking")["settings"] == {}
+        assert chip.only("hooks")["settings"] == {}

@@ -6,10 +6,10 @@ import pytest
 
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 
 
-class LoggedMetrics(FaceSuite):
+class LoggedMetrics(NamespaceSuite):
     """What two ranks log is what two CPU ranks of Lightning's own log."""
 
     runs = in_each(*TRAINERS, devices=(2,))

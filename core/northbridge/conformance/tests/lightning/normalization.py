@@ -6,7 +6,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each
 
 _DIFFERENT = 1e-3
 """How far weights and statistics, of a size of 1, are at least from those of other batches."""
@@ -17,7 +17,7 @@ def _distance(backend: str) -> float:
     return 1e-6 if northbridge.get(backend).capabilities.simulated else 1e-5
 
 
-class SyncBatchNorm(FaceSuite):
+class SyncBatchNorm(NamespaceSuite):
     """Two ranks train as one process that has the whole batch, and the model keeps its layers."""
 
     runs = in_each(*TRAINERS, devices=(2,))
@@ -26,16 +26,16 @@ class SyncBatchNorm(FaceSuite):
 
     @pytest.mark.parametrize("way", ["argument", "torch's layers"])
     def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: Outcome, way: str) -> None:
-        for found in chip.each("normalizing", way):
+        for found in chip.each("normalization", way):
             assert max(found["weights"], found["statistics"]) < _distance(backend)
             assert found["layer kept"]
 
     def test_without_it_each_rank_normalizes_by_its_own_batch(self, chip: Outcome) -> None:
-        for found in chip.each("normalizing", "nothing"):
+        for found in chip.each("normalization", "nothing"):
             assert min(found["weights"], found["statistics"]) > _DIFFERENT
 
 
-class UnevenSyncBatchNorm(FaceSuite):
+class UnevenSyncBatchNorm(NamespaceSuite):
     """The ranks may have batches of different sizes, or none."""
 
     runs = in_each(*TRAINERS, *FABRICS, devices=(2,))
@@ -43,11 +43,11 @@ class UnevenSyncBatchNorm(FaceSuite):
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: Outcome) -> None:
-        for found in chip.each("normalizing", "uneven"):
+        for found in chip.each("normalization", "uneven"):
             assert max(found.values()) < 1e-5  # the gradients of a weight are sums of hundreds
 
 
-class FabricSyncBatchNorm(FaceSuite):
+class FabricSyncBatchNorm(NamespaceSuite):
     """A model with torch's layers trains in a Fabric as one process that has the whole batch."""
 
     runs = in_each(*FABRICS, devices=(2,))
@@ -55,5 +55,5 @@ class FabricSyncBatchNorm(FaceSuite):
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: Outcome) -> None:
-        for found in chip.each("normalizing", "torch's layers"):
+        for found in chip.each("normalization", "torch's layers"):
             assert max(found["weights"], found["statistics"]) < _distance(backend)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from northbridge.conformance.rank_programs.optimization import WAYS
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.duties.optimizing import WAYS
 from northbridge.conformance.runs.scenario import Outcome
 from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices
 
@@ -24,8 +24,8 @@ class Optimization(UsesSuite):
     def test_weights_steps_and_learning_rates_are_those_of_a_cpu_run(
         self, backend: str, chip: Outcome, cpu: Outcome, way: str
     ) -> None:
-        assert differences_from_cpu(backend, chip.each("optimizing", way), cpu.each("optimizing", way)) == []
+        assert differences_from_cpu(backend, chip.each("optimization", way), cpu.each("optimization", way)) == []
 
     @pytest.mark.parametrize("way", [way for way in WAYS if way != "plainly"])
     def test_it_makes_a_difference(self, chip: Outcome, way: str) -> None:
-        assert chip.each("optimizing", way) != chip.each("optimizing", "plainly")
+        assert chip.each("optimization", way) != chip.each("optimization", "plainly")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from northbridge.conformance.rank_programs.gradient_scaler import BATCHES, OVERFLOW
+from northbridge.conformance.rank_programs.precision import PRECISIONS
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.duties.rounding import PRECISIONS
-from northbridge.conformance.runs.duties.scaling import BATCHES, OVERFLOW
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, shows
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, shows
 from northbridge.errors import UnsupportedError
 
 MODELS = ("mlp", "convnet", "transformer")
 
 
-class Precision(FaceSuite):
+class Precision(NamespaceSuite):
     """``bf16-mixed`` and ``16-mixed`` reach the model, in the Trainer and in Fabric."""
 
     runs = in_each(*TRAINERS, *FABRICS)
@@ -26,7 +26,7 @@ class Precision(FaceSuite):
     @shows("bfloat16")
     @pytest.mark.parametrize("model", MODELS)
     def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, chip: Outcome, model: str) -> None:
-        found = chip.only(f"autocasting {model}")
+        found = chip.only(f"precision.mixed {model}")
 
         assert found["autocast"] == [True]
         assert found["scores"] == ["torch.bfloat16"]
@@ -37,7 +37,7 @@ class Precision(FaceSuite):
     def test_bf16_mixed_trains_the_weights_of_a_cpu_run(
         self, backend: str, chip: Outcome, cpu: Outcome, model: str
     ) -> None:
-        found, expected = (outcome.only(f"autocasting {model}")["weights"] for outcome in (chip, cpu))
+        found, expected = (outcome.only(f"precision.mixed {model}")["weights"] for outcome in (chip, cpu))
 
         assert differences_from_cpu(backend, found, expected, "bfloat16") == []
 
@@ -49,28 +49,28 @@ class Precision(FaceSuite):
 
     @shows("float16")
     def test_16_mixed_computes_in_float16_with_an_enabled_scaler(self, chip: Outcome) -> None:
-        found = chip.only("scaling")
+        found = chip.only("gradient_scaler")
 
         assert found["enabled"]
         assert found["scores"] == ["torch.float16"]
 
     @shows("float16")
     def test_an_overflow_skips_the_step_and_halves_the_scale(self, chip: Outcome) -> None:
-        scales, weights = chip.only("scaling")["scales"], chip.only("scaling")["weights"]
+        scales, weights = chip.only("gradient_scaler")["scales"], chip.only("gradient_scaler")["weights"]
 
         assert weights[OVERFLOW + 1] == weights[OVERFLOW]
         assert scales[OVERFLOW + 1] == scales[OVERFLOW] / 2
 
     @shows("float16", "checkpoint")
     def test_the_scale_is_in_the_checkpoint_and_taken_up(self, chip: Outcome) -> None:
-        assert chip.only("scaling resumed")["scale"] == chip.only("scaling")["scales"][-1]
+        assert chip.only("gradient_scaler resumed")["scale"] == chip.only("gradient_scaler")["scales"][-1]
 
     @shows("{scores}", "{weights}")
     @pytest.mark.parametrize(
         ("precision", "scores", "weights"), [(name, *dtypes) for name, dtypes in PRECISIONS.items()]
     )
     def test_each_precision_reaches_the_model(self, chip: Outcome, precision: str, scores: str, weights: str) -> None:
-        found = chip.only("rounding")[precision]
+        found = chip.only("precision.dtypes")[precision]
 
         if "refused" in found:
             raise UnsupportedError(found["said"], capability=found["refused"])
@@ -78,7 +78,7 @@ class Precision(FaceSuite):
 
     @shows("float16")
     def test_steps_without_an_overflow_are_taken(self, chip: Outcome) -> None:
-        scales, weights = chip.only("scaling")["scales"], chip.only("scaling")["weights"]
+        scales, weights = chip.only("gradient_scaler")["scales"], chip.only("gradient_scaler")["weights"]
 
         assert len(set(weights)) == BATCHES
         assert scales[-1] == scales[OVERFLOW + 1]

@@ -24,7 +24,7 @@ class Profilers(UsesSuite):
         [("simple", "run_training_epoch"), ("advanced", "training_step"), ("pytorch", "aten::")],
     )
     def test_it_tells_of_what_ran_and_changes_nothing(self, chip: Outcome, profiler: str, told: str) -> None:
-        for found in chip.ranks("profiling"):
+        for found in chip.ranks("profilers"):
             assert told in found[profiler]["said"]
             assert found[profiler]["weights"] == found["none"]["weights"]
 
@@ -32,7 +32,7 @@ class Profilers(UsesSuite):
     def test_the_chips_own_time_is_in_the_table(self, chip: Outcome, backend: str) -> None:
         column = f"{northbridge.get(backend).device.type.upper()} total"
 
-        told = [column in found["pytorch"]["said"] for found in chip.ranks("profiling")]
+        told = [column in found["pytorch"]["said"] for found in chip.ranks("profilers")]
 
         if not any(told):
             raise UnsupportedError(f"the profiler's table has no column {column!r}", capability="profiler")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 
 
-class RandomStates(FaceSuite):
+class RandomStates(NamespaceSuite):
     """A run with dropout on the chip, which shuffles on the host, ends with the weights of one that went through."""
 
     runs = in_each(*TRAINERS, devices=(1, 2))
@@ -26,17 +26,17 @@ class RandomStates(FaceSuite):
     def test_the_weights_are_those_of_a_run_that_went_through(
         self, chip: Outcome, interrupted: str, through: str
     ) -> None:
-        assert chip.each("drawing", interrupted) == chip.each("drawing", through)
+        assert chip.each("random_states", interrupted) == chip.each("random_states", through)
 
     def test_without_the_states_a_run_draws_other_numbers(self, chip: Outcome) -> None:
-        for found in chip.ranks("drawing"):
+        for found in chip.ranks("random_states"):
             assert found["taken up without the states"] != found["through"]
 
     def test_a_run_that_is_taken_up_by_another_process_draws_the_same(
-        self, backend: str, face: str, devices: int, environ: dict[str, str], chip: Outcome
+        self, backend: str, namespace: str, devices: int, environ: dict[str, str], chip: Outcome
     ) -> None:
-        through = chip.each("drawing", "through")
+        through = chip.each("random_states", "through")
 
-        again = run(Scenario(backend, face, ("redrawing",), devices, resume=str(chip.folder)), environ)
+        again = run(Scenario(backend, namespace, ("random_states.resume",), devices, resume=str(chip.folder)), environ)
 
-        assert again.each("redrawing", "weights") == through
+        assert again.each("random_states.resume", "weights") == through

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from northbridge.conformance.runs.duties.reductions import FLOATS, wholes
+from northbridge.conformance.rank_programs.reductions import FLOATS, wholes
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, several_devices, shows
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, several_devices, shows
 
 OPERATIONS = [f"{reduction} of {kind}" for kind in ("float", "int64") for reduction in ("sum", "mean", "min", "max")]
 
@@ -40,7 +40,7 @@ def expected(operation: str, devices: int, large: int) -> list[float]:
     return results[devices][operation]
 
 
-class Reductions(FaceSuite):
+class Reductions(NamespaceSuite):
     """Several ranks exchange numbers through the strategy, the module, and Fabric."""
 
     runs = several_devices(*TRAINERS, *FABRICS)

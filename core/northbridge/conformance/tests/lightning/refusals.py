@@ -6,10 +6,10 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each
 
 
-class Refusals(FaceSuite):
+class Refusals(NamespaceSuite):
     """A run that would leave the chip is refused."""
 
     runs = in_each(*TRAINERS, *FABRICS)

@@ -11,23 +11,23 @@ import pytest
 import torch
 
 import northbridge
-from northbridge.conformance.runs.duties.sharding import CHECKPOINT
+from northbridge.conformance.rank_programs.sharding import CHECKPOINT
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.scenario import Outcome, Scenario, run
-from northbridge.conformance.suite import FABRICS, TRAINERS, FaceSuite, in_each, require, require_devices
-from northbridge.lightning.namespaces import FACES
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
+from northbridge.lightning.namespaces import NAMESPACES
 
 _TOLERANCE = 1e-5
 """Of a loss: a sum over ranks, and one over the whole batch, are added up in another order."""
 
 
-class _Sharded(FaceSuite):
+class _Sharded(NamespaceSuite):
     @pytest.fixture
-    def sharded(self, backend: str, face: str, devices: int, environ: dict[str, str]) -> Outcome:
+    def sharded(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> Outcome:
         """The run on the chip."""
-        require(face)
+        require(namespace)
         require_devices(backend, devices)
-        return run(Scenario(backend, face, ("sharding",), devices), environ)
+        return run(Scenario(backend, namespace, ("sharding",), devices), environ)
 
 
 class Sharding(_Sharded):
@@ -61,8 +61,10 @@ class Sharding(_Sharded):
 
         assert weights == weights[:1] * devices
 
-    def test_the_shards_of_all_ranks_become_one_plain_file(self, face: str, sharded: Outcome, tmp_path: Path) -> None:
-        tool = f"{FACES[face].fabric}.utilities.consolidate_checkpoint"
+    def test_the_shards_of_all_ranks_become_one_plain_file(
+        self, namespace: str, sharded: Outcome, tmp_path: Path
+    ) -> None:
+        tool = f"{NAMESPACES[namespace].fabric}.utilities.consolidate_checkpoint"
         file = tmp_path / "plain.ckpt"
         command = [
             sys.executable,
@@ -92,9 +94,9 @@ class Resharding(_Sharded):
     advice = "Shards are read into views of tensors on the chip: look at copies into parts of a tensor."
 
     def test_two_ranks_go_on_with_the_shards_of_four(
-        self, backend: str, face: str, environ: dict[str, str], sharded: Outcome
+        self, backend: str, namespace: str, environ: dict[str, str], sharded: Outcome
     ) -> None:
-        resumed = run(Scenario(backend, face, ("sharding",), 2, resume=str(sharded.folder)), environ)
+        resumed = run(Scenario(backend, namespace, ("sharding",), 2, resume=str(sharded.folder)), environ)
 
         for found in resumed.ranks("sharding taken up"):
             rest = found["alone"][-len(found["taken up"]) :]

@@ -7,10 +7,10 @@ import pytest
 import northbridge
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Outcome
-from northbridge.conformance.suite import TRAINERS, FaceSuite, in_each
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 
 
-class Strategies(FaceSuite):
+class Strategies(NamespaceSuite):
     """A stock strategy object and a registered variant keep what the user asked for."""
 
     runs = in_each(*TRAINERS, devices=(2,))

@@ -58,13 +58,13 @@ class Training(EqualWeights):
         assert differences_from_cpu(backend, found["predictions"], cpu.only("stages")["predictions"]) == []
 
     def test_two_optimizers_by_manual_optimization(self, backend: str, chip: Outcome, cpu: Outcome) -> None:
-        assert differences_from_cpu(backend, chip.only("alternating"), cpu.only("alternating")) == []
+        assert differences_from_cpu(backend, chip.only("manual_optimization"), cpu.only("manual_optimization")) == []
 
     def test_the_device_stats_monitor_logs_the_chips_memory(self, chip: Outcome) -> None:
-        columns = chip.only("monitoring")["columns"]
+        columns = chip.only("training.device_stats")["columns"]
 
-        assert chip.only("monitoring")["statistics"]
-        for statistic in chip.only("monitoring")["statistics"]:
+        assert chip.only("training.device_stats")["statistics"]
+        for statistic in chip.only("training.device_stats")["statistics"]:
             assert f"DeviceStatsMonitor.on_train_batch_end/{statistic}" in columns
         assert any(name.startswith("DeviceStatsMonitor.") and number > 0 for name, number in columns.items())
 
@@ -72,13 +72,13 @@ class Training(EqualWeights):
     def test_the_search_for_a_batch_size_ends_where_the_chip_is_full(
         self, chip: Outcome, cpu: Outcome, search: str
     ) -> None:
-        assert chip.only("tuning")[search] == cpu.only("tuning")[search]
-        assert 15 <= chip.only("tuning")[search] <= 16  # newer releases leave a margin
+        assert chip.only("tuner")[search] == cpu.only("tuner")[search]
+        assert 15 <= chip.only("tuner")[search] <= 16  # newer releases leave a margin
 
     def test_the_search_for_a_learning_rate_finds_what_it_finds_on_the_cpu(
         self, backend: str, chip: Outcome, cpu: Outcome
     ) -> None:
-        found, expected = chip.only("tuning"), cpu.only("tuning")
+        found, expected = chip.only("tuner"), cpu.only("tuner")
 
         assert differences_from_cpu(backend, found["losses"], expected["losses"]) == []
         assert found["rate"] == found["suggestion"] == expected["suggestion"]

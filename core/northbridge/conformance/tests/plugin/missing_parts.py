@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from northbridge.conformance.runs.question import ask
-from northbridge.conformance.tests.plugin.plugin_suite import PluginSuite, trainer_face
+from northbridge.conformance.tests.plugin.plugin_suite import PluginSuite, trainer_namespace
 
 
 class MissingSoftware(PluginSuite):
@@ -22,19 +22,11 @@ class MissingSoftware(PluginSuite):
     )
 
     @pytest.fixture
-    def found(self, backend: str, environ: dict[str, str], declared: dict[str, Any], simulated: bool) -> dict[str, Any]:
+    def found(self, backend: str, environ: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
         """How each question ended, without the package: kind of the error and message."""
         package = declared["package"] or ""
         hidden = {"NORTHBRIDGE_SIMULATE": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if package else {}
-        # Nothing of the vendor's can be loaded there, so that the process may be a fork on every machine.
-        return ask(
-            "missing_software",
-            backend,
-            package,
-            trainer_face(),
-            environ={**environ, **hidden},
-            forked=simulated or bool(package),
-        ).facts
+        return ask("missing_software", backend, package, trainer_namespace(), environ={**environ, **hidden}).facts
 
     def test_it_is_declared_all_the_same(self, backend: str, found: dict[str, Any]) -> None:
         assert found["declared"] == ["", repr(backend)]
@@ -77,15 +69,14 @@ class MissingHardware(PluginSuite):
     @pytest.fixture
     def found(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
         """How a Trainer ended, what is available, and how loading ended where the Trainer found no software."""
-        # The software is not loaded, so that the process may be a fork on every machine.
-        return ask("missing_hardware", backend, trainer_face(), environ=environ, forked=True).facts
+        return ask("missing_hardware", backend, trainer_namespace(), environ=environ).facts
 
     def test_a_trainer_says_that_there_is_no_such_device(self, backend: str, found: dict[str, Any]) -> None:
         kind, said = found["trainer"]
 
         if kind == "SoftwareMissingError":  # which a Trainer looks for where no device is found
             assert f"backend {backend!r}" in said
-            assert found["loaded"][0] == kind, f"loading it ended with {found['loaded']}"
+            assert found["loaded"][0] == kind, f"data_loaders it ended with {found['loaded']}"
         else:
             assert kind == "HardwareMissingError", said
             assert f"accelerator={backend!r} was asked for, but this machine has no such device" in said

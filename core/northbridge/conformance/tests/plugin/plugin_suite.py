@@ -39,14 +39,9 @@ class PluginSuite(Suite):
         return ask("detection", backend, environ=environ).facts
 
     @pytest.fixture
-    def simulated(self, declared: dict[str, Any]) -> bool:
-        """Whether the software is simulated, so that a process may be forked which then loads it."""
-        return bool(declared["capabilities"]["simulated"] == ["bool", "True"])
-
-    @pytest.fixture
-    def loaded(self, backend: str, environ: dict[str, str], simulated: bool) -> dict[str, Any]:
+    def loaded(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
         """What is there when the software has been loaded, or why it could not be."""
-        return ask("software", backend, *ALONE, environ=environ, forked=simulated).facts
+        return ask("software", backend, *ALONE, environ=environ).facts
 
 
 def is_refused_for_lack(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
@@ -63,11 +58,11 @@ def is_refused_for_lack(loaded: dict[str, Any], detected: dict[str, Any]) -> boo
     return True
 
 
-def trainer_face() -> str:
-    """Return the first face of Lightning with a Trainer that is installed; skip the test where there is none."""
-    for face in TRAINERS:
-        if find_spec(face.partition(".")[0]) is not None:
-            return face
+def trainer_namespace() -> str:
+    """Return the first namespace of Lightning with a Trainer that is installed; skip the test where there is none."""
+    for namespace in TRAINERS:
+        if find_spec(namespace.partition(".")[0]) is not None:
+            return namespace
     pytest.skip(f"none of {', '.join(TRAINERS)} is installed")
 
 

@@ -53,16 +53,16 @@ class SoftwareLoading(PluginSuite):
         return rank, ranks
 
     @pytest.fixture
-    def users(self, backend: str, environ: dict[str, str], simulated: bool, place: tuple[str, str]) -> dict[str, str]:
+    def users(self, backend: str, environ: dict[str, str], place: tuple[str, str]) -> dict[str, str]:
         """Variables that a user may have set, among them all that are written there where they are unset."""
-        loaded = ask("software", backend, *place, environ=environ, forked=simulated).facts
+        loaded = ask("software", backend, *place, environ=environ).facts
         written = {name: now for name, (_, now) in loaded["variables"].items() if not name.startswith("_")}
         return {**_USERS, **{name: _another(now or "") for name, now in written.items()}}
 
     def test_what_the_user_has_set_wins(
-        self, backend: str, environ: dict[str, str], simulated: bool, users: dict[str, str], place: tuple[str, str]
+        self, backend: str, environ: dict[str, str], users: dict[str, str], place: tuple[str, str]
     ) -> None:
-        found = ask("software", backend, *place, environ=environ, user=users, forked=simulated).facts
+        found = ask("software", backend, *place, environ=environ, user=users).facts
 
         # Values that the vendor does not take may be refused, and never be replaced.
         overwritten = {name: values for name, values in found["variables"].items() if values[0] is not None}

@@ -76,7 +76,7 @@ def test_a_report_of_a_simulated_chip_that_was_spared_something_is_doubted(good:
 
     (doubt,) = list_doubts(good.model_copy(update={"suite": suite}).sealed())
     assert doubt == (
-        "The simulated chip was not as harsh as it can be (STREAMS=immediate, and not deferred): what it forgave,"
+        "The simulated chip ran without strict options (STREAMS=immediate, and not deferred): what it forgave,"
         " a real one may not."
     )
 

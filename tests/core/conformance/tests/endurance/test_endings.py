@@ -13,7 +13,7 @@ from northbridge.conformance.tests.endurance import endings
 from northbridge.conformance.tests.endurance.endings import run_to_the_end
 
 FIRST = Scenario("cpu", "lightning.pytorch", ("training",))
-SECOND = Scenario("cpu", "lightning.pytorch", ("saving",))
+SECOND = Scenario("cpu", "lightning.pytorch", ("checkpoints.save",))
 
 
 @pytest.fixture

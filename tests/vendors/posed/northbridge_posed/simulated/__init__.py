@@ -6,8 +6,8 @@ import northbridge
 
 
 @northbridge.hookimpl
-def northbridge_personality() -> northbridge.Personality:
+def northbridge_simulation() -> northbridge.Simulation:
     here = Path(__file__).parent
-    return northbridge.Personality(
+    return northbridge.Simulation(
         {"torch_posed": here / "torch_posed"}, autoloads=("torch_posed",), tools={"posed-smi": here / "posed_smi.py"}
     )

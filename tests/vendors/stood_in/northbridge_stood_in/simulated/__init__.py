@@ -4,5 +4,5 @@ import northbridge
 
 
 @northbridge.hookimpl
-def northbridge_personality() -> northbridge.Personality:
-    return northbridge.Personality({"torch_stood_in": Path(__file__).with_name("torch_stood_in")})
+def northbridge_simulation() -> northbridge.Simulation:
+    return northbridge.Simulation({"torch_stood_in": Path(__file__).with_name("torch_stood_in")})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from northbridge_hpu.simulated.loading import load as _load
 from northbridge_hpu.simulated.record import watch as _watch
+from northbridge_hpu.simulated.vendor_import import load as _load
 
 from . import core, distributed, hpu, utils
 

@@ -1,0 +1,121 @@
+"""The folder that holds the compiled chip, and the key under which it lies there."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sysconfig
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from northbridge_cpu_sim.build.compiler import Compiler
+from northbridge_cpu_sim.build.ownership import find_fault, find_own_fault
+from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.settings import SimSettings
+
+VARIABLE = SimSettings.variable("cache")
+
+
+def open_folder(chosen: Path | None) -> Path:
+    """Return the real path of the folder ``chosen``, or of the user's default one; make it if it is missing.
+
+    What lies in it is loaded into the process as machine code, so it is refused
+    (:class:`BuildError`) if anyone but the user could have put it there.
+    """
+    folder = Path(os.path.realpath(chosen or _default_folder()))
+    with writing(folder):
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        for path in reversed(missing):
+            path.mkdir(mode=0o700, exist_ok=True)
+        fault = None if folder.is_dir() else f"{folder} is not a folder"
+        fault = fault or find_fault(folder)
+    if fault is None:
+        return folder
+    cure = f"set {VARIABLE} to a folder that only you can write"
+    if fault.startswith(f"{folder} can be written"):
+        cure = f"delete it, for others may have filled it, or {cure}"
+    raise BuildError(f"the cache of the simulated chip cannot be used: {fault}. Fix: {cure}")
+
+
+def refuse_foreign(file: Path) -> None:
+    """Raise :class:`BuildError` where ``file``, which lies in the cache, is a link or may be somebody else's."""
+    if os.path.lexists(file) and (fault := find_own_fault(file)):
+        raise BuildError(f"the cache of the simulated chip cannot be used: {fault}. Fix: delete this file")
+
+
+@contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Turn the system's refusal to write ``folder`` into a :class:`BuildError` with the cure."""
+    try:
+        yield
+    except OSError as error:
+        raise BuildError(
+            f"the cache of the simulated chip, {folder}, cannot be written: {error.strerror}; "
+            f"make room or give yourself leave to write there, or set {VARIABLE} to another folder"
+        ) from None
+
+
+def key(recipe: Recipe, compiler: Compiler) -> str:
+    """Return a name that differs as soon as the compiled chip would, within milliseconds."""
+    digest = hashlib.sha256()
+    for file in recipe.files():
+        digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
+        digest.update(file.read_bytes())
+    facts = [
+        *recipe.flags,
+        torch.__version__,
+        torch.version.git_version,
+        f"C++11 ABI {torch.compiled_with_cxx11_abi()}",
+        sysconfig.get_config_var("SOABI"),
+        *compiler.identity(),
+        platform.machine(),
+        # Machines that share a home may differ in their C library.
+        os.confstr("CS_GNU_LIBC_VERSION") if platform.system() == "Linux" else None,
+    ]
+    digest.update("\0".join(map(str, facts)).encode())
+    return digest.hexdigest()[:32]
+
+
+def keep(built: Path, chip: Path) -> None:
+    """Move the file ``built`` to ``chip`` at once, sealed at its end with the digest of its content and the key."""
+    with open(built, "r+b") as file:
+        content = file.read()
+        file.write(_seal(content, chip))
+        file.flush()
+        os.fsync(file.fileno())
+    built.chmod(0o600)  # whatever the umask: what others can write is refused
+    os.replace(built, chip)
+
+
+def is_whole(chip: Path) -> bool:
+    """Return whether ``chip`` is there, and its content is what was compiled: 3 ms for its 3 MB.
+
+    Raises :class:`BuildError` where it may be somebody else's.
+    """
+    refuse_foreign(chip)
+    # A damaged file does not fail to load: it kills the process, by SIGBUS or SIGSEGV.
+    try:
+        whole = memoryview(chip.read_bytes())
+    except OSError:
+        return False
+    length = len(_seal(b"", chip))
+    return len(whole) > length and whole[-length:] == _seal(whole[:-length], chip)
+
+
+def _seal(content: bytes | memoryview, chip: Path) -> bytes:
+    return hashlib.sha256(content).hexdigest().encode() + chip.stem.encode()
+
+
+def _default_folder() -> Path:
+    # The XDG specification: a relative path there is to be ignored.
+    root = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not root.is_absolute():
+        root = Path(os.path.expanduser("~")) / ".cache"
+    if not root.is_absolute():
+        raise BuildError(f"this user has no home folder to keep the compiled chip in: set {VARIABLE}")
+    return root / "northbridge" / "cpu_sim"

@@ -1,0 +1,153 @@
+"""One compilation of the chip: the process that does it, and what is said when it fails."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import ninja
+from rich.console import Console
+
+from northbridge_cpu_sim.build.cache import VARIABLE, keep, writing
+from northbridge_cpu_sim.build.compiler import Compiler, absolute_folders
+from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.errors import BuildError
+
+REASON = "compiling the simulated chip, once per machine: about a minute on two free cores"
+
+_PRIVATE = "building-"
+_ROOM = 128 * 2**20
+_LONGEST = 200  # characters of the compiler's first complaint
+
+_MORE_ROOM = f"make room there, or set {VARIABLE} to a folder on another disk"
+_COMPLAINT = re.compile(r"\berror: |undefined reference|No space left|quota exceeded")
+_CURES = (
+    (r"No space left on device|Disk quota exceeded", _MORE_ROOM),
+    (r"Killed signal", "the memory was too small for so many compilers at once: set MAX_JOBS=1"),
+    (r"\bPython\.h: ", "install Python's headers: apt install python3-dev"),
+    (r"\bexec(ute)? .?cc1plus", "the compiler is incomplete: apt install g++"),
+)
+
+
+def compile_chip(name: str, recipe: Recipe, compiler: Compiler, *, chip: Path, log: Path) -> None:
+    """Compile what ``recipe`` names and put the extension ``name`` at ``chip``, whole or not at all.
+
+    The caller holds the lock of the folder that ``chip`` is in. Raises :class:`BuildError`; ``log``
+    then holds all that the compiler said.
+    """
+    folder = chip.parent
+    for leftover in folder.glob(f"{_PRIVATE}*"):
+        # An orphan of the killed build may still write there: what resists now goes next time.
+        shutil.rmtree(leftover, ignore_errors=True)
+    _check_room(folder)
+    with writing(folder):
+        private = Path(tempfile.mkdtemp(prefix=_PRIVATE, dir=folder))
+    try:
+        with announced():
+            succeeded = _run(name, recipe, compiler, private)
+        with writing(folder):
+            if succeeded:
+                keep(private / f"{name}.so", chip)
+                log.unlink(missing_ok=True)
+            else:
+                os.replace(private / "log", log)
+    finally:
+        shutil.rmtree(private, ignore_errors=True)
+    if not succeeded:
+        raise failure(log)
+
+
+def failure(log: Path) -> BuildError:
+    """Return the error that tells what went wrong in the build that wrote ``log``."""
+    text = log.read_text(errors="replace")
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    complaints = [line for line in lines if _COMPLAINT.search(line)]
+    first = [*complaints, *reversed(lines), "the compiler said nothing"][0]
+    cures = [cure for sign, cure in _CURES if re.search(sign, text)]
+    return BuildError(
+        f"compiling the simulated chip failed: {first[:_LONGEST]}; "
+        f"{cures[0] if cures else 'try another compiler (CXX=clang++)'}; the whole log is {log}"
+    )
+
+
+@contextmanager
+def announced() -> Iterator[None]:
+    """Tell the user why it takes a minute: a spinner on a terminal, and elsewhere one line."""
+    console = Console(stderr=True)
+    if sys.stderr.isatty() and not console.is_dumb_terminal:
+        with console.status(REASON):
+            yield
+    else:
+        print(REASON, file=sys.stderr, flush=True)
+        yield
+
+
+def _check_room(folder: Path) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < _ROOM:
+        raise BuildError(
+            f"compiling the simulated chip takes {_ROOM >> 20} MiB in {folder}, which has "
+            f"{free >> 20} MiB left: {_MORE_ROOM}"
+        )
+
+
+def _run(name: str, recipe: Recipe, compiler: Compiler, private: Path) -> bool:
+    files = [str(file) for file in _write_units(recipe, private)]
+    environ = {
+        **os.environ,
+        "CXX": compiler.command,
+        "LC_ALL": "C",
+        "MAX_JOBS": os.environ.get("MAX_JOBS") or str(min(len(files), max(2, os.cpu_count() or 2))),
+        "PATH": os.pathsep.join([_ninja_folder(), absolute_folders(os.environ.get("PATH", os.defpath))]),
+        "PYTHONWARNINGS": "ignore",
+        "TMPDIR": str(private),
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
+    }
+    # The child imports from where this process does, but for "": that is the folder in which the user happens to stand.
+    path = [os.path.abspath(each) for each in sys.path if each]
+    start = f"import sys; sys.path[:] = {path}; from {__package__}.compile_child import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", start]
+    # The sources of a later folder read the headers of the first.
+    command += [str(private), name, str(recipe.folders[0]), *files, "--", *recipe.flags]
+    with (
+        open(private / "log", "xb", opener=_open_for_the_user) as log,
+        subprocess.Popen(
+            command,
+            env=environ,
+            cwd=private,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as child,
+    ):
+        return child.wait() == 0
+
+
+def _open_for_the_user(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _write_units(recipe: Recipe, private: Path) -> list[Path]:
+    written = []
+    for number, unit in enumerate(recipe.units()):
+        file = private / f"unit_{number}.cpp"
+        file.write_text("".join(f'#include "{source.absolute()}"\n' for source in unit))
+        written.append(file)
+    return written
+
+
+def _ninja_folder() -> str:
+    # The package's own: PATH may hold another version, or none if the environment is not activated.
+    if not ninja.BIN_DIR or not shutil.which("ninja", path=ninja.BIN_DIR):
+        raise BuildError(
+            "the Python package 'ninja' is installed without its program: pip install --force-reinstall ninja"
+        )
+    return ninja.BIN_DIR

@@ -1,0 +1,72 @@
+"""The simulated chip as a module: compiled on first use, and loaded from the cache ever after."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ExtensionFileLoader, ModuleSpec
+from importlib.util import module_from_spec
+from pathlib import Path
+from types import ModuleType
+
+from northbridge_cpu_sim.build import cache
+from northbridge_cpu_sim.build.compiler import find_compiler
+from northbridge_cpu_sim.build.host import check_host
+from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.settings import SimSettings
+
+NAME = "northbridge_cpu_sim_chip"
+
+
+def build(settings: SimSettings, recipe: Recipe) -> ModuleType:
+    """Return the compiled chip as a module; compile it if no process of this user has yet.
+
+    Called by :func:`northbridge_cpu_sim.install`. The first time takes about a minute on two free cores, and says so
+    on stderr. Raises :class:`BuildError`.
+    """
+    if NAME not in sys.modules:
+        sys.modules[NAME] = _import(locate(settings, recipe))
+    return sys.modules[NAME]
+
+
+def locate(settings: SimSettings, recipe: Recipe) -> Path:
+    """Return the file of the compiled chip, compiled if need be. Raises :class:`BuildError`."""
+    check_host()
+    compiler = find_compiler()
+    folder = cache.open_folder(settings.cache)
+    key = cache.key(recipe, compiler)
+    chip, log = folder / f"{key}.so", folder / f"{key}.log"
+    if cache.is_whole(chip):
+        return chip
+
+    # Only a process that finds nothing pays for these imports.
+    from northbridge_cpu_sim.build.compile import compile_chip, failure
+    from northbridge_cpu_sim.build.lock import locked
+
+    cache.refuse_foreign(log)
+    before = _last_change(log)
+    with locked(folder):
+        if cache.is_whole(chip):
+            return chip
+        if _last_change(log) not in (None, before):
+            # Another rank failed while this one waited; this one would fail alike, a minute later.
+            raise failure(log)
+        compile_chip(NAME, recipe, compiler, chip=chip, log=log)
+    return chip
+
+
+def _last_change(file: Path) -> tuple[int, int] | None:
+    if not file.exists():
+        return None
+    found = file.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
+def _import(chip: Path) -> ModuleType:
+    loader = ExtensionFileLoader(NAME, str(chip))
+    try:
+        module = module_from_spec(ModuleSpec(NAME, loader, origin=str(chip)))
+        loader.exec_module(module)
+    except ImportError as error:
+        raise BuildError(f"the compiled chip does not load: {error}; remove {chip}, and it is compiled again") from None
+    return module

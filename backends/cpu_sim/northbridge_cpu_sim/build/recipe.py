@@ -1,0 +1,83 @@
+"""What one chip is compiled from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from northbridge_cpu_sim.errors import BuildError
+
+if TYPE_CHECKING:
+    from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice
+
+SHARED = Path(__file__).parents[1] / "csrc"
+"""The sources that every chip is made of."""
+
+_SUFFIXES = {".cpp", ".h"}
+_UNITS = 4
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The folders with the sources, and what the compiler is told about them.
+
+    A file in a later folder takes the place of the one of its name in an earlier folder. Rooms do not count: a folder's
+    files have different names.
+    """
+
+    folders: tuple[Path, ...] = (SHARED,)
+    flags: tuple[str, ...] = ("-O2",)
+
+    def files(self) -> list[Path]:
+        """Return sources and headers, by name."""
+        chosen = {file.name: file for folder in self.folders for file in folder.rglob("*") if file.suffix in _SUFFIXES}
+        return [chosen[name] for name in sorted(chosen)]
+
+    def sources(self) -> list[Path]:
+        """Return what is compiled: the files without the headers."""
+        return [file for file in self.files() if file.suffix == ".cpp"]
+
+    def units(self) -> list[list[Path]]:
+        """Return the sources as they are compiled, several as if they were one file.
+
+        The compiler takes longer over torch's headers than over a source: as four units the chip takes a quarter of
+        the time that it takes file by file. Names in anonymous namespaces therefore differ from file to file. The
+        later folders' sources are a unit apart, whose names are their own.
+        """
+        shared = [source for source in self.sources() if source.is_relative_to(self.folders[0])]
+        others = [source for source in self.sources() if not source.is_relative_to(self.folders[0])]
+        ends = list(accumulate(source.stat().st_size for source in shared))
+        units: list[list[Path]] = [[] for _ in range(_UNITS)]
+        for source, end in zip(shared, ends, strict=True):
+            units[(end - 1) * _UNITS // ends[-1]].append(source)
+        return [unit for unit in (*units, others) if unit]
+
+
+def recipe_for(device: SimulatedDevice, extra: Path | None) -> Recipe:
+    """Return what the chip of ``device`` is compiled from, with the sources that ``extra`` adds or puts in their place.
+
+    Raises :class:`BuildError` where ``extra`` cannot be used.
+    """
+    recipe = Recipe()
+    folders, flags = recipe.folders, recipe.flags
+    if device.key is not None:
+        definitions = (f"CHIP_KEY={device.key}", f"CHIP_REGISTER_DISPATCH=REGISTER_{device.key.upper()}_DISPATCH")
+        flags = (*flags, *(f"-D{definition}" for definition in definitions))
+    if extra is not None:
+        _check(extra)
+        folders = (*folders, extra)
+    return Recipe(folders, flags)
+
+
+def _check(extra: Path) -> None:
+    if not extra.is_dir() or not any(extra.glob("*.cpp")):
+        raise BuildError(f"the sources of a simulated chip were to come from {extra}, where there is no C++ file")
+    shared = {file.name for file in SHARED.rglob("*.h")}
+    for header in sorted(extra.glob("*.h")):
+        if header.name in shared:
+            raise BuildError(
+                f"{header} has the name of a header that all chips share, whose sources would go on reading theirs;"
+                " call it something else, or replace a .cpp file"
+            )

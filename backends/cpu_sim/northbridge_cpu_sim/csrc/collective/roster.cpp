@@ -1,0 +1,139 @@
+#include "collective/roster.h"
+
+#include <c10/util/Exception.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+namespace chip {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+std::string key_of(int rank) {
+  return "board/" + std::to_string(rank);
+}
+
+// Whether rank 0 of the job keeps the store. It is there then, if the store is, though a store that
+// a user has made may have it wait for everybody before it announces itself.
+bool rank_0_keeps(const StorePtr& store) {
+  auto below = store;
+  while (auto* prefix = dynamic_cast<c10d::PrefixStore*>(below.get())) {
+    below = prefix->getUnderlyingStore();
+  }
+  const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
+  const bool is_agents = agent != nullptr && std::string(agent) == "True";
+  return !is_agents && dynamic_cast<c10d::TCPStore*>(below.get()) != nullptr;
+}
+
+[[noreturn]] void refuse(
+    const GroupFacts& group,
+    const StorePtr& store,
+    std::vector<int> absent,
+    const std::string& why) {
+  if (group.global_ranks.empty() && absent.size() > 1 && absent[0] == 0 && rank_0_keeps(store)) {
+    absent.erase(absent.begin());
+  }
+  std::vector<int64_t> global;
+  for (const auto rank : absent) {
+    global.push_back(group.global(rank));
+  }
+  const bool one = global.size() == 1;
+  C10_THROW_ERROR(
+      DistBackendError,
+      c10::str(
+          group.library, "'s making of ", group.in_words(), " on ", group.here_in_words(),
+          " failed: ", why, one ? " for rank " : " for ranks ",
+          c10::Join(", ", global),
+          ", which ", one ? "has" : "have", " not come to make it: ",
+          one ? "it never started, ended before, or is"
+              : "they never started, ended before, or are",
+          " at another place in the program"));
+}
+
+} // namespace
+
+Roster::Roster(const GroupFacts& group, const StorePtr& store)
+    : own_(std::make_shared<Board>()), members_(static_cast<size_t>(group.size)) {
+  announce(group, store);
+  wait_for_all(group, store);
+  meet(group, store);
+}
+
+void Roster::announce(const GroupFacts& group, const StorePtr& store) const {
+  const auto me = this_process();
+  std::ostringstream card;
+  card << me.machine << '\n'
+       << me.host << '\n'
+       << me.pid << ' ' << me.started << ' ' << own_->descriptor();
+  store->set(key_of(group.rank), card.str());
+}
+
+void Roster::wait_for_all(const GroupFacts& group, const StorePtr& store) const {
+  std::vector<int> absent;
+  for (int rank = 0; rank < group.size; ++rank) {
+    absent.push_back(rank);
+  }
+  const auto end = steady_clock::now() + group.timeout;
+  constexpr milliseconds kLongest{50};
+  for (milliseconds pause{1};; pause = std::min(2 * pause, kLongest)) {
+    try {
+      absent.erase(
+          std::remove_if(
+              absent.begin(),
+              absent.end(),
+              [&store](int rank) { return store->check({key_of(rank)}); }),
+          absent.end());
+    } catch (const std::exception& error) {
+      const std::string reason = error.what();
+      refuse(
+          group,
+          store,
+          absent,
+          c10::str(
+              "the store was lost (", reason.substr(0, reason.find('\n')), ") in the wait"));
+    }
+    if (absent.empty()) {
+      return;
+    }
+    if (steady_clock::now() >= end) {
+      refuse(
+          group,
+          store,
+          absent,
+          c10::str("timed out after ", group.timeout.count(), " ms in the wait"));
+    }
+    std::this_thread::sleep_for(pause);
+  }
+}
+
+void Roster::meet(const GroupFacts& group, const StorePtr& store) {
+  const auto here = this_process().machine;
+  for (int rank = 0; rank < group.size; ++rank) {
+    auto& member = members_[static_cast<size_t>(rank)];
+    std::istringstream card(store->get_to_str(key_of(rank)));
+    std::getline(card, member.process.machine);
+    std::getline(card, member.process.host);
+    int descriptor = -1;
+    card >> member.process.pid >> member.process.started >> descriptor;
+    if (rank == group.rank) {
+      member.board = own_;
+    } else if (member.process.machine != here) {
+      member.why_not = c10::str("it runs on ", member.process.host, ", out of sight from here");
+    } else {
+      try {
+        member.board = std::make_shared<Board>(member.process.pid, descriptor);
+      } catch (const std::system_error& error) {
+        member.why_not = error.what();
+      }
+    }
+  }
+}
+
+} // namespace chip

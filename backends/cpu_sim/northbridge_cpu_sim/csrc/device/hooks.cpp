@@ -1,0 +1,24 @@
+#include "device/hooks.h"
+
+#include "streams/streams.h"
+
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/Resize.h>
+
+namespace chip {
+namespace {
+
+struct PrivateUse1Hooks final : Hooks<at::PrivateUse1HooksInterface> {
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    CurrentDevice on(storage.device().index());
+    catch_up(current_device()); // what is given to the old memory would be lost with it
+    // It takes the new memory from the storage's own allocator, which is the chip's.
+    at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), bytes);
+  }
+};
+
+[[maybe_unused]] const bool registered =
+    (at::RegisterPrivateUse1HooksInterface(new PrivateUse1Hooks), true);
+
+} // namespace
+} // namespace chip

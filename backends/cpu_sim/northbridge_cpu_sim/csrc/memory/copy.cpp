@@ -1,0 +1,128 @@
+// Copies: within a device, from one to another, and from and to the host, where they may be
+// non-blocking.
+#include "device/device.h"
+#include "device/device_errors.h"
+#include "device/dtypes.h"
+#include "faults/faults.h"
+#include "memory/alias.h"
+#include "memory/host_memory.h"
+#include "memory/memory.h"
+#include "memory/pinned.h"
+#include "memory/stale.h"
+#include "profiling/activity.h"
+#include "streams/streams.h"
+
+#include <ATen/ops/copy_native.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+namespace chip {
+namespace {
+
+using at::Tensor;
+using c10::Stream;
+
+void move(Tensor to, const Tensor& from, bool narrower) {
+  c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+  at::native::copy_(to, from, /*non_blocking=*/false);
+  if (narrower) {
+    narrow(to);
+  }
+}
+
+// Memory of the host that is not pinned is read before the call returns, as on CUDA.
+Tensor staged(const Tensor& from) {
+  return is_pinned(from.const_data_ptr()) ? from : from.clone();
+}
+
+// What a copy is on the CPU.
+struct Move {
+  Tensor to;
+  Tensor from;
+  bool narrower; // than the dtype says
+  Stream stream; // that it is given to
+  const void* memory; // of that stream's device
+  c10::DeviceIndex at; // the device that faults are planned for: the destination, where it is one
+
+  void operator()() const {
+    const Activity kernel;
+    move(to, from, narrower);
+    kernel.end("aten::copy_", "", stream);
+    corrupt_as_planned("aten::copy_", to, at);
+  }
+};
+
+// The copy takes effect later; until then the destination holds what nobody can take for data.
+void move_later(const Move& copy) {
+  make_stale(copy.to);
+  Deferred work;
+  work.memory.push_back(copy.memory);
+  work.effect = [copy](bool forsaken) {
+    if (!forsaken) {
+      copy();
+      return;
+    }
+    // The memory may be somebody else's by now.
+    TORCH_CHECK(
+        !freed_memory_is_trapped(),
+        "a non-blocking copy of ",
+        copy.from.sizes(),
+        " ",
+        copy.from.scalar_type(),
+        " on a stream of ",
+        copy.stream.device(),
+        " had not begun when its memory on the device was freed, which another stream had "
+        "allocated; call record_stream() on the tensor, or wait for the copy before it goes");
+  };
+  defer(copy.stream, std::move(work));
+}
+
+Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
+  use();
+  meet_faults("aten::copy_", self, source);
+  const bool to_chip = on_chip(self);
+  const bool from_chip = on_chip(source);
+  for (const auto* tensor : {&std::as_const(self), &source}) {
+    if (on_chip(*tensor)) {
+      check_working(tensor->device().index());
+      catch_up(tensor->device().index());
+    }
+  }
+  const bool between = to_chip && from_chip && self.device() != source.device();
+  const bool deferred = streams_are_deferred() && non_blocking &&
+      (to_chip != from_chip || between) && self.numel() > 0;
+  // Nothing on the stream of a copy between devices knows of its destination, which is kept.
+  auto to = deferred && between ? owning_host_alias(self) : alias_if_on_chip(self);
+  auto from = alias_if_on_chip(source);
+  const bool narrower = to_chip && is_held_narrower(self.scalar_type());
+  if (narrower && !from_chip) {
+    check_fits(from, self.scalar_type());
+  }
+  const auto& on_device = from_chip ? source : self;
+  const auto stream = current_stream(on_device.device().index());
+  const auto at = (to_chip ? self : source).device().index();
+  if (deferred) {
+    c10::impl::ExcludeDispatchKeyGuard guard(c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    if (!from_chip) {
+      from = staged(from);
+    }
+    move_later({to, from, narrower, stream, on_device.storage().data(), at});
+    if (between) {
+      wait_for(current_stream(self.device().index()), place_of(stream));
+    }
+    return self;
+  }
+  if (from_chip && !to_chip && !non_blocking) {
+    raise_kept_error(source.device().index());
+  }
+  Move{to, from, narrower, stream, on_device.storage().data(), at}();
+  return self;
+}
+
+} // namespace
+
+TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
+  m.impl("copy_", copy);
+}
+
+} // namespace chip

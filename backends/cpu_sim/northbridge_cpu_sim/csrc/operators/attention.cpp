@@ -1,0 +1,58 @@
+// Scaled dot-product attention takes the kernel that the CPU would take, so that it is the CPU's to
+// the bit.
+#include "memory/alias.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/native/transformers/sdp_utils_cpp.h>
+#include <ATen/ops/_fused_sdp_choice.h>
+#include <c10/core/InferenceMode.h>
+#include <torch/library.h>
+
+namespace chip {
+namespace {
+
+// The CPU's choice depends on what needs a gradient: its fused kernel has none for the mask.
+at::Tensor alias_for_choice(const at::Tensor& tensor) {
+  if (on_chip(tensor) && tensor.requires_grad() && !c10::InferenceMode::is_enabled()) {
+    return owning_host_alias(tensor).set_requires_grad(true);
+  }
+  return alias_if_on_chip(tensor);
+}
+
+int64_t choose_attention(
+    const at::Tensor& query,
+    const at::Tensor& key,
+    const at::Tensor& value,
+    const std::optional<at::Tensor>& mask,
+    double dropout,
+    bool is_causal,
+    std::optional<double> scale,
+    bool enable_gqa) {
+  // torch.export asks with a tensor that has the chip's key and no data; torch's answer for "meta".
+  if (!on_chip(query)) {
+    return static_cast<int64_t>(sdp::SDPBackend::math);
+  }
+  const auto host_mask = mask ? std::optional(alias_for_choice(*mask)) : std::nullopt;
+  return at::_fused_sdp_choice(
+      alias_for_choice(query),
+      alias_for_choice(key),
+      alias_for_choice(value),
+      host_mask,
+      dropout,
+      is_causal,
+      scale,
+      enable_gqa);
+}
+
+} // namespace
+
+TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
+  m.impl("_fused_sdp_choice", choose_attention);
+}
+
+} // namespace chip
+
+namespace at::native {
+CHIP_REGISTER_DISPATCH(_fused_sdp_choice_stub, &chip::choose_attention)
+} // namespace at::native

@@ -1,0 +1,51 @@
+// One call of the fallback: which tensor went in as which alias, and what comes back as what.
+#pragma once
+
+#include "chip.h"
+#include "operators/operator_facts.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+namespace chip {
+
+class CallTranslation {
+ public:
+  CallTranslation(const c10::OperatorHandle& op, const OperatorFacts& facts)
+      : op_(op), facts_(facts) {}
+
+  // Replaces, on the stack, device tensors, devices and generators by the CPU's.
+  void arguments_to_host(torch::jit::Stack& stack);
+  // Replaces, on the stack, the CPU's results by the device's; arguments that were written follow.
+  void results_to_device(torch::jit::Stack& stack);
+  // Lets the arguments that are written follow their aliases, which a kernel that raised may have
+  // resized before.
+  void follow_all();
+  // The device of its arguments; the current one where none says.
+  c10::DeviceIndex index();
+  // One tensor of the CPU's as the device's, without a copy.
+  at::Tensor to_device(const at::Tensor& host);
+
+ private:
+  struct Passed {
+    at::Tensor device;
+    at::Tensor host;
+    uint16_t position;
+    bool written;
+  };
+
+  at::Tensor to_host(const at::Tensor& tensor, const Argument& argument);
+  at::Tensor dense_to_device(const at::Tensor& host);
+  at::Tensor argument_at(int16_t position) const;
+  void follow(const Passed& passed);
+  void see_device(c10::Device device, const Argument& argument);
+
+  const c10::OperatorHandle& op_;
+  const OperatorFacts& facts_;
+  c10::DeviceIndex index_ = -1;
+  std::optional<Argument> on_cpu_; // an argument that has to be on the device if any is
+  c10::SmallVector<Passed, 6> passed_;
+  c10::SmallVector<std::pair<c10::Storage, c10::Storage>, 2> adopted_; // host, device
+};
+
+} // namespace chip

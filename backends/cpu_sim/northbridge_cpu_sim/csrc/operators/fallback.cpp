@@ -1,0 +1,274 @@
+#include "operators/fallback.h"
+
+#include "device/autograd_threads.h"
+#include "device/device.h"
+#include "device/device_errors.h"
+#include "faults/faults.h"
+#include "memory/host_memory.h"
+#include "operators/call_translation.h"
+#include "operators/half_products.h"
+#include "operators/kept_failure.h"
+#include "operators/operator_facts.h"
+#include "profiling/activity.h"
+
+#include <ATen/TracerMode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/convolution_ops.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+namespace chip {
+namespace {
+
+using at::Tensor;
+using c10::OperatorHandle;
+using torch::jit::Stack;
+
+const c10::DispatchKeySet kAboveKernels = c10::autograd_dispatch_keyset_with_ADInplaceOrView |
+    c10::DispatchKeySet(c10::DispatchKey::AutocastCPU);
+constexpr c10::DispatchKeySet kCPU(c10::DispatchKey::CPU);
+
+void run_kernel(
+    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse) {
+  const c10::impl::ExcludeDispatchKeyGuard guard(kAboveKernels);
+  if (sparse) {
+    op.callBoxed(stack);
+  } else if (C10_UNLIKELY(facts.is_product) && is_large_in_half(facts, *stack)) {
+    multiply_in_float(op, facts, stack);
+  } else {
+    op.redispatchBoxed(kCPU, stack);
+  }
+}
+
+// torch's tracer stops listening for an operator that it records. To one that it does not record it
+// listens still, and the result would stand in the traced graph as a constant.
+void refuse_unrecorded(const OperatorHandle& op, const OperatorFacts& facts) {
+  for (const auto& result : facts.results) {
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        result.same_as >= 0,
+        op.operator_name(),
+        " on ",
+        type_name(),
+        " is not recorded by torch.jit.trace, and would be a constant of the traced model; trace it"
+        " on the CPU");
+  }
+}
+
+void run_on_cpu(
+    const OperatorHandle& op, const OperatorFacts& facts, Stack* stack, bool sparse = false) {
+  if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
+    refuse_unrecorded(op, facts);
+  }
+  use();
+  share_sequence_numbers();
+  if (C10_UNLIKELY(facts.limits != nullptr)) {
+    check_limits(*facts.limits, facts, *stack);
+  }
+  OperationFaults faults(op, facts, *stack);
+  const bool keeps_errors = settings().asynchronous_errors;
+  const auto* arguments = stack->data() + stack->size() - facts.argument_count;
+  const bool reads = C10_UNLIKELY(keeps_errors) && reads_data(facts, arguments);
+  const Stack given(
+      arguments, arguments + (C10_UNLIKELY(keeps_errors) ? facts.argument_count : 0));
+  CallTranslation call(op, facts);
+  call.arguments_to_host(*stack);
+  if (reads) {
+    raise_kept_error(call.index());
+  }
+  const auto run = [&] {
+    try {
+      run_kernel(op, facts, stack, sparse);
+    } catch (const c10::Error& error) {
+      call.follow_all();
+      refuse_host_memory_of(error);
+      throw;
+    } catch (...) {
+      call.follow_all();
+      throw;
+    }
+  };
+  const Activity kernel;
+  bool done = true;
+  if (C10_UNLIKELY(keeps_errors)) {
+    done = run_keeping_failure(op, facts, given, call.index(), stack, run);
+  } else {
+    run();
+  }
+  kernel.end(op.operator_name().name, op.operator_name().overload_name, call.index());
+  if (C10_LIKELY(done)) {
+    call.results_to_device(*stack);
+  }
+  faults.meet_results(op, facts, *stack);
+}
+
+// The fallback of one operator, with that operator's facts read once.
+template <bool sparse>
+struct OperatorFallback final : c10::OperatorKernel {
+  explicit OperatorFallback(const OperatorHandle& op) : facts(op) {}
+  void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    run_on_cpu(op, facts, stack, sparse);
+  }
+  OperatorFacts facts;
+};
+
+// Lists of tensors may spread over devices, as in _foreach_copy_; then the CPU's composition of
+// single operations runs on the device tensors themselves, and each finds its own device.
+bool on_one_device(const OperatorFacts& facts, const Stack& stack) {
+  const auto* arguments = stack.data() + stack.size() - facts.argument_count;
+  std::optional<c10::Device> one;
+  for (const auto& argument : facts.arguments) {
+    const auto& value = arguments[argument.position];
+    if (argument.kind != Kind::tensors || !value.isTensorList()) {
+      continue;
+    }
+    for (const auto& element : value.toListRef()) {
+      const auto device = element.toTensor().device();
+      if (one && *one != device) {
+        return false;
+      }
+      one = device;
+    }
+  }
+  return true;
+}
+
+struct ForeachFallback final : c10::OperatorKernel {
+  explicit ForeachFallback(const OperatorHandle& op) : facts(op) {}
+  void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (on_one_device(facts, *stack)) {
+      run_on_cpu(op, facts, stack);
+    } else {
+      op.redispatchBoxed(kCPU, stack);
+    }
+  }
+  OperatorFacts facts;
+};
+
+// Torch composes a convolution of one that its tracer records in the convolution's place.
+struct ConvolutionFallback final : c10::OperatorKernel {
+  explicit ConvolutionFallback(const OperatorHandle& op) : facts(op) {}
+  void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
+      op.redispatchBoxed(kCPU, stack);
+    } else {
+      run_on_cpu(op, facts, stack);
+    }
+  }
+  OperatorFacts facts;
+};
+
+// What stands in a traced graph: the last four are for cuDNN.
+Tensor traced_convolution(
+    const Tensor& input,
+    const Tensor& weight,
+    const std::optional<Tensor>& bias,
+    c10::SymIntArrayRef stride,
+    c10::SymIntArrayRef padding,
+    c10::SymIntArrayRef dilation,
+    bool transposed,
+    c10::SymIntArrayRef output_padding,
+    c10::SymInt groups,
+    bool,
+    bool,
+    bool,
+    bool) {
+  return at::_ops::convolution::redispatch(
+      c10::DispatchKeySet(kKey),
+      input,
+      weight,
+      bias,
+      stride,
+      padding,
+      dilation,
+      transposed,
+      output_padding,
+      std::move(groups));
+}
+
+void unregistered(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      op.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU),
+      op.operator_name(),
+      " was called on ",
+      type_name(),
+      ", which runs what the CPU can run, but the CPU has no kernel for it");
+  run_on_cpu(op, OperatorFacts(op), stack);
+}
+
+void unregistered_sparse(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+  run_on_cpu(op, OperatorFacts(op), stack, /*sparse=*/true);
+}
+
+bool starts_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+
+// Torch composes these of others, but asks for the CPU's tensors as it does: for oneDNN's
+// algorithms, for a driver of LAPACK, for a table of kernels in which no other device stands.
+bool asks_for_cpu(std::string_view name, std::string_view overload) {
+  constexpr std::pair<std::string_view, std::string_view> asking[] = {
+      {"convolution_backward", ""},
+      {"conj_physical_", ""},
+      {"linalg_lstsq", ""},
+      {"mode", "values"}};
+  return std::find(std::begin(asking), std::end(asking), std::pair(name, overload)) !=
+      std::end(asking);
+}
+
+template <typename Kernel>
+void give(torch::Library& library, const OperatorHandle& op) {
+  library.impl(
+      c10::toString(op.operator_name()).c_str(),
+      torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(op)));
+}
+
+} // namespace
+
+void register_fallbacks() {
+  static torch::Library dense(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);
+  static torch::Library sparse(torch::Library::IMPL, "aten", kSparseKey, __FILE__, __LINE__);
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& full_name : dispatcher.getAllOpNames()) {
+    constexpr std::string_view aten = "aten::";
+    const auto op = dispatcher.findSchema(full_name);
+    if (!op || !starts_with(full_name.name, aten)) {
+      continue;
+    }
+    if (!op->hasKernelForDispatchKey(kKey)) {
+      const auto name = std::string_view(full_name.name).substr(aten.size());
+      if (starts_with(name, "_foreach_")) {
+        give<ForeachFallback>(dense, *op); // cheaper once than for each tensor
+      } else if (name == "convolution" && full_name.overload_name.empty()) {
+        give<ConvolutionFallback>(dense, *op);
+      } else if (
+          op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
+          asks_for_cpu(name, full_name.overload_name)) {
+        give<OperatorFallback<false>>(dense, *op);
+      }
+    }
+    if (op->hasKernelForDispatchKey(c10::DispatchKey::SparseCPU)) {
+      give<OperatorFallback<true>>(sparse, *op);
+    }
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, CHIP_KEY, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&unregistered>());
+}
+
+TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
+  m.impl("_convolution", traced_convolution);
+}
+
+TORCH_LIBRARY_IMPL(_, CHIP_SPARSE_KEY, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&unregistered_sparse>());
+}
+
+} // namespace chip

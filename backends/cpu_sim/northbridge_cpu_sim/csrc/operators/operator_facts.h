@@ -1,0 +1,47 @@
+// What the fallback needs to know of an operator, read from its schema once.
+#pragma once
+
+#include "operators/operation_limits.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/Device.h>
+#include <c10/util/SmallVector.h>
+
+#include <cstdint>
+
+namespace chip {
+
+enum class Kind : uint8_t { tensor, tensors, indices, device, generator };
+
+struct Argument {
+  uint16_t position;
+  Kind kind;
+  bool written; // in place, or out=
+};
+
+struct Result {
+  uint16_t position;
+  Kind kind;
+  int16_t same_as; // the position of the argument that is also this result, or -1
+};
+
+struct OperatorFacts {
+  explicit OperatorFacts(const c10::OperatorHandle& op);
+
+  const OperationLimits* limits; // null where the chip lacks nothing of it
+  size_t argument_count;
+  size_t result_count;
+  bool is_product; // of matrices
+  bool shows_data; // the values of its arguments decide the shape of its results, or are one
+  c10::SmallVector<Argument, 8> arguments; // those that the fallback has to translate
+  c10::SmallVector<Result, 4> results;
+};
+
+// Whether the host has to see the device's data for a call: it waits for the device then, as on
+// real chips.
+bool reads_data(const OperatorFacts& facts, const c10::IValue* arguments);
+
+// Of the first of a call's arguments that says one; the current one where none does.
+c10::DeviceIndex device_of(const OperatorFacts& facts, const c10::IValue* arguments);
+
+} // namespace chip

@@ -1,0 +1,341 @@
+// nn.LSTM, nn.GRU, nn.RNN and their cells. Torch composes them of other operators on the CPU than
+// elsewhere (oneDNN's layers, other sums of the same gates). Here the CPU's composition runs whole:
+// forward on aliases, and again in backward, where the CPU's autograd goes through it. Nothing is
+// kept between the two but the arguments, so that torch sees where one was changed meanwhile.
+#include "device/device.h"
+#include "faults/faults.h"
+#include "memory/alias.h"
+#include "operators/call_translation.h"
+#include "operators/recurrent_cells.h"
+#include "profiling/activity.h"
+
+#include <ATen/TensorSubclassLikeUtils.h>
+#include <ATen/TracerMode.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <ATen/ops/empty.h>
+#include <c10/core/InferenceMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+
+namespace chip {
+namespace {
+
+using at::Tensor;
+using c10::IValue;
+using c10::OperatorHandle;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+using torch::jit::Stack;
+
+// What is the same for every call of one operator.
+struct Layer {
+  explicit Layer(const OperatorHandle& op) : op(op), facts(op) {
+    const auto& arguments = op.schema().arguments();
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i].name() == "dropout") {
+        dropout = static_cast<int>(i);
+      } else if (arguments[i].name() == "train") {
+        train = static_cast<int>(i);
+      } else if (arguments[i].name() == "batch_sizes") { // on the CPU everywhere
+        auto& translated = facts.arguments;
+        translated.erase(std::find_if(translated.begin(), translated.end(), [i](const auto& a) {
+          return a.position == i;
+        }));
+      }
+    }
+  }
+
+  OperatorHandle op;
+  OperatorFacts facts;
+  int dropout = -1; // where these arguments stand
+  int train = -1;
+};
+
+// Calls `see` with each defined tensor of the arguments that has to be on the device.
+template <typename See>
+void each_tensor(const Layer& layer, const IValue* arguments, const See& see) {
+  for (const auto& argument : layer.facts.arguments) {
+    const auto& value = arguments[argument.position];
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) {
+        see(value.toTensor());
+      }
+    } else if (value.isTensorList()) {
+      for (const IValue& element : value.toListRef()) {
+        see(element.toTensor());
+      }
+    }
+  }
+}
+
+variable_list tensors_of(const Layer& layer, const IValue* arguments) {
+  variable_list tensors;
+  each_tensor(layer, arguments, [&tensors](const Tensor& x) { tensors.push_back(x); });
+  return tensors;
+}
+
+// Puts tensors in the place of those that each_tensor sees.
+void replace_tensors(const Layer& layer, IValue* arguments, const variable_list& by) {
+  auto next = by.begin();
+  for (const auto& argument : layer.facts.arguments) {
+    auto& value = arguments[argument.position];
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) {
+        value = *next++;
+      }
+    } else if (value.isTensorList()) {
+      c10::List<Tensor> list;
+      for (size_t count = value.toListRef().size(); count > 0; --count) {
+        list.push_back(*next++);
+      }
+      value = std::move(list);
+    }
+  }
+}
+
+variable_list results_of(const Layer& layer, const Stack& stack) {
+  variable_list results;
+  for (size_t i = stack.size() - layer.facts.result_count; i < stack.size(); ++i) {
+    results.push_back(stack[i].toTensor());
+  }
+  return results;
+}
+
+bool needs_gradient(const Tensor& tensor) {
+  return tensor.requires_grad();
+}
+
+// Torch's composition for devices that are not the CPU, of operators that it can differentiate
+// twice, trace, map and cast.
+void compose(const OperatorHandle& op, Stack* stack) {
+  op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::AutogradCPU), stack);
+}
+
+// For torch's tracer, which records what a cell is composed of in the place of the cell.
+void compose_traced(const OperatorHandle& op, Stack* stack) {
+  const auto& name = op.operator_name().name;
+  if (name == "aten::lstm_cell") {
+    compose_lstm_cell(stack);
+  } else if (name == "aten::gru_cell") {
+    compose_gru_cell(stack);
+  } else {
+    compose(op, stack);
+  }
+}
+
+// The CPU's results for these tensors, with the CPU's graph where `leaves` is given: it takes the
+// aliases of those that need a gradient.
+variable_list run_on_host(
+    const Layer& layer, Stack stack, const variable_list& tensors, variable_list* leaves) {
+  use();
+  replace_tensors(layer, stack.data(), tensors);
+  auto checked = stack; // for devices that differ, and for what the tensors still wait for
+  CallTranslation(layer.op, layer.facts).arguments_to_host(checked);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  const at::AutoGradMode with_graph(leaves != nullptr);
+  variable_list aliases;
+  for (const auto& tensor : tensors) {
+    const c10::InferenceMode as_made(tensor.is_inference());
+    aliases.push_back(owning_host_alias(tensor)); // one that autograd takes
+    if (tensor.requires_grad()) {
+      aliases.back().set_requires_grad(true); // torch's products look at it without a graph, too
+      if (leaves != nullptr) {
+        leaves->push_back(aliases.back());
+      }
+    }
+  }
+  replace_tensors(layer, stack.data(), aliases);
+  layer.op.callBoxed(&stack);
+  return results_of(layer, stack);
+}
+
+// The CPU's tensors as the device's, some of them undefined.
+variable_list to_device(const Layer& layer, c10::DeviceIndex index, const variable_list& host) {
+  const CurrentDevice on(index);
+  CallTranslation call(layer.op, layer.facts);
+  variable_list device;
+  for (const auto& tensor : host) {
+    device.push_back(call.to_device(tensor));
+  }
+  return device;
+}
+
+// With a graph that is dropped again: oneDNN rounds otherwise where none is wanted.
+variable_list run_forward(
+    const Layer& layer, const Stack& stack, const variable_list& tensors, bool with_graph) {
+  OperationFaults faults(layer.op, layer.facts, stack);
+  const auto& name = layer.op.operator_name();
+  const auto index = tensors.front().device().index();
+  const Activity kernel;
+  variable_list leaves;
+  auto results = run_on_host(layer, stack, tensors, with_graph ? &leaves : nullptr);
+  for (auto& result : results) {
+    result = result.detach();
+  }
+  kernel.end(name.name, name.overload_name, index);
+  const auto given = to_device(layer, index, results);
+  faults.meet_results(layer.op, layer.facts, Stack(given.begin(), given.end()));
+  return given;
+}
+
+// The gradients of the tensors, through the CPU's graph, which is made anew.
+variable_list run_backward(
+    const Layer& layer,
+    Stack stack,
+    const variable_list& tensors,
+    const variable_list& gradients) {
+  const auto& name = layer.op.operator_name();
+  const auto index = tensors.front().device().index();
+  const Activity kernel;
+  variable_list leaves, outputs, seeds;
+  const auto results = run_on_host(layer, std::move(stack), tensors, &leaves);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (gradients[i].defined() && results[i].requires_grad()) {
+      outputs.push_back(results[i]);
+      seeds.push_back(alias_if_on_chip(gradients[i]));
+    }
+  }
+  const auto found = torch::autograd::grad(
+      outputs,
+      leaves,
+      seeds,
+      /*retain_graph=*/false,
+      /*create_graph=*/false,
+      /*allow_unused=*/true);
+  kernel.end(name.name + "_backward", name.overload_name, index);
+  return to_device(layer, index, found);
+}
+
+// The same, as operators on the device that have gradients themselves.
+variable_list run_differentiable_backward(
+    const Layer& layer,
+    Stack stack,
+    const variable_list& tensors,
+    const variable_list& gradients) {
+  variable_list leaves, outputs, seeds;
+  std::copy_if(tensors.begin(), tensors.end(), std::back_inserter(leaves), needs_gradient);
+  replace_tensors(layer, stack.data(), tensors);
+  compose(layer.op, &stack);
+  const auto results = results_of(layer, stack);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (gradients[i].defined() && results[i].requires_grad()) {
+      outputs.push_back(results[i]);
+      seeds.push_back(gradients[i]);
+    }
+  }
+  return torch::autograd::grad(
+      outputs, leaves, seeds, /*retain_graph=*/true, /*create_graph=*/true, /*allow_unused=*/true);
+}
+
+struct RecurrentFunction : torch::autograd::Function<RecurrentFunction> {
+  static variable_list forward(
+      AutogradContext* ctx, at::TensorList tensors, const Layer* layer, const Stack* arguments) {
+    ctx->set_materialize_grads(false);
+    ctx->save_for_backward(tensors.vec());
+    auto others = *arguments; // the tensors are saved once, and stand here as empty ones
+    replace_tensors(*layer, others.data(), variable_list(tensors.size(), at::empty({0})));
+    ctx->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
+    ctx->saved_data["arguments"] = c10::ivalue::Tuple::create(std::move(others));
+    return run_forward(*layer, *arguments, tensors.vec(), /*with_graph=*/true);
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& gradients) {
+    const auto tensors = ctx->get_saved_variables();
+    const auto* layer = reinterpret_cast<const Layer*>(ctx->saved_data["layer"].toInt());
+    const auto& saved = ctx->saved_data["arguments"].toTupleRef().elements();
+    Stack stack(saved.begin(), saved.end());
+    const auto run =
+        at::GradMode::is_enabled() ? run_differentiable_backward : run_backward;
+    const auto found = run(*layer, std::move(stack), tensors, gradients);
+    variable_list all(tensors.size() + 2); // the layer and its arguments have none
+    auto next = found.begin();
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      if (needs_gradient(tensors[i])) {
+        all[i] = *next++;
+      }
+    }
+    return all;
+  }
+};
+
+// Whether the CPU's way can be taken: not by what has no memory of its own, or wants to see single
+// operators; not where random numbers have to come from the device's generator.
+bool can_be_whole(const Layer& layer, const IValue* arguments) {
+  if (at::autocast::is_autocast_enabled(kDeviceType) ||
+      c10::impl::TorchDispatchModeTLS::any_modes_set() ||
+      c10::impl::dispatch_mode_enabled() ||
+      (layer.dropout >= 0 && arguments[layer.train].toBool() &&
+       arguments[layer.dropout].toDouble() > 0)) {
+    return false;
+  }
+  bool can = true;
+  each_tensor(layer, arguments, [&can](const Tensor& x) {
+    can = can && on_chip(x) && !at::isTensorSubclassLike(x) && x.has_storage() &&
+        !x._fw_grad(/*level=*/0).defined();
+  });
+  return can;
+}
+
+struct Kernel final : c10::OperatorKernel {
+  explicit Kernel(const OperatorHandle& op) : layer(op) {}
+
+  void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
+    if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
+      compose_traced(op, stack);
+      return;
+    }
+    const auto count = layer.facts.argument_count;
+    const auto* arguments = stack->data() + stack->size() - count;
+    if (!can_be_whole(layer, arguments)) {
+      compose(op, stack);
+      return;
+    }
+    const Stack own(arguments, arguments + count);
+    const auto tensors = tensors_of(layer, arguments);
+    const bool with_graph = at::GradMode::is_enabled() &&
+        std::any_of(tensors.begin(), tensors.end(), needs_gradient);
+    const auto results = with_graph
+        ? RecurrentFunction::apply(at::TensorList(tensors), &layer, &own)
+        : run_forward(layer, own, tensors, /*with_graph=*/false);
+    torch::jit::drop(*stack, count);
+    stack->insert(stack->end(), results.begin(), results.end());
+  }
+
+  Layer layer;
+};
+
+constexpr const char* kLayers[] = {
+    "lstm.input", "lstm.data", "gru.input", "gru.data", "rnn_tanh.input", "rnn_tanh.data",
+    "rnn_relu.input", "rnn_relu.data", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"};
+
+void give(torch::Library& library) {
+  for (const std::string name : kLayers) {
+    const auto dot = name.find('.');
+    const auto op = c10::Dispatcher::singleton().findSchemaOrThrow(
+        ("aten::" + name.substr(0, dot)).c_str(),
+        dot == std::string::npos ? "" : name.substr(dot + 1).c_str());
+    library.impl(
+        name.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(op)));
+  }
+}
+
+} // namespace
+
+TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
+  give(m);
+}
+
+TORCH_LIBRARY_IMPL(aten, CHIP_AUTOGRAD_KEY, m) {
+  give(m);
+}
+
+} // namespace chip

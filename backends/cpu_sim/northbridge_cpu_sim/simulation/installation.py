@@ -1,0 +1,126 @@
+"""How a simulated device comes into a process: compiled, configured, and handed to torch."""
+
+from __future__ import annotations
+
+import atexit
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+import torch
+from torch.utils.backend_registration import (
+    generate_methods_for_privateuse1_backend,
+    rename_privateuse1_backend,
+)
+
+import northbridge
+from northbridge_cpu_sim import module as cuda_like
+from northbridge_cpu_sim.build.extension import build
+from northbridge_cpu_sim.build.recipe import recipe_for
+from northbridge_cpu_sim.faults import plan
+from northbridge_cpu_sim.module import chip
+from northbridge_cpu_sim.module.backward import count_on_after_backwards
+from northbridge_cpu_sim.module.device_type import accept_in_meshes, choose_as_for_cpu, name_in_dlpack
+from northbridge_cpu_sim.module.shared_memory import refuse_sharing
+from northbridge_cpu_sim.settings import SimSettings
+from northbridge_cpu_sim.simulation import process_group
+from northbridge_cpu_sim.simulation.operations import Lacking, lacking_operations, split_by_dtype
+from northbridge_cpu_sim.simulation.process_group import by_dtype, dtype_of
+from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice
+
+
+def install(
+    device: SimulatedDevice,
+    *,
+    sources: Path | None = None,
+    acquire: Callable[[], int] | None = None,
+    module: ModuleType | None = None,
+    visible: int | None = None,
+) -> ModuleType:
+    """Make the simulated chip torch's device ``device.type``, and its collectives the group ``device.collective.name``.
+
+    ``sources`` is a folder of C++ files, of which one named like a shared source takes its place, and the others are
+    added. ``acquire`` is for a device of which a process holds one card: it is called before the first touch, by
+    whichever thread touches first, and returns the number of the card that it took; what it raises becomes a
+    RuntimeError of the same text, at every touch until it succeeds. ``module`` becomes ``torch.<type>``; the default is
+    one like ``torch.cuda``, which is returned in any case. ``visible`` is how many of the devices this process sees,
+    where that is not all. ``NORTHBRIDGE_CPU_SIM_DEVICES``, ``_MEMORY``, ``_NAME``
+    and ``_AUTOGRAD_THREADS`` win over ``device`` where they are set.
+
+    Raises :class:`northbridge.DeviceTypeTakenError` where the process has a simulated chip already,
+    :class:`DeviceFileError` for a device that contradicts itself, :class:`northbridge.SettingsError` for a plan of
+    faults that cannot be, and :class:`BuildError`.
+    """
+    _refuse_second(device.type)
+    settings = SimSettings.read()
+    device = device.checked().as_set()
+    if visible is not None:
+        device = device.model_copy(update={"count": visible})
+    if acquire is not None and not device.one_per_process:
+        raise ValueError(f"acquire was given for {device.type}, of which a process holds more than one card")
+    faults = plan.read_variable()
+    extension = build(settings, recipe_for(device, sources))
+    operations = lacking_operations(device)  # it may raise: nothing is changed yet
+    if device.key is None:
+        rename_privateuse1_backend(device.type)
+    _configure(extension, device, operations, settings, acquire)
+    chip.place(extension, device.type)
+    plan.begin(extension, faults)
+    torch._register_device_module(device.type, module or cuda_like)  # type: ignore[no-untyped-call]
+    if device.key is None:
+        generate_methods_for_privateuse1_backend(for_storage=True)
+        name_in_dlpack(device.type)
+    refuse_sharing(device.type)
+    accept_in_meshes(device.type)
+    choose_as_for_cpu(device.type)
+    if device.autograd_threads:
+        atexit.register(extension.settle_autograd_threads)
+        count_on_after_backwards(extension)
+    else:
+        # The chip does this for every thread that touches it; this one may run a backward before.
+        torch.autograd.set_multithreading_enabled(False)
+    process_group.register(extension, device.collective, device.type)
+    return cuda_like
+
+
+def _refuse_second(name: str) -> None:
+    first = chip.installed_type()
+    if first is not None:
+        raise northbridge.DeviceTypeTakenError(
+            f"the simulated chip {name!r} was asked for, but this process has the simulated chip {first!r}, and torch"
+            " serves one accelerator a process: take another process for it",
+            backend=name,
+        )
+
+
+def _configure(
+    extension: ModuleType,
+    device: SimulatedDevice,
+    operations: Lacking,
+    settings: SimSettings,
+    acquire: Callable[[], int] | None,
+) -> None:
+    extension.configure(
+        devices=device.count,
+        memory=int(device.memory),
+        label=device.label,
+        one_per_process=device.one_per_process,
+        autograd_threads=device.autograd_threads,
+        deferred_streams=settings.streams == "deferred",
+        nan_in_fresh_memory=settings.fresh == "nan",
+        trap_freed_memory=settings.freed == "trap",
+        asynchronous_errors=settings.errors == "asynchronous",
+        acquire=acquire,
+    )
+    extension.configure_dtypes(
+        lacks=by_dtype(device.lacks),
+        held_as={dtype_of(wide): dtype_of(narrow) for wide, narrow in device.held_as.items()},
+    )
+    wholly, for_dtypes = split_by_dtype(operations)
+    extension.configure_operations(
+        wholly=wholly, for_dtypes={name: by_dtype(said) for name, said in for_dtypes.items()}
+    )
+    if settings.errors == "asynchronous":
+        importlib.import_module("torch._meta_registrations")  # what tells the shapes of results that never come
+    extension.register_fallbacks()

@@ -1,0 +1,59 @@
+"""The operations that a simulated device lacks: their names, held against those that torch knows."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+
+import torch
+
+from northbridge_cpu_sim.errors import DeviceFileError
+from northbridge_cpu_sim.simulation.simulated_device import Dtype, SimulatedDevice
+
+_ATEN = "aten::"
+_CHOSEN_WHOLE = ("aten::convolution", "aten::convolution_backward")  # torch composes them, and the chip does not
+
+Lacking = Mapping[str, str | Mapping[Dtype, str]]
+
+
+def lacking_operations(device: SimulatedDevice) -> dict[str, str | Mapping[Dtype, str]]:
+    """Return what ``device.lacks_operations`` says, by torch's full names. Called before the chip's fallbacks stand.
+
+    Raises :class:`DeviceFileError` for a name that torch does not know, for an operation that torch composes of
+    others, which never reaches a device, and for one that the chip cannot do without.
+    """
+    known: dict[str, list[str]] = {}
+    for full_name in torch._C._dispatch_get_all_op_names():
+        known.setdefault(full_name, [full_name])
+        known.setdefault(full_name.partition(".")[0], []).append(full_name)
+    lacking: dict[str, str | Mapping[Dtype, str]] = {}
+    for name, said in device.lacks_operations.items():
+        full_name = name if "::" in name else _ATEN + name
+        _check(device, full_name, known)
+        lacking[full_name] = said
+    return lacking
+
+
+def _check(device: SimulatedDevice, name: str, known: Mapping[str, list[str]]) -> None:
+    where = f"the simulated device {device.type!r}: lacks_operations names {name!r}"
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "names are as torch prints them, such as aten::bmm"
+        raise DeviceFileError(f"{where}, which torch does not know: {hint}")
+    overloads = known[name]
+    if any(_has_kernel(each, device.key or "PrivateUse1") for each in overloads):
+        raise DeviceFileError(f"{where}, without which no chip works: take away an operation that computes")
+    reaches = any(_has_kernel(each, "CPU") for each in overloads)
+    if not (reaches or name.startswith("aten::_foreach_") or name.partition(".")[0] in _CHOSEN_WHOLE):
+        raise DeviceFileError(f"{where}, which torch composes of others and no device sees: take away one of those")
+
+
+def _has_kernel(name: str, key: str) -> bool:
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
+
+
+def split_by_dtype(lacking: Lacking) -> tuple[dict[str, str], dict[str, Mapping[Dtype, str]]]:
+    """Return what is lacking wholly, and what is lacking for some dtypes."""
+    wholly = {name: said for name, said in lacking.items() if isinstance(said, str)}
+    for_dtypes = {name: said for name, said in lacking.items() if not isinstance(said, str)}
+    return wholly, for_dtypes

@@ -1,0 +1,96 @@
+"""How a process group comes to be carried by the chip's communication library."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from collections.abc import Mapping
+from datetime import timedelta
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from northbridge_cpu_sim.module import chip
+from northbridge_cpu_sim.settings import SimSettings
+from northbridge_cpu_sim.simulation.simulated_device import Dtype, Library
+
+_EVERY_CALL = ""  # as the compiled chip has it
+
+
+def register(extension: ModuleType, library: Library, device_type: str) -> None:
+    """Make ``init_process_group(library.name)`` work, for tensors of ``device_type``."""
+    _leave_the_waiting_to_the_group()
+    extension.set_make_below(_make_gloo)
+    make = functools.partial(_make, library)
+    dist.Backend.register_backend(library.name, make, extended_api=True, devices=[device_type])
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """Return torch's dtype of that name."""
+    found: torch.dtype = getattr(torch, name)
+    return found
+
+
+def by_dtype(sentences: Mapping[Dtype, str]) -> dict[torch.dtype, str]:
+    """Return the same sentences, by torch's dtypes."""
+    return {dtype_of(name): sentence for name, sentence in sentences.items()}
+
+
+def _leave_the_waiting_to_the_group() -> None:
+    """Let the rank that keeps torch's store go on to make its group at once.
+
+    It would wait in the store until everybody has come there, and could only say how many have not. The making of a
+    group waits for all of them too, as long, and names who is missing.
+    """
+    rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")  # the package has a function of that name
+    original = rendezvous.TCPStore
+
+    def make_store(*, is_master: bool, **options: Any) -> Any:
+        return original(is_master=is_master, wait_for_workers=not is_master, **options)
+
+    rendezvous.TCPStore = make_store
+
+
+def _make_gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    gloo: Any = dist.ProcessGroupGloo
+    options = gloo._Options()
+    options._timeout = timeout
+    interfaces = os.environ.get("GLOO_SOCKET_IFNAME", "")
+    options._devices = (
+        [gloo.create_device(interface=each) for each in interfaces.split(",")]
+        if interfaces
+        else [gloo.create_default_device()]
+    )
+    options._threads = 1  # one call after the other, as on a stream: Gloo's own default lets two run at once
+    return gloo(store, rank, size, options)
+
+
+def _make(library: Library, options: Any, backend_options: object) -> Any:
+    if backend_options is not None:
+        raise ValueError(f"{library.name} takes no pg_options, but got {backend_options!r}; leave them out")
+    reduces = library.reduces
+    lacking_calls: dict[str, str] = {}
+    lacking_dtypes = {_EVERY_CALL: by_dtype(library.lacks.dtypes)}
+    for call, said in library.lacks.calls.items():
+        if isinstance(said, str):
+            lacking_calls[call] = said
+        else:
+            lacking_dtypes[call] = by_dtype(said)
+    return chip.extension().make_collective(
+        options.store,
+        library.name,
+        name=options.group_id,
+        rank=options.group_rank,
+        size=options.group_size,
+        global_ranks=options.global_ranks_in_group,
+        timeout=options.timeout,
+        checks=SimSettings.read().check_collectives,
+        lacking_reductions=dict(library.lacks.reductions),
+        lacking_calls=lacking_calls,
+        lacking_dtypes=lacking_dtypes,
+        natively=[dtype_of(name) for name in reduces.natively] if reduces else [],
+        through=dtype_of(reduces.through) if reduces else None,
+    )

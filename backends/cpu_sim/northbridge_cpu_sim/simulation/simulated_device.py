@@ -1,0 +1,149 @@
+"""What a simulated device is: the facts that its ``device.toml`` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pydantic
+from typing_extensions import Self
+
+from northbridge_cpu_sim.settings import Count, Label, Memory, SimSettings
+from northbridge_cpu_sim.simulation.device_file import check, read_table
+
+Floating = Literal["float16", "bfloat16", "float32", "float64"]
+Integer = Literal["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
+Other = Literal[
+    "bool", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz"
+]
+Dtype = Literal[Floating, Integer, Other]
+Reduction = Literal["sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premul_sum"]
+Call = Literal[
+    "all_gather",
+    "all_gather_coalesced",
+    "all_gather_into_tensor",
+    "all_gather_into_tensor_coalesced",
+    "all_reduce",
+    "all_reduce_coalesced",
+    "all_to_all",
+    "all_to_all_single",
+    "barrier",
+    "broadcast",
+    "gather",
+    "recv",
+    "recv_anysource",
+    "reduce",
+    "reduce_scatter",
+    "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced",
+    "scatter",
+    "send",
+]
+Sentence = Annotated[str, pydantic.Field(min_length=1)]
+
+_ROUNDS_TO: Mapping[str, tuple[str, ...]] = {
+    "float64": ("float32", "bfloat16", "float16"),
+    "float32": ("bfloat16", "float16"),
+    "int64": ("int32", "int16", "int8"),
+    "int32": ("int16", "int8"),
+}
+
+
+class _Facts(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+
+class Lacks(_Facts):
+    """What the communication library refuses, each with the sentence that it says."""
+
+    reductions: Mapping[Reduction, Sentence] = pydantic.Field(
+        default={}, description="a table from the names of reductions, such as avg, to sentences"
+    )
+    dtypes: Mapping[Dtype, Sentence] = pydantic.Field(
+        default={}, description="a table from the names of dtypes, such as int64, to sentences"
+    )
+    calls: Mapping[Call, Sentence | Mapping[Dtype, Sentence]] = pydantic.Field(
+        default={},
+        description="a table from the names of calls, such as recv_anysource, to sentences, or to tables from the names"
+        " of dtypes to sentences,",
+    )
+
+
+class Reduces(_Facts):
+    """Which dtypes the library adds up itself, and which one the others travel through."""
+
+    natively: tuple[Dtype, ...] = pydantic.Field(description="a list of names of dtypes, such as float32,")
+    through: Floating = pydantic.Field(description="one of the floating dtypes that are reduced natively")
+
+    @pydantic.model_validator(mode="after")
+    def _travels_natively(self) -> Self:
+        if self.through not in self.natively:
+            raise ValueError(f"through = {self.through!r} has to be one of natively = {list(self.natively)}")
+        return self
+
+
+class Library(_Facts):
+    """The device's communication library."""
+
+    name: str = pydantic.Field(
+        pattern=r"^[a-z][a-z0-9_]*$", description="a name of lower-case letters, digits and underscores"
+    )
+    lacks: Lacks = pydantic.Field(default=Lacks(), description="a table")
+    reduces: Reduces | None = pydantic.Field(default=None, description="a table with natively and through")
+
+
+class SimulatedDevice(_Facts):
+    """Say what device is simulated. What vendors change by mode or release is a `model_copy` of it."""
+
+    type: str = pydantic.Field(
+        pattern=r"^[a-z][a-z0-9_]*$", description="torch's name for it, of lower-case letters, digits and underscores,"
+    )
+    key: str | None = pydantic.Field(
+        default=None, description="the name of torch's own dispatch key for the type, such as XPU,"
+    )
+    label: Label
+    count: Count
+    memory: Memory
+    one_per_process: bool = pydantic.Field(default=False, description="true or false")
+    autograd_threads: bool = pydantic.Field(default=False, description="true or false")
+    lacks: Mapping[Dtype, Sentence] = pydantic.Field(
+        default={}, description="a table from the names of dtypes, such as complex64, to sentences"
+    )
+    lacks_operations: Mapping[str, Sentence | Mapping[Dtype, Sentence]] = pydantic.Field(
+        default={},
+        description="a table from the names of torch's operations, such as aten::bmm, to sentences, or to tables from"
+        " the names of dtypes to sentences,",
+    )
+    held_as: Mapping[Dtype, Dtype] = pydantic.Field(
+        default={}, description="a table from wide dtypes to narrower ones of their kind, such as float64 to float32,"
+    )
+    collective: Library = pydantic.Field(description="a table with the name of a library")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Return what the file ``path`` says. Raises :class:`DeviceFileError`."""
+        return check(cls, read_table(path), str(path))
+
+    def checked(self) -> Self:
+        """Return the same, looked over again: `model_copy` takes what it is given. Raises :class:`DeviceFileError`."""
+        return check(type(self), self.model_dump(), f"the simulated device {self.type!r}")
+
+    def as_set(self) -> Self:
+        """Return the same, as the variables ``NORTHBRIDGE_CPU_SIM_…`` that are set want it."""
+        said = SimSettings.read()
+        variables = {"count": "devices", "memory": "memory", "label": "name", "autograd_threads": "autograd_threads"}
+        return self.model_copy(
+            update={fact: getattr(said, name) for fact, name in variables.items() if name in said.model_fields_set}
+        )
+
+    @pydantic.model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if self.key is not None and self.key != self.type.upper():
+            raise ValueError(f"key = {self.key!r} is not the dispatch key of type = {self.type!r}; leave it out")
+        for wide, narrow in self.held_as.items():
+            if narrow not in _ROUNDS_TO.get(wide, ()):
+                raise ValueError(f"held_as.{wide} = {narrow!r} is not a narrower dtype of its kind")
+            if wide in self.lacks or narrow in self.lacks or narrow in self.held_as:
+                raise ValueError(f"held_as.{wide} = {narrow!r} speaks of a dtype that is lacking, or held as another")
+        return self

@@ -1,1 +1,0 @@
-"""Faults that are made on purpose, to see whether the suite finds them: ``northbridge conformance --mutate``."""

@@ -1,0 +1,105 @@
+"""Train with the callbacks and loggers that people put into a Trainer."""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
+from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.scenario import Scenario
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Report what the callbacks kept, what the loggers wrote, and the weights."""
+    found = {"logged": _log(scenario, folder), "stopped": _stop(scenario, folder), "kept": _keep(scenario, folder)}
+    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    write(folder, "callbacks", rank, {**found, "averaged": _average(scenario, folder)})
+
+
+def _fit(scenario: Scenario, folder: Path, called: list[Any], **arguments: Any) -> tuple[Any, Any]:
+    host = trainer(scenario, folder, callbacks=called, **{"log_every_n_steps": 1, "max_epochs": 3, **arguments})
+    module = _class(scenario.namespace)(build("mlp"), folder, "callbacks fit")
+    host.fit(module, loader(), loader(shuffle=False))
+    return host, module
+
+
+def _log(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    callbacks, loggers = _lightnings(scenario, "callbacks"), _lightnings(scenario, "loggers")
+    tables = loggers.CSVLogger(folder, name="callbacks")
+    boards = loggers.TensorBoardLogger(folder, name="boards")
+    called = [
+        callbacks.LearningRateMonitor(),
+        callbacks.ThroughputMonitor(lambda batch: len(batch[0])),
+        callbacks.RichProgressBar(),
+        callbacks.RichModelSummary(),
+    ]
+    shown = {"enable_progress_bar": True, "enable_model_summary": True}
+    host, module = _fit(scenario, folder, called, logger=[tables, boards], **shown)
+    if host.is_global_zero:
+        with (Path(tables.log_dir) / "metrics.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        losses = [float(row["validation loss"]) for row in rows if row["validation loss"]]
+        boards = [path.stat().st_size > 0 for path in Path(boards.log_dir).glob("events.*")]
+        return {
+            "weights": fingerprint(module.state_dict()),
+            "losses": losses,
+            "columns": sorted(rows[0]),
+            "boards": boards,
+        }
+    return {"weights": fingerprint(module.state_dict())}
+
+
+def _stop(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    callbacks = _lightnings(scenario, "callbacks")
+    timer = callbacks.Timer(duration={"hours": 1})
+    called = [timer, callbacks.TQDMProgressBar(), callbacks.SpikeDetection(finite_only=True)]
+    called.append(callbacks.EarlyStopping("validation loss", patience=1, min_delta=1.0))
+    host, _ = _fit(scenario, folder, called, max_epochs=9, enable_progress_bar=True)
+    return {"epoch": host.current_epoch, "measured": 0 < timer.time_elapsed("train") < 3600}
+
+
+def _keep(scenario: Scenario, folder: Path) -> dict[str, Any]:
+    callbacks = _lightnings(scenario, "callbacks")
+    kept = folder / f"kept-{scenario.namespace}"
+    checkpoints = callbacks.ModelCheckpoint(kept, "{epoch}", "validation loss", save_top_k=2, save_last=True)
+    _fit(scenario, folder, [checkpoints], enable_checkpointing=True)
+    best = torch.load(checkpoints.best_model_path, weights_only=True)
+    return {
+        "files": sorted(path.name for path in kept.iterdir()),
+        "best": Path(checkpoints.best_model_path).name,
+        "score": checkpoints.best_model_score.item(),
+        "devices": sorted({str(each.device) for each in best["state_dict"].values()}),
+    }
+
+
+def _average(scenario: Scenario, folder: Path) -> list[float]:
+    callbacks = _lightnings(scenario, "callbacks")
+    if not hasattr(callbacks, "EMAWeightAveraging"):  # before Lightning 2.6
+        return []
+    _, module = _fit(scenario, folder, [callbacks.EMAWeightAveraging(decay=0.8)])
+    numbers: list[float] = torch.cat([each.detach().cpu().flatten() for each in module.parameters()]).tolist()
+    return numbers[:40]
+
+
+def _lightnings(scenario: Scenario, room: str) -> Any:
+    return import_module(f"{scenario.namespace}.{room}")
+
+
+@cache
+def _class(namespace: str) -> Any:
+    class Watched(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
+        def training_step(self, batch: Any, batch_index: int) -> Any:
+            return {"loss": super().training_step(batch, batch_index)}
+
+        def validation_step(self, batch: Any, batch_index: int) -> None:
+            self.log("validation loss", torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
+
+    return Watched

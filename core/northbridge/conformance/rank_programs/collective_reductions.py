@@ -1,0 +1,166 @@
+"""Reduce tensors of the chip over the ranks, through the backend."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from math import isinf, isnan
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import northbridge
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.meeting import Rank, attempt, meet
+from northbridge.conformance.runs.scenario import Scenario
+
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+DTYPES = (*FLOATS, "int64", "int32", "uint8")
+WORDS = ("sum", "mean", "min", "max", "product")
+"""The reductions of :meth:`northbridge.Collective.all_reduce`."""
+
+GIVEN = ([1, 2, 3], [5, 1, 3], [2, 4, 3], [3, 3, 3])
+"""What each rank gives to a reduction."""
+
+NEGATIVE = ([-3, 4, -1], [-4, 3, 2], [0, -1, -6], [2, -4, 0])
+"""What each rank gives to a mean of whole numbers, which is no whole number."""
+
+BITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
+"""How many binary digits a number of a dtype has."""
+
+DIGITS = {**BITS, "int32": 31, "uint8": 8}
+"""How many digits are tried of each dtype; a sign is none."""
+
+EXACT = 200
+"""How many numbers are added up that use all the digits of their dtype."""
+
+MANY = 2**20 + 3
+"""How many numbers a large tensor has."""
+
+MOST = 2**23 + 3
+"""How many numbers more than fill one of DDP's buckets, which is the largest message of most trainings."""
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Reduce in each dtype and by each word, whole tensors and parts, small and large ones; each rank reports."""
+    rank = meet(scenario)
+    found: dict[str, Any] = {"device": str(rank.device), "large": large_number(scenario.accelerator)}
+    for dtype in DTYPES:
+        for word in WORDS:
+            found[f"{word} of {dtype}"] = attempt(partial(_reduce, rank, GIVEN[rank.number], dtype, word))
+    for word in ("sum", "min", "max", "mean"):
+        flags = [rank.number == 0, True, False]  # one, all and none of the ranks
+        found[f"{word} of bool"] = attempt(partial(_reduce, rank, flags, "bool", word))
+    for dtype in ("int64", "int32"):
+        found[f"mean of negative {dtype}"] = attempt(partial(_reduce, rank, NEGATIVE[rank.number], dtype, "mean"))
+    for dtype in DIGITS:
+        for word in ("sum", "min", "max"):
+            name = f"{word} of digits of {dtype}"
+            found[name] = attempt(partial(_reduce, rank, digits(dtype, rank.number), dtype, word))
+    for dtype in FLOATS:
+        found[f"average of {dtype}"] = attempt(partial(_average, rank, dtype))
+    found["sum of large numbers"] = attempt(partial(_reduce, rank, [found["large"] + rank.number], "int64", "sum"))
+    found["each counted"] = attempt(partial(_reduce, rank, [4**rank.number] * 5, "float32", "sum"))
+    found["transposed"] = attempt(partial(_reduce_transposed, rank))
+    found["a part"] = attempt(partial(_reduce_part, rank))
+    found["behind others"] = attempt(partial(_reduce_behind_others, rank))
+    for dtype in FLOATS:
+        for word in ("sum", "mean"):
+            found[f"{word} of no numbers, {dtype}"] = attempt(partial(_reduce_no_numbers, rank, dtype, word))
+    found["nothing"] = attempt(partial(_reduce, rank, [], "float32", "sum"))
+    found["a number"] = attempt(partial(_reduce, rank, rank.number + 1, "float32", "sum"))
+    found["many"] = attempt(partial(_reduce_many, rank))
+    for dtype in FLOATS:
+        found[f"many of {dtype}"] = attempt(partial(_reduce_many, rank, MANY, 16, dtype))
+    for root in range(rank.ranks):
+        found[f"to rank {root}"] = attempt(partial(_reduce_to, rank, root))
+    write(folder, "collective_reductions", rank.number, found)
+
+
+def large_number(accelerator: str) -> int:
+    """Return a number that float32 does not hold to the last digit, nor int32 where the chip has int64."""
+    return 2**28 if northbridge.load(accelerator).present_capabilities().int64.denied else 2**40
+
+
+def digits(dtype: str, rank: int) -> list[int]:
+    """Return what a rank gives to a sum that is exact in ``dtype`` in whatever order four ranks are added up.
+
+    In its first half all ranks give something; in the second rank 0 or rank 1 gives what uses every digit by itself.
+    """
+    chance = random.Random(rank)
+    whole = 2 ** DIGITS[dtype]
+    shared = [chance.randrange(whole // 4) for _ in range(EXACT // 2)]
+    owned = [chance.randrange(whole // 2, whole) if number % 2 == rank else 0 for number in range(EXACT // 2)]
+    return [*shared, *owned]
+
+
+def many(rank: Rank, size: int = MANY) -> torch.Tensor:
+    """Return a tensor of ``size`` small whole numbers, on the rank's device."""
+    return torch.arange(size, device=rank.device).remainder(1024).float()
+
+
+def extremes(distance: torch.Tensor) -> list[float]:
+    """Return the smallest and the largest number."""
+    return [distance.min().item(), distance.max().item()]
+
+
+def _reduce(rank: Rank, given: Any, dtype: str, word: str) -> Any:
+    tensor = rank.tensor(given, getattr(torch, dtype))
+    returned = rank.collective.all_reduce(tensor, word)
+    assert returned is tensor, "all_reduce() returns what it was given"
+    return tensor.tolist()
+
+
+def _average(rank: Rank, dtype: str) -> Any:
+    """Have the library itself average, as FSDP2 does."""
+    tensor = rank.tensor([each * rank.ranks for each in GIVEN[rank.number]], getattr(torch, dtype))
+    dist.all_reduce(tensor, dist.ReduceOp.AVG)
+    return tensor.tolist()
+
+
+def _reduce_transposed(rank: Rank) -> list[list[float]]:
+    """Reduce a matrix whose rows do not lie one after another."""
+    matrix = (torch.arange(6.0, device=rank.device).view(2, 3) * (rank.number + 1)).t()
+    rank.collective.all_reduce(matrix)
+    values: list[list[float]] = matrix.tolist()
+    return values
+
+
+def _reduce_part(rank: Rank) -> list[float]:
+    """Reduce every other number of a tensor; return all of them."""
+    whole = torch.ones(6, device=rank.device)
+    rank.collective.all_reduce(whole[::2])
+    values: list[float] = whole.tolist()
+    return values
+
+
+def _reduce_behind_others(rank: Rank) -> list[float]:
+    """Reduce the second half of a tensor; return the whole."""
+    whole = torch.ones(6, device=rank.device)
+    rank.collective.all_reduce(whole[3:])
+    values: list[float] = whole.tolist()
+    return values
+
+
+def _reduce_no_numbers(rank: Rank, dtype: str, word: str) -> list[bool]:
+    """Return whether not-a-number is left where the first rank has it, and infinity where the last has."""
+    own = [float("nan") if rank.number == 0 else 1.0, float("inf") if rank.is_last else 1.0]
+    nan, infinite = _reduce(rank, own, dtype, word)
+    return [isnan(nan), isinf(infinite)]
+
+
+def _reduce_many(rank: Rank, size: int = MOST, below: int = 1024, dtype: str = "float32") -> list[float]:
+    """Return the smallest and the largest distance from what a sum of ``size`` numbers ``below`` a bound is to be."""
+    numbers = many(rank, size).remainder(below).to(getattr(torch, dtype))
+    ramp = numbers * (rank.number + 1)
+    rank.collective.all_reduce(ramp)
+    return extremes(ramp - numbers * sum(range(1, rank.ranks + 1)))
+
+
+def _reduce_to(rank: Rank, root: int) -> list[list[float]]:
+    transposed = (torch.arange(4.0, device=rank.device).view(2, 2) * (rank.number + 1)).t().contiguous()
+    dist.reduce(transposed, root)
+    values: list[list[float]] = transposed.tolist()
+    return values

@@ -1,0 +1,49 @@
+"""Ask for devices in each way that Lightning has words for; train on none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import northbridge
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.hosts import fabric, is_trainer, trainer
+from northbridge.conformance.runs.scenario import Scenario
+
+FORMS: dict[str, Any] = {
+    "1": 1,
+    "2": 2,
+    "'auto'": "auto",
+    "-1": -1,
+    "'2'": "2",
+    "[0, 1]": [0, 1],
+    "'0,1'": "0,1",
+    "[1]": [1],
+}
+"""The ways, as a user writes them."""
+
+
+SECOND = "[1]"
+
+
+def is_held_by_one_fabric(backend: str, namespace: str) -> bool:
+    """Whether a Fabric of one device, which takes it when it is asked for it, leaves its process no other."""
+    device = northbridge.get(backend).device
+    return not is_trainer(namespace) and device.root(0) == device.root(1)
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Build a Trainer or a Fabric for each of :data:`FORMS` and report the devices of its ranks."""
+    trains = is_trainer(scenario.namespace)
+    found: dict[str, Any] = {}
+    for word, devices in FORMS.items():
+        try:
+            host = trainer(scenario, folder, devices=devices) if trains else fabric(scenario, devices=devices)
+            ranks = getattr(host.strategy, "parallel_devices", None) or [host.strategy.root_device]
+        except (northbridge.NorthbridgeError, RuntimeError) as error:
+            if not (word == SECOND and is_held_by_one_fabric(scenario.accelerator, scenario.namespace)):
+                raise
+            found[word] = {"error": f"{type(error).__name__}: {error}"}
+            continue
+        found[word] = [str(device) for device in ranks]
+    write(folder, "devices", 0, found)

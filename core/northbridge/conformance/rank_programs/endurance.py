@@ -1,0 +1,60 @@
+"""Train for a thousand steps with an evaluation now and then, and see what is held."""
+
+from __future__ import annotations
+
+import gc
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.scenario import Scenario
+
+EARLY, LATE = 200, 1000
+"""The steps after which memory is looked at: what grows at the beginning, such as caches, has grown by the first."""
+
+_BATCHES = 50
+_EVALUATED = 5
+"""The batches of an epoch, and of the evaluation at its end."""
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Report on each rank what is held after each of the steps: bytes, open files and threads."""
+    host = trainer(scenario, folder, max_epochs=-1, max_steps=LATE, num_sanity_val_steps=0)
+    module = _class(scenario.namespace)(build("mlp"), folder, "endurance fit")
+    batches, evaluated = (loader(8 * each * host.world_size, shuffle=False) for each in (_BATCHES, _EVALUATED))
+    host.fit(module, batches, evaluated)
+    write(folder, "endurance", host.global_rank, {"steps": host.global_step, "held": module.held})
+
+
+def _held(device: Any, root: Any) -> dict[str, int]:
+    gc.collect()
+    device.synchronize()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return {
+        "process": pages * os.sysconf("SC_PAGE_SIZE"),
+        "chip": int(device.module.memory_allocated(root)),
+        "files": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+    }
+
+
+@cache
+def _class(namespace: str) -> Any:
+    class Enduring(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
+        def __init__(self, net: Any, folder: Path, topic: str) -> None:
+            super().__init__(net, folder, topic)
+            self.held: dict[int, dict[str, int]] = {}
+
+        def validation_step(self, batch: Any, batch_index: int) -> None:
+            self.net(batch[0])
+
+        def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
+            if self.global_step in (EARLY, LATE):
+                strategy = self.trainer.strategy
+                self.held[self.global_step] = _held(strategy.backend.device, strategy.root_device)
+
+    return Enduring

@@ -1,0 +1,87 @@
+"""Speak within groups of some of the ranks, and in groups of all of them that follow one another."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from northbridge.conformance.rank_programs.waits import pass_barrier
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.meeting import Rank, attempt, meet
+from northbridge.conformance.runs.ports import reserve_port
+from northbridge.conformance.runs.scenario import Scenario
+
+DIVISIONS: dict[int, dict[str, list[list[int]]]] = {
+    2: {"one each": [[0], [1]], "backwards": [[1, 0]]},
+    4: {"halves": [[0, 1], [2, 3]], "every other": [[0, 2], [1, 3]], "all but one": [[0, 1, 3]], "backwards": [[3, 0]]},
+}
+"""The groups into which so many ranks are divided; one may be in none. torch counts a group's ranks in their order."""
+
+FOLLOWING = 3
+"""How many groups follow one another."""
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Sum, average, broadcast, gather and scatter within each group, and wait for its ranks; each rank reports."""
+    rank = meet(scenario)
+    found: dict[str, Any] = {}
+    for name, groups in DIVISIONS[rank.ranks].items():
+        for ranks in groups:
+            group: Any = dist.new_group(ranks)  # called by all ranks, also by those that are not in it
+            if rank.number in ranks:
+                found[name] = attempt(partial(_speak, rank, ranks, group))
+        dist.barrier()
+    write(folder, "groups", rank.number, found)
+
+
+def _speak(rank: Rank, ranks: list[int], group: Any) -> dict[str, Any]:
+    weight = float(4**rank.number)  # of a sum, its digits to the base of 4 tell whose it is
+    total = rank.collective.all_reduce(rank.tensor([weight]), "sum", group)
+    average = rank.collective.all_reduce(rank.tensor([weight]), "mean", group)
+    sent = rank.tensor([weight])
+    dist.broadcast(sent, max(ranks), group=group)
+    everybodys = rank.collective.all_gather(rank.tensor([weight]), group)
+    reduced = rank.tensor([weight])
+    dist.reduce(reduced, max(ranks), group=group)
+    share = rank.tensor([0.0])
+    dist.reduce_scatter_tensor(share, rank.tensor([weight * (place + 1) for place in range(len(ranks))]), group=group)
+    return {
+        **pass_barrier(rank, max(ranks), group),
+        "sum": total.item(),
+        "mean": average.item(),
+        "sent": sent.item(),
+        "reduced": reduced.item(),
+        "share": share.item(),
+        "gathered": torch.cat(everybodys).tolist(),
+        "number": dist.get_rank(group),
+    }
+
+
+def meet_again(scenario: Scenario, folder: Path) -> None:
+    """Report of each group a sum over its ranks, and when this one came to its barrier and went."""
+    rank = meet(scenario)
+    found = [_meet_barrier(rank)]
+    for _ in range(1, FOLLOWING):
+        port = _agree_on_port(rank)
+        dist.destroy_process_group()
+        os.environ["MASTER_PORT"] = port
+        rank = meet(scenario)
+        found.append(_meet_barrier(rank))
+    write(folder, "groups.meet_again", rank.number, {"groups": found})
+
+
+def _meet_barrier(rank: Rank) -> dict[str, float]:
+    total = rank.collective.all_reduce(rank.tensor([10.0**rank.number]))
+    return {"sum": total.item(), **pass_barrier(rank, rank.ranks - 1)}
+
+
+def _agree_on_port(rank: Rank) -> str:
+    """Return a port of rank 0's: whoever comes first to the old one might still find the store of the old group."""
+    port = rank.tensor([float(reserve_port() if rank.number == 0 else 0)])
+    dist.broadcast(port, 0)
+    return str(int(port.item()))

@@ -1,0 +1,149 @@
+"""Note in which order the bridge is called in a training, and which of the user's variables it replaces."""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+import northbridge
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.scenario import Scenario
+
+BEGIN = ("prepare", "load", "prepare_rank", "select")
+"""What is called of a bridge and of its device before a training, in this order."""
+
+STEP = ("after_backward", "after_step", "after_evaluation")
+"""What is called of a bridge in a training."""
+
+_USERS = "as the user has it"
+"""What a user has set, whatever it means."""
+
+_calls: list[str] = []
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Train for one step of two batches; report the calls in their order.
+
+    And which variables and settings of the process are not what they were.
+    """
+    backend = northbridge.get(scenario.accelerator)
+    for name in (*BEGIN[:-1], *STEP):
+        _note(backend.bridge, name)
+    _note(backend.device, "select")
+    torch.use_deterministic_algorithms(True, warn_only=True)  # as some users have it; not torch's default
+    before, settings = dict(os.environ), _settings()
+    if is_trainer(scenario.namespace):
+        limits = {"limit_train_batches": 2, "accumulate_grad_batches": 2, "limit_val_batches": 1}
+        host = trainer(scenario, folder, max_epochs=1, num_sanity_val_steps=0, **limits)
+        host.fit(_class(scenario.namespace)(build("mlp"), folder, "hooks fit"), loader(), loader(shuffle=False))
+    else:
+        _loop(fabric(scenario))
+    now = _settings()
+    torch.use_deterministic_algorithms(False)
+    changed = {name: [str(was), str(now[name])] for name, was in settings.items() if was != now[name]}
+    write(folder, "hooks", 0, {"calls": _calls, "changed": changed_since(before), "settings": changed})
+
+
+def _settings() -> dict[str, object]:
+    """Return what a user may have set in the process beside its environment."""
+    return {
+        "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
+        "dtype by default": torch.get_default_dtype(),
+        "precision of float32 products": torch.get_float32_matmul_precision(),
+        "threads": torch.get_num_threads(),
+        "gradients": torch.is_grad_enabled(),
+        "how processes are started": multiprocessing.get_start_method(),  # which Lightning asks for, and so fixes
+        "the garbage collector": (gc.isenabled(), *gc.get_threshold()),
+        "the handler of SIGINT": signal.getsignal(signal.SIGINT),
+        "the handler of SIGTERM": signal.getsignal(signal.SIGTERM),
+        "the hook for exceptions": sys.excepthook,
+        "the working folder": str(Path.cwd()),
+    }
+
+
+def _note(part: Any, name: str) -> None:
+    original = getattr(part, name)
+
+    def noting(*arguments: Any, **options: Any) -> Any:
+        result = original(*arguments, **options)
+        _calls.append(name)
+        return result
+
+    setattr(part, name, noting)
+
+
+def _watch(net: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    first: Any = next(net.parameters())
+    first.register_post_accumulate_grad_hook(lambda _: _calls.append("backward"))
+    optimizer.register_step_post_hook(lambda *_: _calls.append("step"))
+
+
+def _loop(host: Any) -> None:
+    host.launch()
+    plain: Any = build("mlp")
+    made = torch.optim.SGD(plain.parameters(), lr=0.1)
+    net, optimizer = host.setup(plain, made)
+    _watch(plain, made)
+    for number, (images, labels) in zip(range(2), host.setup_dataloaders(loader()), strict=False):
+        _calls.append("forward")
+        host.backward(cross_entropy(net(images), labels))
+        if number:
+            optimizer.step()
+
+
+@cache
+def _class(namespace: str) -> Any:
+    class Hooked(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
+        def training_step(self, batch: Any, batch_index: int) -> Tensor:
+            _calls.append("forward")
+            loss: Tensor = super().training_step(batch, batch_index)
+            return loss
+
+        def validation_step(self, batch: Any, batch_index: int) -> None:
+            _calls.append("evaluation")
+            self.net(batch[0])
+
+        def configure_optimizers(self) -> Any:
+            optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+            _watch(self, optimizer)
+            return optimizer
+
+    return Hooked
+
+
+def set_variables(scenario: Scenario, folder: Path) -> None:
+    """Report what was set, and which of the user's values did not stay; nothing is loaded."""
+    bridge = northbridge.get(scenario.accelerator).bridge
+    before = dict(os.environ)
+    try:
+        bridge.prepare()
+        found = {"changed": changed_since(before)}
+        added = sorted(set(os.environ) - set(before))
+        os.environ.update(dict.fromkeys(added, _USERS))
+        try:
+            bridge.prepare()
+            found["overwritten"] = [name for name in added if os.environ.get(name) != _USERS]
+        except northbridge.VariableError as error:
+            # A value that makes no sense may be refused; it is not to be replaced.
+            found["overwritten"] = [] if os.environ.get(error.variable) == _USERS else [error.variable]
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+    write(folder, "hooks.set_variables", 0, {**found, "set": added})
+
+
+def changed_since(before: dict[str, str]) -> list[str]:
+    """Return the variables that had another value ``before``, or are gone."""
+    return sorted(name for name, value in before.items() if os.environ.get(name) != value)

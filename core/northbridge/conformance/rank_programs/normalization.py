@@ -1,0 +1,130 @@
+"""Train with batch norm over the batches of all ranks, and compare with a process that has the whole batch."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.models import loader, pictures
+from northbridge.conformance.runs.scenario import Scenario
+from northbridge.discovery.declared import get
+
+_BATCH = 8
+"""Of each rank, and all that it sees: Lightning shuffles what the ranks share, and the whole is the same."""
+
+_EPOCHS = 8
+_RATE = 0.1
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Report how far the weights and the statistics of each way are from the one process's."""
+    if is_trainer(scenario.namespace):
+        _fit(scenario, folder)
+    else:
+        fabric(scenario).launch(_loop, scenario.accelerator, folder)
+
+
+def _fit(scenario: Scenario, folder: Path) -> None:
+    found: dict[str, Any] = {}
+    to_torchs: Any = nn.SyncBatchNorm.convert_sync_batchnorm
+    ways: dict[str, tuple[dict[str, bool], Any]] = {
+        "argument": ({"sync_batchnorm": True}, lambda net: net),
+        "torch's layers": ({}, to_torchs),
+        "nothing": ({}, lambda net: net),
+    }
+    for way, (arguments, convert) in ways.items():
+        module = _class(scenario.namespace)(convert(build("convnet")), folder, "normalization fit")
+        layer = type(module.net[1]).__name__
+        host = trainer(scenario, folder, max_epochs=_EPOCHS, **arguments)
+        host.fit(module, loader(samples=_BATCH * host.world_size, shuffle=False))
+        kept = type(module.net[1]).__name__ == layer
+        found[way] = {**_distance(module.net, host.world_size), "layer kept": kept}
+        found["uneven"] = found.get("uneven") or _uneven(scenario.accelerator, host.strategy.root_device)
+    write(folder, "normalization", torch.distributed.get_rank(), found)
+
+
+def _loop(host: Any, backend: str, folder: Path) -> None:
+    to_torchs: Any = nn.SyncBatchNorm.convert_sync_batchnorm
+    net: Any = to_torchs(build("convnet"))
+    net, optimizer = host.setup(net, torch.optim.SGD(net.parameters(), lr=_RATE))
+    batches = host.setup_dataloaders(loader(samples=_BATCH * host.world_size, shuffle=False))
+    for _ in range(_EPOCHS):
+        for images, labels in batches:
+            optimizer.zero_grad()
+            host.backward(cross_entropy(net(images), labels))
+            optimizer.step()
+    found = {"torch's layers": _distance(net.module, host.world_size), "uneven": _uneven(backend, host.device)}
+    write(folder, "normalization", host.global_rank, found)
+
+
+def _distance(net: nn.Module, ranks: int) -> dict[str, float]:
+    """Return how far ``net`` is from one that the CPU trained on the whole batch."""
+    whole = build("convnet").train()
+    optimizer = torch.optim.SGD(whole.parameters(), lr=_RATE)
+    for _ in range(_EPOCHS):
+        for images, labels in loader(samples=_BATCH * ranks, shuffle=False, batch=_BATCH * ranks):
+            optimizer.zero_grad()
+            torch.autograd.backward(cross_entropy(whole(images), labels))
+            optimizer.step()
+    found = dict(net.state_dict())
+    return {
+        kind: max(_largest(found[name], tensor) for name, tensor in tensors)
+        for kind, tensors in (("weights", whole.named_parameters()), ("statistics", whole.named_buffers()))
+    }
+
+
+def _uneven(backend: str, device: torch.device) -> dict[str, float]:
+    """Normalize batches of other sizes on each rank, of which the first is empty; return the distances from one."""
+    from northbridge.lightning.plugins.sync_batch_norm import synchronize
+
+    rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    torch.manual_seed(5)
+    images = pictures(sum(3 * each for each in range(ranks))).tensors[0].repeat(1, 4, 1, 1)
+    begin = sum(3 * each for each in range(rank))
+    parts = slice(begin, begin + 3 * rank)
+    wanted = torch.randn_like(images)
+    layer = nn.BatchNorm2d(4, momentum=None)
+    whole = nn.BatchNorm2d(4, momentum=None)
+
+    def normalize(layer: nn.Module, images: Tensor, wanted: Tensor) -> tuple[Tensor, ...]:
+        leaf = images.clone().requires_grad_()
+        normalized: Tensor = layer(leaf)
+        torch.autograd.backward((normalized * wanted).sum())
+        assert leaf.grad is not None
+        return normalized.detach(), leaf.grad
+
+    expected, its_gradient = normalize(whole, images, wanted)
+    layer = layer.to(device)
+    synchronize(layer, backend)
+    found, gradient = normalize(layer, images[parts].to(device), wanted[parts].to(device))
+    assert layer.weight.grad is not None
+    total = get(backend).collective.all_reduce(layer.weight.grad.clone())
+    pairs = {
+        "outputs": (found, expected[parts]),
+        "gradients": (gradient, its_gradient[parts]),
+        "gradients of the weight": (total, whole.weight.grad),
+        "statistics": (layer.running_var, whole.running_var),
+    }
+    return {name: _largest(ours, theirs) for name, (ours, theirs) in pairs.items()}
+
+
+def _largest(ours: Any, theirs: Any) -> float:
+    distance = (ours.detach().cpu() - theirs.detach()).abs()
+    return float(distance.max()) if distance.numel() else 0.0
+
+
+@cache
+def _class(namespace: str) -> Any:
+    class Normalizing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
+        def configure_optimizers(self) -> Any:
+            return torch.optim.SGD(self.parameters(), lr=_RATE)
+
+    return Normalizing

@@ -1,0 +1,144 @@
+"""Train in the ways that Lightning's users ask for: other optimizers, clipping, schedules, callbacks for training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
+from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.models import SAMPLES, adam, loader
+from northbridge.conformance.runs.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Way:
+    """What a user asks for."""
+
+    kind: str = "plain"
+    """Of module, as :func:`_class` has them."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of the Trainer."""
+
+    callback: Callable[[Any], Any] | None = None
+    """Makes one of the module of Lightning's callbacks."""
+
+
+def _stochastic(callbacks: Any) -> Any:
+    return callbacks.StochasticWeightAveraging(0.01, swa_epoch_start=2)
+
+
+def _scheduled_accumulation(callbacks: Any) -> Any:
+    return callbacks.GradientAccumulationScheduler({0: 1, 1: 2})
+
+
+def _finetuning(callbacks: Any) -> Any:
+    class Finetuning(callbacks.BaseFinetuning):  # type: ignore[misc]  # Lightning's class of this namespace
+        """Freeze the first layer, and train it too from the second epoch on."""
+
+        def freeze_before_training(self, pl_module: Any) -> None:
+            self.freeze(pl_module.net[0])
+
+        def finetune_function(self, pl_module: Any, epoch: int, optimizer: Any) -> None:
+            if epoch == 1:
+                self.unfreeze_and_add_param_group(pl_module.net[0], optimizer, lr=0.005)
+
+    return Finetuning()
+
+
+WAYS = {
+    "plainly": Way(),
+    "accumulating": Way(arguments={"accumulate_grad_batches": 3}),
+    "accumulating by a schedule": Way(callback=_scheduled_accumulation),
+    "clipping by norm": Way(arguments={"gradient_clip_val": 0.1}),
+    "clipping by value": Way(arguments={"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"}),
+    "overfitting": Way(arguments={"overfit_batches": 2}),
+    "by LBFGS": Way("lbfgs"),
+    "on schedules": Way("scheduled"),
+    "configuring the model late": Way("late"),
+    "by hand": Way("manual"),
+    "finetuning": Way(callback=_finetuning),
+    "averaging weights": Way(callback=_stochastic),
+}
+"""What is tried."""
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Report the weights and the steps of each way, and the learning rate at its end."""
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    found: dict[str, Any] = {}
+    rank = 0
+    for name, way in WAYS.items():
+        called = [] if way.callback is None else [way.callback(callbacks)]
+        host = trainer(scenario, folder, max_epochs=3, limit_val_batches=2, callbacks=called, **way.arguments)
+        module = _class(scenario.namespace, way.kind)(build("convnet"), folder, "optimization fit")
+        batches = (
+            loader(batch=SAMPLES) if way.kind == "lbfgs" else loader()
+        )  # from batch to batch it magnifies rounding
+        host.fit(module, batches, loader(shuffle=False))
+        rates = [group["lr"] for optimizer in host.optimizers for group in optimizer.param_groups]
+        found[name] = {"weights": fingerprint(module.state_dict()), "steps": host.global_step, "rates": rates}
+        rank = host.global_rank
+    write(folder, "optimization", rank, found)
+
+
+@cache
+def _class(namespace: str, kind: str) -> Any:
+    class Trained(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
+        def validation_step(self, batch: Any, batch_index: int) -> None:
+            self.log("validation loss", torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
+
+        def configure_optimizers(self) -> Any:
+            trained = [each for each in self.parameters() if each.requires_grad]
+            if kind == "lbfgs":
+                return torch.optim.LBFGS(trained, lr=0.1, max_iter=3)
+            optimizer = adam(trained)
+            if kind != "scheduled":
+                return optimizer
+            plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, threshold=1.0)
+            steps = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+            return [optimizer], [
+                {"scheduler": steps, "interval": "step"},
+                {"scheduler": plateau, "monitor": "validation loss"},
+            ]
+
+    class Late(Trained):
+        net: Any
+
+        def configure_model(self) -> None:
+            if isinstance(self.net[-1], torch.nn.Identity):
+                return
+            layer = torch.nn.Linear(5, 5)  # made on the chip, of whose random numbers the host's know nothing
+            torch.manual_seed(4)
+            torch.nn.init.eye_(layer.weight)
+            torch.nn.init.zeros_(layer.bias)
+            self.net = torch.nn.Sequential(*list(self.net), layer, torch.nn.Identity())
+
+    class Manual(Trained):
+        def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+            super().__init__(net, folder, topic)
+            self.automatic_optimization = False
+
+        def training_step(self, batch: Any, batch_index: int) -> Tensor:
+            optimizer = self.optimizers()
+
+            def close() -> Tensor:
+                loss: Tensor = super(Manual, self).training_step(batch, batch_index)
+                optimizer.zero_grad()
+                self.manual_backward(loss)
+                self.clip_gradients(optimizer, gradient_clip_val=0.5, gradient_clip_algorithm="norm")
+                return loss
+
+            loss: Tensor = optimizer.step(closure=close)
+            return loss
+
+    return {"late": Late, "manual": Manual}.get(kind, Trained)

@@ -1,0 +1,138 @@
+"""Train a model that draws random numbers on the chip and on the host, through and taken up from checkpoints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.fingerprints import fingerprint
+from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.scenario import Scenario
+from northbridge.lightning.plugins.checkpoint_io import stock_format
+from northbridge.lightning.plugins.random_states import KEY
+
+_BATCHES = 4
+"""Of an epoch, for each rank; there are two epochs."""
+
+_WITHIN = 6
+"""The step after which the checkpoint within an epoch is written."""
+
+_AT_END = "epoch=0.ckpt"
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Report the weights of trainings that went through, and of those that took up a checkpoint of one."""
+    within = f"step={_WITHIN}.ckpt"
+    found = {
+        "through": _fit(scenario, folder, _shuffled(), _keep(scenario, folder / "shuffled")),
+        "after a sanity check": _fit(scenario, folder, _shuffled(), num_sanity_val_steps=2),
+        "taken up at an epoch's end": _take_up_epoch(scenario, folder, folder),
+        "through, resumable": _fit(scenario, folder, Resumable(), _keep(scenario, folder / "resumable")),
+        "taken up within an epoch": _take_up(scenario, folder, Resumable(), folder / "resumable" / within),
+    }
+    rank = _rank()
+    bare = torch.load(folder / "shuffled" / _AT_END, weights_only=True)
+    delattr(bare["loops"], KEY)
+    with stock_format():
+        torch.save(bare, folder / f"bare-{rank}.ckpt")
+    found["taken up without the states"] = _take_up(scenario, folder, _shuffled(), folder / f"bare-{rank}.ckpt")
+    write(folder, "random_states", rank, found)
+
+
+def resume(scenario: Scenario, folder: Path) -> None:
+    """Report the weights that the training ends with whose first epoch the run in ``scenario.resume`` has kept."""
+    weights = _take_up_epoch(scenario, folder, Path(scenario.resume))
+    write(folder, "random_states.resume", _rank(), {"weights": weights})
+
+
+def _rank() -> int:
+    return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+
+
+def _take_up_epoch(scenario: Scenario, folder: Path, kept: Path) -> str:
+    """Return the weights after the second epoch of the training whose run has the folder ``kept``."""
+    return _take_up(scenario, folder, _shuffled(), kept / "shuffled" / _AT_END)
+
+
+def _take_up(scenario: Scenario, folder: Path, batches: Any, checkpoint: Path) -> str:
+    return _fit(scenario, folder, batches, checkpoint=checkpoint)
+
+
+def _fit(
+    scenario: Scenario,
+    folder: Path,
+    batches: Any,
+    callbacks: Any = None,
+    checkpoint: Path | None = None,
+    **arguments: Any,
+) -> str:
+    limits = {"limit_train_batches": _BATCHES, "num_sanity_val_steps": 0, **arguments}
+    host = trainer(scenario, folder, **limits, callbacks=callbacks, enable_checkpointing=callbacks is not None)
+    module = _class(scenario.namespace)(build("dropout"), folder, "random_states fit")
+    host.fit(module, batches, loader(16, shuffle=False), ckpt_path=checkpoint)
+    return fingerprint(module.state_dict())
+
+
+def _keep(scenario: Scenario, folder: Path) -> list[Any]:
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    return [
+        callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1),
+        callbacks.ModelCheckpoint(dirpath=folder, filename="{step}", save_top_k=-1, every_n_train_steps=_WITHIN),
+    ]
+
+
+def _shuffled() -> Any:
+    return loader(workers=1)  # which fetches ahead, as soon as the loader is asked for its first batch
+
+
+class Resumable:
+    """Batches in an order that is drawn for each epoch, which can be taken up within one."""
+
+    def __init__(self) -> None:
+        self.batches = list(loader(8 * _BATCHES, shuffle=False))
+        self.order: list[int] = []
+        self.given = 0
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        drawn = torch.randperm(len(self.batches)).tolist()  # where it is taken up too, as torch's loaders draw a seed
+        if self.given == len(self.order):
+            self.order, self.given = drawn, 0
+        return self._rest()
+
+    def _rest(self) -> Iterator[Any]:
+        while self.given < len(self.order):
+            self.given += 1
+            yield self.batches[self.order[self.given - 1]]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the order, and how much of it has been given."""
+        return {"order": self.order, "given": self.given}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where another one stood."""
+        self.order, self.given = state["order"], state["given"]
+
+
+@cache
+def _class(namespace: str) -> Any:
+    class Drawing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
+        def training_step(self, batch: Any, batch_index: int) -> Tensor:
+            pictures, labels = batch
+            loss: Tensor = super().training_step((pictures + torch.randn(()).item(), labels), batch_index)
+            return loss
+
+        def validation_step(self, batch: Any, batch_index: int) -> None:
+            torch.rand(3, device=self.device)
+
+    return Drawing

@@ -1,0 +1,81 @@
+"""Reduce, gather and broadcast through the Trainer's strategy and module, or through Fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from northbridge.conformance.rank_programs.collective_reductions import large_number
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.scenario import Scenario
+from northbridge.discovery.current import loaded
+
+FLOATS = ((1.5, -2.0), (3.0, -4.0), (0.25, 8.0), (-1.0, 0.5))
+"""What each rank gives."""
+
+
+def wholes(large: int) -> tuple[tuple[int, int], ...]:
+    """Return what each rank gives in whole numbers; a float32 between would lose the last digits."""
+    return (large + 1, -7), (large + 4, -2), (large + 3, 5), (large + 2, 9)
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Reduce, gather and broadcast on each rank, which reports what it got."""
+    if is_trainer(scenario.namespace):
+        host = trainer(scenario, folder, max_epochs=1)
+        host.fit(_class(scenario.namespace)(build("mlp"), folder, "reductions fit"), loader())
+    else:
+        fabric(scenario).launch(_in_fabric, folder)
+
+
+def _in_fabric(host: Any, folder: Path) -> None:
+    found = _exchange(host.all_reduce, host.all_gather, host.broadcast, host.device, host.global_rank)
+    write(folder, "reductions", host.global_rank, found)
+
+
+def _class(namespace: str) -> Any:
+    class Exchanging(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
+        def on_train_start(self) -> None:
+            strategy = self.trainer.strategy
+            found = _exchange(strategy.reduce, self.all_gather, strategy.broadcast, self.device, self.global_rank)
+            write(self.folder, "reductions", self.global_rank, found)
+
+    return Exchanging
+
+
+def _exchange(
+    reduce: Callable[..., Any],
+    all_gather: Callable[..., Any],
+    broadcast: Callable[..., Any],
+    device: torch.device,
+    rank: int,
+) -> dict[str, Any]:
+    chip = loaded()
+    assert chip is not None
+    large = large_number(chip.name)
+    given_wholes = torch.tensor(wholes(large)[rank])
+    found: dict[str, Any] = {"large": large}
+    for word, given in (("float", torch.tensor(FLOATS[rank])), ("int64", given_wholes)):
+        for operation in ("sum", "mean", "min", "max"):
+            tensor = given.to(device)
+            result = reduce(tensor, reduce_op=operation)
+            found[f"{operation} of {word}"] = {
+                "result": result.tolist(),
+                "in place": tensor.tolist(),
+                "device": str(result.device),
+            }
+    gathered = all_gather({"float": torch.tensor(FLOATS[rank]).to(device), "int64": given_wholes.to(device)})
+    found["gathered"] = {name: tensor.tolist() for name, tensor in gathered.items()}
+    found["gathered on"] = sorted({str(tensor.device) for tensor in gathered.values()})
+    weight = torch.full((2,), rank + 1.0, device=device, requires_grad=True)
+    (all_gather(weight, sync_grads=True) * (rank + 1)).sum().backward()
+    assert weight.grad is not None
+    found["gradient of a gather"] = weight.grad.tolist()
+    found["broadcast"] = broadcast({"from": rank, "text": "ü" * (rank + 1)})
+    found["broadcast tensor"] = broadcast(given_wholes.to(device)).tolist()
+    return found

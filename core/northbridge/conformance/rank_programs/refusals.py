@@ -1,0 +1,89 @@
+"""Do what must be an error, and report which one it was."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed
+from torch import Tensor
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.scenario import Scenario
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Try everything; a run that goes on in silence is reported as no error at all."""
+    strategies: Any = importlib.import_module(f"{scenario.namespace}.strategies")
+    cpu = torch.device("cpu")
+
+    def on_the_cpu() -> None:
+        _train(scenario, folder, strategy=strategies.SingleDeviceStrategy(device=cpu))
+
+    def ddp_on_the_cpu() -> None:
+        _train(scenario, folder, strategy=strategies.DDPStrategy(parallel_devices=[cpu]))
+
+    def left_behind() -> None:
+        _train(scenario, folder, model=_Forgetful(build("mlp")))
+
+    def with_group(backend: str) -> Callable[[], None]:
+        def attempt() -> None:
+            if backend == "fake":
+                importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers it
+            where = (folder / f"{backend}.store").as_uri()
+            torch.distributed.init_process_group(backend, init_method=where, rank=0, world_size=1)
+            try:
+                _train(scenario, folder, strategy="ddp")
+            finally:
+                torch.distributed.destroy_process_group()
+
+        return attempt
+
+    attempts = {
+        "single device on the CPU": on_the_cpu,
+        "DDP on the CPU": ddp_on_the_cpu,
+        "tensor left on the CPU": left_behind,
+        "group of gloo": with_group("gloo"),
+        "group of fake": with_group("fake"),
+    }
+    for name, attempt in attempts.items():
+        write(folder, f"refusals {name}", 0, _error_of(attempt))
+
+
+def _error_of(attempt: Callable[[], None]) -> dict[str, str]:
+    try:
+        attempt()
+    except Exception as error:  # noqa: BLE001  # which one it was is what the test asks
+        return {"type": type(error).__name__, "message": str(error)}
+    return {"type": "", "message": "no error"}
+
+
+class _Forgetful(torch.nn.Module):
+    """Adds a tensor that does not move with the model."""
+
+    def __init__(self, inner: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+        self.offset = [torch.zeros(5)]
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        result: Tensor = self.inner(pictures) + self.offset[0]
+        return result
+
+
+def _train(scenario: Scenario, folder: Path, model: torch.nn.Module | None = None, strategy: Any = "auto") -> None:
+    net = model if model is not None else build("mlp")
+    if is_trainer(scenario.namespace):
+        host = trainer(scenario, folder, strategy=strategy, max_epochs=1)
+        host.fit(classifier_class(scenario.namespace)(net, folder, "refusals fit"), loader())
+    else:
+        host = fabric(scenario, strategy=strategy)
+        host.launch()
+        module = host.setup_module(net)
+        for pictures, _ in host.setup_dataloaders(loader()):
+            module(pictures)

@@ -1,0 +1,67 @@
+"""Train beside another job, which has to train at the same time."""
+
+from __future__ import annotations
+
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.hosts import build, classifier_class, facts, trainer
+from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.scenario import Scenario
+
+MODEL = "convnet"
+
+_BATCHES = 40
+_LIMIT_S = 120.0
+_FAILED = "failed"
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Train, and report the weights and when the training began and ended; with company, after it has come.
+
+    ``scenario.resume`` is the folder in which the two jobs meet, or nothing for a job that is alone.
+    """
+    host = trainer(scenario, folder)
+    module = _class(scenario.namespace)(build(MODEL), folder, "side_by_side")
+    module.meeting = meeting = Path(scenario.resume) if scenario.resume else None
+    try:
+        host.fit(module, loader(8 * _BATCHES * host.world_size, shuffle=False))
+    except BaseException:
+        if meeting is not None:
+            (meeting / _FAILED).touch()
+        raise
+
+
+def _meet(meeting: Path, name: str) -> None:
+    """Wait until both jobs are here; who is waited for may have failed on the way."""
+    (meeting / name).touch()
+    until = time.monotonic() + _LIMIT_S
+    while len(here := [each.name for each in meeting.iterdir()]) < 2 or _FAILED in here:
+        if _FAILED in here:
+            raise RuntimeError("the other job failed before it came to train")
+        if time.monotonic() > until:
+            raise TimeoutError(f"the other job did not begin to train within {_LIMIT_S:g} s")
+        time.sleep(0.01)
+
+
+@cache
+def _class(namespace: str) -> Any:
+    class Accompanying(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
+        meeting: Path | None = None
+
+        def on_train_start(self) -> None:
+            if self.meeting is not None:
+                _meet(self.meeting, self.folder.name)
+            self.began = time.time()
+
+        def on_train_end(self) -> None:
+            torch.get_device_module(self.device.type).synchronize()
+            found = {"began": self.began, "ended": time.time(), **facts(self, self.trainer.strategy)}
+            write(self.folder, self.topic, self.global_rank, found)
+
+    return Accompanying

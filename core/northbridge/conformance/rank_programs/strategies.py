@@ -1,0 +1,87 @@
+"""Train with the user's own arguments for DDP."""
+
+from __future__ import annotations
+
+from functools import wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import (
+    allreduce_hook,
+    bf16_compress_hook,
+    fp16_compress_hook,
+    fp16_compress_wrapper,
+)
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+
+import northbridge
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.scenario import Scenario
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Train with a stock strategy object, a registered variant, and communication hooks; each rank reports.
+
+    A hook compresses to no dtype that the chip denies; then nothing is compressed.
+    """
+    stock: Any = import_module(f"{scenario.namespace}.strategies").DDPStrategy
+    calls: list[int] = []
+    denied = _denied(scenario.accelerator)
+    compress_hook = allreduce_hook if "float16" in denied else fp16_compress_hook
+
+    @wraps(fp16_compress_hook)  # DDP reads a hook's annotations
+    def counting_hook(state: Any, bucket: Any) -> Any:
+        calls.append(bucket.index())
+        return compress_hook(state, bucket)
+
+    _train(scenario, folder, "object", stock(find_unused_parameters=True, gradient_as_bucket_view=True))
+    _train(scenario, folder, "name", "ddp_find_unused_parameters_true")
+    rank = _train(scenario, folder, "hook", stock(ddp_comm_hook=counting_hook), model="mlp")
+    write(folder, "strategies hook calls", rank, {"calls": len(calls)})
+    averaging: Any = PostLocalSGDState
+    options: dict[str, Any] = {
+        "static_graph": {"static_graph": True},
+        "bucket_cap_mb": {"bucket_cap_mb": 0.001},
+        "bf16 compression": {"ddp_comm_hook": allreduce_hook if "bfloat16" in denied else bf16_compress_hook},
+        "fp16 compression, wrapped": {
+            "ddp_comm_hook": allreduce_hook,
+            "ddp_comm_wrapper": None if "float16" in denied else fp16_compress_wrapper,
+        },
+        "model_averaging_period": {
+            "ddp_comm_state": averaging(process_group=None, subgroup=None, start_localSGD_iter=2),
+            "ddp_comm_hook": post_localSGD_hook,
+            "model_averaging_period": 3,
+        },
+    }
+    for name, arguments in options.items():
+        _train(scenario, folder, name, stock(**arguments), model="mlp")
+
+
+def _denied(accelerator: str) -> set[str]:
+    if accelerator == "cpu":
+        return set()
+    claims = northbridge.load(accelerator).present_capabilities().claims()
+    return {name for name, claim in claims.items() if claim.denied}
+
+
+def _train(scenario: Scenario, folder: Path, topic: str, strategy: Any, model: str = "unused") -> int:
+    host = trainer(scenario, folder, strategy=strategy)
+    topic = f"strategies {topic}"
+    module = _class(scenario.namespace)(build(model), folder, f"{topic} fit")
+    host.fit(module, loader())
+    write(folder, topic, host.global_rank, {**module.options, "kept": host.strategy is strategy})
+    rank: int = host.global_rank
+    return rank
+
+
+def _class(namespace: str) -> Any:
+    class Inspecting(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
+        def on_train_start(self) -> None:
+            ddp = self.trainer.strategy.model
+            names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_bytes_cap")
+            self.options = {name: getattr(ddp, name) for name in names}
+
+    return Inspecting

@@ -1,0 +1,225 @@
+"""Move tensors and objects between the ranks, through torch, which hands them to the chip's library."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from northbridge.conformance.rank_programs.collective_reductions import (
+    BITS,
+    FLOATS,
+    MANY,
+    MOST,
+    digits,
+    extremes,
+    large_number,
+    many,
+)
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.meeting import Rank, attempt, meet
+from northbridge.conformance.runs.scenario import Scenario
+
+DTYPES = ("float32", "float16", "bfloat16", "int64", "uint8", "bool")
+"""In which one rank's tensor is sent to all, and each rank's is gathered."""
+
+LOSSLESS = (*FLOATS, "int64", "int32", "int16", "uint8")
+"""In which numbers are sent that use every digit of their dtype."""
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Broadcast from each rank, and gather; each rank reports what it got."""
+    rank = meet(scenario)
+    found: dict[str, Any] = {"device": str(rank.device)}
+    for root in range(rank.ranks):
+        found[f"broadcast from {root}"] = attempt(partial(_broadcast, rank, root))
+    for dtype in DTYPES:
+        found[f"broadcast of {dtype}"] = attempt(partial(_broadcast_dtype, rank, getattr(torch, dtype)))
+        found[f"gathered {dtype}"] = attempt(partial(_gather_dtype, rank, getattr(torch, dtype)))
+    large = found["large"] = large_number(scenario.accelerator)
+    for dtype in LOSSLESS:
+        number = last_digit(dtype, rank.number, large)
+        found[f"digits gathered {dtype}"] = attempt(partial(_gather_digits, rank, dtype, number))
+        found[f"digits broadcast {dtype}"] = attempt(partial(_broadcast_digits, rank, dtype, number))
+    for dtype in FLOATS:
+        found[f"scattered sums of {dtype}"] = attempt(partial(_reduce_scatter_digits, rank, dtype))
+    for name, numbers in (("nothing", []), ("a number", rank.number + 1.0)):
+        found[f"{name} gathered"] = attempt(partial(_gather_numbers, rank, numbers))
+        found[f"{name} broadcast"] = attempt(partial(_broadcast_numbers, rank, numbers))
+    ways = {
+        "gathered": _gather,
+        "gathered flat": _gather_flat,
+        "gathered by the backend": _gather_by_the_backend,
+        "gathered before": _gather_twice,
+        "gathered behind others": _gather_behind_others,
+        "broadcast behind others": _broadcast_behind_others,
+        "many gathered": _gather_many,
+        "many broadcast": _broadcast_many,
+        "many scattered": _reduce_scatter_many,
+        "scattered sums": _reduce_scatter,
+        "scattered averages": _average_scatter,
+        "objects": _gather_objects,
+        "message": _broadcast_objects,
+    }
+    found |= {name: attempt(partial(way, rank)) for name, way in ways.items()}
+    write(folder, "transfers", rank.number, found)
+
+
+def given(rank: int) -> list[float]:
+    """Return what a rank gives."""
+    return [rank + 0.5, rank - 0.5]
+
+
+def in_dtype(rank: int) -> list[int]:
+    """Return what a rank gives in a dtype of :data:`DTYPES`: no two give the same, also as bool."""
+    return [int(rank == number) for number in range(4)]
+
+
+def last_digit(dtype: str, rank: int, large: int) -> float:
+    """Return what a rank sends in ``dtype``: no narrower dtype holds it; ``large`` is the number for int64."""
+    if dtype in BITS:
+        return 1 + (rank + 1) * 2.0 ** (1 - BITS[dtype])
+    return {"int64": large, "int32": 2**31 - 1, "int16": 2**15 - 1, "uint8": 2**8 - 1}[dtype] - rank
+
+
+def kept(rank: Rank, *tensors: torch.Tensor) -> list[Any]:
+    """Return the numbers of ``tensors``, which are on the rank's device."""
+    for each in tensors:
+        assert each.device == rank.device, f"a result is on {each.device}, and the rank on {rank.device}"
+    return [each.tolist() for each in tensors]
+
+
+def _broadcast(rank: Rank, root: int) -> Any:
+    sent = rank.tensor(given(rank.number))
+    dist.broadcast(sent, root)
+    return kept(rank, sent)[0]
+
+
+def _gather_numbers(rank: Rank, numbers: Any) -> Any:
+    return kept(rank, *rank.collective.all_gather(rank.tensor(numbers)))
+
+
+def _broadcast_numbers(rank: Rank, numbers: Any) -> Any:
+    sent = rank.tensor(numbers)
+    dist.broadcast(sent, rank.ranks - 1)
+    return kept(rank, sent)[0]
+
+
+def _broadcast_dtype(rank: Rank, dtype: torch.dtype) -> Any:
+    own = rank.tensor(in_dtype(rank.number), dtype)
+    sent = rank.collective.as_carried(own).clone()
+    dist.broadcast(sent, rank.ranks - 1)
+    return kept(rank, rank.collective.as_sent(sent, own).int())[0]
+
+
+def _gather_dtype(rank: Rank, dtype: torch.dtype) -> Any:
+    everybodys = rank.collective.all_gather(rank.tensor(in_dtype(rank.number), dtype))
+    return [each.int().tolist() for each in everybodys if each.dtype == dtype]
+
+
+def _gather_digits(rank: Rank, dtype: str, number: float) -> Any:
+    everybodys = rank.collective.all_gather(rank.tensor([number], getattr(torch, dtype)))
+    return [each.item() for each in everybodys]
+
+
+def _broadcast_digits(rank: Rank, dtype: str, number: float) -> Any:
+    own = rank.tensor([number], getattr(torch, dtype))
+    sent = rank.collective.as_carried(own).clone()
+    dist.broadcast(sent, 0)
+    return rank.collective.as_sent(sent, own).item()
+
+
+def _reduce_scatter_digits(rank: Rank, dtype: str) -> Any:
+    whole = rank.tensor(digits(dtype, rank.number), getattr(torch, dtype))
+    share = torch.empty(whole.numel() // rank.ranks, device=rank.device, dtype=whole.dtype)
+    dist.reduce_scatter_tensor(share, whole)
+    return kept(rank, share)[0]
+
+
+def _gather_twice(rank: Rank) -> Any:
+    """Gather, gather something else, and return what was gathered first."""
+    first = rank.collective.all_gather(rank.tensor(given(rank.number)))
+    rank.collective.all_gather(rank.tensor([-1.0, -1.0]))
+    return kept(rank, *first)
+
+
+def _gather_behind_others(rank: Rank) -> Any:
+    """Gather what stands behind other numbers of its tensor into a place behind others; return all that is there."""
+    flat = torch.full((2 * rank.ranks + 3,), -1.0, device=rank.device)
+    dist.all_gather_into_tensor(flat[3:], rank.tensor([-2.0, *given(rank.number)])[1:])
+    return kept(rank, flat)[0]
+
+
+def _broadcast_behind_others(rank: Rank) -> Any:
+    sent = rank.tensor([-1.0, -1.0, -1.0, *given(rank.number)])
+    dist.broadcast(sent[3:], 0)
+    return kept(rank, sent)[0]
+
+
+def _gather_many(rank: Rank) -> list[float]:
+    """Return the smallest and the largest distance from what is to be gathered."""
+    numbers = many(rank)
+    flat = torch.empty(MANY * rank.ranks, device=rank.device)
+    dist.all_gather_into_tensor(flat, numbers + rank.number)
+    return extremes(flat - torch.cat([numbers + each for each in range(rank.ranks)]))
+
+
+def _broadcast_many(rank: Rank) -> list[float]:
+    numbers = many(rank, MOST)
+    sent = numbers + rank.number
+    dist.broadcast(sent, rank.ranks - 1)
+    return extremes(sent - numbers - (rank.ranks - 1))
+
+
+def _reduce_scatter_many(rank: Rank) -> list[float]:
+    numbers = many(rank)
+    share = torch.empty(MANY, device=rank.device)
+    dist.reduce_scatter_tensor(share, torch.cat([numbers + each for each in range(rank.ranks)]) * (rank.number + 1))
+    return extremes(share - (numbers + rank.number) * sum(range(1, rank.ranks + 1)))
+
+
+def _gather(rank: Rank) -> Any:
+    own = rank.tensor(given(rank.number))
+    everybodys = [torch.empty_like(own) for _ in range(rank.ranks)]
+    dist.all_gather(everybodys, own)
+    return kept(rank, *everybodys)
+
+
+def _gather_flat(rank: Rank) -> Any:
+    flat = torch.empty(2 * rank.ranks, device=rank.device)
+    dist.all_gather_into_tensor(flat, rank.tensor(given(rank.number)))
+    return kept(rank, flat)[0]
+
+
+def _gather_by_the_backend(rank: Rank) -> Any:
+    # Of a tensor whose numbers do not lie one after another.
+    return kept(rank, *rank.collective.all_gather(rank.tensor([[each, 0.0] for each in given(rank.number)])[:, 0]))
+
+
+def _reduce_scatter(rank: Rank) -> Any:
+    share = torch.empty(2, device=rank.device)
+    dist.reduce_scatter_tensor(share, torch.arange(2.0 * rank.ranks, device=rank.device) * (rank.number + 1))
+    return kept(rank, share)[0]
+
+
+def _average_scatter(rank: Rank) -> Any:
+    """Have the library itself average, as FSDP2 does."""
+    share = torch.empty(2, device=rank.device)
+    whole = torch.arange(2.0 * rank.ranks, device=rank.device) * (rank.number + 1) * rank.ranks
+    dist.reduce_scatter_tensor(share, whole, dist.ReduceOp.AVG)
+    return kept(rank, share)[0]
+
+
+def _gather_objects(rank: Rank) -> Any:
+    objects: list[Any] = [None] * rank.ranks
+    dist.all_gather_object(objects, {"rank": rank.number, "text": "ü" * rank.number})
+    return objects
+
+
+def _broadcast_objects(rank: Rank) -> Any:
+    message = [f"from {rank.number}", rank.number]
+    dist.broadcast_object_list(message, 1)
+    return message

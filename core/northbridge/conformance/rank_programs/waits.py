@@ -1,0 +1,146 @@
+"""Wait for ranks that come late, and for collectives that are under way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from northbridge.conformance.runs.findings import write
+from northbridge.conformance.runs.meeting import Rank, attempt, meet
+from northbridge.conformance.runs.scenario import Scenario
+
+LATE_S = 0.4
+"""How much later one rank comes."""
+
+PATIENCE_S = 30.0
+"""How long a barrier may take on a busy machine, when all have come."""
+
+PENDING = 50
+"""How many collectives are under way at a time."""
+
+CHAIN = 8
+"""How many times one tensor is reduced."""
+
+
+def perform(scenario: Scenario, folder: Path) -> None:
+    """Report when each rank came and went, and what it read where it did not wait by itself."""
+    rank = meet(scenario)
+    found: dict[str, Any] = {}
+    for late in (0, rank.ranks - 1):
+        found[f"barrier, rank {late} late"] = attempt(partial(pass_barrier, rank, late))
+    for name, begin in (
+        ("all_reduce", _all_reduce),
+        ("all_gather", _all_gather),
+        ("broadcast", _broadcast),
+        ("torch's all_gather", _torchs_all_gather),
+    ):
+        found[f"{name}, read at once"] = attempt(partial(_read_at_once, rank, begin))
+    found["asked before it is there"] = attempt(partial(_ask_early, rank))
+    found["temporaries"] = attempt(partial(_drop_temporaries, rank))
+    found["waited for in turn"] = attempt(partial(_wait_backwards, rank))
+    found["one after another"] = attempt(partial(_chain, rank))
+    write(folder, "waits", rank.number, found)
+
+
+def pass_barrier(rank: Rank, late: int, group: Any = None) -> dict[str, float]:
+    """Return when this rank came to a barrier of ``group``, to which the rank ``late`` comes late, and when it went."""
+    rank.collective.barrier(group)
+    if rank.number == late:
+        time.sleep(LATE_S)
+    came = time.monotonic()  # one clock for all processes of a machine
+    rank.collective.barrier(group)
+    return {"came": came, "went": time.monotonic()}
+
+
+def _read_at_once(rank: Rank, begin: Callable[[Rank], torch.Tensor]) -> Any:
+    """Begin a collective to which the last rank comes late, and compute with its result and read it at once."""
+    rank.collective.barrier()
+    if rank.is_last:
+        time.sleep(LATE_S / 2)
+    return (begin(rank) * 2).tolist()
+
+
+def _all_reduce(rank: Rank) -> torch.Tensor:
+    return rank.collective.all_reduce(rank.tensor([rank.number + 1.0] * 3))
+
+
+def _all_gather(rank: Rank) -> torch.Tensor:
+    return torch.cat(rank.collective.all_gather(rank.tensor([rank.number + 1.0])))
+
+
+def _broadcast(rank: Rank) -> torch.Tensor:
+    sent = rank.tensor([rank.number + 1.0])
+    dist.broadcast(sent, rank.ranks - 1)
+    return sent
+
+
+def _torchs_all_gather(rank: Rank) -> torch.Tensor:
+    everybodys = torch.zeros(rank.ranks, device=rank.device)
+    dist.all_gather_into_tensor(everybodys, rank.tensor([rank.number + 1.0]))
+    return everybodys
+
+
+def _ask_early(rank: Rank) -> dict[str, Any]:
+    """Begin a collective to which the last rank comes late, and ask whether it is done before and after the wait."""
+    tensor = rank.tensor([1.0])
+    rank.collective.barrier()
+    if rank.is_last:
+        time.sleep(LATE_S)
+    came = time.monotonic()
+    work = dist.all_reduce(tensor, async_op=True)
+    assert work is not None
+    early = work.is_completed()
+    asked = time.monotonic()
+    work.wait()
+    total = tensor.item()
+    rank.chip.synchronize()
+    return {"came": came, "asked": asked, "early": early, "afterwards": work.is_completed(), "sum": total}
+
+
+def _drop_temporaries(rank: Rank) -> list[Any]:
+    """Start collectives on tensors that nothing else refers to, while others are made and dropped."""
+    pending = []
+    for number in range(PENDING):
+        temporary = torch.full((1000,), float(number + rank.number), device=rank.device)
+        pending.append((temporary[:3], dist.all_reduce(temporary, async_op=True)))
+        del temporary
+        torch.full((1000,), -1.0, device=rank.device)
+    sums = []
+    for view, work in pending:
+        assert work is not None
+        work.wait()
+        sums.append(view.tolist())
+    return sums
+
+
+def _wait_backwards(rank: Rank) -> list[float]:
+    """Start collectives of several kinds, and wait for the last one first."""
+    tensors = [rank.tensor([float(number + rank.number)]) for number in range(PENDING)]
+    works = []
+    for number, tensor in enumerate(tensors):
+        kind = dist.broadcast(tensor, 0, async_op=True) if number % 2 else dist.all_reduce(tensor, async_op=True)
+        works.append(kind)
+    for work in reversed(works):
+        assert work is not None
+        work.wait()
+    return [tensor.item() for tensor in tensors]
+
+
+def _chain(rank: Rank) -> list[float]:
+    """Reduce one tensor again and again, and compute with it in between, on the chip alone."""
+    tensor = rank.tensor([1.0])
+    course = []
+    for _ in range(CHAIN):
+        work = dist.all_reduce(tensor, async_op=True)
+        assert work is not None
+        work.wait()
+        tensor = tensor + 1
+        course.append(tensor.clone())  # the next one is in place
+    values: list[float] = torch.cat(course).tolist()
+    return values

@@ -1,0 +1,44 @@
+"""Data on its way to the chip."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from northbridge.conformance.rank_programs.data_loaders import WAYS
+from northbridge.conformance.runs.differences import differences_from_cpu
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices
+
+
+class Loading(UsesSuite):
+    """Pinned memory, workers, iterable and combined data, batches of uneven sizes and data modules."""
+
+    runs = one_and_two_devices(*TRAINERS)
+    advice = (
+        "Look at copies from pinned memory that do not block, at those of odd sizes, and at a fork of the process for"
+        " the loader's workers."
+    )
+
+    @pytest.mark.parametrize("way", WAYS)
+    def test_the_weights_are_those_of_a_cpu_run_on_the_same_batches(
+        self, backend: str, chip: Outcome, cpu: Outcome, way: str
+    ) -> None:
+        def learnt(outcome: Outcome) -> list[Any]:
+            return [(found["weights"], found["batches"]) for found in outcome.each("data_loaders", way)]
+
+        assert differences_from_cpu(backend, learnt(chip), learnt(cpu)) == []
+
+    def test_batches_come_from_pinned_memory_where_the_loader_says_so(self, chip: Outcome) -> None:
+        for way in ("pinned", "pinned by workers"):
+            assert all(found["pinned"] for found in chip.each("data_loaders", way))
+        assert not any(found["pinned"] for found in chip.each("data_loaders", "iterable"))
+
+    def test_batches_come_from_workers_where_the_loader_has_some(self, chip: Outcome) -> None:
+        assert all(found["in workers"] for found in chip.each("data_loaders", "by workers"))
+
+    def test_data_is_prepared_once_a_node(self, chip: Outcome, devices: int) -> None:
+        prepared = [found["prepared"] for found in chip.each("data_loaders", "a data module")]
+
+        assert prepared == [["here"], []][:devices]

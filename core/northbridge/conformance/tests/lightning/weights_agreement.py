@@ -1,0 +1,43 @@
+"""Ranks that train one model, or are told that they do not."""
+
+from __future__ import annotations
+
+from northbridge.conformance.rank_programs.weights_agreement import EVERY, STEP
+from northbridge.conformance.runs.scenario import Outcome
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, several_devices
+
+
+class WeightsAgreement(NamespaceSuite):
+    """The callback compares the ranks' weights over the chip's library, and names the rank whose differ."""
+
+    runs = several_devices(*TRAINERS)
+    advice = (
+        "Ranks that agree and are told otherwise, or the other way round: look at all_gather and all_reduce of whole"
+        " numbers, which the comparison of digests goes over."
+    )
+
+    def test_ranks_that_agree_train_to_the_end(self, chip: Outcome) -> None:
+        for found in chip.each("weights_agreement", "whole"):
+            assert found["agreed at"] == found["steps"] == 8
+            assert not found["message"]
+
+    def test_the_rank_that_differs_is_named_at_the_next_check_on_every_rank(self, chip: Outcome, devices: int) -> None:
+        for found in chip.each("weights_agreement", "changed"):
+            assert found["ranks"] == [devices - 1]
+            assert found["agreed at"] == STEP // EVERY * EVERY
+            assert f"at step {STEP + 1} (at step {found['agreed at']} they did): rank {devices - 1}" in found["message"]
+            assert ".5.weight'. Look for" in found["message"]
+
+
+class FabricWeightsAgreement(NamespaceSuite):
+    """The same check, called in a Fabric's loop."""
+
+    runs = in_each(*FABRICS, devices=(2,))
+    advice = "As for a Trainer's: look at all_gather and all_reduce of whole numbers."
+
+    def test_the_rank_that_differs_is_named_on_every_rank(self, chip: Outcome) -> None:
+        for found in chip.each("weights_agreement", "changed"):
+            assert found["ranks"] == [1]
+            assert found["agreed at"] == 1
+            assert "rank 1 differs from rank 0 (as many against as many" in found["message"]
+            assert "in '5.weight'." in found["message"]

@@ -1,0 +1,20 @@
+"""What users call with a backend's name: the one place where a public call resolves it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from northbridge.discovery import loaded
+from northbridge.discovery.declared import get
+
+if TYPE_CHECKING:
+    from northbridge.backend import Backend
+
+
+def load(name: str) -> Backend:
+    """Return the backend called ``name`` with its software loaded: ``torch.device(name)`` is real from here on.
+
+    Takes no card. Needs no Lightning. Raises what :func:`get` raises, :class:`SoftwareMissingError`,
+    :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` where this process has loaded another backend.
+    """
+    return loaded.load(get(name))

@@ -1,0 +1,472 @@
+"""Compiling the simulated chip, shown on an extension of ten lines that compiles in a second."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import NoReturn
+
+import ninja
+import pytest
+
+import northbridge_cpu_sim.build.compile
+import northbridge_cpu_sim.build.lock
+from northbridge_cpu_sim.build.cache import keep
+from northbridge_cpu_sim.build.compile import REASON, announced
+from northbridge_cpu_sim.build.extension import NAME, build, locate
+from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.settings import SimSettings
+
+LIMIT = 60  # seconds for what takes about five
+
+EXTENSION = """
+#include <Python.h>
+#define JOIN(a, b) a##b
+#define INIT(name) JOIN(PyInit_, name)
+static PyModuleDef definition = {PyModuleDef_HEAD_INIT, "chip", nullptr, -1, nullptr};
+PyMODINIT_FUNC INIT(TORCH_EXTENSION_NAME)() {
+  PyObject* module = PyModule_Create(&definition);
+  PyModule_AddIntConstant(module, "answer", 42);
+  return module;
+}
+"""
+
+RANK = """
+import sys, time
+from pathlib import Path
+import northbridge_cpu_sim.build.lock as lock
+from northbridge_cpu_sim.build.extension import locate
+from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.settings import SimSettings
+
+class Lock(lock.FileLock):
+    def acquire(self, *args, **kwargs):
+        print("waiting", flush=True)
+        return super().acquire(*args, **kwargs)
+
+lock.FileLock = Lock
+try:
+    print(locate(SimSettings.read(), Recipe((Path(sys.argv[1]),))))
+except BuildError as error:
+    sys.exit(str(error))
+"""
+
+LATER_START = """
+import json, sys, time
+from pathlib import Path
+import northbridge_cpu_sim.build.extension
+from northbridge_cpu_sim.build.recipe import Recipe
+from northbridge_cpu_sim.settings import SimSettings
+
+recipe, settings = Recipe((Path(sys.argv[1]),)), SimSettings.read()
+seconds = []
+for _ in range(5):
+    start = time.perf_counter()
+    northbridge_cpu_sim.build.extension.locate(settings, recipe)
+    seconds.append(time.perf_counter() - start)
+loaded = [name for name in json.loads(sys.argv[2]) if name in sys.modules]
+module = northbridge_cpu_sim.build.extension.build(settings, recipe)
+again = northbridge_cpu_sim.build.extension.build(settings, recipe)
+answers = {"answer": module.answer, "once": module is again is sys.modules[sys.argv[3]]}
+print(json.dumps({**answers, "seconds": seconds, "loaded": loaded}))
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Sources and a cache of their own, and how to build there in another process."""
+
+    root: Path
+    started: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    @property
+    def sources(self) -> Path:
+        return self.root / "csrc"
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe((self.sources,))
+
+    @property
+    def cache(self) -> Path:
+        return self.root / "cache"
+
+    @property
+    def settings(self) -> SimSettings:
+        return SimSettings(cache=self.cache)
+
+    def compiler(self, script: str) -> str:
+        """Make a compiler that runs ``script`` before it compiles a file; return its path."""
+        path = self.root / "g++"
+        path.write_text(f'#!/bin/sh\ncase " $* " in *" -c "*)\n{script}\n;; esac\nexec c++ "$@"\n')
+        path.chmod(0o700)
+        return str(path)
+
+    def start(
+        self, *arguments: str, program: str = RANK, environ: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", program, str(self.sources), *arguments],
+            env={**os.environ, "NORTHBRIDGE_CPU_SIM_CACHE": str(self.cache), **(environ or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self.started.append(process)
+        return process
+
+    def end(self) -> None:
+        """End what a failed test has left running."""
+        for process in self.started:
+            process.kill()
+            process.communicate()
+
+
+def place_in(root: Path, source: str = EXTENSION) -> Place:
+    place = Place(root)
+    place.sources.mkdir()
+    (place.sources / "chip.cpp").write_text(source)
+    return place
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    place = place_in(tmp_path)
+    yield place
+    place.end()
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Place, str]:
+    """A place where the chip has been compiled, and what that said on stderr."""
+    place = place_in(tmp_path_factory.mktemp("compiled"))
+    broken = place.root / "path" / "ninja"
+    broken.parent.mkdir()
+    broken.write_text("#!/bin/sh\nexit 1\n")
+    broken.chmod(0o700)
+    rank = place.start(environ={"PATH": f"{broken.parent}:{os.environ['PATH']}"})
+    _, said = rank.communicate(timeout=LIMIT)
+    assert rank.returncode == 0, said
+    return place, said
+
+
+def read_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def start_ranks(place: Place, *, then: str) -> list[subprocess.Popen[str]]:
+    """Start three ranks whose first compiler waits until all want the lock, and then does ``then``."""
+    gate, calls = place.root / "gate", place.root / "calls"
+    os.mkfifo(gate)
+    compiler = place.compiler(
+        f"echo call >> {calls}; mkdir {place.root}/first 2> /dev/null && read line < {gate}; {then}"
+    )
+    ranks = [place.start(environ={"CXX": compiler}) for _ in range(3)]
+    assert [read_line(rank) for rank in ranks] == ["waiting"] * 3
+    gate.write_text("go\n")
+    return ranks
+
+
+def test_the_first_build_says_why_it_takes_a_minute_in_one_line(
+    compiled: tuple[Place, str],
+) -> None:
+    assert compiled[1] == f"{REASON}\n"
+
+
+def test_ninja_is_the_packages_own_and_not_the_one_on_path(compiled: tuple[Place, str]) -> None:
+    # The fixture has put a ninja that fails before all others.
+    assert len(list(compiled[0].cache.glob("*.so"))) == 1
+
+
+def test_a_build_leaves_the_chip_and_the_lock_and_nothing_else(
+    compiled: tuple[Place, str],
+) -> None:
+    assert sorted(path.suffix or path.name for path in compiled[0].cache.iterdir()) == [
+        ".so",
+        "lock",
+    ]
+
+
+def test_a_later_start_loads_the_chip_quickly_in_silence_and_without_the_builder(
+    compiled: tuple[Place, str],
+) -> None:
+    builder = ["torch.utils.cpp_extension", "filelock", "rich", "ninja"]
+    process = compiled[0].start(json.dumps(builder), NAME, program=LATER_START)
+    out, said = process.communicate(timeout=LIMIT)
+    answers = json.loads(out)
+
+    assert said == ""
+    assert (answers["answer"], answers["once"]) == (42, True)
+    assert answers["loaded"] == []
+    assert median(answers["seconds"]) < 0.05
+
+
+def test_a_later_start_needs_no_leave_to_write(compiled: tuple[Place, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> NoReturn:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for function in ("mkdir", "open", "rename", "replace", "unlink"):
+        monkeypatch.setattr(os, function, refuse)
+
+    assert locate(compiled[0].settings, compiled[0].recipe).is_file()
+
+
+@pytest.mark.parametrize("size", [0, 1000, -1])
+def test_a_damaged_chip_is_compiled_again(compiled: tuple[Place, str], tmp_path: Path, size: int) -> None:
+    place = place_in(tmp_path)
+    shutil.copytree(compiled[0].cache, place.cache)
+    (chip,) = place.cache.glob("*.so")
+    whole = chip.read_bytes()
+    chip.write_bytes(whole[:size])
+
+    locate(place.settings, place.recipe)
+
+    assert len(chip.read_bytes()) == len(whole)
+
+
+def test_a_chip_that_does_not_load_is_refused_with_the_file_to_remove(
+    compiled: tuple[Place, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, NAME, raising=False)  # another test may have loaded the real one
+    place = place_in(tmp_path)
+    shutil.copytree(compiled[0].cache, place.cache)
+    (chip,) = place.cache.glob("*.so")
+    chip.with_suffix(".built").write_bytes(b"no machine code")
+    keep(chip.with_suffix(".built"), chip)
+
+    with pytest.raises(BuildError) as caught:
+        build(place.settings, place.recipe)
+
+    assert "the compiled chip does not load: " in str(caught.value)
+    assert str(caught.value).endswith(f"remove {chip}, and it is compiled again")
+    assert caught.value.__suppress_context__
+    assert NAME not in sys.modules
+
+
+def test_a_source_of_a_later_folder_takes_anothers_place_and_reads_the_headers_of_the_first(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, NAME, raising=False)
+    (place.sources / "answer.h").write_text("#define ANSWER 43")
+    later = tmp_path / "a folder of a vendor"
+    later.mkdir()
+    (later / "chip.cpp").write_text('#include "answer.h"\n' + EXTENSION.replace("42", "ANSWER"))
+    recipe = Recipe((place.sources, later), ("-O2", "-DCHIP_KEY=XPU"))
+
+    chip = build(place.settings, recipe)
+    del sys.modules[NAME]
+
+    assert chip.answer == 43
+    assert locate(place.settings, recipe) != locate(place.settings, place.recipe)
+
+
+def test_ranks_that_start_together_compile_once_and_one_of_them_says_so(place: Place) -> None:
+    ranks = start_ranks(place, then="true")
+    results = [rank.communicate(timeout=LIMIT) for rank in ranks]
+
+    assert [rank.returncode for rank in ranks] == [0, 0, 0]
+    assert len({out for out, _ in results}) == 1
+    assert sorted(said for _, said in results) == ["", "", f"{REASON}\n"]
+    assert (place.root / "calls").read_text() == "call\n"
+
+
+def test_when_the_build_fails_the_ranks_that_waited_fail_with_it(place: Place) -> None:
+    ranks = start_ranks(place, then="echo 'x.cpp: error: no' >&2; exit 1")
+    said = [rank.communicate(timeout=LIMIT)[1].removeprefix(f"{REASON}\n") for rank in ranks]
+
+    assert [rank.returncode for rank in ranks] == [1, 1, 1]
+    assert len(set(said)) == 1
+    assert "x.cpp: error: no" in said[0]
+    assert (place.root / "calls").read_text() == "call\n"
+
+
+def test_a_killed_build_ends_its_compiler_and_never_makes_the_next_wait(place: Place) -> None:
+    started = place.root / "started"
+    os.mkfifo(started)
+    # The first compiler hangs, those that follow work: both builds have one key.
+    compiler = place.compiler(f"if mkdir {place.root}/first 2> /dev/null; then echo $$ > {started}; exec sleep 600; fi")
+    killed = place.start(environ={"CXX": compiler})
+    hanging = os.pidfd_open(int(started.read_text()))
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    leftovers = list(place.cache.glob("building-*"))
+
+    following = place.start(environ={"CXX": compiler})
+    _, said = following.communicate(timeout=LIMIT)
+
+    assert (following.returncode, said) == (0, f"{REASON}\n")
+    assert len(leftovers) == 1
+    assert not list(place.cache.glob("building-*"))
+    # A pidfd is readable as soon as its process has ended.
+    assert select.select([hanging], [], [], 30)[0] == [hanging]
+    os.close(hanging)
+
+
+def test_a_process_that_compiles_for_ever_is_named_and_not_waited_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(northbridge_cpu_sim.build.lock, "PATIENCE", 0.1)
+    place.cache.mkdir(mode=0o700)
+    with open(place.cache / "lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+
+        with pytest.raises(BuildError) as caught:
+            locate(place.settings, place.recipe)
+
+    assert "another process has been compiling the simulated chip" in str(caught.value)
+    assert f"fuser {place.cache / 'lock'}" in str(caught.value)
+
+
+def test_a_compile_failure_shows_the_first_error_the_log_and_no_traceback(tmp_path: Path) -> None:
+    place = place_in(tmp_path, "#include <stdlib.h>\nint answer() { return undeclared; }\n")
+
+    with pytest.raises(BuildError) as caught:
+        locate(place.settings, place.recipe)
+
+    (log,) = place.cache.glob("*.log")
+    assert re.match(
+        r"compiling the simulated chip failed: .*chip\.cpp:2:\d+: error: .*undeclared.*; ",
+        str(caught.value),
+    )
+    assert str(caught.value).endswith(f"; the whole log is {log}")
+    assert "Traceback" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    assert "ninja" in log.read_text()
+    assert not list(place.cache.glob("building-*"))
+
+
+def test_a_build_that_succeeds_at_last_removes_the_log_of_its_failure(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", place.compiler(f"mkdir {place.root}/first 2> /dev/null && exit 1"))
+    with pytest.raises(BuildError):
+        locate(place.settings, place.recipe)
+
+    chip = locate(place.settings, place.recipe)
+
+    assert sorted(path.name for path in place.cache.iterdir()) == [chip.name, "lock"]
+
+
+@pytest.mark.parametrize(
+    ("complaint", "cure"),
+    [
+        (
+            "fatal error: error writing to /t/a.s: No space left on device",
+            "make room there, or set NORTHBRIDGE_CPU_SIM_CACHE to a folder on another disk",
+        ),
+        (
+            "/usr/bin/ld: final link failed: Disk quota exceeded",
+            "make room there, or set NORTHBRIDGE_CPU_SIM_CACHE to a folder on another disk",
+        ),
+        (
+            "g++: fatal error: Killed signal terminated program cc1plus",
+            "the memory was too small for so many compilers at once: set MAX_JOBS=1",
+        ),
+        (
+            "chip.cpp:2:10: fatal error: Python.h: No such file or directory",
+            "install Python's headers: apt install python3-dev",
+        ),
+        (
+            "g++: fatal error: cannot execute 'cc1plus': execvp: No such file or directory",
+            "the compiler is incomplete: apt install g++",
+        ),
+        ("chip.cpp:1:1: error: something else", "try another compiler (CXX=clang++)"),
+    ],
+)
+def test_a_failure_with_a_known_cause_names_its_cure(tmp_path: Path, complaint: str, cure: str) -> None:
+    log = tmp_path / "log"
+    log.write_text(f"[1/2] c++ -c chip.cpp\n{complaint}\nninja: build stopped: subcommand failed.\n")
+
+    message = str(northbridge_cpu_sim.build.compile.failure(log))
+
+    assert message == f"compiling the simulated chip failed: {complaint}; {cure}; the whole log is {log}"
+
+
+def test_a_chip_that_compiles_and_does_not_load_is_never_kept(tmp_path: Path) -> None:
+    place = place_in(tmp_path, "extern int missing(); int answer() { return missing(); }\n")
+
+    with pytest.raises(BuildError, match=r"failed: ImportError: .*(undefined symbol|PyInit_)"):
+        locate(place.settings, place.recipe)
+
+    assert not list(place.cache.glob("*.so"))
+
+
+def test_a_disk_that_is_nearly_full_is_refused_before_the_compiler_starts(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = 3 * 2**20
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 7, free))
+
+    with pytest.raises(BuildError) as caught:
+        locate(place.settings, place.recipe)
+
+    assert f"takes 128 MiB in {place.cache}, which has 3 MiB left: make room" in str(caught.value)
+    assert "NORTHBRIDGE_CPU_SIM_CACHE" in str(caught.value)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EACCES])
+def test_a_folder_that_cannot_be_written_is_refused_with_the_systems_reason(
+    place: Place, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(**where: object) -> NoReturn:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+
+    with pytest.raises(BuildError) as caught:
+        locate(place.settings, place.recipe)
+
+    assert f"{place.cache}, cannot be written: {os.strerror(code)}" in str(caught.value)
+    assert "set NORTHBRIDGE_CPU_SIM_CACHE to another folder" in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_without_a_compiler_the_user_is_told_what_to_install(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setenv("PATH", str(place.root))
+
+    with pytest.raises(BuildError, match=r"no C\+\+ compiler .* apt install g\+\+"):
+        locate(place.settings, place.recipe)
+
+
+def test_a_ninja_package_without_its_program_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ninja, "BIN_DIR", "")
+
+    with pytest.raises(BuildError, match="pip install --force-reinstall ninja"):
+        locate(place.settings, place.recipe)
+
+
+def test_on_a_terminal_the_reason_comes_with_a_spinner(monkeypatch: pytest.MonkeyPatch) -> None:
+    screen, terminal = pty.openpty()
+    with os.fdopen(terminal, "w") as stderr:
+        monkeypatch.setenv("TERM", "xterm")
+        monkeypatch.setenv("COLUMNS", "120")
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with announced():
+            pass
+        shown = b""
+        while b"\x1b[?25h" not in shown:  # shows the cursor again: the last thing that a spinner writes
+            shown += os.read(screen, 65536)
+    os.close(screen)
+    text = shown.decode()
+
+    assert REASON in text
+    assert any("\u2800" <= character <= "\u28ff" for character in text)

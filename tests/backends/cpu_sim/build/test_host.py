@@ -1,0 +1,97 @@
+"""Elsewhere than on Linux, and with an older torch, one line says that the simulated chip needs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tests.core.command import command
+
+from northbridge.discovery.installed import announced
+from northbridge.discovery.simulated import GROUP
+from northbridge_cpu_sim.build.host import check_host
+from northbridge_cpu_sim.errors import HostError
+
+LINUX = "the simulated chip needs Linux, and this is Darwin: run it in a container or in WSL"
+NEWER = "the simulated chip needs torch 2.13 or later, and this is torch 2.4.0: pip install 'torch>=2.13'"
+
+# What the backend's first import finds: another system, or an older torch, without what it did not have.
+PRETENDED = """
+import sys
+
+class Pose:
+    def find_spec(self, name, path, target=None):
+        if name == "northbridge_cpu_sim":
+            import platform, torch
+            sys.meta_path.remove(self)
+            {host}
+
+sys.meta_path.insert(0, Pose())
+"""
+HOSTS = {
+    "Darwin": ("platform.system = lambda: 'Darwin'", LINUX),
+    "torch 2.4": (
+        "torch.__version__ = '2.4.0'; sys.modules['torch.accelerator'] = None; del torch.OutOfMemoryError",
+        NEWER,
+    ),
+}
+TRAINER = "from lightning.pytorch import Trainer; Trainer(accelerator={!r}, devices=1, logger=False)"
+
+
+@pytest.mark.parametrize("version", ["2.4.0", "2.12.1+cpu"])
+def test_a_torch_that_is_too_old_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+    monkeypatch.setattr(torch, "__version__", version)
+
+    with pytest.raises(HostError) as caught:
+        check_host()
+
+    assert str(caught.value) == NEWER.replace("2.4.0", version)
+
+
+@pytest.mark.parametrize("system", ["Darwin", "Windows"])
+def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch, system: str) -> None:
+    monkeypatch.setattr("platform.system", lambda: system)
+
+    with pytest.raises(HostError) as caught:
+        check_host()
+
+    assert str(caught.value) == LINUX.replace("Darwin", system)
+
+
+@pytest.mark.parametrize("chip", ["cpu_sim", *(plugin.name for plugin in announced(GROUP))])
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_trainer_ends_with_that_one_line_and_no_other_error_before_it(tmp_path: Path, host: str, chip: str) -> None:
+    said = run(tmp_path, host, TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
+
+    # A DetectionError where the vendor's software is first asked for its cards, in a process apart.
+    assert re.fullmatch(rf"northbridge\S*\.(Host|Detection)Error: {re.escape(HOSTS[host][1])}", said.splitlines()[-1])
+    assert said.count("Traceback (most recent call last)") == 1
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_the_list_gives_that_one_line_as_the_reason(tmp_path: Path, host: str) -> None:
+    listed = run(tmp_path, host, command("list", "--json"))
+
+    (chip,) = (each for each in json.loads(listed.stdout)["backends"] if each["name"] == "cpu_sim")
+    assert (chip["status"], chip["reason"]) == ("unsupported", HOSTS[host][1])
+    assert listed.returncode == 0
+    assert "Traceback" not in listed.stdout + listed.stderr
+
+
+def run(folder: Path, host: str, code: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """Run ``code`` in a Python that pretends, as its children do."""
+
+    (folder / "sitecustomize.py").write_text(PRETENDED.format(host=HOSTS[host][0]))
+    before = os.environ.get("PYTHONPATH")
+    environ = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])]),
+        **environ,
+    }
+    return subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)

@@ -1,0 +1,356 @@
+"""The simulated chip under another name: a made-up one, PrivateUse1 under the name "posed"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.backends.cpu_sim.conftest import POSED
+
+from northbridge_cpu_sim.build.recipe import SHARED, Recipe, recipe_for
+from northbridge_cpu_sim.errors import BuildError
+from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice
+
+OnPosed = Callable[..., list[str]]
+
+
+def test_torch_knows_the_device_by_its_own_name_and_card(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        module = install(device, acquire=lambda: 3)
+        print(module is torch.posed, torch.ones(2, device="posed").device, torch.accelerator.current_accelerator())
+        print(torch.posed.device_count(), torch.posed.get_device_properties())
+        refused(lambda: torch.ones(2, device="posed:1"))
+        """
+    )
+
+    assert said == [
+        "True posed:0 posed",
+        "4 DeviceProperties(name='Posed P1', total_memory=1073741824, card=3)",
+        "RuntimeError: posed:1 was asked for, but this process holds one card, which it calls posed:0",
+    ]
+
+
+def test_the_environment_wins_over_the_file(on_posed: OnPosed) -> None:
+    said = on_posed(
+        "install(device); print(torch.posed.device_count(), torch.posed.get_device_properties())",
+        NORTHBRIDGE_CPU_SIM_DEVICES="2",
+        NORTHBRIDGE_CPU_SIM_MEMORY="8MiB",
+        NORTHBRIDGE_CPU_SIM_NAME="Another name",
+    )
+
+    assert said == ["2 DeviceProperties(name='Another name', total_memory=8388608, card=0)"]
+
+
+def test_a_module_of_the_vendors_becomes_torchs_and_the_cuda_like_one_is_returned(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        import types
+        vendors = types.ModuleType("torch_posed")
+        vendors._is_in_bad_fork = lambda: False
+        vendors.manual_seed_all = print
+        module = install(device, module=vendors)
+        print(torch.posed is vendors, module.device_count())
+        torch.manual_seed(7)
+        """
+    )
+
+    assert said == ["True 4", "7"]
+
+
+def test_a_second_chip_of_a_process_is_refused_by_a_sentence_that_names_both(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        install(device)
+        refused(lambda: install(device.model_copy(update={"type": "other"})))
+        """
+    )
+
+    assert "\n".join(said) == (
+        "DeviceTypeTakenError: the simulated chip 'other' was asked for, but this process has the simulated chip"
+        " 'posed', and torch serves one accelerator a process: take another process for it"
+    )
+
+
+def test_a_copy_that_contradicts_itself_is_refused(on_posed: OnPosed) -> None:
+    said = on_posed("refused(lambda: install(device.model_copy(update={'count': 65})))")
+
+    assert "\n".join(said) == (
+        "DeviceFileError: the simulated device 'posed': device.count = 65 is not allowed: a whole number from 1 to 64"
+        " is"
+    )
+
+
+def test_a_function_that_takes_the_card_needs_a_chip_of_one_card_a_process(on_posed: OnPosed) -> None:
+    said = on_posed("refused(lambda: install(device.model_copy(update={'one_per_process': False}), acquire=lambda: 0))")
+
+    assert said == ["ValueError: acquire was given for posed, of which a process holds more than one card"]
+
+
+def test_nothing_takes_the_card_before_the_first_touch(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        module = install(device, acquire=lambda: print("taken") or 1)
+        module.device_count(), module.is_available(), module.current_device(), torch.manual_seed(1)
+        torch.device("posed"), module.get_rng_state(0), torch.accelerator.is_available()
+        torch.ones(2, requires_grad=True).sum().backward()
+        print("untouched", module.is_initialized())
+        torch.ones(1, device="posed") + 1
+        print("touched", module.is_initialized())
+        """
+    )
+
+    assert said == ["untouched False", "taken", "touched True"]
+
+
+def test_a_failure_to_take_the_card_is_said_at_every_touch_until_it_succeeds(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        answers = [OSError("no card today"), KeyError(), "four", 9, 2]
+        def acquire():
+            answer = answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        module = install(device, acquire=acquire)
+        for _ in range(5):
+            refused(lambda: torch.ones(1, device="posed").item())
+        print(module.get_device_properties().card)
+        """
+    )
+
+    assert said[:3] == [
+        "RuntimeError: no card today",
+        "RuntimeError: KeyError",
+        "RuntimeError: the function that takes a card gave something else than its number",
+    ]
+    assert said[3] == "RuntimeError: the function that takes a card gave 9, and there are 4"
+    assert said[4:] == ["worked 1.0", "2"]
+
+
+def test_threads_that_touch_at_once_take_one_card_and_none_waits_for_ever(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        begun, go, calls = threading.Event(), threading.Event(), []
+        def acquire():
+            calls.append(threading.current_thread().name)
+            begun.set()
+            go.wait()  # without the GIL, as a function that asks a driver
+            return 1
+        install(device, acquire=acquire)
+        sums = []
+        touches = [
+            threading.Thread(target=lambda: sums.append(torch.ones(2, device="posed").sum().item())) for _ in range(4)
+        ]
+        for touch in touches:
+            touch.start()
+        begun.wait()
+        go.set()
+        for touch in touches:
+            touch.join()
+        print(len(calls), sums)
+        """
+    )
+
+    assert said == ["1 [2.0, 2.0, 2.0, 2.0]"]
+
+
+def test_a_function_that_touches_the_device_itself_is_told(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        install(device, acquire=lambda: int(torch.ones(1, device="posed").item()))
+        refused(lambda: torch.ones(1, device="posed"))
+        """
+    )
+
+    assert said == ["RuntimeError: the function that takes a card has touched the device before it had one"]
+
+
+def test_a_forked_child_does_not_hold_its_parents_card(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        module = install(device, acquire=lambda: print("taken by", os.getpid() == parent, flush=True) or 1)
+        parent = os.getpid()
+        if os.fork() == 0:
+            print(torch.ones(2, device="posed").sum().item(), flush=True)
+            os._exit(0)
+        os.wait()
+        torch.ones(1, device="posed")
+        if os.fork() == 0:
+            print(module.is_initialized(), flush=True)
+            refused(lambda: torch.ones(1, device="posed"))
+            os._exit(0)
+        os.wait()
+        print(module.is_initialized())
+        """
+    )
+
+    assert said[:4] == ["taken by False", "2.0", "taken by True", "False"]
+    assert "posed cannot be used in this process: it was forked from one" in said[4]
+    assert said[5:] == ["True"]
+
+
+def test_a_backward_runs_on_a_thread_of_the_device_and_the_process_ends_well(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        install(device)
+        weight = torch.ones(2, device="posed", requires_grad=True)
+        weight.register_hook(lambda gradient: print(threading.current_thread() is threading.main_thread()))
+        weight.square().sum().backward()
+        print(weight.grad.tolist())
+        """
+    )
+
+    assert said == ["False", "[2.0, 2.0]"]
+
+
+def test_a_backward_without_such_threads_runs_where_it_was_called(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        install(device.model_copy(update={"autograd_threads": False}))
+        weight = torch.ones(2, device="posed", requires_grad=True)
+        weight.register_hook(lambda gradient: print(threading.current_thread() is threading.main_thread()))
+        weight.square().sum().backward()
+        """
+    )
+
+    assert said == ["True"]
+
+
+def test_a_process_that_loads_the_chip_after_a_backward_on_the_cpu_ends_well_all_the_same(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        torch.ones(2, requires_grad=True).sum().backward()
+        install(device)
+        print(torch.ones(2, device="posed").sum().item())
+        """
+    )
+
+    assert said == ["2.0"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'torch.zeros(1, dtype=torch.float16, device="posed")',
+        'torch.empty_strided((2,), (1,), dtype=torch.float16, device="posed")',
+        'torch.ones(1, dtype=torch.float16).to("posed")',
+        'torch.ones(1, device="posed").half()',
+        'torch.ones(2, device="posed").view(torch.float16)',
+        'torch.nn.Linear(2, 2).to("posed", torch.float16)',
+    ],
+)
+def test_no_tensor_of_a_dtype_that_the_chip_lacks_comes_to_be_on_it(on_posed: OnPosed, call: str) -> None:
+    assert on_posed(f"install(device); refused(lambda: {call})") == ["RuntimeError: posed has no half precision"]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'torch.complex(torch.ones(2, device="posed"), torch.ones(2, device="posed"))',
+        'torch.fft.fft(torch.ones(4, device="posed"))',
+        'torch.view_as_complex(torch.ones(4, 2, device="posed"))',
+    ],
+)
+def test_no_operator_gives_a_dtype_that_the_chip_lacks(on_posed: OnPosed, call: str) -> None:
+    assert on_posed(f"install(device); refused(lambda: {call})") == ["RuntimeError: posed has no complex numbers"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        "torch.tensor([0.1, 0.2], dtype=torch.float64).to('posed')",
+        "torch.full((2,), 0.1, dtype=torch.float64, device='posed')",
+        "torch.ones(2, dtype=torch.float64, device='posed') / 3",
+        "torch.ones(2, dtype=torch.float64, device='posed').div_(3)",
+        "torch.mul(third, third, out=torch.empty(2, dtype=torch.float64, device='posed'))",
+        "torch._foreach_mul([third], 0.1)[0]",
+        "torch.rand(2, dtype=torch.float64, device='posed')",
+        "third.expand(3, 2).sum(0)",
+        "torch.stack([third, third]).std(0)",
+        "reloaded(torch.tensor([0.1, 0.2], dtype=torch.float64))",
+    ],
+)
+def test_float64_is_computed_as_float32(on_posed: OnPosed, make: str) -> None:
+    said = on_posed(
+        f"""
+        import io
+        def reloaded(tensor):
+            torch.save(tensor, file := io.BytesIO())
+            file.seek(0)
+            return torch.load(file, map_location="posed")
+        install(device)
+        third = torch.ones(2, dtype=torch.float64, device="posed") / 3
+        found = {make}
+        print(found.device, found.dtype, torch.equal(found.cpu(), found.cpu().float().double()))
+        """
+    )
+
+    assert said == ["posed:0 torch.float64 True"]
+
+
+def test_int64_wraps_as_int32_does_and_a_copy_from_the_host_that_would_is_refused(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        install(device)
+        most = torch.tensor([2**31 - 1], device="posed")
+        print(most.item(), (most + 1).item(), most.clone().mul_(2).item(), torch.arange(5, device="posed").sum().item())
+        refused(lambda: torch.tensor([5, 2**31], device="posed"))
+        refused(lambda: torch.tensor([-(2**31) - 1]).to("posed"))
+        refused(lambda: most.copy_(torch.tensor([10**12])))
+        """
+    )
+
+    assert said[0] == "2147483647 -2147483648 -2 10"
+    assert said[1] == (
+        "RuntimeError: Error when trying to cast Long to Int, Input values range [5, 2147483648] exceeds Int range"
+        " [-2147483648, 2147483647]"
+    )
+    assert "range [-2147483649, -2147483649] exceeds Int range" in said[2]
+    assert "range [1000000000000, 1000000000000] exceeds Int range" in said[3]
+
+
+@pytest.fixture
+def posed() -> SimulatedDevice:
+    return SimulatedDevice.read(POSED)
+
+
+def test_a_chip_without_key_and_sources_is_the_compiled_file_of_cpu_sim(posed: SimulatedDevice) -> None:
+    assert recipe_for(posed, None) == Recipe()
+
+
+def test_a_key_of_its_own_is_told_to_the_compiler(posed: SimulatedDevice) -> None:
+    device = posed.model_copy(update={"type": "xpu", "key": "XPU"})
+
+    assert recipe_for(device, None).flags == (
+        *Recipe().flags,
+        "-DCHIP_KEY=XPU",
+        "-DCHIP_REGISTER_DISPATCH=REGISTER_XPU_DISPATCH",
+    )
+
+
+def test_sources_of_a_vendor_are_added_or_take_the_place_of_those_of_their_name(
+    posed: SimulatedDevice, tmp_path: Path
+) -> None:
+    for name in ("autocast.cpp", "more.cpp", "more.h", "notes.txt"):
+        (tmp_path / name).touch()
+
+    recipe = recipe_for(posed, tmp_path)
+
+    shared = {file.name for file in SHARED.glob("*.cpp")}
+    assert {file.name for file in recipe.sources()} == shared | {"more.cpp"}
+    assert {file.name for file in recipe.files() if file.parent == tmp_path} == {"autocast.cpp", "more.cpp", "more.h"}
+
+
+def test_a_folder_without_sources_is_refused(posed: SimulatedDevice, tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match=r"were to come from .*, where there is no C\+\+ file"):
+        recipe_for(posed, tmp_path)
+
+
+def test_a_header_cannot_take_the_place_of_a_shared_one(posed: SimulatedDevice, tmp_path: Path) -> None:
+    (tmp_path / "chip.h").touch()
+    (tmp_path / "more.cpp").touch()
+
+    with pytest.raises(BuildError, match=r"chip\.h has the name of a header that all chips share"):
+        recipe_for(posed, tmp_path)

@@ -1,0 +1,59 @@
+"""A simulated device may lack single operations, wholly or for some dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+OnPosed = Callable[..., list[str]]
+
+
+def test_what_the_chip_lacks_is_refused_in_its_vendors_words_and_the_rest_works(on_posed: OnPosed) -> None:
+    said = on_posed(
+        """
+        install(device)
+        square = torch.ones(1, 2, 2, device="posed")
+        refused(lambda: square.cumsum(0))
+        refused(lambda: torch.cumsum(square, 0, out=square.clone()))
+        refused(lambda: torch.sort(square, stable=True))
+        refused(lambda: torch.bmm(square.bfloat16(), square.bfloat16()))
+        refused(lambda: torch.bmm(square, square).sum().item())
+        refused(lambda: torch.bmm(square.cpu().bfloat16(), square.cpu().bfloat16()).sum().item())
+        square.requires_grad_()
+        refused(lambda: torch.cumsum(square, 0))
+        """
+    )
+
+    assert said == [
+        "RuntimeError: posed has no cumsum",
+        "RuntimeError: posed has no cumsum",
+        "RuntimeError: posed sorts no ties",
+        "RuntimeError: posed has no bmm for bfloat16",
+        "worked 8.0",
+        "worked 8.0",
+        "RuntimeError: posed has no cumsum",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("aten::cumsun", "lacks_operations names 'aten::cumsun', which torch does not know: did you mean aten::cumsum"),
+        (
+            "fft_fft",
+            "lacks_operations names 'aten::fft_fft', which torch composes of others and no device sees: take away",
+        ),
+        ("aten::copy_", "lacks_operations names 'aten::copy_', without which no chip works: take away an operation"),
+    ],
+)
+def test_a_name_that_takes_nothing_away_is_refused(on_posed: OnPosed, name: str, said: str) -> None:
+    ended = on_posed(
+        f"""
+        refused(lambda: install(device.model_copy(update={{"lacks_operations": {{{name!r}: "none"}}}})))
+        refused(lambda: install(device))
+        """
+    )
+
+    assert ended[0].startswith("DeviceFileError: the simulated device 'posed': " + said)
+    assert ended[1].startswith("worked")  # nothing had been changed

@@ -1,0 +1,51 @@
+"""Programs for the processes that the suite starts, and a torch that costs nothing to import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from tests.forks.processes import fork
+
+from northbridge.conformance.runs.processes import Process, start_afresh
+
+Begin = Callable[..., Process]
+ROOT = Path(__file__).parents[2]
+
+
+def environ_with(folder: Path) -> dict[str, str]:
+    """Return the environment of a process that finds the modules of ``folder`` first, and those of the repository."""
+    before = os.environ.get("PYTHONPATH")  # an empty one would be the working folder, which differs
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT), *([before] if before else [])])}
+
+
+@pytest.fixture
+def quick_torch(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process whose torch, and whose torchmetrics, are empty."""
+    folder = tmp_path / "quick"
+    (folder / "torch").mkdir(parents=True)
+    for module in ("torch/__init__", "torch/_dynamo", "torchmetrics"):
+        (folder / f"{module}.py").touch()
+    return environ_with(folder)
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Begin:
+    """Start or fork a process, by the function's name, that runs a program: the module ``program``, or a script."""
+
+    def begin_program(
+        how: str, program: str, environ: Mapping[str, str], *arguments: str, script: bool = False, **more: object
+    ) -> Process:
+        folder = tmp_path / "folder"
+        (folder / "scripts").mkdir(parents=True, exist_ok=True)
+        for file in ("program.py", "scripts/program.py"):
+            (folder / file).write_text(program)
+        command = [str(folder / "scripts/program.py")] if script else ["-m", "program"]
+        start: Begin = start_afresh if how == "start" else fork
+        with (tmp_path / f"{how}.txt").open("wb") as output:
+            started: Process = start([*command, *arguments], environ, folder, output, **more)
+        return started
+
+    return begin_program

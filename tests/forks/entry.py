@@ -1,0 +1,20 @@
+"""What a process runs that is to be forked: :mod:`tests.forks.server`."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from collections.abc import Mapping
+
+from tests.forks.server import serve
+
+
+def main() -> None:
+    """Serve the socket whose file descriptor is the first argument; the others are modules to import."""
+    serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:], _take_up)
+
+
+def _take_up(requests: int, environ: Mapping[str, str], imported: tuple[str, ...]) -> None:
+    from tests.forks.processes import take_up  # few forks fork: the others are to find nothing of it imported
+
+    take_up(requests, environ, imported)

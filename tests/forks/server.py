@@ -1,0 +1,137 @@
+"""A process that has imported torch, and forks itself for each run.
+
+Most of what a short run costs is the import of torch and of Lightning. Here that is done once. The server has imported
+nothing of a backend's or a vendor's: torch's import of device backends waits for the fork, so that a driver is
+initialised where it is used, and the run's own variables are read by whoever reads them. Where it has imported
+Lightning too, a fork is a script that imports Lightning first, and learns of the backends then.
+
+:mod:`multiprocessing.forkserver` does not serve: it is one for a whole process and so for one environment, passes over
+what it cannot import, and ends its children by ``os._exit``, so that nobody would see how they fare at the
+interpreter's end.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import runpy
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from tests.forks.program import AUTOLOAD, Program
+from tests.forks.ranks import stand_by
+
+PRELOADED = ("torch", "torch._dynamo", "torchmetrics")
+"""What each namespace imports, and takes the time: torchmetrics brings scipy and matplotlib, where they are."""
+
+TakeUp = Callable[[int, Mapping[str, str], tuple[str, ...]], None]
+
+
+def serve(requests: socket.socket, more: Sequence[str], take_up: TakeUp) -> None:
+    """Import, then fork until the other end of ``requests`` is closed; returns when the program of a fork has ended.
+
+    ``more`` are modules that are imported beside :data:`PRELOADED`. A fork that asks on is told of this server by
+    ``take_up``.
+    """
+    os.environ[AUTOLOAD] = "0"
+    modules = (*PRELOADED, *more)
+    for module in modules:
+        if find_spec(module) is not None:
+            importlib.import_module(module)
+    threads = len(os.listdir("/proc/self/task"))
+    if threads > 1:
+        sys.exit(
+            f"importing {', '.join(modules)} left {threads} threads, of which a fork has one; set OMP_NUM_THREADS and"
+            " OPENBLAS_NUM_THREADS to 1, or leave them unset"
+        )
+    # What came with the imports is neither copied nor torn down by a fork's collections: as dear as the imports.
+    gc.freeze()
+    program, files = _fork(requests)
+    if program.asks_on:
+        *files, asking = files
+        take_up(asking, program.environ, tuple(more))
+    if program.starts_ranks:
+        program, files = stand_by(program, files)
+    _become(program, files)
+
+
+def _fork(requests: socket.socket) -> tuple[Program, list[int]]:
+    """Return in a fork, with its program and the file descriptors for its input, output and errors.
+
+    Of a program that asks on there is one more: the other end of ``requests``.
+    """
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who wait for the forks
+    while True:
+        _, descriptors, _, _ = socket.recv_fds(requests, 1, 4)
+        if not descriptors:
+            sys.exit()
+        if os.fork() == 0:
+            requests.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            reply, stdin, output, *asking = descriptors
+            return _fork_and_wait(Connection(reply)), [stdin, output, os.dup(output), *asking]
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _fork_and_wait(reply: Connection) -> Program:
+    """Return in the fork; send the fork's pid and, when it has ended, its exit code as :mod:`subprocess` has it."""
+    try:
+        program: Program = reply.recv()
+        pid = os.fork()
+        if pid == 0:
+            os.setsid()  # before the pid is known: from then on its group may be killed
+            reply.send(os.getpid())
+            reply.close()
+            return program
+        reply.send(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    except (EOFError, OSError):
+        pass  # who asked has ended
+    os._exit(0)
+
+
+def _become(program: Program, files: list[int]) -> None:
+    """Make of this process what the interpreter would be that was started for ``program``, and run it.
+
+    ``files`` are those that it reads, prints to, and prints errors to.
+    """
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(program.folder)
+    os.environ.clear()
+    os.environ.update(program.environ)
+    _number_the_rank()
+    is_module = program.command[0] == "-m"
+    sys.argv[:] = program.command[is_module:]
+    sys.orig_argv[:] = [sys.executable, *program.command]
+    if not getattr(sys.flags, "safe_path", False):  # from Python 3.11 on
+        sys.path[0] = str(program.folder) if is_module else str(Path(program.name).parent)
+    importlib.invalidate_caches()  # what is installed may have changed since the server began
+    _import_device_backends()
+    if is_module:
+        runpy.run_module(program.name, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(program.name, run_name="__main__")
+
+
+def _number_the_rank() -> None:
+    """Let Lightning have read at its import which rank this process is, for whom it prints nothing but on the first."""
+    module: Any = sys.modules.get("lightning_utilities.core.rank_zero")
+    if module is not None:
+        variables = ("RANK", "LOCAL_RANK", "SLURM_PROCID", "JSM_NAMESPACE_RANK")
+        module.rank_zero_only.rank = next((int(os.environ[each]) for each in variables if each in os.environ), 0)
+
+
+def _import_device_backends() -> None:
+    torch: Any = sys.modules["torch"]
+    # torch 2.4 imports no device backends.
+    if hasattr(torch, "_import_device_backends") and torch._is_device_backend_autoload_enabled():
+        torch._import_device_backends()

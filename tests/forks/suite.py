@@ -1,0 +1,86 @@
+"""Fork the processes that the conformance suite starts, which saves each the import of torch and of Lightning.
+
+On the CPU and on a simulated chip. On a real one processes begin as a user's do: its software may do at the end of
+``import torch`` what it would not do later. Those that the suite or torchrun starts side by side are no forks: forks of
+one have the same order of sets, and what goes wrong where ranks differ in it is to be seen somewhere. Nor is a run that
+leaves the choice of the accelerator to Lightning.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from tests.forks.processes import fork
+
+import northbridge
+from northbridge.conformance.runs.processes import CALLED_FIRST, Process, start_afresh, start_by
+from northbridge.conformance.runs.question import ANSWER, ask
+from northbridge.conformance.runs.run_environment import ONE_THREAD, environ_of_runs
+from northbridge.conformance.runs.run_errors import HungError
+from northbridge.conformance.runs.scenario import WORK, Scenario
+from northbridge.discovery import installed
+
+ROOT = Path(__file__).parents[2]
+
+
+def forking(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return ``environ`` for a process that runs the suite, and forks what that starts."""
+    return calling_first(fork_runs.__module__, fork_runs.__name__, environ)
+
+
+def calling_first(module: str, function: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return ``environ`` for a process of the suite that calls first a function of this repository's tests."""
+    path = [environ["PYTHONPATH"]] if environ.get("PYTHONPATH") else []
+    return {**environ, CALLED_FIRST: f"{module}:{function}", "PYTHONPATH": os.pathsep.join([*path, str(ROOT)])}
+
+
+def fork_runs() -> str:
+    """Fork what the suite starts from this process; it breaks nothing."""
+    start_by(begin)
+    return ""
+
+
+def begin(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
+    """Fork a run of one script, or a question that may be asked in a fork; start what else there is."""
+    if command[:2] == WORK and may_be_forked(scenario := Scenario.from_json(command[2])):
+        # `lightning` brings both of its namespaces.
+        package = "lightning" if scenario.namespace.startswith("lightning.") else scenario.namespace
+        return fork(command, environ, folder, output, imported=(package,), starts_ranks=not scenario.alone)
+    if command[0] == ANSWER and may_be_asked_in_a_fork(Path(command[2]).stem, *command[4:]):
+        inherited = environ_of_runs()
+        before = {name: inherited[name] for name in environ if name in inherited}
+        return fork(command, before, folder, output, late=environ, imported=("lightning",))
+    return start_afresh(command, environ, folder, output)
+
+
+def begin_pytest(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
+    """Fork the pytest that runs the suite, for simulated chips that are tried by the dozen."""
+    return fork(command, {**environ, **ONE_THREAD}, folder, output, imported=("lightning",), asks_on=True)
+
+
+def may_be_forked(scenario: Scenario) -> bool:
+    """Whether the processes of ``scenario`` are forks."""
+    if scenario.launch != "script":
+        return False
+    name = scenario.accelerator
+    return name == "cpu" or (name in installed.names() and northbridge.get(name).capabilities.simulated)
+
+
+def may_be_asked_in_a_fork(question: str, backend: str = "", *more: str) -> bool:
+    """Whether a question may be put to a process that has imported torch and Lightning before."""
+    if question == "missing_hardware":  # nothing of a vendor's is loaded
+        return True
+    if question == "missing_software" and more[0]:  # nothing of the package's can be
+        return True
+    return question in ("missing_software", "software") and _declares_to_be_simulated(backend)
+
+
+def _declares_to_be_simulated(backend: str) -> bool:
+    try:
+        declared = ask("declaration", backend).facts
+    except (AssertionError, HungError):
+        return False
+    return bool(declared["capabilities"]["simulated"] == ["bool", "True"])

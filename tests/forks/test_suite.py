@@ -1,0 +1,95 @@
+"""Which processes of the suite are forked, and that those that the suite asks find what they find afresh."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.forks import processes
+from tests.forks.suite import begin, forking, may_be_asked_in_a_fork, may_be_forked
+
+from northbridge.conformance.runs.question import ANSWER
+from northbridge.conformance.runs.run_environment import environ_of_runs
+from northbridge.conformance.runs.scenario import Launch, Scenario
+from northbridge.discovery import declared, named
+
+SCENARIO = Scenario("cpu", "lightning.pytorch", ("training",))
+
+
+@pytest.mark.parametrize("accelerator", ["cpu", "cpu_sim"])
+def test_the_cpu_and_a_simulated_chip_may_be_forked(accelerator: str) -> None:
+    assert may_be_forked(replace(SCENARIO, accelerator=accelerator))
+
+
+def test_a_real_chip_begins_as_a_users_process_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = named.load("cpu_sim")
+    real = replace(backend, capabilities=replace(backend.capabilities, simulated=False))
+    monkeypatch.setitem(declared._declared, "cpu_sim", real)
+
+    assert not may_be_forked(replace(SCENARIO, accelerator="cpu_sim"))
+
+
+@pytest.mark.parametrize("launch", ["torchrun", "two nodes", "ranks"])
+def test_ranks_that_the_suite_starts_side_by_side_are_no_forks_of_one(launch: Launch) -> None:
+    assert not may_be_forked(replace(SCENARIO, launch=launch, devices=2))
+
+
+def test_a_run_whose_accelerator_lightning_chooses_begins_as_a_users_process_does() -> None:
+    assert not may_be_forked(replace(SCENARIO, accelerator="auto"))
+
+
+@pytest.mark.parametrize(
+    ("question", "arguments", "forked"),
+    [
+        ("software", ("cpu_sim", "0", "1"), True),
+        ("software", ("hpu", "0", "1"), False),
+        ("missing_hardware", ("hpu", "lightning.pytorch"), True),
+        ("missing_software", ("hpu", "habana_frameworks", "lightning.pytorch"), True),
+        ("missing_software", ("hpu", "", "lightning.pytorch"), False),
+        ("declaration", ("cpu_sim",), False),
+    ],
+)
+def test_question_forked(
+    question: str, arguments: tuple[str, ...], forked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A vendor's software is loaded in a process afresh."""
+    monkeypatch.delenv("NORTHBRIDGE_SIMULATE", raising=False)
+
+    assert may_be_asked_in_a_fork(question, *arguments) is forked
+
+
+def test_question_has_lightning(tmp_path: Path) -> None:
+    """The variables that a question is asked under need no server of their own, and reach it all the same."""
+    questions = tmp_path / "missing_hardware.py"
+    questions.write_text(
+        "import os, sys\n"
+        "def answer(name): return {'lightning': 'lightning' in sys.modules, 'rank': os.environ['ANVIL_RANK']}\n"
+    )
+    reply = tmp_path / "reply.json"
+    before = len(processes._servers)
+    for rank in ("1", "2"):
+        command = [ANSWER, os.pathsep.join(sys.path), str(questions), str(reply), "acme"]
+        with (tmp_path / "said.txt").open("wb") as said:
+            process = begin(command, {**environ_of_runs(), "ANVIL_RANK": rank}, tmp_path, said)
+        assert process.wait() == 0, (tmp_path / "said.txt").read_text()
+        assert json.loads(reply.read_text()) == {"lightning": True, "rank": rank}
+
+    assert len(processes._servers) <= before + 1
+
+
+def test_processes_of_the_suite_call_it_first() -> None:
+    """A process outside the repository finds the function, and starts what it starts by forks from then on."""
+    ask = (
+        "from northbridge.conformance.runs import processes as room\n"
+        "print([room.call_first(), room._starts[-1].__module__])\n"
+    )
+    said = subprocess.run(
+        [sys.executable, "-c", ask], env=forking(os.environ), cwd="/", capture_output=True, text=True, check=True
+    )
+
+    assert said.stdout == "['', 'tests.forks.suite']\n"

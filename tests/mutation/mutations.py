@@ -1,0 +1,159 @@
+"""Faults that are made on purpose, to see whether the suite finds them: ten of them are drawn by a seed.
+
+Each is made in every process of a run, when the backend has been loaded there: an operation of torch's, a collective,
+or a function of the device is a little wrong from then on. Nothing of it depends on the backend.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tests.forks.suite import calling_first, fork_runs
+
+import northbridge
+from northbridge.conformance.runs.processes import CALLED_FIRST
+
+VARIABLE = f"{CALLED_FIRST}_MUTATION"
+"""Names the fault of this process and its children."""
+
+TEN = 10
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One fault."""
+
+    kind: str
+    """A method of :class:`tests.mutation.mutator.Mutator`, or a method of the device."""
+
+    subject: str
+    """The operation or collective of torch's, or the method."""
+
+    rank: int
+    """The rank in which it is made, where it is made in one."""
+
+    only: str
+    """A part of the ids of the tests that are run to find it."""
+
+    ought: str
+    """The test that ought to find it, if no other does."""
+
+    def describe(self) -> str:
+        """Return what is wrong, in words."""
+        return _WORDS[self.kind].format(subject=self.subject, rank=self.rank)
+
+
+_WORDS = {
+    "one ulp off": "the first number of what {subject} returns is one unit in the last place too large",
+    "rounded": "what {subject} returns is rounded to bfloat16",
+    "wrong dtype": "{subject} returns another dtype",
+    "last lost": "the last number of what {subject} returns is zero",
+    "dropped": "{subject} leaves out rank {rank}",
+    "counted twice": "{subject} counts rank {rank} twice",
+    "coarse": "{subject} rounds to bfloat16 what rank {rank} gives",
+    "wrong root": "{subject} takes the rank after the one that was named",
+    "reversed": "{subject} has the ranks in the reverse order",
+    "does nothing": "the device's {subject}() does nothing",
+    "never changes": "the device's {subject}() gives its first answer again and again",
+}
+
+_OPERATIONS = {
+    "aten.add.Tensor": "add",
+    "aten.sub.Tensor": "sub",
+    "aten.mul.Tensor": "mul",
+    "aten.div.Tensor": "div",
+    "aten.mm.default": "mm",
+    "aten.bmm.default": "bmm",
+    "aten.addmm.default": "addmm",
+    "aten.exp.default": "exp",
+    "aten.log.default": "log",
+    "aten.tanh.default": "tanh",
+    "aten.sigmoid.default": "sigmoid",
+    "aten.sqrt.default": "sqrt",
+    "aten.sin.default": "sin",
+    "aten.cos.default": "cos",
+    "aten.relu.default": "nn.functional.relu",
+    "aten.gelu.default": "nn.functional.gelu",
+    "aten._softmax.default": "softmax",
+    "aten.native_layer_norm.default": "nn.functional.layer_norm",
+    "aten.convolution.default": "nn.functional.conv2d",
+    "aten.cumsum.default": "cumsum",
+}
+"""What torch calls them where they reach a device, and what the suite's tests of operations call them."""
+
+_OF_AN_OPERATION = ("one ulp off", "rounded", "wrong dtype", "last lost")
+_OF_COLLECTIVES = (
+    ("dropped", "c10d.allreduce_.default", "C3/CollectiveReductions/", "test_each_rank_is_counted_once[two devices]"),
+    (
+        "counted twice",
+        "c10d.allreduce_.default",
+        "C3/CollectiveReductions/",
+        "test_each_rank_is_counted_once[two devices]",
+    ),
+    (
+        "coarse",
+        "c10d.allreduce_.default",
+        "C3/CollectiveReductions/",
+        "test_a_sum_that_uses_every_digit_of_its_dtype_loses_none[float32-two devices]",
+    ),
+    ("wrong root", "c10d.broadcast_.default", "C3/Transfers/", "test_broadcast_from_each_rank[two devices]"),
+    ("reversed", "c10d.allgather_.default", "C3/Transfers/", "test_all_gather[gathered-two devices]"),
+)
+_OF_THE_DEVICE = (
+    ("does nothing", "set_random_state", "C1/RandomNumbers/test_a_state_that_is_put_back_gives_the_same_numbers"),
+    ("does nothing", "seed", "C1/RandomNumbers/test_one_seed_gives_one_sequence"),
+    ("does nothing", "select", "C1/Placement/test_the_selected_device_is_the_current_one"),
+    ("never changes", "memory_stats", "C1/Memory/test_a_tensor_is_counted_while_it_lives"),
+    ("never changes", "random_state", "C1/RandomNumbers/test_a_state_is_that_of_the_current_device"),
+)
+
+
+def draw(seed: int) -> tuple[Mutation, ...]:
+    """Return the ten faults of ``seed``: five of operations, three of collectives, two of the device."""
+    chance = random.Random(seed)
+    test = "C1/Operations/test_an_operation_and_its_gradient_are_near_the_cpus"
+    operations = [
+        Mutation(chance.choice(_OF_AN_OPERATION), subject, 0, "C1/Operations/", f"{test}[{_OPERATIONS[subject]}]")
+        for subject in chance.sample(sorted(_OPERATIONS), 5)
+    ]
+    collectives = [
+        Mutation(kind, subject, chance.randrange(2), only, f"{only}{test}")
+        for kind, subject, only, test in chance.sample(_OF_COLLECTIVES, 3)
+    ]
+    device = [
+        Mutation(kind, subject, 0, f"{ought.rpartition('/')[0]}/", ought)
+        for kind, subject, ought in chance.sample(_OF_THE_DEVICE, 2)
+    ]
+    return (*operations, *collectives, *device)
+
+
+def breaking(backend: str, mutation: Mutation, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return ``environ`` for a process of the suite in which ``mutation`` is made, where ``backend`` is loaded."""
+    described = json.dumps({"backend": backend, "mutation": asdict(mutation)})
+    return {**calling_first(__name__, mutate_runs.__name__, environ), VARIABLE: described}
+
+
+def mutate_runs() -> str:
+    """Make the fault that the environment names, as soon as its backend is loaded in this process; fork what it starts.
+
+    Called first in every process of a run. Returns what is wrong then, in words.
+    """
+    fork_runs()
+    named = json.loads(os.environ[VARIABLE])
+    mutation, backend = Mutation(**named["mutation"]), named["backend"]
+    bridge: Any = northbridge.get(backend).bridge
+    load = bridge.load
+
+    def load_and_mutate() -> None:
+        from tests.mutation.mutator import mutate  # which imports torch: a process that loads nothing needs none
+
+        load()
+        mutate(northbridge.get(backend), mutation)
+
+    bridge.load = load_and_mutate
+    return mutation.describe()

@@ -1,6 +1,0 @@
-import northbridge
-
-
-@northbridge.hookimpl
-def northbridge_personality() -> northbridge.Personality:
-    return northbridge.Personality({})
