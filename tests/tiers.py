@@ -78,7 +78,8 @@ tests/backends/cpu_sim/ standard
     full build/test_extension.py build/test_host.py csrc/operators/test_layers.py
 tests/backends/hpu/ standard
     full runs/ test_conformance.py test_documented_examples.py test_lightning_habana.py
-    full simulated/test_collectives.py simulated/test_strict_options.py simulated/test_layers.py simulated/test_sharded.py
+    full simulated/test_collectives.py simulated/test_layers.py simulated/test_sharded.py
+    full simulated/test_strict_options.py
     standard runs/test_page.py runs/test_two_nodes.py
     standard runs/test_doctor.py::TestTheDoctor::test_every_line_of_the_contract_holds_and_one_card_and_two_train[eager]
 tests/backends/sdaa/ standard
