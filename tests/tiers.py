@@ -74,6 +74,7 @@ tests/core/processes/ fast
 tests/core/untrusted/ fast
     standard test_terminal.py::test_no_other_console_is_made_in_the_core
 tests/backends/cpu_sim/ standard
+    fast build/test_cache.py build/test_compiler.py faults/test_plan.py test_settings.py
     full csrc/collective/ faults/test_ranks.py test_collective.py test_conformance.py
     full build/test_extension.py build/test_host.py csrc/operators/test_layers.py
 tests/backends/hpu/ standard
