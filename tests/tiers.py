@@ -13,6 +13,7 @@ from __future__ import annotations
 import multiprocessing.util
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -159,7 +160,8 @@ def draw(tests: list[Drawn], seed: str) -> list[Drawn]:
 
 
 def _read_seed() -> str:
-    commit = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
+    git = shutil.which("git") or "false"
+    commit = [git, "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
     read = subprocess.run(commit, check=False, capture_output=True, text=True)
     return read.stdout.strip() or "no commit"  # an unpacked archive
 
@@ -179,7 +181,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers = {item: TABLE[entry_of(item.nodeid)] for item in items}
     sampled = [item for item in items if tiers[item] == "sampled"]
-    seed = config.option.sample_seed or _read_seed()
+    seed = config.option.sample_seed or (_read_seed() if sampled else "")
     tiers |= dict.fromkeys(sampled, "full")
     for item in draw(sampled, seed):
         tiers[item] = "standard"
