@@ -2,7 +2,8 @@
 
 - ``fast``: starts no process and no compiler, which is checked wherever such a test runs;
 - ``standard``: needs no process that trains, or is one of the few that show each chip training;
-- ``full``: every other test; `make test-all` alone runs it;
+- ``full``: every other test, and those whose processes cost more than `make test` has in its ten minutes, such as a
+  whole run of the doctor or of a level: `make test-all` alone runs them;
 - ``sampled``: ``standard`` for twelve of these tests, ``full`` for the others. The commit draws them, one from each
   twelfth of them: a second run of a commit's tests has the same twelve, and in time each test is drawn.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import multiprocessing.util
 import os
 import random
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -30,32 +32,31 @@ SAMPLE = 12
 
 _ENTRIES = """\
 tests/test_ standard
+    full packaging.py
 tests/core/test_ standard
     fast backend.py bridge.py capabilities.py damaged_input.py device.py errors.py hook.py process_record.py
     fast settings.py public_names.py
     standard backend.py::test_what_crosses_is_found_anew_on_the_other_side
-    standard damaged_input.py::test_changed_report_that_was_sealed_again
     standard public_names.py::test_a_star_import_brings_them_all
     standard public_names.py::test_it_imports_neither_torch_nor_pydantic_nor_lightning
     standard public_names.py::test_getting_a_backend_imports_neither_torch_nor_lightning
     standard public_names.py::test_a_plugin_pays_for_no_reading_of_metadata
     standard public_names.py::test_the_errors_and_the_autoload_import_the_standard_library_alone
+    full damaged_input.py::test_changed_report_that_was_sealed_again
 tests/core/cli/ standard
 tests/core/conformance/ fast
-    standard report/pages/test_browser.py report/pages/test_compare_command.py report/test_command.py
-    standard report/test_facts.py
-    standard runner/test_supervisor.py runs/test_processes.py
-    standard runs/test_question.py runs/test_scenario.py runs/test_stacks.py test_pytest_plugin.py test_suite.py
-    standard tests/plugin/
-    standard tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
+    standard report/pages/test_compare_command.py report/test_command.py report/test_facts.py runs/test_question.py
+    standard runs/test_scenario.py runs/test_stacks.py test_pytest_plugin.py test_suite.py
     standard tests/device/test_operation_table.py::test_they_are_called_as_in_torchs_own_database
-    standard test_third_party.py
-    full test_third_party.py::test_what_it_denies_and_refuses_is_no_failure_of_its_collectives
+    full report/pages/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
+    full report/test_command.py::test_a_part_of_the_suite_is_told_test_by_test_and_ends_as_they_do
+    full runs/test_scenario.py::test_ranks_that_hang_are_ended_and_say_where_each_of_them_stood
+    full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
 tests/core/contract/ fast
-tests/core/diagnostics/ standard
+tests/core/diagnostics/ full
     fast test_advice.py test_environment.py test_system.py test_table.py
-    full test_training.py::test_a_fabric_trains_too test_training.py::test_a_chip_that_cannot_train
-    full test_training.py::test_a_training_that_hangs
+    standard test_backends.py test_namespaces.py
+    standard test_training.py::test_the_simulated_chip_trains_on_one_card_and_on_two
 tests/core/discovery/ standard
     fast test_cards.py test_hooks.py test_installed.py test_stand_ins.py
 tests/core/flight_recorder/ fast
@@ -66,40 +67,46 @@ tests/core/lightning/ standard
     fast accelerators/test_device_indices.py plugins/test_containers.py plugins/test_torch_load.py
     full test_clusters.py test_faults.py test_lazy_device.py test_notebooks.py test_planned_faults.py
     full test_preempted_jobs.py test_restarts.py test_sharded_checkpoints.py corrections/test_fabric_run.py
-    full launchers/test_dead_ranks.py
+    full launchers/test_dead_ranks.py vendor_names/test_entry_points.py
+    full connector/test_auto.py::test_a_plugin_that_nobody_asked_for_cannot_hurt_the_process
+    full plugins/test_checkpoint_io.py::test_the_process_that_spawned_the_ranks_saves_when_they_are_gone
 tests/core/processes/ fast
     standard test_child.py test_python_start.py
 tests/core/untrusted/ fast
     standard test_terminal.py::test_no_other_console_is_made_in_the_core
 tests/backends/cpu_sim/ standard
-    full test_conformance.py test_disagreement.py test_faults_of_ranks.py test_flight_recorder.py
-    full test_missing_rank.py test_chip_layers.py test_chip_sharded.py
+    fast build/test_cache.py build/test_compiler.py faults/test_plan.py test_settings.py
+    full csrc/collective/ faults/test_ranks.py test_collective.py test_conformance.py
+    full build/test_extension.py build/test_host.py csrc/operators/test_layers.py
 tests/backends/hpu/ standard
-    full runs/ test_conformance.py simulated/test_layers.py simulated/test_sharded.py
-    full test_documented_examples.py test_lightning_habana.py
-    standard runs/test_page.py runs/test_doctor.py runs/test_two_nodes.py
+    full runs/ test_conformance.py test_documented_examples.py test_lightning_habana.py
+    full simulated/test_collectives.py simulated/test_layers.py simulated/test_sharded.py
+    full simulated/test_strict_options.py
+    standard runs/test_page.py runs/test_two_nodes.py
+    standard runs/test_doctor.py::TestTheDoctor::test_every_line_of_the_contract_holds_and_one_card_and_two_train[eager]
+tests/backends/sdaa/ standard
+    full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
+    full simulated/test_strict_options.py simulated/test_layers.py simulated/test_sharded.py
+    standard runs/test_page.py
+    standard runs/test_doctor.py::TestTheDoctor::test_every_line_of_the_contract_holds_and_one_card_and_two_train[ren
 tests/backends/simulated/ fast
     standard runs/
-tests/backends/sdaa/ standard
-    full runs/ test_conformance.py simulated/test_layers.py simulated/test_sharded.py test_lightning_teco.py
-    full test_precision.py test_random.py
-    standard runs/test_page.py runs/test_doctor.py
-tests/backends/together/ standard
+tests/backends/together/ full
     fast test_difference.py
+    standard test_checkpoints.py test_same_weights.py
 tests/bench/ fast
-    standard test_bench.py
+    full test_bench.py
 tests/compat/ fast
 tests/conformance/ standard
     full test_drawn_faults.py::test_eight_of_ten_are_found test_other_rounding.py
     sampled test_wrong_backends.py::test_it_is_caught_and_its_parent_is_not
 tests/docs/ standard
     fast test_hang_page.py test_prove_page.py test_pip_lines.py
+    full test_errors_page.py::test_the_message_shown_is_the_one_produced
     full test_samples.py::test_the_samples_of_a_page_do_what_it_says
     full test_samples.py::test_a_command_prints_what_the_page_shows
 tests/examples/ full
     fast test_examples.py::test_an_example_imports_nothing_of_northbridge
-    standard test_vendor_cuda.py::test_it_is_ test_vendor_cuda.py::test_its_
-    full test_vendor_cuda.py::test_its_demo_trains
 tests/forks/ standard
 tests/matrix/ full
     fast test_matrix.py::test_the_
@@ -153,7 +160,8 @@ def draw(tests: list[Drawn], seed: str) -> list[Drawn]:
 
 
 def _read_seed() -> str:
-    commit = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
+    git = shutil.which("git") or "false"
+    commit = [git, "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
     read = subprocess.run(commit, check=False, capture_output=True, text=True)
     return read.stdout.strip() or "no commit"  # an unpacked archive
 
@@ -173,7 +181,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers = {item: TABLE[entry_of(item.nodeid)] for item in items}
     sampled = [item for item in items if tiers[item] == "sampled"]
-    seed = config.option.sample_seed or _read_seed()
+    seed = config.option.sample_seed or (_read_seed() if sampled else "")
     tiers |= dict.fromkeys(sampled, "full")
     for item in draw(sampled, seed):
         tiers[item] = "standard"

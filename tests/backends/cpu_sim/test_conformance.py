@@ -6,6 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
+from tests.backends.simulated.proof import in_one_namespace_of_a_kind
 from tests.conformance.proving import prove
 
 from northbridge.conformance.level import Adopted, Level
@@ -35,7 +36,9 @@ class TestOnePerProcess(Adopted):
     level = Level(
         "one per process",
         "Processes that hold one card",
-        (CollectiveReductions, Transfers, Exchanges, GroupsTests, DistributedTraining, FabricTraining),
+        in_one_namespace_of_a_kind(
+            CollectiveReductions, Transfers, Exchanges, GroupsTests, DistributedTraining, FabricTraining
+        ),
         devices=(2,),
     )
     backend = "cpu_sim"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from tests.backends.simulated.proof import Proof
+from tests.backends.simulated.proof import Proof, in_one_namespace_of_a_kind
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
@@ -34,7 +34,7 @@ class TestLazy(Adopted):
     level = Level(
         "lazy",
         "Lazy mode",
-        (
+        in_one_namespace_of_a_kind(
             TrainingTests,
             BridgeHooks,
             Checkpoints,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from tests.backends.simulated.proof import Proof
+from tests.backends.simulated.proof import Proof, in_one_namespace_of_a_kind
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
@@ -21,6 +21,8 @@ class TestC4(C4):
 
 
 class TestPatched(Adopted):
-    level = Level("patched", "Under a patched torch", (TrainingTests, Precision), devices=(1,))
+    level = Level(
+        "patched", "Under a patched torch", in_one_namespace_of_a_kind(TrainingTests, Precision), devices=(1,)
+    )
     backend = "sdaa"
     environ = MappingProxyType({"NORTHBRIDGE_SDAA_SIM_REGISTRATION": "patched"})

@@ -7,12 +7,27 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.backends.simulated.chip import SimChip
 from tests.conformance.proving import prove
 
 from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Suite
+
+
+def in_one_namespace_of_a_kind(*suites: type[Suite]) -> tuple[type[Suite], ...]:
+    """Run the tests of ``suites`` with one Trainer and one Fabric; the proof has them in all four namespaces."""
+
+    def narrow(suite: type[Suite]) -> type[Suite]:
+        if not issubclass(suite, NamespaceSuite):
+            return suite
+        runs = tuple(run for run in suite.runs if run[0] in (TRAINERS[0], FABRICS[0]))
+        made: Any = type(suite.__name__, (suite,), {"runs": runs, "__doc__": suite.__doc__})
+        return made  # type: ignore[no-any-return]
+
+    return tuple(map(narrow, suites))
 
 
 class Proof:
