@@ -105,10 +105,10 @@ def _refuse_without_pytest() -> None:
 
 def _refuse_broken_torch() -> None:
     """Exit with 1 if ``import torch`` fails in a child: here, another package's entry point could exit with 0."""
-    from northbridge.diagnostics.torch_import import find_problem
+    from northbridge.diagnostics.namespaces import find_torch_problem
     from northbridge.untrusted.text import clean
 
-    if problem := find_problem():
+    if problem := find_torch_problem():
         print(f"northbridge: {clean(problem)}", file=sys.stderr)
         raise typer.Exit(1)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from northbridge.diagnostics import torch_import
 from northbridge.process_record import Entry, record
+from northbridge.processes import child
 from northbridge.processes.child import Reporter, Stage
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ def ask(queue: Queue) -> tuple[list[NamespaceRow], tuple[Entry, ...], str]:
         return namespace_rows(), (), ""
     reply = queue.ask("Lightning", question(names), stages(names))
     return namespace_rows(reply), record_of(reply), torch_import.problem_of(reply)
+
+
+def find_torch_problem() -> str:
+    """Return why ``import torch`` fails, in a child process that tries it; nothing where it does not."""
+    return torch_import.problem_of(child.ask(question([]), stages([])))
 
 
 def question(names: Sequence[str]) -> str:

@@ -46,21 +46,6 @@ def problem_of(reply: Reply) -> str:
     )
 
 
-def find_problem() -> str:
-    """Return why ``import torch`` fails, in a child process that tries it; nothing where it does not."""
-    from northbridge.processes.child import ask
-
-    question = f"from {__name__} import answer_import; answer_import()"
-    return problem_of(ask(question, {"torch": STAGE}))
-
-
-def answer_import() -> None:
-    """Report whether torch can be imported in this process, the child."""
-    report = Reporter()
-    import_torch(report)
-    report.end()
-
-
 def _explain(error: BaseException) -> str:
     plugin = _failing_plugin(error)
     if plugin is None:
