@@ -4,28 +4,34 @@ VENV := .venv
 RUN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test conformance ops soak check mypy pyright bench docs matrix compat clean
+.PHONY: help setup demo test test-fast test-all chips conformance ops soak check mypy pyright bench docs matrix compat clean
 
 help: ## what there is
-	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 demo: setup ## train a small ConvNet on real digits, on two simulated chips
 	@$(RUN)/python examples/digits.py
 
-test: setup ## run the tests
-	@echo "make test: running the tests (about 40 minutes on 2 cores, one suite more at once than there are cores); the chips are compiled first"
-	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
-	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
-	@$(RUN)/python -m tests
+test: setup chips ## run the tests that need no training, and a few that train; about 10 minutes on 2 cores
+	@echo "make test: one suite more at once than there are cores; ARGS goes to pytest, and ARGS=--tier-report lists what is left out"
+	@$(RUN)/python -m tests standard $(ARGS)
 
-conformance: setup ## prove the three simulated chips up to C3; writes conformance/*/index.html
-	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side; about 10 minutes on 2 cores"
+test-fast: setup ## run the tests that start no process and no compiler; at most 2 minutes
+	@$(RUN)/python -m tests fast $(ARGS)
+
+test-all: setup chips ## run every test, with the proofs of the three chips up to C3; about 45 minutes on 2 cores
+	@$(RUN)/python -m tests full $(ARGS)
+
+chips: setup # compile the simulated chips, where they are not in the cache
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@NORTHBRIDGE_SIMULATE=hpu $(RUN)/python -c "import northbridge; northbridge.load('hpu')"
+
+conformance: setup chips ## prove the three simulated chips up to C3; writes conformance/*/index.html
+	@echo "make conformance: the suite on cpu_sim, hpu and sdaa side by side; about 10 minutes on 2 cores"
 	@$(RUN)/python -m tests.conformance
 
 ops: setup ## compare all of torch's operators and layers on the simulated chip with the CPU, bit for bit
-	@echo "make ops: about 5 minutes on 2 cores; a tenth of it is in make test"
+	@echo "make ops: about 5 minutes on 2 cores; a tenth of it is in make test-all"
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.ops
 

@@ -1,10 +1,11 @@
-"""Run every suite, side by side: the core's, that of each chip, the backends that are wrong on purpose, and the rest.
+"""Run the suites of a tier side by side: ``python -m tests TIER``; it is fast, standard or full (tests/tiers.py).
 
 torch serves one accelerator a process, so that neither the simulated Gaudi nor the simulated Teco cards can be tested
 in the process that tests ``cpu_sim``; the others are apart to run beside these. One more runs at once than there are
 cores, for a suite waits a seventh of its time, for ranks that time out: yet more would only take turns. The first suite
 is shown while it runs, the others when they have ended. Each ends with the tests that took the longest; the last
-that is said are the tests that failed, of all suites. The CPU's runs, with which every chip is compared, they share.
+that is said are the tests that failed, the sample that was drawn, and how long each suite took. The CPU's runs, with
+which every chip is compared, they share. What follows the tier is handed to each pytest.
 """
 
 from __future__ import annotations
@@ -16,18 +17,22 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 from xml.etree import ElementTree
 
 import pytest
+from tests.tiers import SAMPLED_BY, TIERS
 
 from northbridge.conformance.runs.shared_runs import FOLDER
 
 PYTEST = (sys.executable, "-m", "pytest", "--durations=25", "--durations-min=5")
+_FINE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
 @dataclass(frozen=True)
@@ -37,76 +42,113 @@ class Suite:
     name: str
     arguments: tuple[str, ...]
     simulates: str | None = None
+    tiers: tuple[str, ...] = tuple(TIERS)
+    """Those in which it has tests to run."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a suite ended."""
+
+    code: int
+    seconds: float
+    cases: list[ElementTree.Element] = field(default_factory=list)
+    """pytest's results of its tests; there are none where pytest itself was ended."""
 
 
 SUITES = (
     Suite("the core", ("tests/core",)),
-    Suite("hpu", ("tests/backends/hpu",), simulates="hpu"),
+    Suite("hpu", ("tests/backends/hpu",), "hpu", ("standard", "full")),
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
-    Suite("sdaa", ("tests/backends/sdaa",), simulates="sdaa"),
+    Suite("sdaa", ("tests/backends/sdaa",), "sdaa", ("standard", "full")),
     Suite("the rest", ("--ignore=tests/core", "--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
-    Suite("wrong backends", ("tests/conformance",)),
+    Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
 )
 """The longest first; the first is the one that is shown."""
 
 
-def main() -> int:
-    """Run them all, and return pytest's exit code: the first that is not 0."""
+def main(tier: str, arguments: Sequence[str]) -> int:
+    """Run the suites of ``tier``, and return pytest's exit code: the first that is not 0."""
     interrupted = threading.Event()
     signal.signal(signal.SIGINT, lambda *_: interrupted.set())  # Ctrl-C ends the suites, which say so
+    suites = [suite for suite in SUITES if tier in suite.tiers]
+    arguments = [*(("-m", TIERS[tier]) if TIERS[tier] else ()), *arguments]
+    began = time.monotonic()
     with ExitStack() as stack:
         runs = stack.enter_context(tempfile.TemporaryDirectory(prefix="northbridge-runs-"))
         results = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="northbridge-results-")))
         at_once = stack.enter_context(ThreadPoolExecutor(1 + (os.cpu_count() or 2)))
-        outputs = [None, *(stack.enter_context(tempfile.TemporaryFile()) for _ in SUITES[1:])]
+        outputs = [None, *(stack.enter_context(tempfile.TemporaryFile()) for _ in suites[1:])]
         ends = [
-            at_once.submit(_run, suite, output, runs, results, interrupted)
-            for suite, output in zip(SUITES, outputs, strict=True)
+            at_once.submit(_run, suite, arguments, output, runs, results, interrupted)
+            for suite, output in zip(suites, outputs, strict=True)
         ]
-        codes = {}
-        for suite, output, end in zip(SUITES, outputs, ends, strict=True):
-            codes[suite.name] = end.result()
+        ended = {}
+        for suite, output, end in zip(suites, outputs, ends, strict=True):
+            ended[suite.name] = end.result()
             if output is not None:
                 print(f"\nmake test: {suite.name}, in a pytest of its own meanwhile", flush=True)
                 output.seek(0)
                 shutil.copyfileobj(output, sys.stdout.buffer)
                 sys.stdout.flush()
-        for name, code in codes.items():
-            for failure in _list_failures(results / f"{name}.xml"):
-                print(f"make test: {name}: {failure}", flush=True)
-            if code:
-                print(f"make test: {name}: pytest ended with {code}", flush=True)
-        return next(filter(None, codes.values()), 0)
+    for line in _summarise(ended):
+        print(f"make test: {line}")
+    print(f"make test: {tier}: {_say(time.monotonic() - began)}")
+    return next((each.code for each in ended.values() if each.code not in _FINE), 0)
 
 
-def _run(suite: Suite, output: IO[bytes] | None, runs: str, results: Path, interrupted: threading.Event) -> int:
+def _run(
+    suite: Suite,
+    arguments: Sequence[str],
+    output: IO[bytes] | None,
+    runs: str,
+    results: Path,
+    interrupted: threading.Event,
+) -> Ended:
     if interrupted.is_set():
-        return pytest.ExitCode.INTERRUPTED
+        return Ended(pytest.ExitCode.INTERRUPTED, 0)
     environ = {**os.environ, FOLDER: runs}
     # Where it is set, each of some thousand processes compiles our own modules once more.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
     if suite.simulates:
         environ["NORTHBRIDGE_SIMULATE"] = suite.simulates
-    return subprocess.run(
-        [*PYTEST, f"--junit-xml={results / suite.name}.xml", *suite.arguments],
+    began, xml = time.monotonic(), results / f"{suite.name}.xml"
+    code = subprocess.run(
+        [*PYTEST, f"--junit-xml={xml}", *suite.arguments, *arguments],
         env=environ,
         stdout=output,
         stderr=output,
         check=False,
     ).returncode
+    cases = list(ElementTree.parse(xml).iter("testcase")) if xml.exists() else []
+    return Ended(code, time.monotonic() - began, cases)
 
 
-def _list_failures(results: Path) -> list[str]:
-    """Return a line for each test of which pytest's ``results`` say that it failed: which, and how its error begins."""
-    if not results.exists():  # pytest itself was ended
-        return []
-    return [
-        f"{test.get('classname')}::{test.get('name')}: {(ending.get('message') or '').strip()[:500]}"
-        for test in ElementTree.parse(results).iter("testcase")
+def _summarise(ended: dict[str, Ended]) -> list[str]:
+    """Return a line for each test that failed: which, and how its error begins; then the sample, and the times."""
+    tests = [(name, test) for name, each in ended.items() for test in each.cases]
+    failures = [
+        f"{name}: {test.get('classname')}::{test.get('name')}: {(ending.get('message') or '').strip()[:500]}"
+        for name, test in tests
         for ending in test
         if ending.tag in ("failure", "error")
     ]
+    codes = [f"{name}: pytest ended with {each.code}" for name, each in ended.items() if each.code not in _FINE]
+    drawn = [
+        f"{test.get('name')}, drawn by {drawn.get('value')}"
+        for _, test in tests
+        for drawn in test.iter("property")
+        if drawn.get("name") == SAMPLED_BY
+    ]
+    times = [f"{name}: {len(each.cases)} tests, {_say(each.seconds)}" for name, each in ended.items()]
+    return [*failures, *codes, *drawn, *times]
+
+
+def _say(seconds: float) -> str:
+    return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    if sys.argv[1:2] == [] or sys.argv[1] not in TIERS:
+        sys.exit(__doc__)
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

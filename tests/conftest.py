@@ -11,6 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 from tests.forks.suite import fork_runs
+from tests.tiers import (
+    pytest_addoption as pytest_addoption,
+    pytest_collection_modifyitems as pytest_collection_modifyitems,
+    pytest_configure as pytest_configure,
+    pytest_deselected as pytest_deselected,
+    pytest_runtest_protocol as pytest_runtest_protocol,
+    pytest_runtestloop as pytest_runtestloop,
+)
 
 SHORT_PROCESS = "SHORT_PROCESS"
 """What the environment's science.pth asks for, when Python starts."""

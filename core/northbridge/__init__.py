@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from northbridge.collective import Collective as Collective
     from northbridge.device import Device as Device
     from northbridge.discovery.declared import get as get
-    from northbridge.discovery.device_users import holders as holders
+    from northbridge.discovery.device_users import device_users as device_users
     from northbridge.discovery.installed import Plugin as Plugin, installed as installed
     from northbridge.discovery.named import load as load
     from northbridge.discovery.present import available as available
@@ -64,12 +64,12 @@ if TYPE_CHECKING:
         WeightsDisagreeError as WeightsDisagreeError,
         WrongDeviceError as WrongDeviceError,
     )
-    from northbridge.hook import hookimpl as hookimpl, late_names as late_names
+    from northbridge.hook import hookimpl as hookimpl, lazy_names as lazy_names
     from northbridge.lightning.vendor_names.names import (
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
         PrecisionName as PrecisionName,
-        undriven_names as undriven_names,
+        unsupported_names as unsupported_names,
     )
     from northbridge.lightning.vendor_names.strategies import (
         DDPStrategyName as DDPStrategyName,
@@ -133,15 +133,15 @@ _HOMES = {
         "WrongDeviceError",
     ),
     "northbridge.processes.environment": ("keep_environment",),
-    "northbridge.discovery.device_users": ("holders",),
-    "northbridge.hook": ("hookimpl", "late_names"),
+    "northbridge.discovery.device_users": ("device_users",),
+    "northbridge.hook": ("hookimpl", "lazy_names"),
     "northbridge.process_record": ("Entry", "record"),
     "northbridge.lightning.vendor_names.strategies": ("DDPStrategyName", "SingleDeviceStrategyName"),
     "northbridge.lightning.vendor_names.names": (
         "AcceleratorName",
         "CheckpointIOName",
         "PrecisionName",
-        "undriven_names",
+        "unsupported_names",
     ),
     "northbridge.simulation": ("Simulation",),
     "northbridge.settings": ("Indices", "Settings", "VendorSettings"),

@@ -14,7 +14,7 @@ hookimpl = pluggy.HookimplMarker("northbridge")
 """Marks a plugin's ``northbridge_backend()``."""
 
 
-def late_names(package: str, home: str) -> Callable[[str], Any]:
+def lazy_names(package: str, home: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of ``package``, which takes the names of classes from the module ``home``.
 
     Only what begins with a capital letter is looked for there: whoever declares the chip, or imports a module of the

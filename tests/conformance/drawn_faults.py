@@ -34,7 +34,7 @@ def main() -> int:
         "# Faults that a seed draws\n\n"
         f"Ten for each of the seeds {SEEDS[0]} to {SEEDS[-1]}, made in the simulated chip while the suite runs, and for"
         " each the test that found it. Only the test that ought to find it was run; `python -m tests.mutation cpu_sim"
-        " SEED` runs all that could. `make test` makes those of the first seed; this page is a record"
+        " SEED` runs all that could. `make test-all` makes those of the first seed; this page is a record"
         " of all, written by `python -m tests.conformance.drawn_faults`.\n\n"
         "| seed | what is wrong | the test that found it |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )

@@ -137,8 +137,8 @@ def main() -> int:
     PAGE.write_text(
         "# Backends that are wrong on purpose\n\n"
         f"Each of these {len(faults)} is a right backend over the simulated chip with one override"
-        " (`tests/vendors/wrong` in the repository). `make test` runs them; this page is written by"
-        " `python -m tests.conformance.wrong_backends`.\n\n"
+        " (`tests/vendors/wrong` in the repository). `make test-all` runs them, `make test` twelve; this page is"
+        " written by `python -m tests.conformance.wrong_backends`.\n\n"
         "| what is wrong | the test that caught it | verdict | the right parent there |\n|---|---|---|---|\n"
         + "\n".join(rows)
         + "\n"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tests.core.command import beside, northbridge
 from tests.docs.page import PAGES, shows
 
-from northbridge.diagnostics.shown_variables import SHOWN
+from northbridge.diagnostics.environment import SHOWN
 
 if TYPE_CHECKING:
     from tests.core.conftest import Install, Site

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 """Where `tests` can be imported."""
 
 SHARE = 10
-"""One entry in so many belongs to the tenth that `make test` runs."""
+"""One entry in so many belongs to the tenth that `make test-all` runs."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def in_tenth(self) -> bool:
-        """Whether `make test` runs it: by its name alone, so that a new torch moves no other entry."""
+        """Whether `make test-all` runs it: by its name alone, so that a new torch moves no other entry."""
         return int.from_bytes(hashlib.sha256(str(self).encode()).digest()[:8], "big") % SHARE == 0
 
 

@@ -27,4 +27,4 @@ def northbridge_backend() -> northbridge.Backend:
     )
 
 
-__getattr__ = northbridge.late_names(__name__, "northbridge_hpu.trainer")  # what lightning-Habana offered
+__getattr__ = northbridge.lazy_names(__name__, "northbridge_hpu.trainer")  # what lightning-Habana offered

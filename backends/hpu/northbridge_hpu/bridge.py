@@ -106,7 +106,7 @@ class HPUBridge(northbridge.Bridge):
             "cards": [{"device": order.get(card.module), **asdict(card)} for card in cards.cards()],
             "processes": {
                 str(pid): f"holds card {index}: {command}"
-                for pid, (index, command) in northbridge.holders(cards.DEVICE_FILE).items()
+                for pid, (index, command) in northbridge.device_users(cards.DEVICE_FILE).items()
             },
         }
 

@@ -108,7 +108,7 @@ def _who_holds_it() -> str:
     """Return who has taken the card that HLS_MODULE_ID names, where that can be known, and what to do."""
     everything = cards.cards() if cards.can_be_asked() else ()
     wanted = next((card.index for card in everything if str(card.module) == os.environ.get("HLS_MODULE_ID")), None)
-    found = northbridge.holders(cards.DEVICE_FILE)
+    found = northbridge.device_users(cards.DEVICE_FILE)
     who = [
         f"process {pid} ({command})"
         for pid, (index, command) in found.items()

@@ -21,4 +21,4 @@ def northbridge_backend() -> northbridge.Backend:
     return northbridge.Backend("sdaa", device.SDAADevice(), collective.TCCL(), bridge.SDAABridge(), claims)
 
 
-__getattr__ = northbridge.late_names(__name__, "northbridge_sdaa.trainer")  # what lightning-Teco offered
+__getattr__ = northbridge.lazy_names(__name__, "northbridge_sdaa.trainer")  # what lightning-Teco offered

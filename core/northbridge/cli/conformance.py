@@ -11,7 +11,7 @@ import typer
 
 from northbridge.capabilities import LEVEL_CLAIMS
 
-_CONFORMANCE = """Prove a backend: run the conformance suite on it, and say which level it earns on this machine.
+HELP = """Prove a backend: run the conformance suite on it, and say which level it earns on this machine.
 
 \b
 Levels, each with those before it:
@@ -32,7 +32,7 @@ Exit codes:
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 
-_COMPARE = """Compare reports of `northbridge conformance`: their levels, and each test on which they differ.
+COMPARE_HELP = """Compare reports of `northbridge conformance`: their levels, and each test on which they differ.
 
 \b
 Exit codes:
@@ -40,12 +40,6 @@ Exit codes:
   1  they differ
   2  wrong usage: an option, fewer than two reports, or a file that is no report
 """
-
-
-def add_commands(app: typer.Typer) -> None:
-    """Add both to ``app``. Called where the command line is put together, which imports nothing of the suite."""
-    app.command("conformance", help=_CONFORMANCE)(prove)
-    app.command("compare", help=_COMPARE)(compare_reports)
 
 
 def prove(

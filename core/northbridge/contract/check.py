@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from northbridge.contract.document import Contract
     from northbridge.contract.symbol import Symbol
 
-Verdict = Literal["holds", "wrong", "note", "unchecked"]
+LineVerdict = Literal["holds", "wrong", "note", "unchecked"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Finding:
     source: str
     since: str
     required: bool
-    verdict: Verdict
+    verdict: LineVerdict
     found: str
 
 
@@ -61,7 +61,7 @@ def check_line(contract: Contract, symbol: Symbol, *, acquire: bool = False) -> 
     )
 
 
-def _judge(symbol: Symbol, acquire: bool) -> tuple[Verdict, str]:
+def _judge(symbol: Symbol, acquire: bool) -> tuple[LineVerdict, str]:
     if symbol.kind in ("environment", "behaviour"):
         return "unchecked", f"{'a variable' if symbol.kind == 'environment' else 'a behaviour'}, no symbol to look up"
     if symbol.acquires and symbol.kind == "attribute" and not acquire:
@@ -107,7 +107,7 @@ def disagreement(symbol: Symbol, value: object) -> str:
     return f"{reason}: {found}" if reason else ""
 
 
-def _try(symbol: Symbol, function: Any) -> tuple[Verdict, str]:
+def _try(symbol: Symbol, function: Any) -> tuple[LineVerdict, str]:
     returns = str(parse(symbol.signature).return_annotation)
     try:
         result = function()

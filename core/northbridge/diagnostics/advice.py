@@ -8,59 +8,53 @@ from typing import TYPE_CHECKING, Literal
 from northbridge.contract import cure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
 
     from northbridge.contract import Finding
-    from northbridge.diagnostics.backend_report import BackendReport, ContractReport
-    from northbridge.diagnostics.environment import Variable
-    from northbridge.diagnostics.namespaces import NamespaceRow
-    from northbridge.diagnostics.selection import Selection
-    from northbridge.diagnostics.training import Training
+    from northbridge.diagnostics.backends import BackendReport, ContractReport
+    from northbridge.diagnostics.report import Diagnosis
+    from northbridge.diagnostics.training import SelfTest
 
-Level = Literal["wrong", "software missing", "hardware missing", "note"]
+AdviceLevel = Literal["wrong", "software missing", "hardware missing", "note"]
 
 
 @dataclass(frozen=True)
 class Advice:
     """One thing to know: about whom, and what, which ends with what to do."""
 
-    level: Level
+    level: AdviceLevel
     about: str
     what: str
 
 
-def advise(
-    asked: str | None,
-    environment: Sequence[Variable],
-    namespaces: Sequence[NamespaceRow],
-    backends: Sequence[BackendReport],
-    selection: Selection,
-    trainings: Mapping[str, Sequence[Training]],
-) -> tuple[Advice, ...]:
+def advise(found: Diagnosis) -> tuple[Advice, ...]:
     """Return what somebody who asked about one backend, or all, should act upon, in the order in which to act.
 
     What makes other things wrong comes before them; what is wrong comes before what is missing, and that before notes.
     """
-    found: list[Advice] = [
+    environment, namespaces, backends, auto = found.environment, found.namespaces, found.backends, found.selection
+    trainings = [(name, each) for name, tried in found.trainings.items() for each in tried]
+    told: list[Advice] = [
+        *([Advice("wrong", "torch", found.torch_problem)] if found.torch_problem else []),
         *(Advice("wrong", row.name, row.reason) for row in namespaces if row.status == "malicious"),
         *(Advice("wrong", each.name, each.reason) for each in environment if each.verdict == "wrong"),
         *(Advice("wrong", each.states.name, each.environment_problem) for each in backends if each.environment_problem),
-        *(advice for each in backends for advice in _about_states(each, asked)),
+        *(advice for each in backends for advice in _about_states(each, found.asked)),
         *(Advice("wrong", each.states.name, each.acquire_problem) for each in backends if each.acquire_problem),
         *(advice for each in backends for advice in _about_contract(each)),
-        *(Advice("wrong", name, _failure(each)) for name, tried in trainings.items() for each in tried if each.reason),
+        *(Advice("wrong", name, _failure(each)) for name, each in trainings if each.reason),
         *(Advice("wrong", row.name, row.reason) for row in namespaces if row.is_broken and row.status != "malicious"),
-        *([Advice("wrong", "accelerator='auto'", selection.reason)] if selection.failed else []),
+        *([Advice("wrong", "accelerator='auto'", auto.reason)] if auto and auto.failed else []),
         *(Advice("wrong", each.states.name, each.machine_problem) for each in backends if each.machine_problem),
         *(Advice("note", row.name, row.reason) for row in namespaces if row.reason and not row.is_broken),
         *(Advice("note", each.name, each.reason) for each in environment if each.verdict == "note"),
     ]
-    order: list[Level] = ["wrong", "software missing", "hardware missing", "note"]
-    return tuple(sorted(_without_repetition(found), key=lambda each: order.index(each.level)))
+    order: list[AdviceLevel] = ["wrong", "software missing", "hardware missing", "note"]
+    return tuple(sorted(_without_repetition(told), key=lambda each: order.index(each.level)))
 
 
 def _about_states(report: BackendReport, asked: str | None) -> Iterator[Advice]:
-    levels: dict[str, Level] = {
+    levels: dict[str, AdviceLevel] = {
         "broken": "wrong",
         "off": "wrong" if asked else "note",
         "no software": "software missing",
@@ -94,7 +88,7 @@ def _disagreement(finding: Finding, contract: ContractReport) -> str:
     return f"{finding.name}{finding.signature}: {finding.found}; {place} is wrong here: {what_to_do}"
 
 
-def _failure(training: Training) -> str:
+def _failure(training: SelfTest) -> str:
     return f"{training.through} on {training.cards} card{'s' * (training.cards > 1)}: {training.reason}"
 
 

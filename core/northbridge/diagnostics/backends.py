@@ -1,40 +1,37 @@
-"""One backend in the list: what its metadata announces, and what a child process finds behind it."""
+"""One backend: what its metadata announces, and what a child process has found behind it."""
 
 from __future__ import annotations
 
-import operator
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from northbridge.diagnostics import torch_import
 from northbridge.discovery.installed import LIGHTNING_NAMES, Plugin, describe, find, installed, refuse_unknown_disabled
-from northbridge.errors import (
-    BackendError,
-    DeviceTypeTakenError,
-    NorthbridgeError,
-    SoftwareMissingError,
-    UnsupportedError,
-)
-from northbridge.processes.child import Reporter, Stage
+from northbridge.errors import BackendError
+from northbridge.process_record import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from northbridge.contract import Finding
+    from northbridge.processes.child import Reply
 
-    from northbridge.processes.child import Queue, Reply
+BackendStatus = Literal[
+    "ready", "no hardware", "no software", "other chip", "unsupported", "broken", "off", "not asked"
+]
 
-Status = Literal["ready", "no hardware", "no software", "other chip", "unsupported", "broken", "off", "not asked"]
+FINDING = "finding "
+"""How the names of the facts about a line of the contract begin; the number of the line follows."""
 
 
 @dataclass(frozen=True)
 class BackendRow:
-    """What is known about one backend; ``None`` where nobody asked, or where no answer came."""
+    """How far a backend comes; ``None`` where nobody asked, or where no answer came."""
 
     name: str
     version: str
     distribution: str
-    status: Status
+    status: BackendStatus
     loadable: bool | None = None
     devices: int | None = None
     cards: int | None = None
@@ -49,12 +46,57 @@ class BackendRow:
 
 
 @dataclass(frozen=True)
+class VendorVariable:
+    """One variable of the contract; ``written`` is what the vendor's software made of it when it was loaded."""
+
+    name: str
+    value: str | None
+    written: str | None
+    meaning: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class ContractReport:
+    """The contract, and its lines as far as they could be checked; what was inferred comes first."""
+
+    path: str
+    vendor: str
+    distributions: dict[str, str | None]
+    lines: int
+    inferred: int
+    checked: bool
+    unfinished: str
+    """The symbol at which the child ended."""
+    variables: tuple[VendorVariable, ...]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class BackendReport:
+    """Everything that is known about one backend; empty where nobody asked, or where no answer came."""
+
+    states: BackendRow
+    selected: bool = False
+    """Whether ``accelerator="auto"`` takes it here."""
+    device_type: str = ""
+    """What its software has made torch's device type of; empty where it is not loaded."""
+    machine: dict[str, Any] = field(default_factory=dict)
+    machine_problem: str = ""
+    environment_problem: str = ""
+    contract: ContractReport | None = None
+    contract_problem: str = ""
+    acquire_problem: str = ""
+    record: tuple[Entry, ...] = ()
+
+
+@dataclass(frozen=True)
 class Claimed:
     """One backend's name, who claims it, and the verdict where the metadata is enough for one."""
 
     name: str
     plugins: tuple[Plugin, ...]
-    verdict: tuple[Status, str] | None = None
+    verdict: tuple[BackendStatus, str] | None = None
 
 
 def claimed() -> list[Claimed]:
@@ -64,7 +106,23 @@ def claimed() -> list[Claimed]:
     return [Claimed(name, plugins := tuple(group), _verdict(name, plugins)) for name, group in everything]
 
 
-def _verdict(name: str, plugins: tuple[Plugin, ...]) -> tuple[Status, str] | None:
+def report_on(claim: Claimed, reply: Reply | None = None) -> BackendReport:
+    """Return the report on one backend, from the metadata and, where a child was asked, from its reply."""
+    states = _row(claim, reply)
+    if reply is None:
+        return BackendReport(states)
+    facts = reply.facts
+    told = ("device_type", "machine_problem", "environment_problem", "contract_problem", "acquire_problem")
+    return BackendReport(
+        states,
+        machine=facts.get("machine", {}),
+        contract=_contract_report(facts) if "contract" in facts else None,
+        record=tuple(Entry(**entry) for entry in facts.get("record", ())),
+        **{fact: facts.get(fact, "") for fact in told},
+    )
+
+
+def _verdict(name: str, plugins: tuple[Plugin, ...]) -> tuple[BackendStatus, str] | None:
     # The settings cost as much as all the rest of a plain listing, and mean nothing where no variable is set.
     if any(variable.startswith("NORTHBRIDGE_") for variable in os.environ):
         from northbridge.settings import CoreSettings
@@ -80,68 +138,7 @@ def _verdict(name: str, plugins: tuple[Plugin, ...]) -> tuple[Status, str] | Non
     return None
 
 
-def stages(*, detect: float, load: float) -> dict[str, Stage]:
-    """Return what a backend's child does, with the limits in seconds."""
-    patience = "is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more"
-    return {
-        "declare": Stage("importing its plugin", detect, patience),
-        "detect": Stage("counting its devices", detect, patience),
-        "torch": torch_import.STAGE,
-        "load": Stage(
-            "loading its software, which may be compiled first",
-            load,
-            "is the driver healthy, or is it still compiling? --load-timeout=seconds allows more",
-        ),
-    }
-
-
-def question(name: str) -> str:
-    """Return the code that a backend's child runs."""
-    return f"from {__name__} import answer; answer({name!r})"
-
-
-def answer(name: str) -> None:
-    """Report on one backend from this process, the child: what a run that asks for it by name would meet."""
-    report = Reporter()
-    report.end(**bring_up(name, report))
-
-
-def bring_up(name: str, report: Reporter) -> dict[str, object]:
-    """Go through the stages of one backend in this process, the child; return what the last of them has found."""
-    # Here and not above: a plain listing reads metadata alone, and is not to pay for what the child needs.
-    from northbridge.discovery.cards import counted_cards
-    from northbridge.discovery.declared import get
-    from northbridge.discovery.loaded import load
-    from northbridge.discovery.present import detect
-    from northbridge.processes.environment import forget
-    from northbridge.processes.question import ANSWERS
-
-    report.begin("declare")
-    # Another process of this tree may have asked before: what it was told may be old by now.
-    forget(ANSWERS)
-    try:
-        backend = get(name)
-        capabilities = backend.capabilities
-        report.begin("detect", simulated=capabilities.simulated)
-        devices = operator.index(detect(backend))
-        report.begin("detect", devices=devices)
-        torch_import.import_torch(report)
-        report.begin("load")
-        load(backend)
-        report.begin("load", cards=counted_cards(backend, range(devices), total=devices))
-    except NorthbridgeError as error:
-        return {
-            "loadable": False,
-            "error": str(error),
-            "missing": isinstance(error, SoftwareMissingError),
-            "taken": isinstance(error, DeviceTypeTakenError),
-            "unsupported": isinstance(error, UnsupportedError),
-        }
-    return {"loadable": True, "package": None if capabilities.simulated else backend.bridge.package}
-
-
-def backend_row(claim: Claimed, reply: Reply | None = None) -> BackendRow:
-    """Return the row of one backend, from the metadata and, where a child was asked, from its reply."""
+def _row(claim: Claimed, reply: Reply | None) -> BackendRow:
     row = BackendRow(
         name=claim.name,
         version=", ".join(plugin.version for plugin in claim.plugins),
@@ -165,7 +162,7 @@ def backend_row(claim: Claimed, reply: Reply | None = None) -> BackendRow:
     )
 
 
-def _judge(claim: Claimed, reply: Reply) -> tuple[Status, str]:
+def _judge(claim: Claimed, reply: Reply) -> tuple[BackendStatus, str]:
     error = str(reply.facts.get("error", ""))
     if reply.ending:
         comma = "" if reply.ending.endswith("?") else ","
@@ -185,11 +182,13 @@ def _judge(claim: Claimed, reply: Reply) -> tuple[Status, str]:
     return "ready", torch_import.tell_of(reply.facts["package"]) if reply.facts.get("switches_off") else ""
 
 
-def ask(queue: Queue, name: str, question: str, stages: Mapping[str, Stage]) -> Reply:
-    """Return what a child says of backend ``name``, and another of whether its software switches autoload off."""
-    reply = queue.ask(name, question, stages)
-    package = reply.facts.get("package")
-    if package is None or torch_import.is_switched_off():
-        return reply
-    first = queue.ask(name, torch_import.question(package), {"package": stages["load"]})
-    return replace(reply, facts={**reply.facts, "switches_off": first.facts.get("switches_off", False)})
+def _contract_report(facts: dict[str, Any]) -> ContractReport:
+    from northbridge.contract import Finding
+
+    findings = [Finding(**fact) for name, fact in facts.items() if name.startswith(FINDING)]
+    return ContractReport(
+        **facts["contract"],
+        unfinished=facts.get("unfinished", ""),
+        variables=tuple(VendorVariable(**each) for each in facts["variables"]),
+        findings=tuple(sorted(findings, key=lambda each: (each.evidence != "inferred", each.line))),
+    )

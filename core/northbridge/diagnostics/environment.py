@@ -1,21 +1,39 @@
-"""The environment: Northbridge's own variables, and those by which the processes of a run find each other."""
+"""The environment: the system, Northbridge's variables, and those by which the processes of a run find each other.
+
+What is told of it leaves the machine, and a variable may hold a token: most are told without their values.
+"""
 
 from __future__ import annotations
 
+import platform
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from northbridge.diagnostics.shown_variables import HIDDEN, tell_value
 from northbridge.errors import ClusterError
 from northbridge.launch.cluster import check_variables
 from northbridge.launch.environment import VARIABLES, launcher_of
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
+
+HIDDEN = "(not shown)"
+"""Stands for the value of a variable that is not :data:`SHOWN`."""
+
+_OF_TORCH = (
+    "OMP_NUM_THREADS",
+    "TORCH_CPP_LOG_LEVEL",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD",
+    "TORCH_DISTRIBUTED_DEBUG",
+    "TORCH_SHOW_CPP_STACKTRACES",
+)
+_OF_LAUNCHERS = (*_MEETING, *(name for names in VARIABLES.values() for name in names if name))
+
+SHOWN = frozenset({*map(CoreSettings.variable, CoreSettings.model_fields), *_OF_TORCH, *_OF_LAUNCHERS})
+"""The names. The page about the doctor lists them."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +54,22 @@ def examine_environment(environ: Mapping[str, str], backends: Iterable[str]) -> 
     """
     CoreSettings.read(environ)
     return (*_settings(environ, backends), *_cluster(environ))
+
+
+def tell_value(name: str, value: str, also: Collection[str] = ()) -> str:
+    """Return ``value`` where ``name`` is one of :data:`SHOWN` or of ``also``, and else :data:`HIDDEN`."""
+    return value if name in SHOWN or name in also else HIDDEN
+
+
+def describe_system() -> str:
+    """Return the system, its release, the architecture and the C library.
+
+    :func:`platform.platform` runs ``uname`` by its name to say the same, and finds one in the working directory where
+    PATH has an empty entry.
+    """
+    found = platform.uname()
+    libc = "".join(platform.libc_ver())
+    return "-".join((found.system, found.release, found.machine)) + (f"-with-{libc}" if libc else "")
 
 
 def _settings(environ: Mapping[str, str], backends: Iterable[str]) -> Iterable[Variable]:

@@ -1,24 +1,32 @@
-"""What a child process finds out about one backend, and the process that asks it cannot: it may crash, or hang."""
+"""One backend in a child process, which may crash or hang: what it is asked, and what it finds out."""
 
 from __future__ import annotations
 
 import json
+import operator
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
 
 from northbridge.contract import check_line, contract_of
 from northbridge.device import describe_device_type
-from northbridge.diagnostics import backends
+from northbridge.diagnostics import torch_import
+from northbridge.diagnostics.backends import FINDING, report_on
+from northbridge.discovery.cards import counted_cards
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
 from northbridge.discovery.installed import describe
-from northbridge.errors import NorthbridgeError
+from northbridge.discovery.loaded import load
+from northbridge.discovery.present import detect
+from northbridge.errors import DeviceTypeTakenError, NorthbridgeError, SoftwareMissingError, UnsupportedError
 from northbridge.process_record import record
 from northbridge.processes.child import Reporter, Stage
 from northbridge.processes.endings import describe_error
+from northbridge.processes.environment import forget
+from northbridge.processes.question import ANSWERS
+from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,45 +34,77 @@ if TYPE_CHECKING:
     from northbridge.backend import Backend
     from northbridge.bridge import Bridge
     from northbridge.contract import Contract
+    from northbridge.diagnostics.backends import BackendReport, Claimed
+    from northbridge.processes.queue import Queue
 
-Result = TypeVar("Result")
-
-FINDING = "finding "
-"""How the names of the facts about a line of the contract begin; the number of the line follows."""
-
-
-def stages(*, detect: float, load: float, acquire: bool) -> dict[str, Stage]:
-    """Return what a backend's child does, with the limits in seconds."""
-    first = backends.stages(detect=detect, load=load)
-    patience = first["declare"].patience
-    return {
-        **first,
-        "environment": Stage("checking its environment", detect, patience),
-        "machine": Stage("describing its machine", detect, patience),
-        # The first touch may wait for the driver to set the card up.
-        "acquire": Stage("taking its first device", detect + 60.0, patience),
-        # The limit of one line; the first that takes a card may wait for the driver to set it up.
-        "contract": Stage("checking its contract", detect + 60.0 * acquire, patience),
-    }
+T = TypeVar("T")
 
 
-def question(name: str, *, acquire: bool) -> str:
+@dataclass(frozen=True)
+class Depth:
+    """How much a child is asked about its backend."""
+
+    load_seconds: float
+    everything: bool = False
+    """Its machine, its environment and its contract too, and not only how far it comes."""
+    acquire: bool = False
+
+    @property
+    def stages(self) -> dict[str, Stage]:
+        """What the child does, with the limits in seconds."""
+        limit = CoreSettings.read().detect_timeout
+        more = "is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more"
+        compiling = "is the driver healthy, or is it still compiling? --load-timeout=seconds allows more"
+        return {
+            "declare": Stage("importing its plugin", limit, more),
+            "environment": Stage("checking its environment", limit, more),
+            "detect": Stage("counting its devices", limit, more),
+            "torch": torch_import.STAGE,
+            "load": Stage("loading its software, which may be compiled first", self.load_seconds, compiling),
+            "machine": Stage("describing its machine", limit, more),
+            # The first touch may wait for the driver to set the card up.
+            "acquire": Stage("taking its first device", limit + 60.0, more),
+            # The limit of one line; the first that takes a card may wait for the driver to set it up.
+            "contract": Stage("checking its contract", limit + 60.0 * self.acquire, more),
+        }
+
+
+def ask(queue: Queue, claim: Claimed, depth: Depth) -> tuple[BackendReport, str]:
+    """Return what a child finds out about one backend, and why it could not import torch."""
+    if claim.verdict is not None:
+        return report_on(claim), ""
+    reply = queue.ask(claim.name, question(claim.name, depth), depth.stages)
+    package = reply.facts.get("package")
+    if package is not None and not torch_import.is_switched_off():
+        # Another one: whether its software switches torch's autoload off shows where nothing else came first.
+        first = queue.ask(claim.name, torch_import.question(package), {"package": depth.stages["load"]})
+        reply = replace(reply, facts={**reply.facts, **first.facts})
+    return report_on(claim, reply), torch_import.problem_of(reply)
+
+
+def question(name: str, depth: Depth) -> str:
     """Return the code that a backend's child runs."""
-    return f"from {__name__} import answer; answer({name!r}, acquire={acquire})"
+    return f"from {__name__} import answer; answer({name!r}, everything={depth.everything}, acquire={depth.acquire})"
 
 
-def answer(name: str, *, acquire: bool) -> None:
-    """Examine one backend in this process, the child."""
+def answer(name: str, *, everything: bool, acquire: bool) -> None:
+    """Examine one backend in this process, the child: what a run that asks for it by name would meet."""
     report, environ = Reporter(), dict(os.environ)
     report.begin("declare")
+    # Another process of this tree may have asked before: what it was told may be old by now.
+    forget(ANSWERS)
     try:
         backend = get(name)
-    except NorthbridgeError:
-        report.end(**backends.bring_up(name, report))  # raises the same, and tells it
-    report.begin("environment")
-    _, problem = _tried("its check_environment()", backend.bridge.check_environment)
-    report.begin("declare", environment_problem=problem)
-    report.begin("machine", **backends.bring_up(name, report))
+    except NorthbridgeError as error:
+        report.end(**_refusal(error))
+    if everything:
+        report.begin("environment")
+        _, problem = _tried("its check_environment()", backend.bridge.check_environment)
+        report.begin("detect", environment_problem=problem)
+    states = _states(backend, report)
+    if not everything:
+        report.end(**states)
+    report.begin("machine", **states)
     machine, problem = _tried("its describe_machine()", lambda: _described(backend.bridge))
     is_loaded = loaded() is backend  # else that it does not load is told already
     device_type = describe_device_type(backend.device.type) if is_loaded else ""
@@ -83,7 +123,33 @@ def answer(name: str, *, acquire: bool) -> None:
     report.end(record=[entry.as_dict() for entry in record()], unfinished="")
 
 
-def _tried(what: str, step: Callable[[], Result]) -> tuple[Result | None, str]:
+def _states(backend: Backend, report: Reporter) -> dict[str, object]:
+    """Go through the stages of one backend in this process; return what the last of them has found."""
+    capabilities = backend.capabilities
+    try:
+        report.begin("detect", simulated=capabilities.simulated)
+        devices = operator.index(detect(backend))
+        report.begin("detect", devices=devices)
+        torch_import.import_torch(report)
+        report.begin("load")
+        load(backend)
+        report.begin("load", cards=counted_cards(backend, range(devices), total=devices))
+    except NorthbridgeError as error:
+        return _refusal(error)
+    return {"loadable": True, "package": None if capabilities.simulated else backend.bridge.package}
+
+
+def _refusal(error: NorthbridgeError) -> dict[str, object]:
+    return {
+        "loadable": False,
+        "error": str(error),
+        "missing": isinstance(error, SoftwareMissingError),
+        "taken": isinstance(error, DeviceTypeTakenError),
+        "unsupported": isinstance(error, UnsupportedError),
+    }
+
+
+def _tried(what: str, step: Callable[[], T]) -> tuple[T | None, str]:
     """Return what ``step`` returns, and what went wrong in it: in words of ours, or what else it raised."""
     try:
         return step(), ""

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.child import Queue, Reply
+    from northbridge.processes.child import Reply
+    from northbridge.processes.queue import Queue
 
-Status = Literal[
+NamespaceStatus = Literal[
     "registered", "left alone", "not registered", "off", "malicious", "broken", "not installed", "not asked"
 ]
 
@@ -33,7 +34,7 @@ class NamespaceRow:
     name: str
     version: str
     distribution: str
-    status: Status
+    status: NamespaceStatus
     reason: str = ""
 
     @property
@@ -127,7 +128,7 @@ def _asked(row: NamespaceRow, reply: Reply) -> NamespaceRow:
     return replace(row, status=status, reason=reason)
 
 
-def _outcome(row: NamespaceRow, entries: Sequence[Entry]) -> tuple[Status, str]:
+def _outcome(row: NamespaceRow, entries: Sequence[Entry]) -> tuple[NamespaceStatus, str]:
     from northbridge.lightning.versions import untested
 
     said = {entry.subject: entry for entry in entries if entry.subject in (row.name, "northbridge")}

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from northbridge.diagnostics.shown_variables import HIDDEN
+from northbridge.diagnostics.environment import HIDDEN
 from northbridge.diagnostics.table import add_row, make_table, print_pairs, show_rows, show_torch_problem
 from northbridge.untrusted.terminal import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from northbridge.diagnostics.backend_report import BackendReport, ContractReport, VendorVariable
-    from northbridge.diagnostics.doctor import Diagnosis
-    from northbridge.diagnostics.training import Training
+    from northbridge.diagnostics.backends import BackendReport, ContractReport, VendorVariable
+    from northbridge.diagnostics.report import Diagnosis
+    from northbridge.diagnostics.training import SelfTest
 
 _STYLES = {
     "wrong": "red",
@@ -34,7 +34,7 @@ def show(diagnosis: Diagnosis, *, trained: bool) -> None:
     torch = f"torch {diagnosis.torch}" if diagnosis.torch else "no torch"
     console.print(f"Northbridge {diagnosis.northbridge}, Python {diagnosis.python}, {torch}")
     console.print(f"{diagnosis.system}\n")
-    show_rows(console, [each.states for each in diagnosis.backends], diagnosis.namespaces)
+    show_rows(console, diagnosis)
     _show_selection(console, diagnosis)
     _show_environment(console, diagnosis)
     for report in diagnosis.backends:
@@ -53,6 +53,7 @@ def _title(console: Terminal, text: str) -> None:
 
 def _show_selection(console: Terminal, diagnosis: Diagnosis) -> None:
     chose = diagnosis.selection
+    assert chose is not None
     selected = f"selects {chose.chosen}" if chose.chosen else "failed" if chose.failed else "was not asked"
     _title(console, f"accelerator='auto' {selected}: {chose.reason}")
     print_pairs(console, [(each.subject, f"{each.outcome}: {each.reason}", "") for each in diagnosis.record])
@@ -122,7 +123,7 @@ def _value(variable: VendorVariable) -> str:
     return value if variable.written is None else f"{value}; set to {variable.written!r} by the backend or its software"
 
 
-def _show_trainings(console: Terminal, name: str, trainings: Sequence[Training]) -> None:
+def _show_trainings(console: Terminal, name: str, trainings: Sequence[SelfTest]) -> None:
     if not trainings:
         _title(console, f"{name}: not trained, as it is not ready")
         return

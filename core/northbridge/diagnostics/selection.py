@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from northbridge.diagnostics.namespaces import NamespaceRow
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.child import Queue
+    from northbridge.processes.queue import Queue
 
 _PATIENCE = "is a driver unhealthy, or a chip compiled on its first use?"
 

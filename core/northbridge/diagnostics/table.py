@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from northbridge.diagnostics.backends import BackendRow
-    from northbridge.diagnostics.listing import Listing
     from northbridge.diagnostics.namespaces import NamespaceRow
+    from northbridge.diagnostics.report import Diagnosis
 
 _STYLES = {
     "ready": "green",
@@ -39,12 +39,12 @@ _NO_LIGHTNING = (
 )
 
 
-def show(listing: Listing) -> None:
+def show(found: Diagnosis) -> None:
     """Print the whole list to stdout."""
     console = Terminal(highlight=False)
-    show_torch_problem(console, listing.torch_problem)
-    show_rows(console, listing.backends, listing.namespaces)
-    print_pairs(console, _remarks(listing))
+    show_torch_problem(console, found.torch_problem)
+    show_rows(console, found)
+    print_pairs(console, _remarks(found))
 
 
 def show_torch_problem(console: Terminal, problem: str) -> None:
@@ -54,8 +54,9 @@ def show_torch_problem(console: Terminal, problem: str) -> None:
         console.print()
 
 
-def show_rows(console: Terminal, backends: Sequence[BackendRow], namespaces: Sequence[NamespaceRow]) -> None:
+def show_rows(console: Terminal, found: Diagnosis) -> None:
     """Print a table of the backends and one of Lightning's namespaces, each with its reasons below."""
+    backends, namespaces = [each.states for each in found.backends], found.namespaces
     if backends:
         console.print(_backends(backends, console.width))
         _print_reasons(console, backends)
@@ -128,12 +129,14 @@ def _print_reasons(console: Terminal, rows: Sequence[BackendRow | NamespaceRow])
     print_pairs(console, [(row.name, row.reason, _STYLES.get(row.status, "")) for row in rows if row.reason])
 
 
-def _remarks(listing: Listing) -> list[tuple[str, str, str]]:
+def _remarks(found: Diagnosis) -> list[tuple[str, str, str]]:
     """Return what the record says beyond the rows: that a name is somebody else's in a namespace, for one."""
-    told = {namespace.name for namespace in listing.namespaces} | {row.name for row in listing.backends if row.reason}
+    told = {namespace.name for namespace in found.namespaces} | {
+        each.states.name for each in found.backends if each.states.reason
+    }
     return [
         (entry.subject, f"{entry.outcome}: {entry.reason}", "yellow")
-        for entry in listing.record
+        for entry in found.record
         if entry.subject not in told
     ]
 

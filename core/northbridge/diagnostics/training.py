@@ -16,9 +16,10 @@ from northbridge.processes.environment import import_path
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from northbridge.diagnostics.backend_report import BackendReport
+    from northbridge.diagnostics.backends import BackendReport
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.child import Queue, Reply
+    from northbridge.processes.child import Reply
+    from northbridge.processes.queue import Queue
 
 TRAIN_SECONDS = 60.0
 """How long one training may take, once the software is loaded."""
@@ -28,7 +29,7 @@ _PATIENCE = "does another process hold the cards, or do the ranks not meet?"
 
 
 @dataclass(frozen=True)
-class Training:
+class SelfTest:
     """One training; ``reason`` says why it failed, and is empty where it passed."""
 
     cards: int
@@ -44,9 +45,9 @@ class Training:
 
 def train(
     queue: Queue, reports: Iterable[BackendReport], namespace: Namespace | None, load_seconds: float
-) -> dict[str, tuple[Training, ...]]:
+) -> dict[str, tuple[SelfTest, ...]]:
     """Return how the trainings of each backend ended; there is none where it is not ready."""
-    ended: dict[str, tuple[Training, ...]] = {}
+    ended: dict[str, tuple[SelfTest, ...]] = {}
     for report in reports:
         devices = (report.states.devices or 0) if report.states.status == "ready" else 0
         # One after the other: a card serves one process.
@@ -57,10 +58,10 @@ def train(
 
 def _train(
     queue: Queue, report: BackendReport, namespace: Namespace | None, cards: int, load_seconds: float
-) -> Training:
+) -> SelfTest:
     name, simulated = report.states.name, bool(report.states.simulated)
     if namespace is None:
-        return Training(cards, "", simulated, reason="no Lightning is served here; pip install 'lightning>=2.4,<2.8'")
+        return SelfTest(cards, "", simulated, reason="no Lightning is served here; pip install 'lightning>=2.4,<2.8'")
     stages = {
         "load": Stage(f"loading {namespace.name} and the software", load_seconds, "is the driver healthy?"),
         "train": Stage(f"training on {cards} card{'s' * (cards > 1)}", TRAIN_SECONDS, _PATIENCE),
@@ -70,7 +71,7 @@ def _train(
         question = f"from {__name__} import begin; begin({name!r}, {namespace.name!r}, {cards}, {folder!r})"
         reply = queue.ask(name, question, stages)
     known = {fact: value for fact, value in reply.facts.items() if fact in _MEASURED}
-    return Training(cards, f"{namespace.name}.{namespace.host}", simulated, **known, reason=_reason_against(reply))
+    return SelfTest(cards, f"{namespace.name}.{namespace.host}", simulated, **known, reason=_reason_against(reply))
 
 
 def begin(name: str, namespace: str, cards: int, folder: str) -> None:

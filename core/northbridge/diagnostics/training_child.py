@@ -30,7 +30,7 @@ _STEPS = 40
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RankResult:
     """How a training went, in one rank."""
 
     device: str
@@ -66,7 +66,7 @@ def main(name: str, namespace_name: str, cards: int) -> None:
         )
 
 
-def _with_trainer(namespace: Namespace, name: str, cards: int) -> Outcome:
+def _with_trainer(namespace: Namespace, name: str, cards: int) -> RankResult:
     lightning = import_module(namespace.name)
 
     class Line(lightning.LightningModule):  # type: ignore[misc, name-defined]  # of whichever namespace
@@ -100,10 +100,10 @@ def _with_trainer(namespace: Namespace, name: str, cards: int) -> Outcome:
     trainer.fit(model, _make_batches(cards))
     seconds = time.monotonic() - start
     device = str(trainer.strategy.root_device)
-    return Outcome(device, [loss.item() for loss in model.losses], seconds, model.equal)
+    return RankResult(device, [loss.item() for loss in model.losses], seconds, model.equal)
 
 
-def _with_fabric(namespace: Namespace, name: str, cards: int) -> Outcome:
+def _with_fabric(namespace: Namespace, name: str, cards: int) -> RankResult:
     fabric = import_module(namespace.name).Fabric(accelerator=name, devices=cards, plugins=[one_machine(namespace)])
     start = time.monotonic()
     fabric.launch()
@@ -117,7 +117,7 @@ def _with_fabric(namespace: Namespace, name: str, cards: int) -> Outcome:
         optimizer.step()
         losses.append(loss.detach())
     equal = _are_equal(fabric.all_gather(net.weight.detach()), cards)
-    return Outcome(str(fabric.device), [loss.item() for loss in losses], time.monotonic() - start, equal)
+    return RankResult(str(fabric.device), [loss.item() for loss in losses], time.monotonic() - start, equal)
 
 
 def _make_model() -> nn.Linear:

@@ -11,7 +11,7 @@ from textwrap import shorten
 from northbridge.discovery.simulated import device_folder
 
 
-def holders(device_file: re.Pattern[str]) -> dict[int, tuple[int, str]]:
+def device_users(device_file: re.Pattern[str]) -> dict[int, tuple[int, str]]:
     """Return the processes that have a card's device file open: ``{pid: (number of the card, command)}``.
 
     ``device_file`` finds the file's path, and its first group the number. For a vendor's errors and for the doctor, on

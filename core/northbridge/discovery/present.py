@@ -14,7 +14,7 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import DetectionError, NorthbridgeError, SoftwareMissingError
 from northbridge.process_record import note
 from northbridge.processes.endings import describe_error
-from northbridge.processes.question import SILENCE, Detection, ask, remember, reply
+from northbridge.processes.question import SILENCE, DetectedDevices, ask, remember
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
@@ -115,20 +115,16 @@ def missing_software(backend: Backend) -> str | None:
     return None
 
 
-def _ask_for_devices(name: str) -> Detection:
-    return ask(name, tell_devices, who=describe(name), key=name, limit=CoreSettings.read().detect_timeout)
+def _ask_for_devices(name: str) -> DetectedDevices:
+    return ask(name, count_devices, who=describe(name), key=name, limit=CoreSettings.read().detect_timeout)
 
 
-def tell_devices(name: str) -> None:
-    """Tell how many devices this process, the child, finds."""
-
-    def find() -> Detection:
-        try:
-            return {"devices": load(get(name)).device.count()}
-        except SoftwareMissingError as error:
-            return {"devices": 0, "missing": str(error)}
-
-    reply(find)
+def count_devices(name: str) -> DetectedDevices:
+    """Return how many devices this process, the child, finds."""
+    try:
+        return {"devices": load(get(name)).device.count()}
+    except SoftwareMissingError as error:
+        return {"devices": 0, "missing": str(error)}
 
 
 @dataclass(frozen=True)
@@ -150,20 +146,16 @@ def candidate(name: str) -> Candidate:
         return _look(name)
     # The child may ask a child of its own, which has the whole of the time that detection has, and a start.
     limit = 2 * CoreSettings.read().detect_timeout + 5.0
-    found = ask(name, tell_candidate, who=describe(name), key=f"{name} as a candidate", limit=limit)
+    found = ask(name, look, who=describe(name), key=f"{name} as a candidate", limit=limit)
     if found["devices"] > 0:
         remember(name, {"devices": found["devices"]})  # the one that is chosen is asked next
     return Candidate(found["devices"], simulated=found.get("simulated", False), auto=found.get("auto", True))
 
 
-def tell_candidate(name: str) -> None:
-    """Tell what this process, the child, finds out."""
-
-    def find() -> Detection:
-        found = _look(name)
-        return {"devices": found.devices, "simulated": found.simulated, "auto": found.auto}
-
-    reply(find)
+def look(name: str) -> DetectedDevices:
+    """Return what this process, the child, finds out."""
+    found = _look(name)
+    return {"devices": found.devices, "simulated": found.simulated, "auto": found.auto}
 
 
 def _look(name: str) -> Candidate:

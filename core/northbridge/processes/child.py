@@ -11,22 +11,17 @@ import os
 import subprocess
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import TYPE_CHECKING, Any, NoReturn, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from northbridge.processes.endings import describe_exit, kill_session, last_words
 from northbridge.processes.environment import python_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from concurrent.futures import Future
     from typing import IO
-
-    Tell = Callable[[str, str], None]
-    """Called with who is being asked, and what; with nothing when the answer is there."""
 
 _DONE = "done"
 _GRACE_S = 3.0  # for a child that notices the limit itself and tells it better, and for one that is killed
@@ -34,9 +29,6 @@ _POLL_S = 0.02
 _LAST_BYTES = 2**16
 _MOST_BYTES = 2**24
 _WORD_BYTES = 32
-
-Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
 
 
 @dataclass(frozen=True)
@@ -81,44 +73,8 @@ class Process(Protocol):
         ...
 
 
-Child = TypeVar("Child", bound=Process)
-
-
 class Stopped(Exception):
     """The asker has no more use for an answer."""
-
-
-class Queue:
-    """Asks children, a few of them at a time. When this context ends, they end."""
-
-    def __init__(self, tell: Tell) -> None:
-        self._tell, self._one_at_a_time, self._stop = tell, threading.Lock(), threading.Event()
-        # Each child imports torch: more of them at once than there are cores would only exceed each other's limits.
-        self._threads = ThreadPoolExecutor(min(4, max(2, os.cpu_count() or 2)))
-
-    def __enter__(self) -> Queue:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._stop.set()
-        self._threads.shutdown(cancel_futures=True)
-
-    def submit(
-        self, asks: Callable[Arguments, Result], *arguments: Arguments.args, **options: Arguments.kwargs
-    ) -> Future[Result]:
-        """Have a thread call ``asks``, which asks one child after the other."""
-        return self._threads.submit(asks, *arguments, **options)
-
-    def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
-        """Return what a child says about ``who``; raises :class:`Stopped`."""
-
-        def tell(what: str) -> None:
-            with self._one_at_a_time:
-                self._tell(who, what)
-
-        reply = ask(question, stages, tell, stop=self._stop)
-        tell("")
-        return reply
 
 
 def ask(
@@ -144,17 +100,19 @@ def ask(
         with (
             TemporaryFile() as complained,
             open(said, "wb") as output,
-            open(said, "rb", buffering=0) as reports,
+            open(said, "rb") as reports,
             _started(python_command(question), subprocess.PIPE, output, complained) as child,
         ):
             assert child.stdin is not None
             with suppress(BrokenPipeError):
                 child.stdin.write(word)
-            news, exit_code = _Reports(reports, word), None
+            exit_code = None
             while True:
                 tell(stage.doing)
                 until = time.monotonic() + stage.limit + grace_s
-                while (report := news.next()) is None and exit_code is None and time.monotonic() < until:
+                while (report := _next_report(reports, word)) is None and exit_code is None:
+                    if time.monotonic() > until:
+                        break
                     if stop.wait(_POLL_S):
                         raise Stopped
                     exit_code = child.poll()
@@ -190,10 +148,10 @@ def run(command: list[str], *, limit_s: float, environ: Mapping[str, str]) -> tu
 
 
 @contextmanager
-def killed_at_end(process: Child) -> Iterator[Child]:
+def killed_at_end(process: Process) -> Iterator[None]:
     """Kill what is left of the process and of its session, also where Ctrl-C, which it does not see, ends the wait."""
     try:
-        yield process
+        yield
     finally:
         kill_session(process.pid)
         with suppress(subprocess.TimeoutExpired):  # a driver that hangs in the kernel cannot be killed
@@ -231,25 +189,13 @@ class Reporter:
         os._exit(0)
 
 
-class _Reports:
-    """The reports in a file to which a child writes."""
-
-    def __init__(self, file: IO[bytes], word: bytes) -> None:
-        self._file, self._word = file, word
-        self._lines: list[bytes] = [b""]  # the last of them may grow
-
-    def next(self) -> tuple[str, dict[str, Any]] | None:
-        """Return the stage and the facts of the next report; None where there is none yet."""
-        while True:
-            while len(self._lines) > 1:
-                line = self._lines.pop(0)
-                if line.startswith(self._word):
-                    report = json.loads(line.removeprefix(self._word))
-                    return str(report["stage"]), dict(report["facts"])
-            more = self._file.read(_MOST_BYTES)
-            if not more:
-                return None
-            self._lines = (self._lines[0] + more).split(b"\n")
+def _next_report(reports: IO[bytes], word: bytes) -> tuple[str, dict[str, Any]] | None:
+    while (line := reports.readline()).endswith(b"\n"):
+        if line.startswith(word):
+            report = json.loads(line.removeprefix(word))
+            return str(report["stage"]), dict(report["facts"])
+    reports.seek(-len(line), os.SEEK_CUR)  # it may grow
+    return None
 
 
 @contextmanager

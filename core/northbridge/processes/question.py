@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 from typing_extensions import NotRequired, TypedDict
@@ -28,7 +29,7 @@ SILENCE = (
 )
 
 
-class Detection(TypedDict):
+class DetectedDevices(TypedDict):
     """What a child answers."""
 
     devices: int
@@ -39,12 +40,12 @@ class Detection(TypedDict):
     limit: NotRequired[float]  # in seconds, where the error is that it was outlasted
 
 
-def ask(name: str, answer: Callable[[str], None], *, who: str, key: str, limit: float) -> Detection:
-    """Return what a child process says when it calls ``answer(name)``; asked once per process tree and ``key``.
+def ask(name: str, answer: Callable[[str], DetectedDevices], *, who: str, key: str, limit: float) -> DetectedDevices:
+    """Return what ``answer(name)`` returns in a child process; asked once per process tree and ``key``.
 
-    ``answer`` is a function of a module, and ends with :func:`reply`. ``limit`` is in seconds. Messages call the
-    backend ``who``. Raises :class:`DetectionError` if the child crashes, says that something is wrong, or outlasts the
-    limit; and the same when asked again, unless the limit has been raised.
+    ``answer`` is a function of a module. ``limit`` is in seconds. Messages call the backend ``who``. Raises
+    :class:`DetectionError` if the child crashes, says that something is wrong, or outlasts the limit; and the same when
+    asked again, unless the limit has been raised.
     """
     known = _answers().get(key)
     if known is None or known.get("limit", limit) < limit:
@@ -55,25 +56,25 @@ def ask(name: str, answer: Callable[[str], None], *, who: str, key: str, limit: 
     return known
 
 
-def remember(key: str, found: Detection) -> None:
+def remember(key: str, found: DetectedDevices) -> None:
     """Keep an answer for this process, and for those that it starts."""
     hand_down(ANSWERS, json.dumps({**_answers(), key: found}))
 
 
-def _answers() -> dict[str, Detection]:
-    known: dict[str, Detection] = json.loads(handed_down(ANSWERS) or "{}")
+def _answers() -> dict[str, DetectedDevices]:
+    known: dict[str, DetectedDevices] = json.loads(handed_down(ANSWERS) or "{}")
     return known
 
 
-def _ask_child(name: str, answer: Callable[[str], None], who: str, limit: float) -> Detection:
+def _ask_child(name: str, answer: Callable[[str], DetectedDevices], who: str, limit: float) -> DetectedDevices:
     asker = f"{who}: the process that asked for its devices"
-    question = f"from {answer.__module__} import {answer.__name__}; {answer.__name__}({name!r})"
+    question = f"from {__name__} import reply; reply({answer.__module__!r}, {answer.__name__!r}, {name!r})"
     try:
         told = child.ask(question, {}, start=child.Stage("answering", limit, ""), grace_s=0.0)
     except OSError as error:  # a program that embeds Python may have none to start
         return {"devices": 0, "error": f"{asker} did not start: {error}; is {sys.executable!r} a Python?"}
     if not told.ending:
-        return cast(Detection, told.facts)
+        return cast(DetectedDevices, told.facts)
     if told.exit_code is None:
         return {"devices": 0, "error": f"{asker} {SILENCE.format(limit=limit, name=name)}", "limit": limit}
     return {
@@ -83,11 +84,11 @@ def _ask_child(name: str, answer: Callable[[str], None], who: str, limit: float)
     }
 
 
-def reply(find: Callable[[], Detection]) -> None:
-    """Answer with what ``find`` finds in this process, the child, and end the process."""
+def reply(module: str, function: str, name: str) -> None:
+    """Answer with what ``function`` of ``module`` finds in this process, the child, and end the process."""
     report = child.Reporter()
     try:
-        found = find()
+        found = getattr(import_module(module), function)(name)
     except NorthbridgeError as error:
         found = {"devices": 0, "error": str(error)}
     report.end(**found)

@@ -30,7 +30,7 @@ class TestLightningHabana(Predecessor):
     single = 'strategy="hpu_single"'
     homes: ClassVar = {"Trainer": northbridge_hpu, "Fabric": northbridge_hpu.fabric}
     exported = ("HPUAccelerator", "SingleHPUStrategy", "HPUParallelStrategy", "HPUDDPStrategy", "HPUCheckpointIO")
-    undriven: ClassVar = {
+    unsupported: ClassVar = {
         "HPUFSDPStrategy": ("fsdp", "write strategy='hpu_ddp'"),
         "HPUFSDPPrecision": ("fsdp", "write strategy='hpu_ddp' and precision='bf16-mixed'"),
         "HPUDeepSpeedStrategy": ("deepspeed", "write strategy='hpu_ddp'"),

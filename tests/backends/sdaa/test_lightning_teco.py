@@ -33,7 +33,7 @@ class TestLightningTeco(Predecessor):
         "SDAACheckpointIO",
         "SDAAPrecisionPlugin",
     )
-    undriven: ClassVar = {
+    unsupported: ClassVar = {
         "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
         "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),
         "SDAADeepSpeedStrategy": ("deepspeed", "write strategy='ddp'"),

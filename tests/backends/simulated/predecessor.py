@@ -58,7 +58,7 @@ class Predecessor:
     exported: ClassVar[tuple[str, ...]]
     """The names that both have."""
 
-    undriven: ClassVar[Mapping[str, tuple[str, str]]]
+    unsupported: ClassVar[Mapping[str, tuple[str, str]]]
     """The names of what is not driven: the claim that says why, and what to do."""
 
     @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ class Predecessor:
 
     def test_a_name_of_what_is_not_driven_says_so_and_what_to_write(self, sim: SimChip) -> None:
         for module in self.homes.values():
-            for name, (claim, cure) in self.undriven.items():
+            for name, (claim, cure) in self.unsupported.items():
                 reason = northbridge.get(sim.name).capabilities.claims()[claim].reason
                 reason = reason or "Northbridge does not drive it yet"
                 imported: Any = getattr(module, name)  # a script may import it and never use it

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from northbridge.diagnostics.advice import advise
-from northbridge.diagnostics.backend_report import BackendReport
-from northbridge.diagnostics.backends import BackendRow
+from northbridge.diagnostics.backends import BackendReport, BackendRow
 from northbridge.diagnostics.environment import Variable
 from northbridge.diagnostics.namespaces import NamespaceRow
+from northbridge.diagnostics.report import Diagnosis
 from northbridge.diagnostics.selection import Selection
-from northbridge.diagnostics.training import Training
+from northbridge.diagnostics.training import SelfTest
 
-CHOSE = Selection("cpu", "no accelerator's hardware is present")
+NOTHING = Diagnosis(
+    northbridge="0.1.0",
+    python="3.11.7",
+    torch="2.13.0",
+    namespaces=(),
+    selection=Selection("cpu", "no accelerator's hardware is present"),
+    backends=(),
+)
+
+
+def diagnosis(**found: Any) -> Diagnosis:
+    return replace(NOTHING, **found)
 
 
 def row(name: str, status: str, reason: str = "") -> BackendReport:
@@ -34,9 +48,15 @@ def test_it_is_told_in_the_order_in_which_to_act() -> None:
         row("torn", "broken", "it crashed"),
         row("fine", "ready"),
     )
-    trainings = {"fine": (Training(2, "lightning.pytorch.Trainer", False, reason="the ranks did not meet"),)}
+    trainings = {"fine": (SelfTest(2, "lightning.pytorch.Trainer", False, reason="the ranks did not meet"),)}
 
-    found = advise(None, environment, namespaces, backends, Selection(None, "two of them", failed=True), trainings)
+    chose = Selection(None, "two of them", failed=True)
+
+    found = advise(
+        diagnosis(
+            environment=environment, namespaces=namespaces, backends=backends, selection=chose, trainings=trainings
+        )
+    )
 
     assert [(each.level, each.about) for each in found] == [
         ("wrong", "lightning.pytorch"),
@@ -56,8 +76,8 @@ def test_it_is_told_in_the_order_in_which_to_act() -> None:
 def test_a_backend_that_is_off_is_wrong_for_who_asked_about_it() -> None:
     backends = (row("acme", "off", "switched off by NORTHBRIDGE_DISABLE=acme"),)
 
-    (asked,) = advise("acme", (), (), backends, CHOSE, {})
-    (unasked,) = advise(None, (), (), backends, CHOSE, {})
+    (asked,) = advise(diagnosis(asked="acme", backends=backends))
+    (unasked,) = advise(diagnosis(backends=backends))
 
     assert (asked.level, unasked.level) == ("wrong", "note")
 
@@ -66,4 +86,4 @@ def test_what_is_known_from_two_sides_is_told_once() -> None:
     told = "backend 'acme': its contract.toml line 3 is wrong"
     backend = BackendReport(BackendRow("acme", "1.0", "acme", "broken", reason=told), contract_problem=told)
 
-    assert len(advise("acme", (), (), (backend,), CHOSE, {})) == 1
+    assert len(advise(diagnosis(asked="acme", backends=(backend,)))) == 1

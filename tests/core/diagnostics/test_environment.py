@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import socket
+import sys
 
 import pytest
 
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.diagnostics.environment import examine_environment
+from northbridge.diagnostics.environment import describe_system, examine_environment
 from northbridge.errors import SettingsError
 
 HOST = f"(host {socket.gethostname()})"
@@ -126,3 +128,18 @@ def test_another_launchers_variables_are_told_by_their_names(launcher: str) -> N
     wrong = {"slurm": "SLURM_PROCID", "lsf": "JSM_NAMESPACE_RANK"}[launcher]
 
     assert verdicts(**environs[launcher]) == {**dict.fromkeys(environs[launcher], "right"), wrong: "wrong"}
+
+
+def test_system_as_python_says() -> None:
+    assert describe_system() == platform.platform()
+
+
+def test_system_starts_no_process() -> None:
+    started: list[str] = []
+    listening = True
+    sys.addaudithook(lambda event, _: started.append(event) if listening and event == "subprocess.Popen" else None)
+
+    describe_system()
+    listening = False
+
+    assert started == []

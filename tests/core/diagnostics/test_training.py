@@ -13,11 +13,11 @@ import pytest
 from tests.core.command import command
 
 from northbridge.diagnostics import training
-from northbridge.diagnostics.backend_report import BackendReport
-from northbridge.diagnostics.backends import BackendRow
-from northbridge.diagnostics.training import Training, train
+from northbridge.diagnostics.backends import BackendReport, BackendRow
+from northbridge.diagnostics.training import SelfTest, train
 from northbridge.lightning.namespaces import NAMESPACES
-from northbridge.processes.child import Queue, Reply, Stage
+from northbridge.processes.child import Reply, Stage
+from northbridge.processes.queue import Queue
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,7 +69,7 @@ def test_the_simulated_chip_trains_on_one_card_and_on_two(tmp_path: Path) -> Non
     assert run.returncode == 0
 
 
-def in_children(name: str, namespace: str, devices: int) -> list[Training]:
+def in_children(name: str, namespace: str, devices: int) -> list[SelfTest]:
     report = BackendReport(BackendRow(name, "1.0", name, "ready", True, devices, False))
 
     with Queue(lambda _who, _what: None) as queue:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import northbridge
-from northbridge import holders
+from northbridge import device_users
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells which files a process has open")
 
@@ -30,7 +30,7 @@ def test_a_process_that_has_a_card_open_is_found_with_its_number_and_command(tmp
         assert holder.stdout is not None
         assert holder.stdout.readline() == "holds\n"
 
-        found = holders(pattern(tmp_path))
+        found = device_users(pattern(tmp_path))
 
         holder.kill()
     assert set(found) == {holder.pid}
@@ -49,7 +49,7 @@ def test_a_command_from_deep_folders_still_tells_its_script(tmp_path: Path) -> N
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"holds\n"
 
-        found = holders(pattern(tmp_path))
+        found = device_users(pattern(tmp_path))
 
         holder.kill()
     assert found == {holder.pid: (0, f"{Path(sys.executable).name} train.py")}
@@ -57,13 +57,13 @@ def test_a_command_from_deep_folders_still_tells_its_script(tmp_path: Path) -> N
 
 def test_this_process_is_one_too(tmp_path: Path) -> None:
     with open(tmp_path / "card0", "w"):
-        assert set(holders(pattern(tmp_path))) == {os.getpid()}
+        assert set(device_users(pattern(tmp_path))) == {os.getpid()}
 
 
 def test_where_nobody_holds_any_nothing_is_found(tmp_path: Path) -> None:
     (tmp_path / "card0").touch()
 
-    assert holders(pattern(tmp_path)) == {}
+    assert device_users(pattern(tmp_path)) == {}
 
 
 def test_of_simulated_cards_only_those_of_ones_own_server_are_looked_at(
@@ -76,6 +76,6 @@ def test_of_simulated_cards_only_those_of_ones_own_server_are_looked_at(
     monkeypatch.setattr("northbridge.discovery.simulated._simulations", {"anvil": simulation})
 
     with open(own / "anvil1", "w"), open(other / "anvil2", "w"):
-        found = holders(re.compile(r"^/dev/anvil(\d+)$"))
+        found = device_users(re.compile(r"^/dev/anvil(\d+)$"))
 
     assert {pid: number for pid, (number, _) in found.items()} == {os.getpid(): 1}

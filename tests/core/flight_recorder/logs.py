@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from northbridge.flight_recorder.analysis.calls import Call, Channel, Group, RankLog, Run
+from northbridge.flight_recorder.analysis.calls import Call, Channel, Group, RankLog, RecordedRun
 from northbridge.flight_recorder.analysis.judgement import Judgement, judge
 
 WORLD = Group("0", (0, 1, 2, 3), description="default_pg")
@@ -42,7 +42,7 @@ def log(rank: int, calls: Sequence[Call], **more: Any) -> RankLog:
 
 def judged(*logs: RankLog, world_size: int = 4) -> Judgement:
     """The judgement of a run of which these logs are there, at second 1000."""
-    return judge(Run(world_size, {each.rank: each for each in logs}), NOW)
+    return judge(RecordedRun(world_size, {each.rank: each for each in logs}), NOW)
 
 
 def told(*logs: RankLog, world_size: int = 4) -> list[str]:

@@ -121,8 +121,7 @@ import json, os, sys
 import decimal  # of the standard library, and not there before
 
 def answer(name):
-    from northbridge.processes.question import reply
-    reply(lambda: {"devices": 1, "missing": os.pathsep.join(sys.path)})
+    return {"devices": 1, "missing": os.pathsep.join(sys.path)}
 
 if __name__ == "__main__":
     print(os.pathsep.join(sys.path))

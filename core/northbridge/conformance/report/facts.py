@@ -17,8 +17,7 @@ from northbridge.capabilities import Capabilities, Claim
 from northbridge.conformance.report.report import BackendFacts, MachineFacts
 from northbridge.conformance.runs.question import ask_again
 from northbridge.conformance.runs.run_errors import HungError
-from northbridge.diagnostics.shown_variables import tell_value
-from northbridge.diagnostics.system import describe_system
+from northbridge.diagnostics.environment import describe_system, tell_value
 from northbridge.discovery import installed
 from northbridge.discovery.declared import get
 from northbridge.discovery.simulated import simulation_of

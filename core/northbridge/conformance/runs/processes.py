@@ -8,7 +8,9 @@ import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
+
+from northbridge.processes.child import Process as Process
 
 CALLED_FIRST = "PYTEST_NORTHBRIDGE_CALLED_FIRST"
 """Names a function, as ``module:function``, that each process of a run calls before anything else.
@@ -16,19 +18,6 @@ CALLED_FIRST = "PYTEST_NORTHBRIDGE_CALLED_FIRST"
 It returns what it has broken on purpose, in words, which the report repeats; "" where that is nothing. Variables that
 begin like this one are that function's own. They are pytest's and none of Northbridge's settings.
 """
-
-
-class Process(Protocol):
-    """The part of :class:`subprocess.Popen` that a run needs."""
-
-    @property
-    def pid(self) -> int:
-        """The process's number, and that of its group."""
-        ...
-
-    def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code; raises :class:`subprocess.TimeoutExpired`."""
-        ...
 
 
 Start = Callable[[list[str], Mapping[str, str], Path, IO[bytes]], Process]

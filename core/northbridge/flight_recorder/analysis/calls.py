@@ -99,7 +99,7 @@ class RankLog:
 
 
 @dataclass(frozen=True)
-class Run:
+class RecordedRun:
     """The logs of all ranks of one run that have written something."""
 
     world_size: int

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from northbridge.flight_recorder.analysis.findings import Finding
+    from northbridge.flight_recorder.analysis.findings import HangFinding
 
 
-def find_chains(findings: Sequence[Finding]) -> list[str]:
+def find_chains(findings: Sequence[HangFinding]) -> list[str]:
     """Return each chain of two waits or more that is no part of a longer one, and each circle."""
-    waits: dict[int, dict[int, Finding]] = {}
+    waits: dict[int, dict[int, HangFinding]] = {}
     for finding in findings:
         for waiting in finding.waiting:
             for blamed in finding.blamed:
@@ -28,7 +28,7 @@ def find_chains(findings: Sequence[Finding]) -> list[str]:
     return list(told)
 
 
-def _paths(waits: dict[int, dict[int, Finding]], path: list[int]) -> Iterable[list[int]]:
+def _paths(waits: dict[int, dict[int, HangFinding]], path: list[int]) -> Iterable[list[int]]:
     onward = waits.get(path[-1], {})
     if not onward:
         yield path
@@ -39,7 +39,7 @@ def _paths(waits: dict[int, dict[int, Finding]], path: list[int]) -> Iterable[li
             yield from _paths(waits, [*path, blamed])
 
 
-def _say(waits: dict[int, dict[int, Finding]], path: list[int]) -> str:
+def _say(waits: dict[int, dict[int, HangFinding]], path: list[int]) -> str:
     steps = [
         f"rank {blamed} ({finding.operation} #{finding.number} of {finding.group})"
         for waiting, blamed in pairwise(path)

@@ -6,19 +6,19 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from northbridge.flight_recorder.analysis.calls import say_ranks
-from northbridge.flight_recorder.analysis.findings import Finding, say_process, say_standing, say_wait
+from northbridge.flight_recorder.analysis.findings import HangFinding, say_process, say_standing, say_wait
 from northbridge.flight_recorder.analysis.first_difference import say_parting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, Run
+    from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, RecordedRun
 
 _FREE_SIZES = frozenset({"all_gather", "all_gather_coalesced", "all_to_all", "all_to_all_single", "gather", "scatter"})
 """The collectives in which a rank's tensors may have a size of their own."""
 
 
-def judge_collectives(run: Run, group: Group, now: float) -> list[Finding]:
+def judge_collectives(run: RecordedRun, group: Group, now: float) -> list[HangFinding]:
     """Return what is wrong in the collectives of ``group``."""
     made = {rank: _collectives(run.logs[rank], group) for rank in group.ranks if rank in run.logs}
     counted = {rank: run.logs[rank].count(group) if rank in run.logs else 0 for rank in group.ranks}
@@ -51,13 +51,13 @@ def _collectives(log: RankLog, group: Group) -> list[Call]:
 
 
 def _find_missing(
-    run: Run,
+    run: RecordedRun,
     group: Group,
     made: Mapping[int, Sequence[Call]],
     counted: Mapping[int, int],
     opened: Mapping[int, Sequence[Call]],
     now: float,
-) -> Iterable[Finding]:
+) -> Iterable[HangFinding]:
     """Yield for each call that some ranks are in who has not made it."""
     waits: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
     # Not one that all have made: of some works, libraries never say that they have finished.
@@ -76,7 +76,7 @@ def _find_missing(
             f" {'; '.join(say_standing(run, rank, group) for rank in blamed)}"
         )
         text += say_parting(made, blamed, waiting)
-        yield Finding(
+        yield HangFinding(
             "not called",
             text,
             blamed,
@@ -89,8 +89,8 @@ def _find_missing(
 
 
 def _find_lost(
-    run: Run, group: Group, number: int, opened: Mapping[int, Sequence[Call]], now: float
-) -> Iterable[Finding]:
+    run: RecordedRun, group: Group, number: int, opened: Mapping[int, Sequence[Call]], now: float
+) -> Iterable[HangFinding]:
     """Yield the ranks that were stopped or killed in the last call that all ranks have made."""
     inside = {rank: each for rank, calls in opened.items() for each in calls if each.number == number}
     lost = [
@@ -104,14 +104,14 @@ def _find_lost(
     calls = [inside[rank] for rank in waiting]
     states = "; ".join(f"rank {rank}{say_process(run.logs[rank]).replace(';', ':', 1)}" for rank in lost)
     text = f"all ranks of {group} have called {calls[0]}, in which {say_wait(waiting, calls, now)}; {states}"
-    yield Finding(
+    yield HangFinding(
         "process", text, tuple(lost), tuple(waiting), str(group), number, calls[0].operation, min(c.at for c in calls)
     )
 
 
 def _find_mismatch(
     group: Group, made: Mapping[int, Sequence[Call]], opened: Mapping[int, Sequence[Call]]
-) -> Finding | None:
+) -> HangFinding | None:
     """Return the first number at which ranks have called different things, if one of them is still in it."""
     by_number: dict[int, dict[int, Call]] = defaultdict(dict)
     for rank, calls in made.items():
@@ -132,7 +132,7 @@ def _find_mismatch(
         text += say_parting(made, blamed, parties[-1])
         waiting = tuple(sorted(rank for rank in opened if rank not in blamed))
         at = min(call.at for call in here.values())
-        return Finding("mismatch", text, tuple(blamed), waiting, str(group), number, here[blamed[0]].operation, at)
+        return HangFinding("mismatch", text, tuple(blamed), waiting, str(group), number, here[blamed[0]].operation, at)
     return None
 
 

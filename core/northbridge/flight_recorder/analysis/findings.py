@@ -10,16 +10,16 @@ from northbridge.flight_recorder.analysis.calls import say_ranks
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, Run
+    from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, RecordedRun
 
-Kind = Literal["not called", "mismatch", "not sent", "not received", "process", "nothing written"]
+HangKind = Literal["not called", "mismatch", "not sent", "not received", "process", "nothing written"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class HangFinding:
     """One thing that is wrong: which ranks are to blame, and which wait for them."""
 
-    kind: Kind
+    kind: HangKind
     text: str
     blamed: tuple[int, ...]
     waiting: tuple[int, ...] = ()
@@ -42,7 +42,7 @@ def say_wait(ranks: Sequence[int], calls: Sequence[Call], now: float) -> str:
     return f"{say_ranks(ranks)} {'waits' if one else 'wait'} since {_say_seconds(now - began)}{where}"
 
 
-def say_standing(run: Run, rank: int, group: Group) -> str:
+def say_standing(run: RecordedRun, rank: int, group: Group) -> str:
     """Return what a rank that is waited for did last, and what has become of its process."""
     log = run.logs.get(rank)
     if log is None:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from northbridge.flight_recorder.analysis.calls import say_ranks
 from northbridge.flight_recorder.analysis.chains import find_chains
 from northbridge.flight_recorder.analysis.collectives import judge_collectives, open_calls
-from northbridge.flight_recorder.analysis.findings import Finding
+from northbridge.flight_recorder.analysis.findings import HangFinding
 from northbridge.flight_recorder.analysis.point_to_point import judge_point_to_point
 
 if TYPE_CHECKING:
-    from northbridge.flight_recorder.analysis.calls import Call, Group, Run
+    from northbridge.flight_recorder.analysis.calls import Call, Group, RecordedRun
 
 
 @dataclass(frozen=True)
 class Judgement:
     """What is wrong, most telling first; which waits hang on each other; and what there is to know besides."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[HangFinding, ...]
     chains: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -28,7 +28,7 @@ class Judgement:
         return asdict(self)
 
 
-def judge(run: Run, now: float) -> Judgement:
+def judge(run: RecordedRun, now: float) -> Judgement:
     """Return who waits for whom in ``run``, at the time ``now`` in seconds since 1970."""
     groups = sorted({group for log in run.logs.values() for group, _ in log.counts}, key=str)
     findings = [each for group in groups for each in judge_collectives(run, group, now)]
@@ -43,7 +43,7 @@ def judge(run: Run, now: float) -> Judgement:
     return Judgement(tuple(findings), tuple(find_chains(findings)), tuple(notes))
 
 
-def _absence(run: Run, absent: list[int]) -> Finding:
+def _absence(run: RecordedRun, absent: list[int]) -> HangFinding:
     have = "has" if len(absent) == 1 else "have"
     text = (
         f"{say_ranks(absent)} of {run.world_size} {have} written nothing: never started, not armed, or with another"
@@ -52,10 +52,10 @@ def _absence(run: Run, absent: list[int]) -> Finding:
     silent = [rank for rank, log in run.logs.items() if not log.counts]
     if silent:
         text += f" {say_ranks(silent)} made no call yet, and may wait in init_process_group"
-    return Finding("nothing written", text, tuple(absent), tuple(silent))
+    return HangFinding("nothing written", text, tuple(absent), tuple(silent))
 
 
-def _under_way(run: Run, group: Group) -> list[str]:
+def _under_way(run: RecordedRun, group: Group) -> list[str]:
     ranks = [rank for rank in group.ranks if rank in run.logs]
     everybody = min((run.logs[rank].count(group) for rank in ranks), default=0)
     inside: dict[int, Call] = {}

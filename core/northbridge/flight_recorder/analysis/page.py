@@ -9,11 +9,11 @@ from rich.text import Text
 from northbridge.untrusted.terminal import Terminal
 
 if TYPE_CHECKING:
-    from northbridge.flight_recorder.analysis.calls import Run
+    from northbridge.flight_recorder.analysis.calls import RecordedRun
     from northbridge.flight_recorder.analysis.judgement import Judgement
 
 
-def show(judgement: Judgement, run: Run) -> None:
+def show(judgement: Judgement, run: RecordedRun) -> None:
     """Print everything to stdout."""
     console = Terminal(highlight=False, soft_wrap=False)
     calls = sum(len(log.calls) for log in run.logs.values())

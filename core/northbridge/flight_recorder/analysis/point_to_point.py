@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from northbridge.flight_recorder.analysis.calls import Channel
-from northbridge.flight_recorder.analysis.findings import Finding, say_standing, say_wait
+from northbridge.flight_recorder.analysis.findings import HangFinding, say_standing, say_wait
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from northbridge.flight_recorder.analysis.calls import Call, Group, Run
+    from northbridge.flight_recorder.analysis.calls import Call, Group, RecordedRun
 
 
-def judge_point_to_point(run: Run, group: Group, now: float) -> Iterable[Finding]:
+def judge_point_to_point(run: RecordedRun, group: Group, now: float) -> Iterable[HangFinding]:
     """Yield what is wrong in the sends and receives of ``group``."""
     for rank in group.ranks:
         if rank not in run.logs:
@@ -26,7 +26,7 @@ def judge_point_to_point(run: Run, group: Group, now: float) -> Iterable[Finding
                 yield found
 
 
-def _judge(run: Run, group: Group, rank: int, calls: list[Call], now: float) -> Finding | None:
+def _judge(run: RecordedRun, group: Group, rank: int, calls: list[Call], now: float) -> HangFinding | None:
     channel, answered = calls[0].channel, _answers(run, group, rank, calls[0].channel)
     sends = channel.direction == "send"
     # A library may be done with a send that nobody has received yet; a receive it cannot be.
@@ -39,14 +39,14 @@ def _judge(run: Run, group: Group, rank: int, calls: list[Call], now: float) -> 
     tensors = f" ({call.tensors}{tag})" if call.tensors else ""
     if channel.peer is None:
         text = f"nobody has sent what rank {rank} of {group} receives from any rank{tensors}: {waits}"
-        return Finding("not sent", text, (), (rank,), str(group), call.number, call.operation, call.at)
+        return HangFinding("not sent", text, (), (rank,), str(group), call.number, call.operation, call.at)
     peer = channel.peer
     standing = say_standing(run, peer, group)
     if sends:
         text = f"rank {peer} of {group} does not receive what rank {rank} sends, #{call.number} between them{tensors}"
     else:
         text = f"rank {peer} of {group} has not sent what rank {rank} receives, #{call.number} between them{tensors}"
-    return Finding(
+    return HangFinding(
         "not received" if sends else "not sent",
         f"{text}: {waits}; {standing}",
         (peer,),
@@ -58,7 +58,7 @@ def _judge(run: Run, group: Group, rank: int, calls: list[Call], now: float) -> 
     )
 
 
-def _answers(run: Run, group: Group, rank: int, channel: Channel) -> int:
+def _answers(run: RecordedRun, group: Group, rank: int, channel: Channel) -> int:
     """Return how many calls of other ranks answer those of ``rank`` in ``channel``."""
     if channel.direction == "send":
         log = run.logs.get(channel.peer) if channel.peer is not None else None

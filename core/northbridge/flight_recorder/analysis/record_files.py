@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pydantic
 
-from northbridge.flight_recorder.analysis.calls import Call, Channel, Group, RankLog, Run, name_place
+from northbridge.flight_recorder.analysis.calls import Call, Channel, Group, RankLog, RecordedRun, name_place
 from northbridge.flight_recorder.recording.segments import SUFFIX
 from northbridge.flight_recorder.records import (
     FORMAT,
@@ -68,7 +68,7 @@ class _File:
             self.exited = True
 
 
-def read_folder(folder: Path) -> Run:
+def read_folder(folder: Path) -> RecordedRun:
     """Return what the ranks of the newest run in ``folder`` have recorded. Raises :class:`FolderError`."""
     if not folder.is_dir():
         raise FolderError(f"{folder} is no folder; name the one that NORTHBRIDGE_FLIGHT_RECORDER named in the run")
@@ -91,7 +91,7 @@ def read_folder(folder: Path) -> Run:
         newest[segments[0].rank.rank] = segments
     logs = {rank: _log(segments) for rank, segments in sorted(newest.items())}
     world_size = max(each[0].rank.world_size for each in newest.values())
-    return Run(world_size, logs, tuple(damages), left_out=len(files) - sum(map(len, newest.values())))
+    return RecordedRun(world_size, logs, tuple(damages), left_out=len(files) - sum(map(len, newest.values())))
 
 
 def _read(path: Path, damages: list[str]) -> _File | None:

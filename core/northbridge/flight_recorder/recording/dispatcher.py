@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from northbridge.flight_recorder.recording.recorder import Recorder
+    from northbridge.flight_recorder.recording.recorder import FlightRecorder
 
 _NAMES = {
     "_allgather_base_": "all_gather_into_tensor",
@@ -68,7 +68,7 @@ class Operator:
         return self.tag is not None
 
 
-def observe(recorder: Recorder) -> None:
+def observe(recorder: FlightRecorder) -> None:
     """Let ``recorder`` see every call of this process from here on."""
     import torch
     import torch.distributed
@@ -94,7 +94,7 @@ _KEY = "BackendSelect"
 _libraries: list[object] = []
 
 
-def _kernel(operator: Operator, below: Any, recorder: Recorder) -> Callable[..., object]:
+def _kernel(operator: Operator, below: Any, recorder: FlightRecorder) -> Callable[..., object]:
     import torch
 
     keys: Any = torch._C

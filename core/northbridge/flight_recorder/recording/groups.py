@@ -12,7 +12,7 @@ COLLECTIVES = ""
 """What the calls are counted as that all ranks of a group make; sends and receives are counted apart."""
 
 
-class Group:
+class CountedGroup:
     """One process group: torch gives a name again when the group before is destroyed, so that lives are told apart."""
 
     def __init__(self, process_group: Any, life: int) -> None:
@@ -47,24 +47,24 @@ class Group:
         return {"kind": "group", "group": self.key, "ranks": self._ranks, "counts": self._counts, **self._about}
 
 
-class Groups:
+class CountedGroups:
     """The groups that have been used, by name."""
 
     def __init__(self) -> None:
-        self._last: dict[str, Group] = {}
+        self._last: dict[str, CountedGroup] = {}
         self._lives: dict[str, int] = {}
 
-    def __iter__(self) -> Iterator[Group]:
+    def __iter__(self) -> Iterator[CountedGroup]:
         return iter(self._last.values())
 
-    def find(self, process_group: Any) -> tuple[Group, bool]:
+    def find(self, process_group: Any) -> tuple[CountedGroup, bool]:
         """Return the group that ``process_group`` is, and whether it is a new one."""
         name: str = process_group.group_name
         found = self._last.get(name)
         if found is not None and found.is_(process_group):
             return found, False
         self._lives[name] = self._lives.get(name, 0) + 1
-        found = self._last[name] = Group(process_group, self._lives[name])
+        found = self._last[name] = CountedGroup(process_group, self._lives[name])
         return found, True
 
 

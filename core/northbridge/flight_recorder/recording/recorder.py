@@ -11,7 +11,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from northbridge.flight_recorder.recording.groups import Groups
+from northbridge.flight_recorder.recording.groups import CountedGroups
 from northbridge.flight_recorder.recording.idle_rank import Idling
 from northbridge.flight_recorder.recording.pending_calls import Outstanding
 from northbridge.flight_recorder.recording.places import Places
@@ -32,7 +32,7 @@ _PATIENCE_S = 5.0
 _RUN_KEY = "northbridge/flight_recorder/run"
 
 
-class Recorder:
+class FlightRecorder:
     """The record of this process, in ``folder``: at least the last ``calls`` calls."""
 
     def __init__(self, folder: Path, *, calls: int) -> None:
@@ -52,7 +52,7 @@ class Recorder:
         self._run = ""
         self._agreeing: threading.Thread | None = None
         self._number = self._in_segment = 0
-        self._groups = Groups()
+        self._groups = CountedGroups()
         self._places = Places()
         self._outstanding = Outstanding(self._ended, most=self._most)
         self._idling = Idling(self._note_idling)

@@ -11,9 +11,9 @@ from northbridge.errors import SettingsError
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
-    from northbridge.flight_recorder.recording.recorder import Recorder
+    from northbridge.flight_recorder.recording.recorder import FlightRecorder
 
-_armed: list[Recorder] = []
+_armed: list[FlightRecorder] = []
 
 
 def arm() -> None:
@@ -26,11 +26,11 @@ def arm() -> None:
     if settings.flight_recorder is None or _armed:
         return
     from northbridge.flight_recorder.recording.dispatcher import observe
-    from northbridge.flight_recorder.recording.recorder import Recorder
+    from northbridge.flight_recorder.recording.recorder import FlightRecorder
 
     folder = Path(os.path.expanduser(settings.flight_recorder)).absolute()
     _assert_writable(folder, str(settings.flight_recorder))
-    recorder = Recorder(folder, calls=settings.flight_recorder_calls)
+    recorder = FlightRecorder(folder, calls=settings.flight_recorder_calls)
     observe(recorder)
     _armed.append(recorder)
 

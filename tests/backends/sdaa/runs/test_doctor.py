@@ -11,9 +11,9 @@ import pytest
 from tests.backends.sdaa.teco import TECO
 from tests.backends.simulated.runs.doctor import TheDoctor, ask
 
-from northbridge.diagnostics.backend_report import BackendReport, backend_report
-from northbridge.diagnostics.doctor import choose
-from northbridge.diagnostics.examination import question, stages
+from northbridge.diagnostics.backends import BackendReport, report_on
+from northbridge.diagnostics.examination import Depth, question
+from northbridge.diagnostics.report import choose
 from northbridge.processes.child import ask as ask_child
 
 
@@ -23,11 +23,10 @@ class TestTheDoctor(TheDoctor):
 
 def report(environment: dict[str, str], **environ: str) -> BackendReport:
     """Return what the doctor finds out about the cards, by the child that it asks about them and no other."""
-    asked = question("sdaa", acquire=False)
-    limits = stages(detect=30.0, load=120.0, acquire=False)
+    depth = Depth(load_seconds=120.0, everything=True)
     with patch.dict(os.environ, {**environment, **environ}, clear=True):
         (claim,) = choose("sdaa")
-        return backend_report(claim, ask_child(asked, limits))
+        return report_on(claim, ask_child(question("sdaa", depth), depth.stages))
 
 
 @pytest.mark.parametrize(

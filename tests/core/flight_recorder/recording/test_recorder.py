@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.flight_recorder.analysis.calls import Call, Run
+from northbridge.flight_recorder.analysis.calls import Call, RecordedRun
 from northbridge.flight_recorder.analysis.judgement import judge
 from northbridge.flight_recorder.analysis.record_files import read_folder
 
@@ -53,18 +53,18 @@ def said(ranks: list[subprocess.Popen[str]]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, list[str]]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RecordedRun, list[str]]:
     """What two ranks have recorded that called one of each kind, and what they printed."""
     folder = tmp_path_factory.mktemp("flight")
     outputs = said(start("every_kind", folder, size=2))
     return read_folder(folder), outputs
 
 
-def first(run: Run, tensors: str, rank: int = 0) -> Call:
+def first(run: RecordedRun, tensors: str, rank: int = 0) -> Call:
     return next(call for call in run.logs[rank].calls if call.tensors == tensors)
 
 
-def test_every_rank_has_written_and_nobody_waits(recorded: tuple[Run, list[str]]) -> None:
+def test_every_rank_has_written_and_nobody_waits(recorded: tuple[RecordedRun, list[str]]) -> None:
     run, _ = recorded
 
     judgement = judge(run, time.time())
@@ -73,7 +73,7 @@ def test_every_rank_has_written_and_nobody_waits(recorded: tuple[Run, list[str]]
     assert all(log.exited for log in run.logs.values())
 
 
-def test_a_call_is_told_with_its_shape_dtype_root_and_line(recorded: tuple[Run, list[str]]) -> None:
+def test_a_call_is_told_with_its_shape_dtype_root_and_line(recorded: tuple[RecordedRun, list[str]]) -> None:
     run, _ = recorded
     program = PROGRAMS.read_text().splitlines()
 
@@ -84,7 +84,7 @@ def test_a_call_is_told_with_its_shape_dtype_root_and_line(recorded: tuple[Run, 
         assert call.place.endswith(f"rank_programs.py:{number} in every_kind")
 
 
-def test_what_finished_and_what_failed_is_known(recorded: tuple[Run, list[str]]) -> None:
+def test_what_finished_and_what_failed_is_known(recorded: tuple[RecordedRun, list[str]]) -> None:
     run, _ = recorded
 
     collectives = [call for call in run.logs[0].calls if not call.channel.direction and call.how != "finished"]
@@ -93,7 +93,7 @@ def test_what_finished_and_what_failed_is_known(recorded: tuple[Run, list[str]])
     assert "ReduceOp.BAND" in collectives[0].why
 
 
-def test_sends_and_receives_are_counted_apart(recorded: tuple[Run, list[str]]) -> None:
+def test_sends_and_receives_are_counted_apart(recorded: tuple[RecordedRun, list[str]]) -> None:
     run, _ = recorded
 
     send, receive = first(run, "float32 [6]"), first(run, "float32 [6]", rank=1)
@@ -102,7 +102,7 @@ def test_sends_and_receives_are_counted_apart(recorded: tuple[Run, list[str]]) -
     assert (receive.operation, receive.channel.peer, receive.number) == ("recv", 0, 1)
 
 
-def test_what_ddp_calls_in_cpp_is_told_with_the_users_line(recorded: tuple[Run, list[str]]) -> None:
+def test_what_ddp_calls_in_cpp_is_told_with_the_users_line(recorded: tuple[RecordedRun, list[str]]) -> None:
     run, _ = recorded
 
     program = PROGRAMS.read_text().splitlines()
@@ -114,13 +114,13 @@ def test_what_ddp_calls_in_cpp_is_told_with_the_users_line(recorded: tuple[Run, 
     assert gradients.place.endswith(f"rank_programs.py:{backward} in every_kind")
 
 
-def test_functional_collectives_are_seen(recorded: tuple[Run, list[str]]) -> None:
+def test_functional_collectives_are_seen(recorded: tuple[RecordedRun, list[str]]) -> None:
     run, _ = recorded
 
     assert first(run, "float32 [7]").operation == "all_reduce"
 
 
-def test_what_is_refused_stays_the_librarys_error(recorded: tuple[Run, list[str]]) -> None:
+def test_what_is_refused_stays_the_librarys_error(recorded: tuple[RecordedRun, list[str]]) -> None:
     _, outputs = recorded
 
     for output in outputs:
@@ -128,7 +128,7 @@ def test_what_is_refused_stays_the_librarys_error(recorded: tuple[Run, list[str]
         assert "flight_recorder" not in output
 
 
-def test_groups_have_their_names_ranks_and_lives(recorded: tuple[Run, list[str]]) -> None:
+def test_groups_have_their_names_ranks_and_lives(recorded: tuple[RecordedRun, list[str]]) -> None:
     run, _ = recorded
 
     again = first(run, "float32 [9]").group

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.flight_recorder.analysis.findings import Finding
+from northbridge.flight_recorder.analysis.findings import HangFinding
 from northbridge.flight_recorder.analysis.judgement import judge
 from northbridge.flight_recorder.analysis.record_files import FolderError, read_folder
 
@@ -77,7 +77,7 @@ def test_a_rank_of_a_trainer_that_sleeps_in_its_step_is_named_while_the_other_wa
     assert f"train.py:{line_of(script, 'trainer.fit')} in <module>" in finding.text
 
 
-def _wait_for_finding(folder: Path, trainer: subprocess.Popen[bytes], printed: Path) -> Finding:
+def _wait_for_finding(folder: Path, trainer: subprocess.Popen[bytes], printed: Path) -> HangFinding:
     # One rank waits for the other for moments all the time: what is meant lasts.
     deadline = time.monotonic() + LIMIT_S
     while time.monotonic() < deadline:

@@ -1,0 +1,68 @@
+"""The command ``northbridge doctor``."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from northbridge.cli.options import LoadTimeout, spinner
+from northbridge.diagnostics import report
+from northbridge.untrusted.text import clean
+
+_EXIT_CODES = """\b
+Exit codes:
+  0  all well
+  1  something is wrong
+  2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
+  3  the software of the backend NAME is not installed
+  4  the hardware of the backend NAME is not here
+"""
+
+HELP = f"""Examine this environment and one backend, or all of them, and say what is wrong and what to do.
+
+Covers Lightning and what was registered in it; how far a backend comes; what it knows of its machine; the environment;
+and each line of the backend's contract, which lists what it relies on in its vendor's software, against the software
+that is installed. Everything that can crash or hang happens in child processes with time limits. No card is taken,
+unless --acquire or --train asks for it.
+
+{_EXIT_CODES}
+Without NAME, software and hardware that are not there are no error, and not an exit code."""
+
+
+def examine(
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The backend; all of them without.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a page.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write the JSON object there, too.")
+    ] = None,
+    acquire: Annotated[
+        bool, typer.Option("--acquire", help="Try also the calls of the contract that take a card.")
+    ] = False,
+    train: Annotated[
+        bool, typer.Option("--train", help="Train a tiny model on one card and on two, a minute each at most.")
+    ] = False,
+    load_timeout: LoadTimeout = report.LOAD_SECONDS,
+) -> None:
+    """Print, and write, what is wrong and what to do."""
+    if output is not None and not os.access(output.absolute().parent, os.W_OK):
+        raise typer.BadParameter(clean(f"{output.absolute().parent} is no folder that can be written to"))
+    report.choose(name)  # a wrong name or variable is told before anything starts
+    with spinner(quiet=as_json) as tell:
+        found = report.examine(name, deep=True, acquire=acquire, training=train, load_seconds=load_timeout, tell=tell)
+    text = json.dumps(found.as_dict(), indent=2)
+    if as_json:
+        print(text)
+    else:
+        from northbridge.diagnostics.page import show
+
+        show(found, trained=train)
+    if output is not None:
+        try:
+            output.write_text(text + "\n")
+        except OSError as error:
+            raise typer.BadParameter(clean(f"{output} could not be written: {error.strerror or error}")) from None
+    raise typer.Exit(found.exit_code)

@@ -1,0 +1,51 @@
+"""The command ``northbridge hang``."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from northbridge.untrusted.text import clean
+
+HELP = """Say who waits for whom in a run that hangs, or has ended so.
+
+Reads the files of FOLDER, which NORTHBRIDGE_FLIGHT_RECORDER named in the run: the last collectives, sends and receives
+of every rank, over any communication library. Says which rank has not called what the others wait in, where ranks have
+called different things, which waits hang on each other, and where in whose code. The run may still be there; nothing is
+done to it. Where several runs share the folder, the newest is read.
+
+\b
+Exit codes:
+  0  nobody waits
+  1  a rank waits for another, ranks disagree, a rank has written nothing, or a file is damaged
+  2  wrong usage: an option, or a folder without a record
+"""
+
+
+def explain_hang(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the files of all ranks.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a page.")] = False,
+) -> None:
+    """Print who waits for whom, from what the flight recorder has written."""
+    from northbridge.flight_recorder.analysis.judgement import judge
+    from northbridge.flight_recorder.analysis.record_files import FolderError, read_folder
+
+    try:
+        run = read_folder(folder)
+    except FolderError as error:
+        print(f"northbridge: {clean(str(error))}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    judgement = judge(run, time.time())
+    if as_json:
+        facts = {"world_size": run.world_size, "ranks": sorted(run.logs), "damages": list(run.damages)}
+        print(json.dumps({**facts, **judgement.as_dict()}, indent=2))
+    else:
+        from northbridge.flight_recorder.analysis.page import show
+
+        show(judgement, run)
+    raise typer.Exit(1 if judgement.findings or run.damages else 0)

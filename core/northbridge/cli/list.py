@@ -1,0 +1,52 @@
+"""The command ``northbridge list``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from northbridge.cli.options import EXIT_CODES, LoadTimeout, spinner
+from northbridge.diagnostics import report
+
+HELP = f"""List the installed backends, and what Northbridge did to Lightning.
+
+Each backend is probed in a child process, a few at a time: its plugin is imported, its devices are counted (each
+within NORTHBRIDGE_DETECT_TIMEOUT seconds, 20 by default), and its software is loaded, for "loadable" is not guessed.
+Some software is compiled when it is first loaded, which takes minutes: --load-timeout bounds it. One more child imports
+torch and every installed namespace of Lightning.
+
+\b
+Status of a backend:
+  ready        it loads, and its devices are here
+  no hardware  this machine has no such device
+  no software  the plugin is installed, the vendor's software is not
+  unsupported  it does not run on this machine, or with this torch
+  broken       the reason stands below the table
+  off          NORTHBRIDGE_DISABLE switches it off
+
+{EXIT_CODES}"""
+
+
+def list_backends(
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
+    no_probe: Annotated[
+        bool, typer.Option("--no-probe", help="Read metadata alone: start no process, import no plugin.")
+    ] = False,
+    load_timeout: LoadTimeout = report.LOAD_SECONDS,
+) -> None:
+    """Print what is installed, from metadata or from probing."""
+    if no_probe:
+        found = report.read_metadata()
+    else:
+        report.choose(None)  # a wrong variable is told before anything starts
+        with spinner(quiet=as_json) as tell:
+            found = report.examine(load_seconds=load_timeout, tell=tell)
+    if as_json:
+        print(json.dumps(found.as_list(), indent=2))
+    else:
+        from northbridge.diagnostics.table import show
+
+        show(found)
+    raise typer.Exit(found.broken)

@@ -1,0 +1,47 @@
+"""What several commands share: options, exit codes, and what is shown while children are asked."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+EXIT_CODES = """\b
+Exit codes:
+  0  all well (absent hardware or software, and what is off, is no error)
+  1  torch or a backend is broken, or an installed namespace of Lightning cannot be served
+  2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
+"""
+
+LoadTimeout = Annotated[
+    float, typer.Option(min=1, max=86400, metavar="SECONDS", help="How long one backend may take to load.")
+]
+
+
+@contextmanager
+def spinner(*, quiet: bool) -> Iterator[Callable[[str, str], None]]:
+    """Show on a terminal what the children are doing; elsewhere say once that it takes its time. stdout stays clean."""
+    from rich.text import Text
+
+    from northbridge.untrusted.terminal import Terminal
+
+    console = Terminal(stderr=True)
+    if not (quiet or console.is_terminal):
+        print(
+            "northbridge: asking every backend, and Lightning, in processes of their own; software that is compiled"
+            " when it is first loaded takes minutes",
+            file=sys.stderr,
+        )
+    doing: dict[str, str] = {}
+    with console.status("starting") as status:
+
+        def tell(who: str, what: str) -> None:
+            doing[who] = what
+            status.update(Text("; ".join(f"{name}: {each}" for name, each in doing.items() if each)))
+
+        yield tell

@@ -1,0 +1,180 @@
+"""One report on this environment, at two depths: what ``northbridge list`` shows, and what ``northbridge doctor`` does.
+
+Metadata is read in this process; whatever can crash, hang or print is asked in child processes with time limits.
+Reading metadata alone imports neither torch nor a plugin, and pydantic only where a ``NORTHBRIDGE_`` variable is set.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from northbridge.diagnostics.backends import BackendReport, claimed, report_on
+from northbridge.diagnostics.namespaces import namespace_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from northbridge.diagnostics.advice import Advice
+    from northbridge.diagnostics.backends import Claimed
+    from northbridge.diagnostics.environment import Variable
+    from northbridge.diagnostics.namespaces import NamespaceRow
+    from northbridge.diagnostics.selection import Selection
+    from northbridge.diagnostics.training import SelfTest
+    from northbridge.process_record import Entry
+    from northbridge.processes.queue import Tell
+
+LOAD_SECONDS = 600.0
+"""How long one backend's software may take to load: a chip that is compiled on first use takes minutes."""
+
+_EXIT_CODES = {"wrong": 1, "software missing": 3, "hardware missing": 4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """Everything that was found; what a list does not ask about is empty.
+
+    The keys of the doctor's JSON are the names of these fields and of the parts'.
+    """
+
+    northbridge: str
+    python: str
+    torch: str | None
+    system: str = ""
+    torch_problem: str = ""
+    """Why ``import torch`` fails: then nothing is known of what needs torch."""
+    asked: str | None = None
+    """The backend that was asked about; ``None`` for all of them."""
+    environment: tuple[Variable, ...] = ()
+    namespaces: tuple[NamespaceRow, ...]
+    selection: Selection | None = None
+    backends: tuple[BackendReport, ...]
+    trainings: dict[str, tuple[SelfTest, ...]] = field(default_factory=dict)
+    """By the name of the backend; empty where no training was asked for."""
+    record: tuple[Entry, ...] = ()
+    advice: tuple[Advice, ...] = ()
+
+    @property
+    def broken(self) -> bool:
+        """Whether torch, a backend, or an installed namespace of Lightning, cannot do its work."""
+        backends = any(each.states.is_broken for each in self.backends)
+        return bool(self.torch_problem) or backends or any(row.is_broken for row in self.namespaces)
+
+    @property
+    def exit_code(self) -> int:
+        """0 all well, 1 something is wrong; where one backend was asked about, 3 no software, 4 no hardware."""
+        levels = [each.level for each in self.advice if self.asked or each.level == "wrong"]
+        return next((code for level, code in _EXIT_CODES.items() if level in levels), 0)
+
+    def as_list(self) -> dict[str, Any]:
+        """Return what a list tells, as plain values for JSON."""
+        told = asdict(self)
+        told["backends"] = [each["states"] for each in told["backends"]]
+        keys = ("northbridge", "python", "torch", "backends", "namespaces", "record", "torch_problem")
+        return {key: told[key] for key in keys}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything, as plain values for JSON."""
+        return {**asdict(self), "exit_code": self.exit_code}
+
+
+def read_metadata() -> Diagnosis:
+    """Return what the metadata of the installed distributions says, importing none of them. Raises SettingsError."""
+    return _diagnosis([report_on(each) for each in claimed()], namespace_rows())
+
+
+def examine(
+    name: str | None = None,
+    *,
+    deep: bool = False,
+    acquire: bool = False,
+    training: bool = False,
+    load_seconds: float = LOAD_SECONDS,
+    tell: Tell = lambda _who, _what: None,
+) -> Diagnosis:
+    """Return what child processes find out about this environment and about backend ``name``, or every one.
+
+    ``deep`` is as far as the doctor goes: the machine, the environment, the contract, what ``auto`` selects, and what
+    to do. There, ``acquire`` lets calls be tried that take a card, ``training`` trains on one card and on two.
+    ``load_seconds`` bounds the loading of one backend's software; ``tell`` is called with who is being asked, and what.
+
+    Raises :class:`BackendNotFoundError` and :class:`SettingsError`.
+    """
+    from northbridge.diagnostics import examination, namespaces, selection
+    from northbridge.processes.queue import Queue
+
+    chosen = choose(name)
+    depth = examination.Depth(load_seconds, everything=deep, acquire=acquire)
+    with Queue(tell) as queue:
+        lightning = queue.submit(namespaces.ask, queue)
+        auto = queue.submit(selection.ask, queue, namespace_rows(), load_seconds) if deep else None
+        asked = [queue.submit(examination.ask, queue, each, depth) for each in chosen]
+        (rows, record, problem), replies = lightning.result(), [each.result() for each in asked]
+        problem = next(filter(None, [problem, *(each for _, each in replies)]), "")
+        found = _diagnosis([report for report, _ in replies], rows, torch_problem=problem, record=record)
+        if auto is None:
+            return found
+        chose = selection.Selection(None, "torch cannot be imported") if problem else auto.result()
+        found = replace(
+            found,
+            asked=name,
+            selection=chose,
+            backends=tuple(replace(each, selected=each.states.name == chose.chosen) for each in found.backends),
+        )
+        if training and not problem:
+            from northbridge.diagnostics.training import train
+
+            namespace = selection.choose_namespace(rows)
+            found = replace(found, trainings=train(queue, found.backends, namespace, load_seconds))
+    return _advised(found)
+
+
+def choose(name: str | None) -> list[Claimed]:
+    """Return who claims ``name``, or every name. Raises :class:`BackendNotFoundError` and :class:`SettingsError`."""
+    from northbridge.discovery.installed import find
+    from northbridge.discovery.simulated import refuse_unknown_simulation
+    from northbridge.settings import CoreSettings
+
+    CoreSettings.read()
+    refuse_unknown_simulation()
+    chosen = [each for each in claimed() if name in (None, each.name)]
+    if name is not None and not chosen:
+        find(name)  # raises, with the names that there are
+    return chosen
+
+
+def _diagnosis(
+    backends: Iterable[BackendReport],
+    namespaces: Iterable[NamespaceRow],
+    torch_problem: str = "",
+    record: tuple[Entry, ...] = (),
+) -> Diagnosis:
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        torch = None
+    return Diagnosis(
+        northbridge=version("northbridge"),
+        python=platform.python_version(),
+        torch=torch,
+        torch_problem=torch_problem,
+        backends=tuple(backends),
+        namespaces=tuple(namespaces),
+        record=record,
+    )
+
+
+def _advised(found: Diagnosis) -> Diagnosis:
+    """Return the diagnosis with what is read in this process, and what to do."""
+    from northbridge.diagnostics.advice import advise
+    from northbridge.diagnostics.environment import describe_system, examine_environment
+    from northbridge.discovery.installed import names
+
+    chosen = found.selection.record if found.selection else ()
+    record = dict.fromkeys([*found.record, *chosen, *(entry for each in found.backends for entry in each.record)])
+    environment = examine_environment(os.environ, names())
+    found = replace(found, system=describe_system(), environment=environment, record=tuple(record))
+    return replace(found, advice=advise(found))

@@ -1,0 +1,94 @@
+"""Every test has a tier, a fast one starts no process, and `python -m tests` says what it ran."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests import __main__ as suites
+from tests.tiers import SAMPLE, TABLE, TIERS, draw, entry_of
+
+ROOT = Path(__file__).parents[1]
+FILES = [str(file.relative_to(ROOT)) for file in (ROOT / "tests").rglob("test_*.py") if "vendors" not in file.parts]
+FAST = """
+import sys, pytest, tests.tiers
+tests.tiers.TABLE = {"test_": "fast"}
+sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "--rootdir=."], [tests.tiers]))
+"""
+
+FORBIDDEN = "test_starts is a fast test by tests/tiers.py, and starts a process"
+
+
+def test_every_file_has_a_tier() -> None:
+    assert {TABLE[entry_of(f"{file}::test")] for file in FILES} <= {*TIERS, "sampled"}
+
+
+@pytest.mark.parametrize("entry", TABLE)
+def test_every_entry_is_of_tests_that_exist(entry: str) -> None:
+    beginning, *names = entry.partition("[")[0].split("::")
+    files = [file for file in FILES if file.startswith(beginning)]
+
+    assert files, "no test file's path begins so: mend tests/tiers.py"
+    assert all(name in (ROOT / files[0]).read_text() for name in names), "that file has no such test"
+
+
+def test_a_folder_without_tier_is_named() -> None:
+    with pytest.raises(pytest.UsageError, match=r"^tests/new_room/test_x\.py has no tier: add its folder"):
+        entry_of("tests/new_room/test_x.py::test_y")
+
+
+@pytest.mark.parametrize(
+    ("start", "words"),
+    [
+        ("import subprocess; subprocess.run(['true'])", FORBIDDEN),
+        ("import os; os.fork() or os._exit(0)", FORBIDDEN),
+        ("import multiprocessing as m; m.get_context('spawn').Process(target=print).start()", FORBIDDEN),
+        ("try:\n        import os; os.system('true')\n    except Exception: pass", FORBIDDEN),
+        ("import northbridge; northbridge.load('cpu_sim')", "BuildError"),
+    ],
+    ids=["subprocess", "fork", "spawn", "swallowed", "chip"],
+)
+def test_a_fast_test_starts_no_process(tmp_path: Path, start: str, words: str) -> None:
+    (tmp_path / "test_starts.py").write_text(f"def test_starts():\n    {start}\n")
+    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    child = subprocess.run(
+        [sys.executable, "-c", FAST], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
+    )
+
+    assert child.returncode == pytest.ExitCode.TESTS_FAILED, child.stdout + child.stderr
+    assert words in child.stdout
+
+
+def test_the_sample_is_spread_and_repeatable() -> None:
+    tests = list(range(8 * SAMPLE))
+    drawn = [draw(tests, str(seed)) for seed in range(200)]
+
+    assert draw(tests, "1") == drawn[1] != drawn[2]
+    assert all([each // 8 for each in sample] == list(range(SAMPLE)) for sample in drawn)
+    assert {each for sample in drawn for each in sample} == set(tests)
+    assert draw(tests[:2], "1") == tests[:2]
+
+
+def test_the_end_tells_failures_sample_and_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "pytest.ini").touch()
+    (tmp_path / "test_a.py").write_text(
+        "def test_works(record_property): record_property('sampled by', 'abc')\ndef test_fails(): assert 1 == 2\n"
+    )
+    monkeypatch.setattr(suites, "SUITES", (suites.Suite("some", (str(tmp_path),)), suites.Suite("none", ("-k=no",))))
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+
+    assert suites.main("full", [f"--rootdir={tmp_path}", str(tmp_path)]) == 1
+
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("make test: ")]
+    assert said[1:4] == [
+        "make test: some: test_a::test_fails: assert 1 == 2",
+        "make test: some: pytest ended with 1",
+        "make test: test_works, drawn by abc",
+    ]
+    assert [line.rpartition(",")[0] for line in said[4:6]] == ["make test: some: 2 tests", "make test: none: 0 tests"]
+    assert said[6].startswith("make test: full: 0 min ")

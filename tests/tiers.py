@@ -1,0 +1,217 @@
+"""The tiers of the tests: which `make test-fast`, `make test` and `make test-all` run, by the folder of a test.
+
+- ``fast``: starts no process and no compiler, which is checked wherever such a test runs;
+- ``standard``: needs no process that trains, or is one of the few that show each chip training;
+- ``full``: every other test; `make test-all` alone runs it;
+- ``sampled``: ``standard`` for twelve of these tests, ``full`` for the others. The commit draws them, one from each
+  twelfth of them: a second run of a commit's tests has the same twelve, and in time each test is drawn.
+"""
+
+from __future__ import annotations
+
+import multiprocessing.util
+import os
+import random
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+Drawn = TypeVar("Drawn")
+
+TIERS = {"fast": "fast", "standard": "fast or standard", "full": ""}
+"""What pytest's ``-m`` selects for a tier."""
+
+SAMPLE = 12
+
+_ENTRIES = """\
+tests/test_ standard
+tests/core/test_ standard
+    fast backend.py bridge.py capabilities.py damaged_input.py device.py errors.py hook.py process_record.py
+    fast settings.py public_names.py
+    standard backend.py::test_what_crosses_is_found_anew_on_the_other_side
+    standard damaged_input.py::test_changed_report_that_was_sealed_again
+    standard public_names.py::test_a_star_import_brings_them_all
+    standard public_names.py::test_it_imports_neither_torch_nor_pydantic_nor_lightning
+    standard public_names.py::test_getting_a_backend_imports_neither_torch_nor_lightning
+    standard public_names.py::test_a_plugin_pays_for_no_reading_of_metadata
+    standard public_names.py::test_the_errors_and_the_autoload_import_the_standard_library_alone
+tests/core/cli/ standard
+tests/core/conformance/ fast
+    standard mutation/test_mutations.py::test_the_fault_is_made_and_nothing_else report/pages/test_browser.py
+    standard report/pages/test_compare_command.py report/test_command.py report/test_facts.py
+    standard runner/test_supervisor.py runs/test_fork_server.py runs/test_forked_ranks.py runs/test_processes.py
+    standard runs/test_question.py runs/test_scenario.py runs/test_stacks.py test_pytest_plugin.py test_suite.py
+    standard tests/plugin/
+    standard tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
+    standard tests/device/test_operation_table.py::test_they_are_called_as_in_torchs_own_database
+    standard test_third_party.py
+    full test_third_party.py::test_what_it_denies_and_refuses_is_no_failure_of_its_collectives
+tests/core/contract/ fast
+tests/core/diagnostics/ standard
+    fast test_advice.py test_environment.py test_system.py test_table.py
+    full test_training.py::test_a_fabric_trains_too test_training.py::test_a_chip_that_cannot_train
+    full test_training.py::test_a_training_that_hangs
+tests/core/discovery/ standard
+    fast test_cards.py test_hooks.py test_installed.py test_stand_ins.py
+tests/core/flight_recorder/ fast
+    full recording/test_recorder.py
+tests/core/launch/ fast
+    full test_group_end.py test_parent_watch.py
+tests/core/lightning/ standard
+    fast accelerators/test_device_indices.py plugins/test_containers.py plugins/test_torch_load.py
+    full test_clusters.py test_faults.py test_lazy_device.py test_notebooks.py test_planned_faults.py
+    full test_preempted_jobs.py test_restarts.py test_sharded_checkpoints.py corrections/test_fabric_run.py
+    full launchers/test_dead_ranks.py
+tests/core/processes/ fast
+    standard test_child.py test_python_start.py
+tests/core/untrusted/ fast
+    standard test_terminal.py::test_no_other_console_is_made_in_the_core
+tests/backends/cpu_sim/ standard
+    full test_conformance.py test_disagreement.py test_faults_of_ranks.py test_flight_recorder.py
+    full test_missing_rank.py test_chip_layers.py test_chip_sharded.py
+tests/backends/hpu/ standard
+    full runs/ test_conformance.py simulated/test_layers.py simulated/test_sharded.py
+    full test_documented_examples.py test_lightning_habana.py
+    standard runs/test_page.py runs/test_doctor.py runs/test_two_nodes.py
+tests/backends/posed/ fast
+    standard runs/
+tests/backends/sdaa/ standard
+    full runs/ test_conformance.py simulated/test_layers.py simulated/test_sharded.py test_lightning_teco.py
+    full test_precision.py test_random.py
+    standard runs/test_page.py runs/test_doctor.py
+tests/backends/together/ standard
+    fast test_difference.py
+tests/bench/ fast
+    standard test_bench.py
+tests/compat/ fast
+tests/conformance/ standard
+    full test_drawn_faults.py::test_eight_of_ten_are_found test_other_rounding.py
+    sampled test_wrong_backends.py::test_it_is_caught_and_its_parent_is_not
+tests/docs/ standard
+    fast test_hang_page.py test_prove_page.py test_pip_lines.py
+    full test_samples.py::test_the_samples_of_a_page_do_what_it_says
+    full test_samples.py::test_a_command_prints_what_the_page_shows
+tests/examples/ full
+    fast test_examples.py::test_an_example_imports_nothing_of_northbridge
+    standard test_vendor_cuda.py::test_it_is_ test_vendor_cuda.py::test_its_
+    full test_vendor_cuda.py::test_its_demo_trains
+tests/matrix/ full
+    fast test_matrix.py::test_the_
+tests/ops/ fast
+    full test_tenth.py test_traces.py
+    standard test_entries.py test_verdict.py::test_a_process_that_crashes
+tests/soak/ fast
+    full test_rounds.py::test_a_rank_that_is_killed
+"""
+"""A folder and its tier; below it the tests of other tiers, by how their ids go on behind the folder's name."""
+
+
+def _read(entries: str) -> Iterator[tuple[str, str]]:
+    folder = ""
+    for line in entries.splitlines():
+        first, *words = line.split()
+        if line.startswith(" "):
+            yield from ((folder + word, first) for word in words)
+        else:
+            folder = first
+            yield folder, words[0]
+
+
+TABLE = dict(_read(_ENTRIES))
+"""The tier of tests by how their ids begin; the longest beginning decides."""
+
+SAMPLED_BY = "sampled by"
+"""The property of a test that was drawn; its value is the seed."""
+
+_STARTS = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "os.exec")
+_guarded: str | None = None
+_left_out: Counter[str] = Counter()
+
+
+def entry_of(test: str) -> str:
+    """Return the entry of :data:`TABLE` for the ``test`` with this id."""
+    found = max((entry for entry in TABLE if test.startswith(entry)), key=len, default=None)
+    if found is None:
+        raise pytest.UsageError(f"{test.partition('::')[0]} has no tier: add its folder to the table in tests/tiers.py")
+    return found
+
+
+def draw(tests: list[Drawn], seed: str) -> list[Drawn]:
+    """Return the sample of ``tests``: one of each twelfth."""
+    number = min(SAMPLE, len(tests))
+    ends = [part * len(tests) // number for part in range(number + 1)] if tests else []
+    choose = random.Random(seed).randrange
+    return [tests[choose(*ends[part : part + 2])] for part in range(number)]
+
+
+def _read_seed() -> str:
+    commit = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
+    read = subprocess.run(commit, check=False, capture_output=True, text=True)
+    return read.stdout.strip() or "no commit"  # an unpacked archive
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tier-report", action="store_true", help="run nothing: list the tests that -m leaves out")
+    parser.addoption("--sample-seed", help="draw the sample by this, and not by the commit")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for tier in TIERS:
+        config.addinivalue_line("markers", f"{tier}: see tests/tiers.py")
+    sys.addaudithook(_forbid_processes)
+
+
+@pytest.hookimpl(tryfirst=True)  # before pytest selects by the markers
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers = {item: TABLE[entry_of(item.nodeid)] for item in items}
+    sampled = [item for item in items if tiers[item] == "sampled"]
+    seed = config.option.sample_seed or _read_seed()
+    tiers |= dict.fromkeys(sampled, "full")
+    for item in draw(sampled, seed):
+        tiers[item] = "standard"
+        item.user_properties.append((SAMPLED_BY, seed))
+    for item, tier in tiers.items():
+        item.add_marker(tier)
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    _left_out.update(item.nodeid.partition("::")[0] for item in items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> bool | None:
+    """Print the report, where it is asked for, in the place of running tests."""
+    if not session.config.option.tier_report:
+        return None
+    print(f"\n{sum(_left_out.values())} tests are left out, {len(session.items)} would run")
+    for file, number in sorted(_left_out.items()):
+        print(f"{number:6} {file}")
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a fast test, and what is set up for it, start no process, nor find a chip that has been compiled."""
+    global _guarded
+    if item.get_closest_marker("fast") is None:
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", os.devnull)
+        # Of this one Python tells no audit hook.
+        patch.setattr(multiprocessing.util, "spawnv_passfds", lambda *_: _forbid_processes(_STARTS[0], ()))
+        _guarded = item.nodeid
+        try:
+            return (yield)
+        finally:
+            _guarded = None
+
+
+def _forbid_processes(event: str, _: tuple[object, ...]) -> None:
+    if _guarded is not None and event in _STARTS:
+        # What this raises is not an Exception, which the code under test might handle.
+        pytest.fail(f"{_guarded} is a fast test by tests/tiers.py, and starts a process ({event})")
