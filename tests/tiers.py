@@ -42,10 +42,9 @@ tests/core/test_ standard
     standard public_names.py::test_the_errors_and_the_autoload_import_the_standard_library_alone
 tests/core/cli/ standard
 tests/core/conformance/ fast
-    standard mutation/test_mutations.py::test_the_fault_is_made_and_nothing_else report/pages/test_browser.py
-    standard report/pages/test_compare_command.py report/test_command.py report/test_facts.py
-    standard runner/test_supervisor.py runs/test_fork_server.py runs/test_forked_ranks.py runs/test_processes.py
-    standard runs/test_question.py runs/test_scenario.py runs/test_stacks.py test_pytest_plugin.py test_suite.py
+    standard report/pages/test_browser.py report/pages/test_compare_command.py report/test_command.py
+    standard report/test_facts.py runner/test_supervisor.py runs/test_question.py runs/test_stacks.py test_run.py
+    standard test_pytest_plugin.py test_suite.py
     standard tests/plugin/
     standard tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
     standard tests/device/test_operation_table.py::test_they_are_called_as_in_torchs_own_database
@@ -100,8 +99,11 @@ tests/examples/ full
     fast test_examples.py::test_an_example_imports_nothing_of_northbridge
     standard test_vendor_cuda.py::test_it_is_ test_vendor_cuda.py::test_its_
     full test_vendor_cuda.py::test_its_demo_trains
+tests/forks/ standard
 tests/matrix/ full
     fast test_matrix.py::test_the_
+tests/mutation/ fast
+    standard test_mutations.py::test_the_fault_is_made_and_nothing_else
 tests/ops/ fast
     full test_tenth.py test_traces.py
     standard test_entries.py test_verdict.py::test_a_process_that_crashes
