@@ -77,7 +77,7 @@ tests/backends/hpu/ standard
     full runs/ test_conformance.py simulated/test_layers.py simulated/test_sharded.py
     full test_documented_examples.py test_lightning_habana.py
     standard runs/test_page.py runs/test_doctor.py runs/test_two_nodes.py
-tests/backends/posed/ fast
+tests/backends/simulated/ fast
     standard runs/
 tests/backends/sdaa/ standard
     full runs/ test_conformance.py simulated/test_layers.py simulated/test_sharded.py test_lightning_teco.py
