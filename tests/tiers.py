@@ -46,11 +46,11 @@ tests/core/test_ standard
 tests/core/cli/ standard
 tests/core/conformance/ fast
     standard report/pages/test_compare_command.py report/test_command.py report/test_facts.py runs/test_question.py
-    standard runs/test_scenario.py runs/test_stacks.py test_pytest_plugin.py test_suite.py
+    standard test_run.py runs/test_stacks.py test_pytest_plugin.py test_suite.py
     standard tests/device/test_operation_table.py::test_they_are_called_as_in_torchs_own_database
     full report/pages/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
     full report/test_command.py::test_a_part_of_the_suite_is_told_test_by_test_and_ends_as_they_do
-    full runs/test_scenario.py::test_ranks_that_hang_are_ended_and_say_where_each_of_them_stood
+    full test_run.py::test_ranks_that_hang_are_ended_and_say_where_each_of_them_stood
     full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
 tests/core/contract/ fast
 tests/core/diagnostics/ full

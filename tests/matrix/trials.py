@@ -8,7 +8,7 @@ from typing import Any
 from tests.forks.suite import fork_runs
 from tests.matrix.releases import Pair, lay_over
 
-from northbridge.conformance.runs.run import run
+from northbridge.conformance.run import run
 from northbridge.conformance.runs.scenario import Scenario
 
 CHIP = "cpu_sim"

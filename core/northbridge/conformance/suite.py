@@ -9,8 +9,8 @@ from typing import Any, ClassVar, TypeVar
 import pytest
 
 import northbridge
+from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.run import RunResult, run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import NAMESPACES
 

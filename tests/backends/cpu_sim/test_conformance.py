@@ -11,7 +11,7 @@ from tests.conformance.proving import prove
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
-from northbridge.conformance.runs.run import RunResult
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
 from northbridge.conformance.tests.collective.exchanges import Exchanges
 from northbridge.conformance.tests.collective.groups import GroupsTests

@@ -43,7 +43,7 @@ import northbridge, northbridge.processes.question, northbridge.discovery.simula
 from northbridge.conformance.tests.lightning import checkpoints, sharding
 from northbridge.conformance.runs import processes, question as questions
 import northbridge.processes.child, northbridge_cpu_sim.build.extension, northbridge_cpu_sim.build.compile
-from northbridge.conformance.runs.run import RunResult
+from northbridge.conformance.run import RunResult
 from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 import answers

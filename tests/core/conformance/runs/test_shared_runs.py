@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.conformance.runs import run as room
+from northbridge.conformance import run as room
 from northbridge.conformance.runs.processes import CALLED_FIRST
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.runs.shared_runs import FOLDER, folder_of_runs, run_once

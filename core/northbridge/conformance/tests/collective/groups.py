@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from northbridge.conformance.rank_programs import groups as program
-from northbridge.conformance.runs.run import run
+from northbridge.conformance.run import run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import Suite, require_devices, shows
 from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybodys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.rank_programs.missing_rank import BOUND_S
-from northbridge.conformance.runs.run import run
+from northbridge.conformance.run import run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import require_devices
 from northbridge.conformance.tests.collective.ranks import Facts, Ranks

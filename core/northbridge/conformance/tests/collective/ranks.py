@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 import pytest
 
 import northbridge
+from northbridge.conformance.run import run
 from northbridge.conformance.runs.ranks import error_of
-from northbridge.conformance.runs.run import run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import Suite, require_devices
 from northbridge.errors import UnsupportedError

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from northbridge.conformance.run import new_folder, play, read_said
 from northbridge.conformance.runs.findings import Findings, read
-from northbridge.conformance.runs.run import new_folder, play, read_said
 from northbridge.conformance.runs.run_errors import HungError
 from northbridge.conformance.runs.scenario import Scenario
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from northbridge.conformance.rank_programs.endurance import EARLY, LATE
-from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each, require, require_devices
 

@@ -11,7 +11,7 @@ import torch
 
 from northbridge.conformance.rank_programs.interruptions import EVERY_N_STEPS, INTERRUPTED
 from northbridge.conformance.rank_programs.killed_rank import KILLED_IN
-from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import (
     TRAINERS,

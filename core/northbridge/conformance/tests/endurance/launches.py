@@ -7,8 +7,8 @@ from typing import ClassVar
 import pytest
 
 import northbridge
+from northbridge.conformance.run import run
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.run import run
 from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import FABRICS, TRAINERS, Suite, cpu_run, require, require_devices, shows
 

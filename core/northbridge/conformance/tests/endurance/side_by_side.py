@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from northbridge.conformance.runs.run import new_folder, run
+from northbridge.conformance.run import new_folder, run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each, require, require_devices
 from northbridge.conformance.tests.endurance.endings import End, run_to_the_end

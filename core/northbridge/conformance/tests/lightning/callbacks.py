@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices, shows
 
 

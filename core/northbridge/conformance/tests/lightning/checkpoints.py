@@ -12,9 +12,9 @@ import torch
 import northbridge
 from northbridge.conformance.rank_programs import interim_checkpoints
 from northbridge.conformance.rank_programs.checkpoints import MODEL
+from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.hosts import build
-from northbridge.conformance.runs.run import RunResult, run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, one_and_several_devices, shows
 from northbridge.processes.environment import python_command

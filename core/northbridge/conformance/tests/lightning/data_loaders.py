@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from northbridge.conformance.rank_programs.data_loaders import WAYS
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices
 
 

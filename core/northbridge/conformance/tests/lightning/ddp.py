@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import northbridge
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, EqualWeights, cpu_run, several_devices
 
 

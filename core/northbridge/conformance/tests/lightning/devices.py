@@ -6,8 +6,8 @@ import pytest
 
 import northbridge
 from northbridge.conformance.rank_programs.devices import FORMS, SECOND, is_held_by_one_fabric
+from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.run import RunResult, run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
 

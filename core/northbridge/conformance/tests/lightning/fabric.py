@@ -6,10 +6,10 @@ import pytest
 
 import northbridge
 from northbridge.conformance.rank_programs.fabric import STEERED, WAYS
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build
-from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import (
     FABRICS,
     MODELS,

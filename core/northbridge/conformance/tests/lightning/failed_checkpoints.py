@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import northbridge
-from northbridge.conformance.runs.run import RunResult
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, one_and_two_devices
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from northbridge.conformance.rank_programs.hooks import BEGIN
-from northbridge.conformance.runs.run import RunResult
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each
 
 _BATCH = ["forward", "backward", "after_backward"]

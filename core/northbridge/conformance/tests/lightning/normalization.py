@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import northbridge
-from northbridge.conformance.runs.run import RunResult
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each
 
 _DIFFERENT = 1e-3

@@ -6,8 +6,8 @@ import pytest
 
 from northbridge.conformance.rank_programs.gradient_scaler import BATCHES, OVERFLOW
 from northbridge.conformance.rank_programs.precision import PRECISIONS
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, shows
 from northbridge.errors import UnsupportedError
 

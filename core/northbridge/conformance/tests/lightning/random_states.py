@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.conformance.runs.run import RunResult, run
+from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from northbridge.conformance.rank_programs.reductions import FLOATS, wholes
-from northbridge.conformance.runs.run import RunResult
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, several_devices, shows
 
 OPERATIONS = [f"{reduction} of {kind}" for kind in ("float", "int64") for reduction in ("sum", "mean", "min", "max")]

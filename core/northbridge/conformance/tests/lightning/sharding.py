@@ -12,8 +12,8 @@ import torch
 
 import northbridge
 from northbridge.conformance.rank_programs.sharding import CHECKPOINT
+from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.run import RunResult, run
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
 from northbridge.lightning.namespaces import NAMESPACES

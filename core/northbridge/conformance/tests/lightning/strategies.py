@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import northbridge
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
 
 

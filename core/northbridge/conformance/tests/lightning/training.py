@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import northbridge
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.models import TiedWeights
-from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.suite import MODELS, TRAINERS, EqualWeights, in_each
 
 

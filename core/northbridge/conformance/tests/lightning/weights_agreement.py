@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from northbridge.conformance.rank_programs.weights_agreement import EVERY, STEP
-from northbridge.conformance.runs.run import RunResult
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, several_devices
 
 

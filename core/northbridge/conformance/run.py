@@ -24,7 +24,7 @@ from northbridge.conformance.runs.shared_runs import folder_of_runs, run_once
 from northbridge.conformance.runs.stacks import collect_stacks, kill_group
 from northbridge.errors import UnsupportedError
 
-WORK = ["-m", "northbridge.conformance.runs.work"]
+WORK = ["-m", "northbridge.conformance.rank_programs.work"]
 """The command of a rank, but for the scenario and the folder."""
 
 LIMIT_S = 240.0

@@ -10,10 +10,10 @@ from types import ModuleType
 
 import pytest
 
+from northbridge.conformance.rank_programs.work import main
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.findings import read, write
-from northbridge.conformance.runs.run import RunResult
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.conformance.runs.work import main
 from northbridge.conformance.suite import BASICS, USES
 from northbridge.conformance.tests.collective.ranks import STEPS
 from northbridge.errors import UnsupportedError

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from northbridge.conformance.runs import run as room
-from northbridge.conformance.runs.run import RunResult
+from northbridge.conformance import run as room
+from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import TRAINERS
