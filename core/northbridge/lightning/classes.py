@@ -1,21 +1,23 @@
-"""The classes of one namespace, made once from the bodies that all namespaces share."""
+"""The classes of each namespace: a table of our mixins and of Lightning's class below them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
-from northbridge.lightning.accelerators.accelerator import make_accelerator
-from northbridge.lightning.launchers.multiprocessing import make_launcher
-from northbridge.lightning.launchers.subprocess_script import make_script_launcher
+from northbridge.lightning.accelerators.accelerator import AcceleratorMixin
+from northbridge.lightning.launchers.multiprocessing import MultiProcessingLauncherMixin
+from northbridge.lightning.launchers.subprocess_script import SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.plugins.checkpoint_io import make_checkpoint_io
-from northbridge.lightning.plugins.layer_sync import make_layer_sync
-from northbridge.lightning.strategies.ddp import make_ddp_strategy
-from northbridge.lightning.strategies.model_parallel import make_model_parallel_strategy
-from northbridge.lightning.strategies.single_device import make_single_device_strategy
-from northbridge.lightning.weights_agreement import make_weights_agreement
+from northbridge.lightning.plugins.checkpoint_io import CheckpointIOMixin
+from northbridge.lightning.plugins.layer_sync import LayerSyncMixin
+from northbridge.lightning.strategies.ddp import DDPMixin
+from northbridge.lightning.strategies.fabric import FabricMixin
+from northbridge.lightning.strategies.model_parallel import FabricModelParallelMixin, TrainerModelParallelMixin
+from northbridge.lightning.strategies.single_device import FabricSingleDeviceMixin, SingleDeviceMixin
+from northbridge.lightning.strategies.trainer import TrainerMixin
+from northbridge.lightning.weights_agreement import WeightsAgreementMixin
 
 
 @dataclass(frozen=True)
@@ -29,10 +31,9 @@ class Classes:
     checkpoint_io: Any
     script_launcher: Any
     launcher: Any
-    layer_sync: Any
-    """None for a Fabric."""
-
     weights_agreement: Any
+    layer_sync: Any = None
+    """None for a Fabric."""
 
     @property
     def strategies(self) -> tuple[Any, ...]:
@@ -40,27 +41,79 @@ class Classes:
         return self.single_device, self.ddp, self.model_parallel
 
 
+@dataclass(frozen=True)
+class Combination:
+    """One class of ours in each namespace of ``hosts``: mixins, and a class of Lightning's below them."""
+
+    field: str
+    """What :class:`Classes` calls it."""
+
+    name: str
+    """What ``namespace.home`` offers it as, so that it pickles."""
+
+    module: str
+    """Where Lightning's class is in the namespace; empty for ``object``."""
+
+    stock: str
+    """Lightning's class."""
+
+    mixins: tuple[type, ...]
+    hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
+
+
+_SINGLE = ("single_device", "SingleDeviceStrategy", "strategies", "SingleDeviceStrategy")
+_DDP = ("ddp", "DDPStrategy", "strategies", "DDPStrategy")
+_SHARDED = ("model_parallel", "ModelParallelStrategy", "strategies.model_parallel", "ModelParallelStrategy")
+_AGREEMENT = ("weights_agreement", "WeightsAgreement")
+
+COMBINATIONS = (
+    Combination("accelerator", "Accelerator", "accelerators", "Accelerator", (AcceleratorMixin,)),
+    Combination(*_SINGLE, (TrainerMixin, SingleDeviceMixin), ("Trainer",)),
+    Combination(*_SINGLE, (FabricSingleDeviceMixin,), ("Fabric",)),
+    Combination(*_DDP, (TrainerMixin, DDPMixin), ("Trainer",)),
+    Combination(*_DDP, (FabricMixin, DDPMixin), ("Fabric",)),
+    Combination(*_SHARDED, (TrainerModelParallelMixin,), ("Trainer",)),
+    Combination(*_SHARDED, (FabricModelParallelMixin,), ("Fabric",)),
+    Combination("checkpoint_io", "CheckpointIO", "plugins", "TorchCheckpointIO", (CheckpointIOMixin,)),
+    Combination(
+        "script_launcher",
+        "SubprocessScriptLauncher",
+        "strategies.launchers.subprocess_script",
+        "_SubprocessScriptLauncher",
+        (SubprocessScriptLauncherMixin,),
+    ),
+    Combination(
+        "launcher",
+        "MultiProcessingLauncher",
+        "strategies.launchers.multiprocessing",
+        "_MultiProcessingLauncher",
+        (MultiProcessingLauncherMixin,),
+    ),
+    Combination(
+        "weights_agreement", "WeightsAgreement", "callbacks", "Callback", (WeightsAgreementMixin,), ("Trainer",)
+    ),
+    Combination("weights_agreement", "WeightsAgreement", "", "object", (WeightsAgreementMixin,), ("Fabric",)),
+    Combination("layer_sync", "LayerSync", "plugins.layer_sync", "TorchSyncBatchNorm", (LayerSyncMixin,), ("Trainer",)),
+)
+"""Every class of ours that derives from one of Lightning's."""
+
+
 @cache
 def classes(namespace: Namespace) -> Classes:
-    """Return the classes for ``namespace``; its Lightning must be importable.
-
-    They say that they live in ``namespace.home``, which offers them under these names, so that they pickle.
-    """
-    checkpoint_io = make_checkpoint_io(namespace)
-    script_launcher = make_script_launcher(namespace)
-    launcher = make_launcher(namespace)
-    ours = Classes(
-        accelerator=make_accelerator(namespace),
-        single_device=make_single_device_strategy(namespace, checkpoint_io),
-        ddp=make_ddp_strategy(namespace, checkpoint_io, script_launcher, launcher),
-        model_parallel=make_model_parallel_strategy(namespace, checkpoint_io, script_launcher),
-        checkpoint_io=checkpoint_io,
-        script_launcher=script_launcher,
-        launcher=launcher,
-        layer_sync=make_layer_sync(namespace),
-        weights_agreement=make_weights_agreement(namespace),
-    )
+    """Return the classes for ``namespace``; its Lightning must be importable."""
+    rows = [row for row in COMBINATIONS if namespace.host in row.hosts]
+    ours = Classes(**{row.field: _combine(namespace, row) for row in rows})
     for cls in filter(None, vars(ours).values()):
-        cls.__module__ = namespace.home
-        cls.__qualname__ = cls.__name__
+        cls.siblings = ours
     return ours
+
+
+def _combine(namespace: Namespace, row: Combination) -> Any:
+    stock = getattr(namespace.module(row.module), row.stock) if row.module else object
+    attributes = {
+        "__module__": namespace.home,
+        "__doc__": row.mixins[-1].__doc__,
+        "namespace": namespace,
+        "stock_class": stock,
+    }
+    return type(row.name, (*row.mixins, stock), attributes)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    from northbridge.lightning.classes import Classes
 
 
 @dataclass(frozen=True)
@@ -103,3 +107,23 @@ NAMESPACES = {
     )
 }
 """Every namespace by its name."""
+
+Stock: Any = ABC
+"""Base of the mixins. To a type checker it has all attributes of the stock class that a mixin is combined with."""
+
+
+class NamespaceMixin(Stock):  # type: ignore[misc]  # the stock class is known at run time only
+    """Base of the classes that ``classes.py`` combines with a stock class of each namespace.
+
+    It derives from ABC and has no ``__slots__``, as Lightning's classes do: Python gives an object a new class only
+    where the memory layouts of both classes have the same root.
+    """
+
+    namespace: ClassVar[Namespace]
+    """The namespace of the combined class."""
+
+    stock_class: ClassVar[Any]
+    """Lightning's class below."""
+
+    siblings: ClassVar[Classes]
+    """All classes that are combined for that namespace."""

@@ -10,57 +10,54 @@ from northbridge.errors import ArgumentsError, UnsupportedError, WeightsDisagree
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.lightning.namespaces import Namespace
-
 _NAMED = 3
 """How many parameters the error names."""
 
 _SHIFTS = (0, 16, 32, 48)
 
 
-def make_weights_agreement(namespace: Namespace) -> Any:
-    """Return the callback class of ``namespace``; for a Fabric, which has none, a class with the check alone."""
-    stock: Any = namespace.module("callbacks").Callback if namespace.is_trainer else object
+class WeightsAgreementMixin:
+    """Check every ``every_n_steps`` optimizer steps, at the start and at the end, that the ranks agree.
 
-    class WeightsAgreement(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        """Check every ``every_n_steps`` optimizer steps, at the start and at the end, that the ranks agree.
+    A callback of a Trainer; a Fabric has no callbacks, and calls :meth:`check`.
 
-        DDP reduces gradients and never looks at weights again: where one rank steps differently, each goes on with a
-        model of its own. Parameters are compared bit for bit, by digests that travel over the chip's library. Buffers
-        are each rank's own, and of a sharded model the parameters that are whole on each rank are compared.
-        """
+    DDP reduces gradients and never looks at weights again: where one rank steps differently, each goes on with a
+    model of its own. Parameters are compared bit for bit, by digests that travel over the chip's library. Buffers
+    are each rank's own, and of a sharded model the parameters that are whole on each rank are compared.
+    """
 
-        def __init__(self, every_n_steps: int = 100) -> None:
-            if every_n_steps < 1:
-                raise ArgumentsError(
-                    f"WeightsAgreement(every_n_steps={every_n_steps}) was asked for: write a number of steps, 1 or more"
-                )
-            self.every_n_steps = every_n_steps
-            self.agreed_at: int | None = None
-            """The step of the last check, which the ranks passed."""
+    def __init__(self, every_n_steps: int = 100) -> None:
+        if every_n_steps < 1:
+            raise ArgumentsError(
+                f"WeightsAgreement(every_n_steps={every_n_steps}) was asked for: write a number of steps, 1 or more"
+            )
+        self.every_n_steps = every_n_steps
+        self.agreed_at: int | None = None
+        """The step of the last check, which the ranks passed."""
 
-        def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-            self.agreed_at = None
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Check before the first step."""
+        self.agreed_at = None
+        self.check(trainer.strategy, pl_module, trainer.global_step)
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
+        """Check after every ``every_n_steps`` steps."""
+        if trainer.global_step - (self.agreed_at or 0) >= self.every_n_steps:
             self.check(trainer.strategy, pl_module, trainer.global_step)
 
-        def on_train_batch_end(self, trainer: Any, pl_module: Any, *_: Any) -> None:
-            if trainer.global_step - (self.agreed_at or 0) >= self.every_n_steps:
-                self.check(trainer.strategy, pl_module, trainer.global_step)
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Check after the last step."""
+        if trainer.global_step != self.agreed_at:
+            self.check(trainer.strategy, pl_module, trainer.global_step)
 
-        def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-            if trainer.global_step != self.agreed_at:
-                self.check(trainer.strategy, pl_module, trainer.global_step)
+    def check(self, strategy: Any, module: torch.nn.Module, step: int) -> None:
+        """Compare the weights of ``module`` after ``step``; every rank has to call it. With one it does nothing.
 
-        def check(self, strategy: Any, module: torch.nn.Module, step: int) -> None:
-            """Compare the weights of ``module`` after ``step``; every rank has to call it. With one it does nothing.
-
-            For a Fabric: ``check(fabric.strategy, module, step)``. Raises :class:`WeightsDisagreeError` on every rank.
-            """
-            if getattr(strategy, "world_size", 1) > 1:
-                _assert_agreement(strategy, module, step, self.agreed_at)
-            self.agreed_at = step
-
-    return WeightsAgreement
+        For a Fabric: ``check(fabric.strategy, module, step)``. Raises :class:`WeightsDisagreeError` on every rank.
+        """
+        if getattr(strategy, "world_size", 1) > 1:
+            _assert_agreement(strategy, module, step, self.agreed_at)
+        self.agreed_at = step
 
 
 def _assert_agreement(strategy: Any, module: torch.nn.Module, step: int, agreed_at: int | None) -> None:

@@ -3,124 +3,178 @@
 from __future__ import annotations
 
 import os
+import sys
+from abc import ABC
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from northbridge.bridge import is_installed
+from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.discovery.present import detect, missing_software
 from northbridge.discovery.simulated import is_simulable
 from northbridge.errors import (
     HardwareMissingError,
+    NorthbridgeError,
     SoftwareMissingError,
     WrongDeviceError,
 )
 from northbridge.lightning.accelerators.autograd import assert_autograd_serves
-from northbridge.lightning.accelerators.availability import AcceleratorQuestions
+from northbridge.lightning.accelerators.device_indices import parse_devices
 from northbridge.lightning.accelerators.held import hold
-from northbridge.process_record import logger
+from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.process_record import logger, note
 
 if TYPE_CHECKING:
     import torch
 
     from northbridge.backend import Backend
-    from northbridge.lightning.namespaces import Namespace
 
 
-def make_accelerator(namespace: Namespace) -> Any:
-    """Return the accelerator class of ``namespace``.
+class AcceleratorQuestions(ABC):
+    """Answer for the backend ``backend_name``; no answer takes a card."""
+
+    backend_name: ClassVar[str]
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what ``accelerator=`` calls it."""
+        return cls.backend_name
+
+    @classmethod
+    def resolve(cls) -> Backend:
+        """Return the backend of this name: the one that this process runs on, which a run has looked up, or declared.
+
+        Raises what :func:`northbridge.get` raises.
+        """
+        running = loaded()
+        return running if running is not None and running.name == cls.backend_name else get(cls.backend_name)
+
+    @classmethod
+    def is_available(cls) -> bool:
+        """Whether this machine has such a device. Where that cannot be found out, the record says why.
+
+        Lightning asks every registered accelerator on its way to an error of its own: this must not raise.
+        """
+        try:
+            return detect(cls.resolve()) > 0
+        except NorthbridgeError as error:
+            note(cls.backend_name, "not available", str(error), problem=True)
+            return False
+
+    @classmethod
+    def auto_device_count(cls) -> int:
+        """Return how many devices ``devices="auto"`` takes."""
+        # Lightning takes one device in a notebook, for CUDA only: several would have to be forked.
+        return 1 if hasattr(sys, "ps1") else detect(cls.resolve())
+
+    @classmethod
+    def parse_devices(cls, devices: Any) -> list[int]:
+        """Return the indices that ``devices=`` asks for. Raises :class:`northbridge.DevicesError`."""
+        return parse_devices(devices, count=detect(cls.resolve()), name=cls.backend_name)
+
+    @classmethod
+    def get_parallel_devices(cls, devices: list[int]) -> list[torch.device]:
+        """Return the devices of these indices; the backend's software is loaded for that."""
+        import torch
+
+        kind = load(cls.resolve()).device.type
+        return [torch.device(kind, index) for index in devices]
+
+
+class AcceleratorMixin(AcceleratorQuestions, NamespaceMixin):
+    """One chip family in Lightning; ``Accelerator("acme")`` for the backend ``acme``.
 
     Lightning asks the accelerator's *class* whether it is available and what ``devices=`` means, so each backend gets a
     subclass of its own, made on demand: ``Accelerator("acme")`` is an instance of ``Accelerator.of("acme")``.
     """
-    stock: Any = namespace.module("accelerators").Accelerator
 
-    class Accelerator(AcceleratorQuestions, stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        """One chip family in Lightning; ``Accelerator("acme")`` for the backend ``acme``."""
+    backend_name = ""
 
-        backend_name = ""
+    def __new__(cls, backend: str = "") -> Any:
+        return super().__new__(cls if cls.backend_name else cls.of(backend))
 
-        def __new__(cls, backend: str = "") -> Any:
-            return super().__new__(cls if cls.backend_name else cls.of(backend))
+    def __init__(self, backend: str = "") -> None:
+        super().__init__()
+        self._taken: int | None = None
 
-        def __init__(self, backend: str = "") -> None:
-            super().__init__()
-            self._taken: int | None = None
+    @classmethod
+    def of(cls, backend: str) -> Any:
+        """Return the class for one backend, loading nothing."""
+        return _class_for(cls.siblings.accelerator, backend)
 
-        @staticmethod
-        @cache
-        def of(backend: str) -> Any:
-            """Return the class for one backend, loading nothing."""
-            name = f"Accelerator({backend!r})"
-            return type(name, (Accelerator,), {"backend_name": backend, "__module__": namespace.home})
+    def __reduce__(self) -> tuple[object, ...]:
+        # Namespace and name cross a process boundary: the class has no importable name of its own.
+        return self.siblings.accelerator, (self.backend_name,)
 
-        def __reduce__(self) -> tuple[object, ...]:
-            # Namespace and name cross a process boundary: the class has no importable name of its own.
-            return Accelerator, (self.backend_name,)
+    @cached_property
+    def backend(self) -> Backend:
+        """The backend behind this accelerator; kept, for the strategy asks in every step."""
+        return self.resolve()
 
-        @cached_property
-        def backend(self) -> Backend:
-            """The backend behind this accelerator; kept, for the strategy asks in every step."""
-            return get(self.backend_name)
+    def setup_device(self, device: torch.device) -> None:
+        """Take ``device`` unless this process holds one already; refuse a device that is not the chip's."""
+        self.refuse_foreign(device)
+        if self._taken is None:
+            self.take(device, local_rank=0, world_size=1)
 
-        def setup_device(self, device: torch.device) -> None:
-            """Take ``device`` unless this process holds one already; refuse a device that is not the chip's."""
-            self.refuse_foreign(device)
-            if self._taken is None:
-                self.take(device, local_rank=0, world_size=1)
+    def refuse_foreign(self, device: torch.device) -> None:
+        """Raise :class:`WrongDeviceError` unless ``device`` is one of the chip's."""
+        if device.type != self.backend.device.type:
+            raise WrongDeviceError(
+                f"accelerator={self.backend_name!r} was asked for, but the strategy's root device is"
+                f" '{device}': leave strategy= to its default, or give it a device of type"
+                f" {self.backend.device.type!r}"
+            )
 
-        def refuse_foreign(self, device: torch.device) -> None:
-            """Raise :class:`WrongDeviceError` unless ``device`` is one of the chip's."""
-            if device.type != self.backend.device.type:
-                raise WrongDeviceError(
-                    f"accelerator={self.backend_name!r} was asked for, but the strategy's root device is"
-                    f" '{device}': leave strategy= to its default, or give it a device of type"
-                    f" {self.backend.device.type!r}"
-                )
+    def take(self, device: torch.device, *, local_rank: int, world_size: int) -> None:
+        """Take the parallel device ``device`` for this rank: the first touch of a card. Again, it does nothing.
 
-        def take(self, device: torch.device, *, local_rank: int, world_size: int) -> None:
-            """Take the parallel device ``device`` for this rank: the first touch of a card. Again, it does nothing.
+        Raises :class:`WrongDeviceError` where ``device`` is not the chip's, or this accelerator holds another one.
+        """
+        self.refuse_foreign(device)
+        index = device.index or 0
+        if self._taken == index:
+            return
+        if self._taken is not None:
+            raise WrongDeviceError(
+                f"this {self.namespace.host} already holds device {self._taken} of {self.backend_name!r} and cannot"
+                f" take device {index} too; build another {self.namespace.host} for it"
+            )
+        backend = self.backend
+        backend.bridge.prepare_rank(index=index, local_rank=local_rank, world_size=world_size)
+        backend.device.select(index)
+        assert_autograd_serves(backend, index)
+        self._taken = index
+        hold(backend)
+        self.seed()
 
-            Raises :class:`WrongDeviceError` where ``device`` is not the chip's, or this accelerator holds another one.
-            """
-            self.refuse_foreign(device)
-            index = device.index or 0
-            if self._taken == index:
-                return
-            if self._taken is not None:
-                raise WrongDeviceError(
-                    f"this {namespace.host} already holds device {self._taken} of {self.backend_name!r} and cannot take"
-                    f" device {index} too; build another {namespace.host} for it"
-                )
-            backend = self.backend
-            backend.bridge.prepare_rank(index=index, local_rank=local_rank, world_size=world_size)
-            backend.device.select(index)
-            assert_autograd_serves(backend, index)
-            self._taken = index
-            hold(backend)
-            self.seed()
+    def seed(self) -> None:
+        """Seed the chip with the seed of ``seed_everything``, which may have run before the chip was loaded.
 
-        def seed(self) -> None:
-            """Seed the chip with the seed of ``seed_everything``, which may have run before the chip was loaded.
+        A variable that it has not written is Lightning's to refuse: on one device, it never reads it.
+        """
+        seed = seed_of_environment()
+        if seed is not None:
+            self.backend.device.seed(seed)
 
-            A variable that it has not written is Lightning's to refuse: on one device, it never reads it.
-            """
-            seed = seed_of_environment()
-            if seed is not None:
-                self.backend.device.seed(seed)
+    def get_device_stats(self, device: torch.device | str | int) -> dict[str, float]:
+        """Return a fresh dictionary of the chip's statistics; DeviceStatsMonitor adds to it."""
+        import torch
 
-        def get_device_stats(self, device: torch.device | str | int) -> dict[str, float]:
-            """Return a fresh dictionary of the chip's statistics; DeviceStatsMonitor adds to it."""
-            import torch
+        index = device if isinstance(device, int) else torch.device(device).index or 0
+        return dict(self.backend.device.memory_stats(index))
 
-            index = device if isinstance(device, int) else torch.device(device).index or 0
-            return dict(self.backend.device.memory_stats(index))
+    def teardown(self) -> None:
+        """Give the memory back that the chip keeps and nobody uses."""
+        self.backend.device.empty_cache()
 
-        def teardown(self) -> None:
-            self.backend.device.empty_cache()
 
-    return Accelerator
+@cache
+def _class_for(combined: Any, backend: str) -> Any:
+    attributes = {"backend_name": backend, "__module__": combined.__module__}
+    return type(f"Accelerator({backend!r})", (combined,), attributes)
 
 
 LARGEST_SEED = 2**32 - 1

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies.chip import LoadFirst
 from northbridge.lightning.vendor_names.entry_points import read_announced
-
-if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Namespace
 
 
 def derive(theirs: Any, ours: Any, namespace: Namespace) -> Any:
@@ -39,9 +38,6 @@ def _join(theirs: Any, ours: Any, namespace: str) -> Any:
 
 
 def _rebuild(_: LoadFirst | None, theirs: Any, namespace: str, kind: str) -> Any:
-    from northbridge.lightning.classes import classes
-    from northbridge.lightning.namespaces import NAMESPACES
-
     ours = next(each for each in classes(NAMESPACES[namespace]).strategies if each.__name__ == kind)
     cls = _join(theirs, ours, namespace)
     return cls.__new__(cls)

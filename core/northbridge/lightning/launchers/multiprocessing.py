@@ -7,16 +7,14 @@ import time
 from contextlib import suppress
 from multiprocessing import active_children
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from northbridge.errors import UnsupportedError
 from northbridge.launch.group_end import resume
 from northbridge.lightning.accelerators.held import held
+from northbridge.lightning.namespaces import NamespaceMixin
 from northbridge.processes.endings import started_at, state_of, this_machine
 from northbridge.processes.environment import heirs_listen
-
-if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Namespace
 
 GRACE_SECONDS = 10.0
 """How long a rank may take to end once it is told to, before it is killed."""
@@ -25,50 +23,44 @@ PATIENCE_SECONDS = 3.0
 """How long a failed rank waits for another rank to end first."""
 
 
-def make_launcher(namespace: Namespace) -> Any:
-    """Return the launcher class of ``namespace``, which leaves no rank behind and waits for none that has left."""
-    stock: Any = namespace.module("strategies.launchers.multiprocessing")._MultiProcessingLauncher
+class MultiProcessingLauncherMixin(NamespaceMixin):
+    """Start the ranks as processes of this one, leave none behind, and wait for none that has left."""
 
-    class MultiProcessingLauncher(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        """Start the ranks as processes of this one, and end them with it."""
+    def launch(self, *args: Any, **kwargs: Any) -> Any:
+        """Start the ranks.
 
-        def launch(self, *args: Any, **kwargs: Any) -> Any:
-            """Start the ranks.
+        Raises :class:`UnsupportedError` where a process with a chip would be forked, and :class:`ClusterError`
+        where the ranks would never meet.
+        """
+        self._strategy.assert_environment()
+        if self._start_method == "fork":
+            _refuse_held_chips()
+        self._strategy.announce()  # here, once: each launch makes other ranks
+        others = set(active_children())
+        try:
+            with heirs_listen():
+                return super().launch(*args, **kwargs)
+        except BaseException:
+            # Ctrl-C in this process alone would leave the ranks training, and this process waiting for them.
+            _end([child for child in active_children() if child not in others])
+            raise
 
-            Raises :class:`UnsupportedError` where a process with a chip would be forked, and :class:`ClusterError`
-            where the ranks would never meet.
-            """
-            self._strategy.assert_environment()
-            if self._start_method == "fork":
-                _refuse_held_chips()
-            self._strategy.announce()  # here, once: each launch makes other ranks
-            others = set(active_children())
-            try:
-                with heirs_listen():
-                    return super().launch(*args, **kwargs)
-            except BaseException:
-                # Ctrl-C in this process alone would leave the ranks training, and this process waiting for them.
-                _end([child for child in active_children() if child not in others])
-                raise
-
-        def _wrapping_function(self, *args: Any, **kwargs: Any) -> None:
-            try:
-                super()._wrapping_function(*args, **kwargs)
-            except KeyboardInterrupt:
-                # torch makes a success of it, and the first process would wait for results that never come.
-                raise SystemExit(130) from None
-            except SystemExit as end:
-                # SIGTERM, or the user's own exit(): the same.
-                raise SystemExit(end.code or 1) from end
-            except BaseException as error:
-                siblings = _siblings()
-                # torch tells the others to end next, which reaches none that somebody has stopped.
-                resume(siblings)
-                if isinstance(error, RuntimeError):
-                    _let_first_end(siblings)
-                raise
-
-    return MultiProcessingLauncher
+    def _wrapping_function(self, *args: Any, **kwargs: Any) -> None:
+        try:
+            super()._wrapping_function(*args, **kwargs)
+        except KeyboardInterrupt:
+            # torch makes a success of it, and the first process would wait for results that never come.
+            raise SystemExit(130) from None
+        except SystemExit as end:
+            # SIGTERM, or the user's own exit(): the same.
+            raise SystemExit(end.code or 1) from end
+        except BaseException as error:
+            siblings = _siblings()
+            # torch tells the others to end next, which reaches none that somebody has stopped.
+            resume(siblings)
+            if isinstance(error, RuntimeError):
+                _let_first_end(siblings)
+            raise
 
 
 def _siblings() -> list[int]:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from northbridge.lightning.namespaces import NamespaceMixin
 from northbridge.processes.environment import heirs_listen
 
-if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Namespace
 
+class SubprocessScriptLauncherMixin(NamespaceMixin):
+    """Start the ranks as scripts, and tell them what this process knows."""
 
-def make_script_launcher(namespace: Namespace) -> Any:
-    """Return the launcher class of ``namespace``, which tells the ranks what this process knows."""
-    stock: Any = namespace.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
+    strategy: Any = None
+    """Our strategy, whose ranks they are."""
 
-    class SubprocessScriptLauncher(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        """Start the ranks as scripts."""
+    def launch(self, *args: Any, **kwargs: Any) -> Any:
+        """Start the ranks; raises :class:`ClusterError` where they would never meet."""
+        self.strategy.assert_environment()
+        return super().launch(*args, **kwargs)
 
-        strategy: Any = None
-        """Our strategy, whose ranks they are."""
-
-        def launch(self, *args: Any, **kwargs: Any) -> Any:
-            """Start the ranks; raises :class:`ClusterError` where they would never meet."""
-            self.strategy.assert_environment()
-            return super().launch(*args, **kwargs)
-
-        def _call_children_scripts(self) -> None:
-            with heirs_listen():
-                super()._call_children_scripts()
-
-    return SubprocessScriptLauncher
+    def _call_children_scripts(self) -> None:
+        with heirs_listen():
+            super()._call_children_scripts()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from northbridge.discovery.current import is_vendors, loaded
 from northbridge.errors import CheckpointError
+from northbridge.lightning.namespaces import NamespaceMixin
 from northbridge.lightning.plugins.atomic_write import draft_of
 from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.containers import replace_in
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import torch
-
-    from northbridge.lightning.namespaces import Namespace
 
 
 def to_cpu(state: Any) -> Any:
@@ -121,34 +120,34 @@ def stock_format() -> Iterator[None]:
         torch.save = in_place
 
 
-def make_checkpoint_io(namespace: Namespace) -> Any:
-    """Return the ``CheckpointIO`` that our strategies of ``namespace`` use unless the user brings one."""
-    stock: Any = namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO
-    lightnings = stock.save_checkpoint
+class CheckpointIOMixin(NamespaceMixin):
+    """Write a local checkpoint whole or not at all, its tensors on the CPU; used unless the user brings another."""
 
-    class CheckpointIO(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        """Write a local checkpoint whole or not at all, its tensors on the CPU."""
+    _lightnings_save: ClassVar[Any]
 
-        def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-            """Write ``checkpoint``; a local one straight into its file, with no copy of it in memory.
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "stock_class" in vars(cls):  # combined just now
+            cls._lightnings_save = cls.stock_class.save_checkpoint
 
-            Raises :class:`CheckpointError` where the system refuses: what stood there before is untouched.
-            """
-            checkpoint = to_cpu(checkpoint)
-            is_replaced = stock.save_checkpoint is not lightnings  # by who wants to be asked
-            if storage_options is not None or "://" in str(path) or is_replaced:
-                with stock_format():
-                    super().save_checkpoint(checkpoint, path, storage_options=storage_options)
-                return
-            _write(checkpoint, Path(path))
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
+        """Write ``checkpoint``; a local one straight into its file, with no copy of it in memory.
 
-        def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
-            """Read what Lightning reads, as it does; raises :class:`CheckpointError` for what is no checkpoint."""
-            with reading(path):
-                checkpoint: dict[str, Any] = super().load_checkpoint(path, *args, **kwargs)
-            return checkpoint
+        Raises :class:`CheckpointError` where the system refuses: what stood there before is untouched.
+        """
+        checkpoint = to_cpu(checkpoint)
+        is_replaced = self.stock_class.save_checkpoint is not type(self)._lightnings_save  # by who wants to be asked
+        if storage_options is not None or "://" in str(path) or is_replaced:
+            with stock_format():
+                super().save_checkpoint(checkpoint, path, storage_options=storage_options)
+            return
+        _write(checkpoint, Path(path))
 
-    return CheckpointIO
+    def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Read what Lightning reads, as it does; raises :class:`CheckpointError` for what is no checkpoint."""
+        with reading(path):
+            checkpoint: dict[str, Any] = super().load_checkpoint(path, *args, **kwargs)
+        return checkpoint
 
 
 def _write(checkpoint: dict[str, Any], target: Path) -> None:

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from northbridge.lightning.namespaces import NamespaceMixin
 
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.lightning.namespaces import Namespace
 
+class LayerSyncMixin(NamespaceMixin):
+    """Let batch norm see the batches of all ranks while a model is fitted."""
 
-def make_layer_sync(namespace: Namespace) -> Any | None:
-    """Return the ``LayerSync`` class of ``namespace``; None for a Fabric, which has no such thing."""
-    if not namespace.is_trainer:
-        return None
-    stock: Any = namespace.module("plugins.layer_sync").TorchSyncBatchNorm
+    def __init__(self, backend: str) -> None:
+        self.backend = backend
 
-    class LayerSync(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        """Let batch norm see the batches of all ranks while a model is fitted."""
+    def apply(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Let every batch norm in ``model`` see all ranks."""
+        from northbridge.lightning.plugins.sync_batch_norm import synchronize
 
-        def __init__(self, backend: str) -> None:
-            self.backend = backend
+        return synchronize(model, self.backend)
 
-        def apply(self, model: torch.nn.Module) -> torch.nn.Module:
-            from northbridge.lightning.plugins.sync_batch_norm import synchronize
+    def revert(self, model: torch.nn.Module) -> torch.nn.Module:
+        """Give every batch norm in ``model`` the class back that it had."""
+        from northbridge.lightning.plugins.sync_batch_norm import restore
 
-            return synchronize(model, self.backend)
-
-        def revert(self, model: torch.nn.Module) -> torch.nn.Module:
-            from northbridge.lightning.plugins.sync_batch_norm import restore
-
-            return restore(model)
-
-    return LayerSync
+        return restore(model)

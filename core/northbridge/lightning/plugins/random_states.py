@@ -39,6 +39,13 @@ class _Numbers:
     values: list[int]
 
 
+class _Loops(OrderedDict[str, Any]):
+    """Loops whose class has the states, so that copies have them too: Lightning's AsyncCheckpointIO makes one."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return OrderedDict, (), {KEY: getattr(self, KEY)}, None, iter(self.items())
+
+
 def _as_numbers(value: Any) -> Any:
     import torch
 
@@ -76,15 +83,8 @@ def set_with_chip(states: dict[str, Any]) -> None:
 
 def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
     """Return ``checkpoint`` with the random states of every rank."""
-
-    class Loops(OrderedDict[str, Any]):
-        """An OrderedDict whose copies have the states too: Lightning's AsyncCheckpointIO makes one of its items."""
-
-        def __reduce__(self) -> tuple[Any, ...]:
-            return OrderedDict, (), {KEY: states}, None, iter(self.items())
-
-    setattr(Loops, KEY, states)
-    return {**checkpoint, _LOOPS: Loops(checkpoint.get(_LOOPS, {}))}
+    loops = type(_Loops.__name__, (_Loops,), {KEY: states})
+    return {**checkpoint, _LOOPS: loops(checkpoint.get(_LOOPS, {}))}
 
 
 def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property, partial, wraps
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 from northbridge.bridge import Bridge
@@ -12,13 +12,8 @@ from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerators.accelerator import announce_simulation, announced, is_ours
 from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_of_module
 from northbridge.lightning.strategies.moved_parameters import follow, following, refuse_left_behind
-from northbridge.lightning.strategies.saved_state import make_saving_strategy
-from northbridge.lightning.strategies.unsupported import (
-    evaluate_under_no_grad,
-    refuse_denied,
-    refuse_fit,
-    refuse_inference_mode,
-)
+from northbridge.lightning.strategies.saved_state import SavedStateMixin
+from northbridge.lightning.strategies.unsupported import refuse_inference_mode
 from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors
 
 if TYPE_CHECKING:
@@ -27,7 +22,6 @@ if TYPE_CHECKING:
     import torch
 
     from northbridge.backend import Backend
-    from northbridge.lightning.namespaces import Namespace
 
 
 class LoadFirst:
@@ -51,187 +45,119 @@ def _load_first(name: str, told: tuple[str, ...]) -> LoadFirst:
     return LoadFirst(name)
 
 
-def make_chip_strategy(namespace: Namespace, stock: Any, checkpoint_io: Any) -> Any:
-    """Return a subclass of Lightning's strategy ``stock`` that runs on the accelerator's chip.
+class ChipMixin(SavedStateMixin):
+    """Run on the accelerator's chip.
 
-    Of Lightning's it inherits from ``stock`` alone: only then can a strategy that the user built be given our class in
-    place. Where Trainer and Fabric call a method by different names, the class carries both, and each host calls its
-    own.
+    A combined class inherits from Lightning's ``stock_class`` and from mixins alone: only then can a strategy that the
+    user built be given our class in place. Where Trainer and Fabric call a method by different names, the class carries
+    both, and each host calls its own.
     """
 
-    saving_strategy: Any = make_saving_strategy(namespace, stock, checkpoint_io)
-    rank_zero_only: Any = namespace.fabric_module("utilities.rank_zero").rank_zero_only
+    _saw_a_batch = False
+    _rooted: tuple[torch.device, torch.device] | None = None
+    """Lightning's root device and the chip's, as last answered: each step asks."""
 
-    class ChipStrategy(saving_strategy):  # type: ignore[misc]  # made at run time
-        _saw_a_batch = False
-        _rooted: tuple[torch.device, torch.device] | None = None
-        """Lightning's root device and the chip's, as last answered: each step asks."""
-        stock_class = stock
+    @property
+    def backend(self) -> Backend:
+        """The backend of the accelerator that this strategy was given."""
+        backend: Backend = self.accelerator.backend
+        return backend
 
-        @property
-        def backend(self) -> Backend:
-            """The backend of the accelerator that this strategy was given."""
-            backend: Backend = self.accelerator.backend
-            return backend
+    @property
+    def root_device(self) -> torch.device:
+        """The device of this rank, as this process calls it."""
+        device: torch.device = super().root_device
+        if self._rooted is not None and self._rooted[0] is device:
+            return self._rooted[1]
+        if not is_ours(self.accelerator) or device.type != self.backend.device.type:
+            return device
+        root = self.backend.device.root(device.index or 0)
+        self._rooted = device, root
+        return root
 
-        @property
-        def root_device(self) -> torch.device:
-            """The device of this rank, as this process calls it."""
-            device: torch.device = super().root_device
-            if self._rooted is not None and self._rooted[0] is device:
-                return self._rooted[1]
-            if not is_ours(self.accelerator) or device.type != self.backend.device.type:
-                return device
-            root = self.backend.device.root(device.index or 0)
-            self._rooted = device, root
-            return root
+    def setup_environment(self) -> None:
+        """Take this rank's device, and meet the other ranks."""
+        self.take_device()
+        super().setup_environment()
+        self.announce()
 
-        def setup_environment(self) -> None:
-            if namespace.is_trainer and self.lightning_module is not None:
-                refuse_fit(self.backend, self.lightning_module.trainer)
-                evaluate_under_no_grad(self.backend, self.lightning_module.trainer)
-            self.take_device()
-            super().setup_environment()
-            self.announce()
+    def take_device(self) -> None:
+        """Take this rank's device; called again, it does nothing."""
+        self.accelerator.take(super().root_device, local_rank=int(self.local_rank), world_size=int(self.world_size))
 
-        def take_device(self) -> None:
-            """Take this rank's device; called again, it does nothing."""
-            self.accelerator.take(super().root_device, local_rank=int(self.local_rank), world_size=int(self.world_size))
+    def announce(self) -> None:
+        """Say on rank 0 what a user should know of the chip; called as soon as the ranks are known."""
+        # Each rank of a job may also run on one device alone, where it is the first.
+        rank_zero = self.namespace.fabric_module("utilities.rank_zero")
+        if self.is_global_zero and rank_zero.rank_zero_only.rank == 0:
+            announce_simulation(self.backend)
 
-        def announce(self) -> None:
-            """Say on rank 0 what a user should know of the chip; called as soon as the ranks are known."""
-            # Each rank of a job may also run on one device alone, where it is the first.
-            if self.is_global_zero and rank_zero_only.rank == 0:
-                announce_simulation(self.backend)
+    def module_to_device(self, module: torch.nn.Module) -> None:
+        """Move a Fabric's ``module`` to this rank's device, unless the chip cannot hold its tensors."""
+        refuse_tensors(self.backend, module, self.root_device)
+        with following(module):
+            super().module_to_device(module)
+        self._check_moved(module)
 
-        def model_to_device(self) -> None:
-            refuse_tensors(self.backend, self.model, self.root_device)
-            if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
-                refuse_sparse_gradients(self.backend, self.model, self.root_device)
-            with following(self.model):
-                super().model_to_device()
-            assert_on_device(self.model, self.root_device)
-            self._warn_of(self.model)
+    def _check_moved(self, module: torch.nn.Module) -> None:
+        assert_on_device(module, self.root_device)
+        self._warn_of(module)
 
-        def module_to_device(self, module: torch.nn.Module) -> None:
-            refuse_tensors(self.backend, module, self.root_device)
-            with following(module):
-                super().module_to_device(module)
-            assert_on_device(module, self.root_device)
-            self._warn_of(module)
+    def _warn_of(self, module: torch.nn.Module) -> None:
+        if self.is_global_zero:  # all ranks have the same module
+            plugin = self.precision_plugin if self.namespace.is_trainer else self.precision
+            # The user's own plugin may have no word.
+            warn_of_module(self.backend, module, str(getattr(plugin, "precision", "")))
 
-        def _warn_of(self, module: torch.nn.Module) -> None:
-            if self.is_global_zero:  # all ranks have the same module
-                plugin = self.precision_plugin if namespace.is_trainer else self.precision
-                # The user's own plugin may have no word.
-                warn_of_module(self.backend, module, str(getattr(plugin, "precision", "")))
+    # Bound on first use, and kept: a training step looks nothing up.
 
-        # Bound on first use, and kept: a training step looks nothing up.
+    @cached_property
+    def _after_backward(self) -> Callable[[], None]:
+        return self.backend.bridge.after_backward
 
-        @cached_property
-        def _after_backward(self) -> Callable[[], None]:
-            return self.backend.bridge.after_backward
+    @cached_property
+    def _after_evaluation(self) -> Callable[[], None]:
+        return self.backend.bridge.after_evaluation
 
-        @cached_property
-        def _after_evaluation(self) -> Callable[[], None]:
-            return self.backend.bridge.after_evaluation
+    @cached_property
+    def _after_step(self) -> Callable[[], None]:
+        return self.backend.bridge.after_step
 
-        @cached_property
-        def _after_step(self) -> Callable[[], None]:
-            return self.backend.bridge.after_step
+    def _follow_moves(self, optimizers: Iterable[Any]) -> None:
+        for optimizer in optimizers:
+            follow(optimizer)
+            refuse_left_behind(optimizer, self.root_device)
 
-        def post_backward(self, closure_loss: Any) -> None:
-            super().post_backward(closure_loss)
-            self._after_backward()
+    def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Step the optimizer, and tell the bridge."""
+        result = super().optimizer_step(*args, **kwargs)
+        self._after_step()
+        return result
 
-        # Said to be Lightning's, wrapped: a Fabric forbids loss.backward() under a strategy that has its own.
-        @wraps(stock.backward)
-        def _backward_fabric(self, *args: Any, **kwargs: Any) -> Any:
-            result = super().backward(*args, **kwargs)
-            self._after_backward()
-            return result
+    def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Set up a Fabric's ``module``, and have the bridge told where it evaluates."""
+        refuse_tensors(self.backend, module, self.root_device)  # what was not moved before
+        refuse_sparse_gradients(self.backend, module, self.root_device)
+        module = super().setup_module(module)
+        if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
+            module.register_forward_hook(partial(_after_forward, self.backend.name))
+        if self.backend.present_capabilities().inference_mode.denied:
+            module.register_forward_pre_hook(partial(refuse_inference_mode, self.backend.name))
+        return module
 
-        def _setup_optimizer_fabric(self, optimizer: Any) -> Any:
-            refuse_denied(self.backend, "fit")
-            self._follow_moves([optimizer])
-            return super().setup_optimizer(optimizer)
+    def batch_to_device(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        """Move ``batch`` to this rank's device; warn of the first one's dtypes that the chip computes as others."""
+        if not self._saw_a_batch:
+            self._saw_a_batch = True
+            if self.is_global_zero:
+                warn_of_batch(self.backend, batch)
+        return super().batch_to_device(batch, *args, **kwargs)
 
-        def _setup_optimizers_trainer(self, trainer: Any) -> None:
-            super().setup_optimizers(trainer)
-            self._follow_moves(self.optimizers)
-
-        def _follow_moves(self, optimizers: Iterable[Any]) -> None:
-            for optimizer in optimizers:
-                follow(optimizer)
-                refuse_left_behind(optimizer, self.root_device)
-
-        def _teardown_trainer(self) -> None:
-            if self.lightning_module is None:
-                super().teardown()
-                return
-            with following(self.lightning_module):  # which goes back to the CPU
-                super().teardown()
-            for optimizer in self.optimizers:
-                follow(optimizer)
-
-        if namespace.is_trainer:
-            setup_optimizers = _setup_optimizers_trainer
-            teardown = _teardown_trainer
-        else:
-            backward = _backward_fabric  # a Fabric's strategy has no hook
-            setup_optimizer = _setup_optimizer_fabric
-
-        def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
-            result = super().optimizer_step(*args, **kwargs)
-            self._after_step()
-            return result
-
-        # The Trainer's steps that no backward pass follows; a Fabric's are seen at its modules.
-
-        def validation_step(self, *args: Any, **kwargs: Any) -> Any:
-            result = super().validation_step(*args, **kwargs)
-            self._after_evaluation()
-            return result
-
-        def test_step(self, *args: Any, **kwargs: Any) -> Any:
-            result = super().test_step(*args, **kwargs)
-            self._after_evaluation()
-            return result
-
-        def predict_step(self, *args: Any, **kwargs: Any) -> Any:
-            result = super().predict_step(*args, **kwargs)
-            self._after_evaluation()
-            return result
-
-        def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
-            refuse_tensors(self.backend, module, self.root_device)  # what was not moved before
-            refuse_sparse_gradients(self.backend, module, self.root_device)
-            module = super().setup_module(module)
-            if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
-                module.register_forward_hook(partial(_after_forward, self.backend.name))
-            if self.backend.present_capabilities().inference_mode.denied:
-                module.register_forward_pre_hook(partial(refuse_inference_mode, self.backend.name))
-            return module
-
-        def batch_to_device(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
-            if not self._saw_a_batch:
-                self._saw_a_batch = True
-                if self.is_global_zero:
-                    warn_of_batch(self.backend, batch)
-            return super().batch_to_device(batch, *args, **kwargs)
-
-        def __getstate__(self) -> dict[str, Any]:
-            inherited = super().__getstate__()  # Lightning's takes what cannot be pickled out
-            state = {key: value for key, value in dict(inherited).items() if key not in _BOUND}
-            first = {} if self._accelerator is None else {"_load_first": LoadFirst(self.backend.name)}
-            return {**first, **state}
-
-        def __setstate__(self, state: dict[str, Any]) -> None:
-            self.__dict__.update(state)
-            if namespace.is_trainer:
-                self.optimizers = state["_optimizers"]  # Lightning wraps each once more, as where they are made
-
-    return ChipStrategy
+    def __getstate__(self) -> dict[str, Any]:
+        inherited = super().__getstate__()  # Lightning's takes what cannot be pickled out
+        state = {key: value for key, value in dict(inherited).items() if key not in _BOUND}
+        first = {} if self._accelerator is None else {"_load_first": LoadFirst(self.backend.name)}
+        return {**first, **state}
 
 
 _BOUND = ("_rooted", "_after_backward", "_after_evaluation", "_after_step")

@@ -6,7 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CollectiveError, UnsupportedError
-from northbridge.lightning.strategies.parallel import make_parallel_strategy
+from northbridge.lightning.strategies.parallel import ParallelMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS
 from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients
 
@@ -16,65 +16,59 @@ if TYPE_CHECKING:
     import torch
 
     from northbridge.backend import Backend
-    from northbridge.lightning.namespaces import Namespace
 
 
-def make_ddp_strategy(namespace: Namespace, checkpoint_io: Any, script_launcher: Any, launcher: Any) -> Any:
-    """Return the DDP strategy class of ``namespace``."""
-    stock: Any = namespace.module("strategies").DDPStrategy
-    parallel_strategy: Any = make_parallel_strategy(namespace, stock, checkpoint_io, script_launcher)
+class DDPMixin(ParallelMixin):
+    """Train on several devices of a chip, a process each, over the chip's communication library."""
 
-    class DDPStrategy(parallel_strategy):  # type: ignore[misc]  # made at run time
-        """Train on several devices of a chip, a process each, over the chip's communication library."""
+    _ddp_kwargs: dict[str, Any]
+    _needs = (*OF_SEVERAL_RANKS, "ddp_averaging")
 
-        _ddp_kwargs: dict[str, Any]
-        _needs = (*OF_SEVERAL_RANKS, "ddp_averaging")
+    def _configure_launcher(self) -> None:
+        if self._start_method in ("fork", "forkserver"):
+            refuse_fork(self.backend)
+        super()._configure_launcher()
+        if self._start_method != "popen":
+            self._launcher = self.siblings.launcher(self, start_method=self._start_method)
 
-        def _configure_launcher(self) -> None:
-            if self._start_method in ("fork", "forkserver"):
-                refuse_fork(self.backend)
-            super()._configure_launcher()
-            if self._start_method != "popen":
-                self._launcher = launcher(self, start_method=self._start_method)
+    def _setup_distributed(self) -> None:
+        super()._setup_distributed()
+        self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
 
-        def _setup_distributed(self) -> None:
-            super()._setup_distributed()
-            self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
+    def determine_ddp_device_ids(self) -> None:
+        """Return None, the device ids of a Trainer's DDP on any chip."""
+        return self._determine_ddp_device_ids()
 
-        def _determine_ddp_device_ids(self) -> None:
-            # With device ids, Lightning enters a CUDA stream. A module on one device needs none.
-            return None
+    def _determine_ddp_device_ids(self) -> None:
+        # With device ids, Lightning enters a CUDA stream. A module on one device needs none.
+        return None
 
-        # Lightning wraps a module in DDP here, where the first broadcast is: for the Trainer and for a Fabric.
+    # Lightning wraps a module in DDP here, where the first broadcast is: for the Trainer and for a Fabric.
 
-        # Not in _setup_model(): LightningCLI reads the arguments of DDP in the source of Lightning's.
+    # Not in _setup_model(): LightningCLI reads the arguments of DDP in the source of Lightning's.
 
-        def configure_ddp(self) -> None:
-            refuse_uncarried(self.backend, self.model, self._ddp_kwargs)
-            refuse_to_add_sparse_gradients(self.backend, self.model, self.root_device)
-            self._drive_sync_batch_norm(self.model)
-            super().configure_ddp()
+    def configure_ddp(self) -> None:
+        """Wrap a Trainer's model in DDP, unless the library cannot send its tensors."""
+        refuse_uncarried(self.backend, self.model, self._ddp_kwargs)
+        refuse_to_add_sparse_gradients(self.backend, self.model, self.root_device)
+        self._drive_sync_batch_norm(self.model)
+        super().configure_ddp()
 
-        def setup_module(self, module: Any) -> Any:
-            refuse_uncarried(self.backend, module, self._ddp_kwargs)
-            refuse_to_add_sparse_gradients(self.backend, module, self.root_device)
-            return super().setup_module(module)
+    def setup_module(self, module: Any) -> Any:
+        """Wrap a Fabric's ``module`` in DDP, unless the library cannot send its tensors."""
+        refuse_uncarried(self.backend, module, self._ddp_kwargs)
+        refuse_to_add_sparse_gradients(self.backend, module, self.root_device)
+        return super().setup_module(module)
 
-        def _register_ddp_hooks(self) -> None:
-            # Lightning registers a communication hook for CUDA alone, and drops it elsewhere without a word.
-            hook = self._ddp_comm_hook
-            if hook is None:
-                return
-            if self._ddp_comm_wrapper is not None:
-                hook = self._ddp_comm_wrapper(hook)
-            _find_neighbours(self._ddp_comm_state, self.num_processes)
-            self.model.register_comm_hook(state=self._ddp_comm_state, hook=_under_another_name(hook))
-
-        # The Trainer's names for the same.
-        setup_distributed = _setup_distributed
-        determine_ddp_device_ids = _determine_ddp_device_ids
-
-    return DDPStrategy
+    def _register_ddp_hooks(self) -> None:
+        # Lightning registers a communication hook for CUDA alone, and drops it elsewhere without a word.
+        hook = self._ddp_comm_hook
+        if hook is None:
+            return
+        if self._ddp_comm_wrapper is not None:
+            hook = self._ddp_comm_wrapper(hook)
+        _find_neighbours(self._ddp_comm_state, self.num_processes)
+        self.model.register_comm_hook(state=self._ddp_comm_state, hook=_under_another_name(hook))
 
 
 def _find_neighbours(state: Any, ranks: int) -> None:

@@ -12,118 +12,127 @@ from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.atomic_write import discard, name_draft, put_in_place, remove_left
 from northbridge.lightning.plugins.checkpoint_files import unreadable
 from northbridge.lightning.plugins.checkpoint_io import refusal_of_system, to_cpu, unwritable
-from northbridge.lightning.strategies.parallel import make_parallel_strategy
-from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_denied
+from northbridge.lightning.strategies.fabric import FabricMixin
+from northbridge.lightning.strategies.parallel import ParallelMixin
+from northbridge.lightning.strategies.trainer import TrainerMixin
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_unsupported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import torch
 
-    from northbridge.lightning.namespaces import Namespace
-
 
 _NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS keeps what it has seen of a folder for so long, unless told otherwise
 
 
-def make_model_parallel_strategy(namespace: Namespace, checkpoint_io: Any, script_launcher: Any) -> Any:
-    """Return the sharded strategy class of ``namespace``."""
-    stock: Any = namespace.module("strategies.model_parallel").ModelParallelStrategy
-    parallel_strategy: Any = make_parallel_strategy(namespace, stock, checkpoint_io, script_launcher)
+class ModelParallelMixin(ParallelMixin):
+    """Train a model that is spread over several devices of a chip, a process each."""
 
-    class ModelParallelStrategy(parallel_strategy):  # type: ignore[misc]  # made at run time
-        """Train a model that is spread over several devices of a chip, a process each."""
+    _needs = (*OF_SEVERAL_RANKS, "sharding")
 
-        _needs = (*OF_SEVERAL_RANKS, "sharding")
+    def _add_up_gradients(self, module: torch.nn.Module) -> None:
+        # FSDP2 asks the library for averages. Told so, it divides by itself.
+        if self.backend.collective.averages:
+            return
+        parts: Any = module.modules()
+        for part in parts:
+            if hasattr(part, "set_force_sum_reduction_for_comms"):
+                part.set_force_sum_reduction_for_comms(True)
 
-        def setup(self, trainer: Any) -> None:
-            self._add_up_gradients(self.model)
-            self._drive_sync_batch_norm(self.model)
-            super().setup(trainer)
-
-        def module_to_device(self, module: torch.nn.Module) -> None:
-            """Leave ``module`` where it is: what is spread over the ranks goes to the chip when it is set up."""
-
-        def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
-            module = super().setup_module(module)
-            self._add_up_gradients(module)
-            _move_whole_tensors(module, self.root_device)
-            self._warn_of(module)
-            return module
-
-        def _add_up_gradients(self, module: torch.nn.Module) -> None:
-            # FSDP2 asks the library for averages. Told so, it divides by itself.
-            if self.backend.collective.averages:
-                return
-            parts: Any = module.modules()
-            for part in parts:
-                if hasattr(part, "set_force_sum_reduction_for_comms"):
-                    part.set_force_sum_reduction_for_comms(True)
-
-        # Lightning's own, past what strategies with a whole model on each rank do: every rank writes its shards.
-
-        def _save_trainer(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-            refuse_denied(self.backend, "checkpoint")
-            whole = to_cpu(self.with_random_states(checkpoint))
-            self._save_draft(filepath, lambda path: stock.save_checkpoint(self, whole, path, storage_options))
-
-        def _save_fabric(
-            self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
-        ) -> None:
-            refuse_denied(self.backend, "checkpoint")
-            beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
-            whole = {**state, **to_cpu(beside)}
-            self._save_draft(path, lambda path: stock.save_checkpoint(self, path, whole, storage_options, filter))
-
-        def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
-            """Have all ranks write a draft, which takes the place of ``path`` when each of them has done its part."""
-            target, draft = self.broadcast((Path(path), name_draft(Path(path))))
-            if not self._save_distributed_checkpoint and target.is_dir() and not (target / "meta.pt").exists():
-                raise unwritable(target, IsADirectoryError(f"{target} is a folder"))
-            if not self._save_distributed_checkpoint and namespace.is_trainer and not target.is_dir():
-                self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which has drafts of its own
-                return
+    def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
+        """Have all ranks write a draft, which takes the place of ``path`` when each of them has done its part."""
+        target, draft = self.broadcast((Path(path), name_draft(Path(path))))
+        if not self._save_distributed_checkpoint and target.is_dir() and not (target / "meta.pt").exists():
+            raise unwritable(target, IsADirectoryError(f"{target} is a folder"))
+        if not self._save_distributed_checkpoint and self.namespace.is_trainer and not target.is_dir():
+            self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which has drafts of its own
+            return
+        if self.is_global_zero:
+            remove_left(target.parent)
+        try:
+            self._on_every_rank(target, partial(self._write_draft, save, draft, target))
+            self._on_rank_zero(target, partial(put_in_place, draft, target))
+        except BaseException:
             if self.is_global_zero:
-                remove_left(target.parent)
-            try:
-                self._on_every_rank(target, partial(self._write_draft, save, draft, target))
-                self._on_rank_zero(target, partial(put_in_place, draft, target))
-            except BaseException:
-                if self.is_global_zero:
-                    discard(draft)
-                raise
+                discard(draft)
+            raise
 
-        def _write_draft(self, save: Callable[[Path], None], draft: Path, target: Path) -> None:
-            _write(save, draft, target)
-            if self._save_distributed_checkpoint and self.node_rank > 0:
-                _wait_for(draft / ".metadata", target)
+    def _write_draft(self, save: Callable[[Path], None], draft: Path, target: Path) -> None:
+        _write(save, draft, target)
+        if self._save_distributed_checkpoint and self.node_rank > 0:
+            _wait_for(draft / ".metadata", target)
 
-        save_checkpoint = _save_trainer if namespace.is_trainer else _save_fabric
+    @contextmanager
+    def reading(self, path: Any) -> Iterator[None]:
+        """Read the checkpoint ``path`` inside, shards too, for whose errors torch has one of its own."""
+        from torch.distributed.checkpoint.api import CheckpointException
 
-        def _load_trainer(self, *args: Any, **kwargs: Any) -> Any:
-            checkpoint = super().load_checkpoint(*args, **kwargs)
-            if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
-                self.note_random_states(checkpoint)  # Lightning restores the optimizers of this strategy here, too
-            return checkpoint
+        try:
+            with super().reading(path):
+                yield
+        except CheckpointException as error:
+            reason, _ = next(iter(error.failures.values()))
+            raise unreadable(path, reason) from error
 
-        @contextmanager
-        def reading(self, path: Any) -> Iterator[None]:
-            """Read the checkpoint ``path`` inside, shards too, for whose errors torch has one of its own."""
-            from torch.distributed.checkpoint.api import CheckpointException
 
-            try:
-                with super().reading(path):
-                    yield
-            except CheckpointException as error:
-                reason, _ = next(iter(error.failures.values()))
-                raise unreadable(path, reason) from error
+class TrainerModelParallelMixin(TrainerMixin, ModelParallelMixin):
+    """Train a Trainer's model that is spread over several devices of a chip, a process each."""
 
-        if namespace.is_trainer:
-            load_checkpoint = _load_trainer
-        else:
-            checkpoint_io = stock.checkpoint_io  # which says that there is none
+    def setup(self, trainer: Any) -> None:
+        """Set up the model, with reductions and batch norms that the chip has."""
+        self._add_up_gradients(self.model)
+        self._drive_sync_batch_norm(self.model)
+        super().setup(trainer)
 
-    return ModelParallelStrategy
+    # Lightning's own, past what strategies with a whole model on each rank do: every rank writes its shards.
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        """Have every rank save its shards of ``checkpoint``, or rank 0 all of it."""
+        refuse_unsupported(self.backend, "checkpoint")
+        whole = to_cpu(self.with_random_states(checkpoint))
+        save = self.stock_class.save_checkpoint
+        self._save_draft(filepath, lambda path: save(self, whole, path, storage_options))
+
+    def load_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
+        """Read the checkpoint, and keep its random states for a fit."""
+        checkpoint = super().load_checkpoint(*args, **kwargs)
+        if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
+            self.note_random_states(checkpoint)  # Lightning restores the optimizers of this strategy here, too
+        return checkpoint
+
+
+class FabricModelParallelMixin(FabricMixin, ModelParallelMixin):
+    """Train a Fabric's model that is spread over several devices of a chip, a process each."""
+
+    @property
+    def checkpoint_io(self) -> Any:
+        """Lightning's, which raises: there is none."""
+        return self.stock_class.checkpoint_io.fget(self)
+
+    @checkpoint_io.setter
+    def checkpoint_io(self, io: Any) -> None:
+        self.stock_class.checkpoint_io.fset(self, io)
+
+    def module_to_device(self, module: torch.nn.Module) -> None:
+        """Leave ``module`` where it is: what is spread over the ranks goes to the chip when it is set up."""
+
+    def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
+        """Set up ``module``, with reductions that the chip has, and what is whole on each rank on the chip."""
+        module = super().setup_module(module)
+        self._add_up_gradients(module)
+        _move_whole_tensors(module, self.root_device)
+        self._warn_of(module)
+        return module
+
+    def save_checkpoint(
+        self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
+    ) -> None:
+        """Have every rank save its shards of ``state``, or rank 0 all of it."""
+        refuse_unsupported(self.backend, "checkpoint")
+        beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
+        whole, save = {**state, **to_cpu(beside)}, self.stock_class.save_checkpoint
+        self._save_draft(path, lambda path: save(self, path, whole, storage_options, filter))
 
 
 def _is_spread(value: Any) -> bool:

@@ -13,14 +13,13 @@ from northbridge.launch.group_end import leave_at_the_end, note_failure
 from northbridge.launch.parent_watch import end_with_launcher
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
 from northbridge.lightning.launchers.dead_ranks import name_dead_ranks
-from northbridge.lightning.strategies.chip import make_chip_strategy
-from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_denied
+from northbridge.lightning.strategies.chip import ChipMixin
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_unsupported
 
 if TYPE_CHECKING:
     import torch
 
     from northbridge.launch.environment import Launcher
-    from northbridge.lightning.namespaces import Namespace
 
 _RULE = "-" * 100
 
@@ -33,196 +32,199 @@ _LAUNCHERS: dict[str, Launcher] = {
 }
 
 
-def make_parallel_strategy(namespace: Namespace, stock: Any, checkpoint_io: Any, script_launcher: Any) -> Any:
-    """Return a subclass of Lightning's strategy ``stock``, one of those for several devices, a process each."""
-    chip_strategy: Any = make_chip_strategy(namespace, stock, checkpoint_io)
-    distributed: Any = namespace.fabric_module("utilities.distributed")
-    reset_seed: Any = namespace.fabric_module("utilities.seed").reset_seed
+class ParallelMixin(ChipMixin):
+    """Run on several devices, a process each."""
 
-    class ParallelStrategy(chip_strategy):  # type: ignore[misc]  # made at run time
-        _start_method = "popen"  # where Lightning's strategy knows no other
+    _start_method = "popen"  # where Lightning's strategy knows no other
 
-        sigterm_noted = False
-        """Whether this rank has received SIGTERM, which ends the training at the next batch."""
+    sigterm_noted = False
+    """Whether this rank has received SIGTERM, which ends the training at the next batch."""
 
-        ranks_end = False
-        """Whether the ranks have agreed to end for it, so that what they do until then they do together."""
+    ranks_end = False
+    """Whether the ranks have agreed to end for it, so that what they do until then they do together."""
 
-        requeue_noted = False
-        """Whether this rank has heard from SLURM that the job is put into its queue again."""
+    requeue_noted = False
+    """Whether this rank has heard from SLURM that the job is put into its queue again."""
 
-        ranks_requeue = False
-        """Whether the ranks have agreed on that, and write the checkpoint."""
+    ranks_requeue = False
+    """Whether the ranks have agreed on that, and write the checkpoint."""
 
-        _needs = OF_SEVERAL_RANKS
-        """The claims that a run of several ranks stands on."""
+    _needs: tuple[str, ...] = OF_SEVERAL_RANKS
+    """The claims that a run of several ranks stands on."""
 
-        def _configure_launcher(self) -> None:
-            if self.num_processes * self.num_nodes > 1:
-                refuse_denied(self.backend, *self._needs)
-            self._process_group_backend = self._get_process_group_backend()
-            super()._configure_launcher()
-            if self._start_method == "popen":
-                if type(self._launcher) is script_launcher.__base__:
-                    self._launcher.__class__ = script_launcher
-                    self._launcher.strategy = self
-                else:
-                    self.assert_environment()  # no launcher of ours is asked when the ranks are started
-                end_with_launcher(starts_ranks=not self.cluster_environment.creates_processes_externally)
-
-        def assert_environment(self) -> None:
-            """Raise :class:`ClusterError` where the ranks would never meet; our launchers ask it before they start any.
-
-            Not where the host is built: on the machine where a script is tried out, nothing need be set.
-            """
-            check_environment(self._run("launch"))
-
-        def _run(self, stage: Literal["launch", "rank"]) -> Run:
-            environment = type(self.cluster_environment).__name__
-            return Run(
-                nodes=self.num_nodes,
-                devices=self.num_processes,
-                launcher=_LAUNCHERS.get(environment, "user"),
-                stage=stage,
-                rank=self.global_rank if stage == "rank" else None,
-                starts_scripts=self._start_method == "popen",
-            )
-
-        def set_world_ranks(self) -> None:
-            check_numbers(self._run("launch"))
-            super().set_world_ranks()
-
-        def _set_world_ranks(self) -> None:
-            check_numbers(self._run("launch"))
-            super()._set_world_ranks()
-
-        def _setup_distributed(self) -> None:
-            import torch.distributed
-
-            if namespace.is_trainer:
-                refuse_wrong_seed()
-                reset_seed()
-                self.accelerator.seed()
-                self.set_world_ranks()
+    def _configure_launcher(self) -> None:
+        if self.num_processes * self.num_nodes > 1:
+            refuse_unsupported(self.backend, *self._needs)
+        self._process_group_backend = self._get_process_group_backend()
+        super()._configure_launcher()
+        if self._start_method == "popen":
+            ours = self.siblings.script_launcher
+            if type(self._launcher) is ours.stock_class:
+                self._launcher.__class__ = ours
+                self._launcher.strategy = self
             else:
-                self._set_world_ranks()
-            self.sigterm_noted = self.ranks_end = self.requeue_noted = False
-            process_group.ignore_doubt_about_device()  # where the user has made the process group too
-            self._start_process_group()
-            if torch.distributed.is_initialized():  # not where a test has put something else in torch's place
-                self.backend.collective.assert_carries(self.root_device)
+                self.assert_environment()  # no launcher of ours is asked when the ranks are started
+            end_with_launcher(starts_ranks=not self.cluster_environment.creates_processes_externally)
 
-        def _start_process_group(self) -> None:
-            import torch.distributed
+    def assert_environment(self) -> None:
+        """Raise :class:`ClusterError` where the ranks would never meet; our launchers ask it before they start any.
 
-            if torch.distributed.is_initialized():
-                return
-            run = self._run("rank")
-            if run.launcher == "lightning":
-                check_environment(run)
-            os.environ["MASTER_ADDR"] = self.cluster_environment.main_address
-            os.environ["MASTER_PORT"] = str(self.cluster_environment.main_port)
-            if run.launcher != "lightning":
-                check_environment(run)
-            # What Lightning logs where it makes the group.
-            distributed.log.info(
-                f"Initializing distributed: GLOBAL_RANK: {self.global_rank}, MEMBER:"
-                f" {self.global_rank + 1}/{self.world_size}"
+        Not where the host is built: on the machine where a script is tried out, nothing need be set.
+        """
+        check_environment(self._run("launch"))
+
+    def _run(self, stage: Literal["launch", "rank"]) -> Run:
+        environment = type(self.cluster_environment).__name__
+        return Run(
+            nodes=self.num_nodes,
+            devices=self.num_processes,
+            launcher=_LAUNCHERS.get(environment, "user"),
+            stage=stage,
+            rank=self.global_rank if stage == "rank" else None,
+            starts_scripts=self._start_method == "popen",
+        )
+
+    def set_world_ranks(self) -> None:
+        """Set a Trainer's ranks; raises :class:`ClusterError` where the environment's numbers contradict."""
+        check_numbers(self._run("launch"))
+        super().set_world_ranks()
+
+    def _set_world_ranks(self) -> None:
+        check_numbers(self._run("launch"))
+        super()._set_world_ranks()
+
+    def setup_distributed(self) -> None:
+        """Set up a Trainer's ranks: numbers, seed, process group."""
+        self._setup_distributed()
+
+    def _setup_distributed(self) -> None:
+        import torch.distributed
+
+        if self.namespace.is_trainer:
+            refuse_wrong_seed()
+            self.namespace.fabric_module("utilities.seed").reset_seed()
+            self.accelerator.seed()
+            self.set_world_ranks()
+        else:
+            self._set_world_ranks()
+        self.sigterm_noted = self.ranks_end = self.requeue_noted = False
+        process_group.ignore_doubt_about_device()  # where the user has made the process group too
+        self._start_process_group()
+        if torch.distributed.is_initialized():  # not where a test has put something else in torch's place
+            self.backend.collective.assert_carries(self.root_device)
+
+    def _start_process_group(self) -> None:
+        import torch.distributed
+
+        if torch.distributed.is_initialized():
+            return
+        run = self._run("rank")
+        if run.launcher == "lightning":
+            check_environment(run)
+        os.environ["MASTER_ADDR"] = self.cluster_environment.main_address
+        os.environ["MASTER_PORT"] = str(self.cluster_environment.main_port)
+        if run.launcher != "lightning":
+            check_environment(run)
+        # What Lightning logs where it makes the group.
+        distributed = self.namespace.fabric_module("utilities.distributed")
+        distributed.log.info(
+            f"Initializing distributed: GLOBAL_RANK: {self.global_rank}, MEMBER:"
+            f" {self.global_rank + 1}/{self.world_size}"
+        )
+        try:
+            process_group.start(
+                self.backend.collective,
+                rank=self.global_rank,
+                world_size=self.world_size,
+                timeout=self._timeout,
+                device=self.root_device,
             )
-            try:
-                process_group.start(
-                    self.backend.collective,
-                    rank=self.global_rank,
-                    world_size=self.world_size,
-                    timeout=self._timeout,
-                    device=self.root_device,
-                )
-            except (OSError, RuntimeError) as error:
-                reason = explain_connection_failure(run, error)
-                if reason is None:
-                    raise
-                raise reason from error
-            leave_at_the_end(self._timeout, self._launcher)
-            distributed.rank_zero_info(
-                f"{_RULE}\ndistributed_backend={self._process_group_backend}\nAll distributed processes registered."
-                f" Starting with {self.world_size} processes\n{_RULE}\n"
+        except (OSError, RuntimeError) as error:
+            reason = explain_connection_failure(run, error)
+            if reason is None:
+                raise
+            raise reason from error
+        leave_at_the_end(self._timeout, self._launcher)
+        distributed.rank_zero_info(
+            f"{_RULE}\ndistributed_backend={self._process_group_backend}\nAll distributed processes registered."
+            f" Starting with {self.world_size} processes\n{_RULE}\n"
+        )
+
+    def _get_process_group_backend(self) -> str:
+        name: str = self.backend.collective.name
+        asked = self._process_group_backend
+        if asked not in (None, name):
+            raise CollectiveError(
+                f"process_group_backend={asked!r} was asked for, but tensors on {self.backend.name!r} travel over"
+                f" {name!r}; leave the argument out"
             )
+        return name
 
-        def _get_process_group_backend(self) -> str:
-            name: str = self.backend.collective.name
-            asked = self._process_group_backend
-            if asked not in (None, name):
-                raise CollectiveError(
-                    f"process_group_backend={asked!r} was asked for, but tensors on {self.backend.name!r} travel over"
-                    f" {name!r}; leave the argument out"
-                )
-            return name
+    def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
+        """Reduce a tensor over the ranks, in place, as Lightning documents; anything else is returned as it is.
 
-        def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-            """Reduce a tensor over the ranks, in place, as Lightning documents; anything else is returned as it is.
+        A tensor on the CPU is reduced on the chip, and stays on the CPU.
+        """
+        import torch
 
-            A tensor on the CPU is reduced on the chip, and stays on the CPU.
-            """
-            import torch
-
-            if not isinstance(tensor, torch.Tensor) or not torch.distributed.is_initialized():
-                return tensor
-            if tensor.device.type not in ("cpu", self.root_device.type):
-                raise WrongDeviceError(
-                    f"a tensor on '{tensor.device}' cannot be reduced over {self._process_group_backend!r}: move it"
-                    f" first, tensor.to('{self.root_device}')"
-                )
-            # What a user logs is often on the CPU, where the library reaches nothing.
-            moved = tensor.detach().to(self.root_device) if tensor.device.type == "cpu" else tensor
-            reduced = self.backend.collective.all_reduce(moved, reduction_word(reduce_op), group)
-            if moved is tensor:
-                return reduced
-            tensor.detach().copy_(reduced)  # which may want a gradient, and may not be written to then
+        if not isinstance(tensor, torch.Tensor) or not torch.distributed.is_initialized():
             return tensor
+        if tensor.device.type not in ("cpu", self.root_device.type):
+            raise WrongDeviceError(
+                f"a tensor on '{tensor.device}' cannot be reduced over {self._process_group_backend!r}: move it"
+                f" first, tensor.to('{self.root_device}')"
+            )
+        # What a user logs is often on the CPU, where the library reaches nothing.
+        moved = tensor.detach().to(self.root_device) if tensor.device.type == "cpu" else tensor
+        reduced = self.backend.collective.all_reduce(moved, reduction_word(reduce_op), group)
+        if moved is tensor:
+            return reduced
+        tensor.detach().copy_(reduced)  # which may want a gradient, and may not be written to then
+        return tensor
 
-        def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
-            """Gather a tensor of all ranks, as Lightning documents; also of a dtype that the library does not know."""
-            collective = self.backend.collective
-            arrived = super().all_gather(collective.as_carried(tensor), group, sync_grads)
-            return collective.as_sent(arrived, like=tensor)
+    def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
+        """Gather a tensor of all ranks, as Lightning documents; also of a dtype that the library does not know."""
+        collective = self.backend.collective
+        arrived = super().all_gather(collective.as_carried(tensor), group, sync_grads)
+        return collective.as_sent(arrived, like=tensor)
 
-        def setup_module(self, module: Any) -> Any:
-            self._drive_sync_batch_norm(module)
-            return super().setup_module(module)
+    def setup_module(self, module: Any) -> Any:
+        """Set up a Fabric's ``module``; its batch norms see the batches of all ranks where the user converted them."""
+        self._drive_sync_batch_norm(module)
+        return super().setup_module(module)
 
-        def _drive_sync_batch_norm(self, module: torch.nn.Module) -> None:
-            # What the user has converted by torch's own function computes with kernels for GPUs.
-            from torch.nn import SyncBatchNorm
+    def _drive_sync_batch_norm(self, module: torch.nn.Module) -> None:
+        # What the user has converted by torch's own function computes with kernels for GPUs.
+        from torch.nn import SyncBatchNorm
 
-            from northbridge.lightning.plugins.sync_batch_norm import synchronize
+        from northbridge.lightning.plugins.sync_batch_norm import synchronize
 
-            if any(isinstance(each, SyncBatchNorm) for each in module.modules()):
-                refuse_denied(self.backend, "sync_batchnorm")
-            synchronize(module, self.backend.name, only=SyncBatchNorm)
+        if any(isinstance(each, SyncBatchNorm) for each in module.modules()):
+            refuse_unsupported(self.backend, "sync_batchnorm")
+        synchronize(module, self.backend.name, only=SyncBatchNorm)
 
-        def teardown(self) -> None:
-            from northbridge.lightning.plugins.sync_batch_norm import restore
+    def teardown(self) -> None:
+        """Give the model back the batch norms that it came with."""
+        from northbridge.lightning.plugins.sync_batch_norm import restore
 
-            super().teardown()
-            if namespace.is_trainer and self.lightning_module is not None:
-                restore(self.lightning_module)
+        super().teardown()
+        if self.namespace.is_trainer and self.lightning_module is not None:
+            restore(self.lightning_module)
 
-        def barrier(self, *args: Any, **kwargs: Any) -> None:
-            import torch.distributed
+    def barrier(self, *args: Any, **kwargs: Any) -> None:
+        """Wait for the other ranks."""
+        import torch.distributed
 
-            if torch.distributed.is_initialized():
-                self.backend.collective.barrier()
+        if torch.distributed.is_initialized():
+            self.backend.collective.barrier()
 
-        def on_exception(self, exception: BaseException) -> None:
-            note_failure()
-            name_dead_ranks(exception, self._launcher, self.global_rank)
-            super().on_exception(exception)
+    def on_exception(self, exception: BaseException) -> None:
+        """Tell the others of the failure, and add to ``exception`` which ranks died."""
+        note_failure()
+        name_dead_ranks(exception, self._launcher, self.global_rank)
+        super().on_exception(exception)
 
-        # The Trainer's names for the same.
-        setup_distributed = _setup_distributed
-        reduce = all_reduce
-
-    return ParallelStrategy
+    reduce = all_reduce  # the Trainer's name for the same
 
 
 def refuse_wrong_seed() -> None:

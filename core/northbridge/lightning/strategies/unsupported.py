@@ -43,7 +43,7 @@ OF_SEVERAL_RANKS = ("sum_all_reduce", "broadcast", "all_gather", "barrier")
 """The claims on which every strategy for several devices stands."""
 
 
-def refuse_denied(backend: Backend, *claims: str) -> None:
+def refuse_unsupported(backend: Backend, *claims: str) -> None:
     """Raise :class:`UnsupportedError` for the first of ``claims``, of :data:`DENIABLE`, that the chip denies."""
     present = backend.present_capabilities().claims()
     for name in claims:
@@ -58,7 +58,7 @@ def refuse_denied(backend: Backend, *claims: str) -> None:
 def refuse_fit(backend: Backend, trainer: Any) -> None:
     """Raise :class:`UnsupportedError` where ``trainer`` is about to fit, or to keep checkpoints of it, and may not."""
     if trainer.state.fn == "fit":
-        refuse_denied(backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
+        refuse_unsupported(backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
 
 
 def evaluate_under_no_grad(backend: Backend, trainer: Any) -> None:
@@ -73,10 +73,10 @@ def refuse_inference_mode(backend: str, _module: object, _inputs: object) -> Non
     import torch
 
     if torch.is_inference_mode_enabled():
-        refuse_denied(get(backend), "inference_mode")
+        refuse_unsupported(get(backend), "inference_mode")
 
 
 def refuse_resume(backend: Backend, trainer: Any) -> None:
     """Raise :class:`UnsupportedError` where ``trainer`` takes a fit up and the chip denies that."""
     if trainer.state.fn == "fit":
-        refuse_denied(backend, "resume")
+        refuse_unsupported(backend, "resume")

@@ -23,7 +23,7 @@ from northbridge.capabilities import not_driven
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
 from northbridge.errors import ArgumentsError, UnsupportedError
-from northbridge.lightning.accelerators.availability import AcceleratorQuestions
+from northbridge.lightning.accelerators.accelerator import AcceleratorQuestions
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES
 from northbridge.lightning.vendor_names.arguments import bind

@@ -1,0 +1,160 @@
+"""What a strategy does for a Trainer alone: its hooks, its checkpoints, and the random states in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.lightning.plugins import random_states
+from northbridge.lightning.plugins.checkpoint_files import refuse_other_parts, refuse_other_than_dict
+from northbridge.lightning.plugins.checkpoint_io import to_cpu
+from northbridge.lightning.strategies.moved_parameters import follow, following
+from northbridge.lightning.strategies.unsupported import (
+    evaluate_under_no_grad,
+    refuse_fit,
+    refuse_resume,
+    refuse_unsupported,
+)
+from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors
+from northbridge.process_record import logger
+
+if TYPE_CHECKING:
+    import torch
+
+
+class TrainerMixin(NamespaceMixin):
+    """Stands before :class:`ChipMixin` in a strategy for a Trainer."""
+
+    _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit resumes
+
+    def setup_environment(self) -> None:
+        """Refuse what the chip cannot do for this run, before a device is taken."""
+        if self.lightning_module is not None:
+            refuse_fit(self.backend, self.lightning_module.trainer)
+            evaluate_under_no_grad(self.backend, self.lightning_module.trainer)
+        super().setup_environment()
+
+    def model_to_device(self) -> None:
+        """Move the model to this rank's device, unless the chip cannot hold or train its tensors."""
+        refuse_tensors(self.backend, self.model, self.root_device)
+        if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
+            refuse_sparse_gradients(self.backend, self.model, self.root_device)
+        with following(self.model):
+            super().model_to_device()
+        self._check_moved(self.model)
+
+    def setup_optimizers(self, trainer: Any) -> None:
+        """Set up the optimizers, which then step the parameters on the chip."""
+        super().setup_optimizers(trainer)
+        self._follow_moves(self.optimizers)
+
+    def post_backward(self, closure_loss: torch.Tensor) -> None:
+        """Tell the bridge of a backward pass."""
+        super().post_backward(closure_loss)
+        self._after_backward()
+
+    # No backward pass follows these steps; a Fabric's are seen at its modules.
+
+    def validation_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Validate a batch, and tell the bridge."""
+        result = super().validation_step(*args, **kwargs)
+        self._after_evaluation()
+        return result
+
+    def test_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Test a batch, and tell the bridge."""
+        result = super().test_step(*args, **kwargs)
+        self._after_evaluation()
+        return result
+
+    def predict_step(self, *args: Any, **kwargs: Any) -> Any:
+        """Predict a batch, and tell the bridge."""
+        result = super().predict_step(*args, **kwargs)
+        self._after_evaluation()
+        return result
+
+    def teardown(self) -> None:
+        """Move the model back to the CPU, and the optimizers with it."""
+        if self.lightning_module is None:
+            super().teardown()
+        else:
+            with following(self.lightning_module):
+                super().teardown()
+            for optimizer in self.optimizers:
+                follow(optimizer)
+        self._random_states = None  # a fit that had nothing left to do has resumed nothing
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.optimizers = state["_optimizers"]  # Lightning wraps each once more, as where they are made
+
+    # A fit that resumes from a checkpoint draws what the saved run would have drawn.
+
+    def load_optimizer_state_dict(self, checkpoint: Any) -> None:
+        """Restore the optimizers, and keep the random states of ``checkpoint``."""
+        super().load_optimizer_state_dict(checkpoint)
+        self.note_random_states(checkpoint)
+
+    def note_random_states(self, checkpoint: Any) -> None:
+        """Keep this rank's random states of the checkpoint that a fit resumes from."""
+        everybodys, ranks = random_states.of_checkpoint(checkpoint), self._ranks
+        if everybodys is None:
+            return
+        if len(everybodys) == ranks:
+            self._random_states = everybodys[self.global_rank]
+        elif self.is_global_zero:
+            logger.warning(
+                "the checkpoint was written by %d ranks, and this run has %d: random numbers begin with the seed",
+                len(everybodys),
+                ranks,
+            )
+
+    def restore_random_states(self) -> None:
+        """Put back the random states of the checkpoint; called when the loaders are there, before they shuffle."""
+        if self._random_states is not None:
+            random_states.restore(self.namespace, self._random_states)
+
+    def on_train_start(self) -> None:
+        """Put the random states back for a fit that resumes in the middle of an epoch."""
+        super().on_train_start()
+        batches = self.lightning_module.trainer.fit_loop.epoch_loop.batch_progress
+        if batches.current.ready > 0 and not batches.is_last_batch:
+            self.restore_random_states()  # once more: the loaders have shuffled for an epoch that had begun before
+        self._random_states = None
+
+    def with_random_states(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
+        """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone.
+
+        One that one of several ranks writes on an error has none, because it cannot wait for the others.
+        """
+        if (self._ranks > 1 and self._is_alone()) or "optimizer_states" not in checkpoint:
+            return checkpoint
+        return random_states.add(checkpoint, random_states.gather(self.namespace, self._ranks))  # by all ranks
+
+    def _is_alone(self) -> bool:
+        """Whether no other rank saves with this one; also for one of several that saves because of an error."""
+        return super()._is_alone() or (self.lightning_module.trainer.interrupted and not self.ranks_end)
+
+    # Here, and not in our CheckpointIO alone: the user may have brought another.
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
+        """Save ``checkpoint`` with every rank's random states, its tensors on the CPU."""
+        refuse_unsupported(self.backend, "checkpoint")
+        checkpoint = self.with_random_states(checkpoint)
+        self._on_rank_zero(
+            filepath,
+            lambda: super(TrainerMixin, self).save_checkpoint(
+                to_cpu(checkpoint), filepath, storage_options=storage_options
+            ),
+        )
+
+    def load_checkpoint(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
+        """Read the checkpoint; raises :class:`CheckpointError` for what a Trainer cannot resume from."""
+        if self.lightning_module is not None:
+            refuse_resume(self.backend, self.lightning_module.trainer)
+        with self.reading(checkpoint_path):
+            checkpoint = super().load_checkpoint(checkpoint_path, *args, **kwargs)
+        refuse_other_than_dict(checkpoint_path, checkpoint)
+        if self.lightning_module is not None and self.lightning_module.trainer.ckpt_path == checkpoint_path:
+            refuse_other_parts(checkpoint_path, checkpoint)
+        return checkpoint
