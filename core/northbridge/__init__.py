@@ -69,7 +69,7 @@ if TYPE_CHECKING:
         AcceleratorName as AcceleratorName,
         CheckpointIOName as CheckpointIOName,
         PrecisionName as PrecisionName,
-        undriven_names as undriven_names,
+        unsupported_names as unsupported_names,
     )
     from northbridge.lightning.vendor_names.strategies import (
         DDPStrategyName as DDPStrategyName,
@@ -141,7 +141,7 @@ _HOMES = {
         "AcceleratorName",
         "CheckpointIOName",
         "PrecisionName",
-        "undriven_names",
+        "unsupported_names",
     ),
     "northbridge.simulation": ("Personality",),
     "northbridge.settings": ("Indices", "Settings", "VendorSettings"),

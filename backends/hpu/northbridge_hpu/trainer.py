@@ -58,7 +58,7 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
     )
 
 
-_undriven = northbridge.undriven_names(
+_unsupported = northbridge.unsupported_names(
     __name__,
     backend="hpu",
     instead={
@@ -73,4 +73,4 @@ _undriven = northbridge.undriven_names(
 
 
 def __getattr__(name: str) -> object:
-    return HPUAccelerator.is_available() if name == "HPU_AVAILABLE" else _undriven(name)
+    return HPUAccelerator.is_available() if name == "HPU_AVAILABLE" else _unsupported(name)

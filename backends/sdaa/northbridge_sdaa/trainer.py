@@ -53,7 +53,7 @@ class SingleSDAAStrategy(northbridge.SingleDeviceStrategyName, backend="sdaa"):
     """``strategy="single_sdaa"``."""
 
 
-__getattr__ = northbridge.undriven_names(
+__getattr__ = northbridge.unsupported_names(
     __name__,
     backend="sdaa",
     instead={

@@ -66,7 +66,7 @@ def choose_strategy(namespace: Namespace, original: Callable[..., Any]) -> Calla
 def check_strategy(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> Any:
         if is_ours(self.accelerator):
-            decide.refuse_strategy(namespace, self.accelerator.backend_name, self._strategy_flag)
+            decide.refuse_strategy(namespace, self.accelerator.backend, self._strategy_flag)
         return original(self)
 
     return replacement

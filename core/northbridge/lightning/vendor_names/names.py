@@ -191,8 +191,8 @@ class PrecisionName(VendorName):
         return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES_OF_PRECISION
 
 
-def undriven_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:
-    """Return the ``__getattr__`` of ``module``, for names of what Northbridge does not drive.
+def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:
+    """Return the ``__getattr__`` of ``module``, for names of what Northbridge does not support.
 
     Scripts import such names whether they use them or not: a class answers, which cannot be made. ``instead`` maps each
     name to the claim that says why not, and to what to do instead. Whoever makes an object of it gets an
@@ -202,13 +202,13 @@ def undriven_names(module: str, *, backend: str, instead: Mapping[str, tuple[str
     def look_up(name: str) -> type:
         if name not in instead:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return _undriven(name, backend, *instead[name])
+        return _unsupported(name, backend, *instead[name])
 
     return look_up
 
 
 @cache
-def _undriven(name: str, backend: str, capability: str, instead: str) -> type:
+def _unsupported(name: str, backend: str, capability: str, instead: str) -> type:
     def refuse(cls: type, *args: object, **kwargs: object) -> NoReturn:
         reason = get(backend).capabilities.claims()[capability].reason or not_driven.reason
         raise UnsupportedError(

@@ -467,7 +467,7 @@ def test_parallel_devices_are_devices(devices: Any) -> None:
 # --- What Northbridge does not drive
 
 
-look_up = northbridge.undriven_names(
+look_up = northbridge.unsupported_names(
     "northbridge_sim", backend="cpu_sim", instead={"SimLoader": ("data_loaders", "use torch's")}
 )
 
