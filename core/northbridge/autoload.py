@@ -37,7 +37,7 @@ _WATCHED = {**CONNECTORS, **COMMANDS}
 # By name: this module stands below all of them.
 _STAND_INS = "northbridge.discovery.simulated:put_stand_ins"
 _REGISTER = "northbridge.lightning.corrections.table:register"
-_SERVE_COMMAND = "northbridge.lightning.corrections.fabric_run:serve_command"
+_SERVE_COMMAND = "northbridge.lightning.corrections.table:register_command"
 
 
 def arm() -> None:

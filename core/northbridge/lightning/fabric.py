@@ -15,14 +15,3 @@ CheckpointIO = _ours.checkpoint_io
 MultiProcessingLauncher = _ours.launcher
 SubprocessScriptLauncher = _ours.script_launcher
 WeightsAgreement = _ours.weights_agreement
-
-__all__ = [
-    "Accelerator",
-    "CheckpointIO",
-    "DDPStrategy",
-    "ModelParallelStrategy",
-    "MultiProcessingLauncher",
-    "SingleDeviceStrategy",
-    "SubprocessScriptLauncher",
-    "WeightsAgreement",
-]

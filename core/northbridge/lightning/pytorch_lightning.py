@@ -16,15 +16,3 @@ LayerSync = _ours.layer_sync
 MultiProcessingLauncher = _ours.launcher
 SubprocessScriptLauncher = _ours.script_launcher
 WeightsAgreement = _ours.weights_agreement
-
-__all__ = [
-    "Accelerator",
-    "CheckpointIO",
-    "DDPStrategy",
-    "LayerSync",
-    "ModelParallelStrategy",
-    "MultiProcessingLauncher",
-    "SingleDeviceStrategy",
-    "SubprocessScriptLauncher",
-    "WeightsAgreement",
-]

@@ -13,7 +13,7 @@ from northbridge.settings import CoreSettings
 
 
 def choose_auto(lightnings_choice: Callable[[], str]) -> str:
-    """Return the accelerator that ``auto`` means here, brought up if it is ours, and record why.
+    """Return the accelerator that ``auto`` means here, loaded if it is ours, and record why.
 
     A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the
     CPU. Then the one backend whose real hardware is present; with two, :class:`AmbiguousAcceleratorError` lists both.

@@ -1,11 +1,13 @@
-"""How a Trainer or a Fabric takes vendors' names: from here on they are what they stand for in its namespace."""
+"""Convert objects of another namespace, and vendors' names of none, for the Trainer or Fabric they are given to."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from northbridge.errors import ArgumentsError, UnsupportedError
-from northbridge.lightning.accelerators.accelerator import load_with_hardware
+from northbridge.errors import ArgumentsError, NamespaceError, UnsupportedError
+from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
+from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import NAMESPACES
 from northbridge.lightning.vendor_names.entry_points import Alias
 from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, PrecisionName, VendorName
 from northbridge.lightning.vendor_names.strategies import PRECISION_OF_STRATEGY, StrategyName
@@ -14,7 +16,67 @@ if TYPE_CHECKING:
     from northbridge.lightning.namespaces import Namespace
 
 
-def take_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
+def convert_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
+    """Convert our objects of another namespace, and vendors' names of none, to those of ``namespace``, in place.
+
+    A foreign object of another namespace is refused with the right import, if the run is ours: ``isinstance`` would
+    fail in Lightning, whose own message is about something else.
+    """
+    _convert_names(namespace, arguments)
+    arguments["accelerator"] = _convert(namespace, arguments["accelerator"])
+    arguments["strategy"] = _convert(namespace, arguments["strategy"])
+    plugins = arguments.get("plugins")
+    if isinstance(plugins, (list, tuple)):
+        arguments["plugins"] = [_convert(namespace, plugin) for plugin in plugins]
+    elif plugins is not None:
+        arguments["plugins"] = _convert(namespace, plugins)
+    if is_ours(arguments["accelerator"]) or is_of_ours(namespace.owner(arguments["accelerator"])):
+        plugins = arguments.get("plugins")
+        for each in (arguments["strategy"], *(plugins if isinstance(plugins, list) else [plugins])):
+            _refuse_foreign(namespace, each)
+
+
+def _convert(namespace: Namespace, thing: Any) -> Any:
+    home = type(thing).__module__
+    if not home.startswith("northbridge.lightning.") or home == namespace.home:
+        return thing
+    ours = classes(namespace)
+    if is_ours(thing):
+        return ours.accelerator(thing.backend_name)
+    name = type(thing).__name__
+    if name == "CheckpointIO":
+        return ours.checkpoint_io()
+    other = next(each for each in NAMESPACES.values() if each.home == home)
+    counterparts = {cls.__name__: cls for cls in ours.strategies}
+    if other.is_trainer != namespace.is_trainer or name not in counterparts:
+        raise NamespaceError(
+            f"{home}.{name} was given to a {namespace.host} of {namespace.name}:"
+            f" write `from {namespace.home} import {name}`"
+        )
+    counterpart = counterparts[name].__new__(counterparts[name])
+    counterpart.__dict__.update(thing.__dict__)
+    if thing._accelerator is not None:
+        counterpart._accelerator = _convert(namespace, thing._accelerator)
+    return counterpart
+
+
+def _refuse_foreign(namespace: Namespace, thing: Any) -> None:
+    home = type(thing).__module__
+    theirs = next(
+        (each for each in NAMESPACES.values() if home == each.name or home.startswith(f"{each.name}.")),
+        None,
+    )
+    if theirs is None or theirs.name in (namespace.name, namespace.fabric):
+        return
+    name = type(thing).__name__
+    package = home.removeprefix(f"{theirs.name}.").split(".")[0]
+    raise NamespaceError(
+        f"{home}.{name} was given to a {namespace.host} of {namespace.name}, which has a class of its own: write"
+        f" `from {namespace.name}.{package} import {name}`"
+    )
+
+
+def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
     """Replace every vendor's name among the arguments of a Trainer or Fabric of ``namespace``, in place.
 
     A strategy or a precision settles the accelerator where the user has named none. Raises :class:`ArgumentsError` or

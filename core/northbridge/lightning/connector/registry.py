@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from northbridge.bridge import is_installed
@@ -21,8 +22,6 @@ def register_names(namespace: Namespace) -> None:
     A name that somebody else has registered there is left alone, unless the backend succeeds them.
     """
     announced = read_announced()
-    for registry in (namespace.accelerator_registry, namespace.strategy_registry):
-        _let_others_register(registry, announced)
     for name in _names_to_register():
         _register(namespace, name, announced)
 
@@ -52,28 +51,25 @@ def tell_of_predecessors(namespace: Namespace, name: str) -> None:
 _told: set[str] = set()
 
 
-def _let_others_register(registry: Any, announced: Announced) -> None:
-    """Let whoever registers a name that is ours do so, as if we were not here; what we succeed is left out.
+def let_others_register(registry: Any, original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what ``registry`` has for ``original``, its method ``register``.
 
-    Lightning's registries refuse a name that they have, and the script that registers it names nothing of ours.
+    It lets others register a name that we hold, as if we were not here, and ignores packages that a backend succeeds.
     """
-    if "register" in vars(registry):  # an earlier call has seen to it
-        return
-    stock = registry.register
-    succeeded = {module for _, module in announced.predecessors}
+    succeeded = {module for _, module in read_announced().predecessors}
 
     def register_beside_ours(name: Any, *args: Any, **kwargs: Any) -> Any:
         owner = args[0] if args else kwargs.get("accelerator", kwargs.get("strategy"))
         if owner is None or kwargs.get("override") or name not in registry or not _is_ours(registry[name]):
-            return stock(name, *args, **kwargs)
+            return original(name, *args, **kwargs)
         who = f"{owner.__module__}.{getattr(owner, '__qualname__', owner)}"
         if _module_of(owner) in succeeded:
             note(name, "left out", f"{who} wanted to register it, and it is ours")
             return owner
         note(name, "given up", f"{who} has registered it")
-        return stock(name, *args, **{**kwargs, "override": True})
+        return original(name, *args, **{**kwargs, "override": True})
 
-    registry.register = register_beside_ours
+    return register_beside_ours
 
 
 def _is_ours(entry: Any) -> bool:

@@ -1,7 +1,7 @@
 """What Lightning's connector decides, when the accelerator is ours.
 
 A connector turns a user's arguments into accelerator, strategy and precision. Each function here answers for one of its
-methods; ``registration.py`` puts them in place, and calls the original whenever the accelerator is not ours.
+methods; ``corrections/table.py`` puts them in place, and calls the original whenever the accelerator is not ours.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from northbridge.capabilities import not_driven
 from northbridge.device import is_renamed
 from northbridge.discovery.current import loaded
-from northbridge.discovery.declared import get
 from northbridge.discovery.installed import LIGHTNING_NAMES, names
 from northbridge.errors import DevicesError, DeviceTypeTakenError, UnsupportedError
 from northbridge.launch.cluster import check_slurm
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
-from northbridge.lightning.connector.counterparts import exchange
+from northbridge.lightning.connector.conversion import convert_arguments
 from northbridge.lightning.connector.registry import take_over, tell_of_predecessors
 from northbridge.lightning.connector.user_strategies import derive, drives_a_chip_by_itself
 from northbridge.lightning.plugins.precision import (
@@ -30,6 +29,7 @@ from northbridge.lightning.plugins.precision import (
 from northbridge.lightning.vendor_names.entry_points import Alias
 
 if TYPE_CHECKING:
+    from northbridge.backend import Backend
     from northbridge.lightning.namespaces import Namespace
 
 _REFUSED = {
@@ -56,10 +56,10 @@ _SHARDED_HOW = {
 def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
     """Correct and check the user's arguments in place, before Lightning reads them.
 
-    An object of ours from another namespace becomes its twin of this one. A name that nobody has is our error, and a
-    name that is ours is brought up here: hardware found, software loaded, so that whatever is wrong is said first.
+    An object of ours from another namespace is converted. A name that nobody has is our error. For a name that is ours
+    the hardware is found and the software loaded here, so that whatever is wrong is said first.
     """
-    exchange(namespace, arguments)
+    convert_arguments(namespace, arguments)
     accelerator, strategy = arguments["accelerator"], arguments["strategy"]
     if isinstance(strategy, str) and accelerator == "auto":
         arguments.update(accelerator=_backend_of_strategy(strategy) or "auto")
@@ -75,7 +75,7 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
     if _is_slurms(namespace, arguments.get("plugins")):
         check_slurm()
     backend = load_with_hardware(name)
-    refuse_strategy(namespace, name, strategy)
+    refuse_strategy(namespace, backend, strategy)
     if strategy == "single_device":
         arguments["strategy"] = f"single_{name}"  # a Fabric has no strategy of the generic name
     if arguments.get("precision") is not None:
@@ -116,8 +116,9 @@ def _means_lightnings(name: str) -> bool:
     return bool(near) and near[0] in LIGHTNING_NAMES
 
 
-def refuse_strategy(namespace: Namespace, name: str, strategy: Any) -> None:
-    """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on ``name``."""
+def refuse_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> None:
+    """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on a chip."""
+    name = backend.name
     other = _backend_of_strategy(strategy) if isinstance(strategy, str) else None
     if other not in (None, name):
         raise UnsupportedError(
@@ -129,7 +130,7 @@ def refuse_strategy(namespace: Namespace, name: str, strategy: Any) -> None:
     asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
     for kind, (words, reason) in _REFUSED.items():
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
-            claim = get(name).capabilities.claims().get(kind, not_driven)
+            claim = backend.capabilities.claims().get(kind, not_driven)
             claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
             instead = _SHARDED.format(namespace=namespace.name) if kind == "fsdp" else "strategy='ddp'"
             how = _SHARDED_HOW[namespace.host] if kind == "fsdp" else ""
@@ -184,7 +185,7 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
 def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
     """Put our layers in the place of torch's, which need kernels for GPUs; a user's own plugin stays.
 
-    Raises :class:`UnsupportedError` where the chip denies it, and where Lightning would forget it.
+    Raises :class:`UnsupportedError` where the chip does not support it, and where Lightning would forget it.
     """
     backend = connector.accelerator.backend
     claim = backend.present_capabilities().sync_batchnorm

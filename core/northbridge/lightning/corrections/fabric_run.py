@@ -1,43 +1,38 @@
-"""``fabric run --accelerator=NAME``: Lightning's command knows its own accelerators alone.
-
-Called when that command's module has been imported, which a script never does. Beside the table of corrections this is
-the one place that changes Lightning.
-"""
+"""``fabric run --accelerator=NAME``: Lightning's command knows its own accelerators alone."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery.installed import names
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import NAMESPACES
-from northbridge.process_record import note
+
+if TYPE_CHECKING:
+    from northbridge.lightning.namespaces import Namespace
 
 
-def serve_command(namespace_name: str) -> None:
-    """Let the command of the Fabric ``namespace_name`` take the installed backends, and count their devices."""
-    namespace = NAMESPACES[namespace_name]
-    module = namespace.module("cli")
-    run = getattr(getattr(module, "_main", None), "commands", {}).get("run")
-    options = [each for each in getattr(run, "params", ()) if each.name == "accelerator"]
-    if not options or not hasattr(module, "_get_num_processes"):
-        note(
-            namespace_name,
-            "command left alone",
-            "`fabric run` is not what Northbridge knows: set LT_ACCELERATOR instead",
-        )
-        return
+def accelerator_option(module: Any) -> Any:
+    """Return the option ``--accelerator`` of the command in Lightning's ``module``.
+
+    Raises :class:`AttributeError` if the command has no such option.
+    """
+    commands = module._main.commands
+    options = commands["run"].params if "run" in commands else ()
     for option in options:
-        known = list(option.type.choices)
-        option.type = type(option.type)([*known, *(name for name in names() if name not in known)])
-    count = module._get_num_processes
+        if option.name == "accelerator" and hasattr(option.type, "choices"):
+            return option
+    raise AttributeError(f"the command 'run' of {module.__name__} offers no accelerator")
 
-    def count_processes(accelerator: Any, devices: str) -> int:
-        if accelerator not in names():
-            return int(count(accelerator, devices))
-        load_with_hardware(accelerator)
-        chip = classes(namespace).accelerator.of(accelerator)
-        return int(chip.auto_device_count()) if devices == "auto" else len(chip.parse_devices(devices))
 
-    module._get_num_processes = count_processes
+def with_our_names(choice: Any) -> Any:
+    """Return the type of the option, ``choice``, with the installed backends."""
+    known = list(choice.choices)
+    return type(choice)([*known, *(name for name in names() if name not in known)])
+
+
+def count_processes(namespace: Namespace, backend: str, devices: str) -> int:
+    """Return how many ranks ``--devices`` asks for on ``backend``; its software is loaded for that."""
+    load_with_hardware(backend)
+    chip = classes(namespace).accelerator.of(backend)
+    return int(chip.auto_device_count()) if devices == "auto" else len(chip.parse_devices(devices))

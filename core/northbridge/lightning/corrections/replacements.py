@@ -1,4 +1,4 @@
-"""What stands in for the functions of Lightning that are corrected; ``registration.py`` has the table of them.
+"""What stands in for the functions of Lightning that are corrected; ``table.py`` has the table of them.
 
 Each function here takes a namespace and Lightning's own function, and returns the one that is put in its place.
 """
@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from northbridge.discovery.current import loaded
+from northbridge.discovery.installed import names
 from northbridge.errors import BackendNotFoundError
 from northbridge.lightning.accelerators.accelerator import is_ours
-from northbridge.lightning.connector import auto, devices, strategy_choice as decide
-from northbridge.lightning.corrections import compilation, device_line, out_of_memory, profiler, signals
+from northbridge.lightning.connector import auto, devices, registry, strategy_choice as decide
+from northbridge.lightning.corrections import compilation, device_line, fabric_run, out_of_memory, profiler, signals
 from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.checkpoint_files import stock_reading
 from northbridge.lightning.plugins.precision import refuse_plugin
@@ -66,7 +67,7 @@ def choose_strategy(namespace: Namespace, original: Callable[..., Any]) -> Calla
 def check_strategy(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     def replacement(self: Any) -> Any:
         if is_ours(self.accelerator):
-            decide.refuse_strategy(namespace, self.accelerator.backend_name, self._strategy_flag)
+            decide.refuse_strategy(namespace, self.accelerator.backend, self._strategy_flag)
         return original(self)
 
     return replacement
@@ -178,7 +179,7 @@ def empty_caches(namespace: Namespace, original: Callable[..., Any]) -> Callable
     return replacement
 
 
-def take_up_loaders(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
+def resume_loaders(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
     set_epoch: Any = namespace.fabric_module("utilities.data")._set_sampler_epoch
 
     def replacement(self: Any) -> None:
@@ -232,6 +233,22 @@ def profile_chip(namespace: Namespace, original: Callable[..., Any]) -> Callable
     def replacement(self: Any) -> None:
         profiler.add_chip(self._profiler_kwargs)
         original(self)
+
+    return replacement
+
+
+def let_others_register(namespace: Namespace, original: Any) -> Callable[..., Any]:
+    return registry.let_others_register(original.__self__, original)
+
+
+def offer_names(namespace: Namespace, original: Any) -> Any:
+    return fabric_run.with_our_names(original)
+
+
+def count_processes(namespace: Namespace, original: Callable[..., Any]) -> Callable[..., Any]:
+    def replacement(accelerator: Any, devices: str) -> int:
+        ours = accelerator in names()
+        return fabric_run.count_processes(namespace, accelerator, devices) if ours else original(accelerator, devices)
 
     return replacement
 

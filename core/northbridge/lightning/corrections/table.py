@@ -1,7 +1,8 @@
 """How a namespace of Lightning learns of the backends, and the one place that corrects Lightning.
 
 :data:`CORRECTIONS` is the whole of it. All rows are compared with a namespace before the first is applied, so that it
-is never half corrected; where one does not match, the namespace is left alone and one warning says which.
+is never half corrected; where one does not match, the namespace is left alone and one warning says which. The rows of
+the command ``fabric`` wait until its module is imported, which a script never does.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from packaging.version import Version
 
 from northbridge.lightning.connector.registry import register_names
 from northbridge.lightning.corrections import replacements
+from northbridge.lightning.corrections.fabric_run import accelerator_option
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.versions import reason_against_version, untested
 from northbridge.process_record import note
 
-Replacement = Callable[[Namespace, Callable[..., Any]], Callable[..., Any]]
+Replacement = Callable[[Namespace, Any], Any]
 
 
 @dataclass(frozen=True)
@@ -30,17 +32,25 @@ class Correction:
     """One function of Lightning that is wrapped, and what it has to look like for that."""
 
     name: str
-    parameters: tuple[str, ...]
+    parameters: tuple[str, ...] | None  # None for a value that is no function
     reason: str
     replace: Replacement
     hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
     module: str | None = None  # where it is; else it is a method of the connector
-    owner: str | None = None  # the class in ``module`` that has it; else it is a function
+    owner: str | Callable[[Any], Any] | None = None  # what has it, by its name in ``module`` or found there
     taken_by: str | None = None  # the module that takes the function by name, after its connector or before
     static: bool = False
+    command: bool = False  # whether it waits for the command ``fabric``
     first: str = "2.4.0"
     last: str = "2.6.6"
 
+
+_REGISTRIES: tuple[tuple[Literal["Trainer", "Fabric"], str, str, str], ...] = (
+    ("Trainer", "accelerator", "accelerators", "AcceleratorRegistry"),
+    ("Trainer", "strategy", "strategies", "StrategyRegistry"),
+    ("Fabric", "accelerator", "accelerators", "ACCELERATOR_REGISTRY"),
+    ("Fabric", "strategy", "strategies", "STRATEGY_REGISTRY"),
+)
 
 CORRECTIONS = (
     Correction(
@@ -187,7 +197,7 @@ CORRECTIONS = (
         "_load_combined_loader_states",
         ("self",),
         "lets a resumed fit shuffle before it tells the samplers which epoch it is, and calls no hook before",
-        replacements.take_up_loaders,
+        replacements.resume_loaders,
         hosts=("Trainer",),
         module="loops.fit_loop",
         owner="_FitLoop",
@@ -215,8 +225,39 @@ CORRECTIONS = (
         hosts=("Fabric",),  # whose mixin the LightningModule has too
         module="utilities.device_dtype_mixin",
     ),
+    *(
+        Correction(
+            "register",
+            ("name", kind, "description", "override", "init_params"),
+            "refuses a name that it has to a script that registers it, which names nothing of ours",
+            replacements.let_others_register,
+            hosts=(host,),
+            module=module,
+            owner=owner,
+        )
+        for host, kind, module, owner in _REGISTRIES
+    ),
+    Correction(
+        "type",
+        None,
+        "offers Lightning's own accelerators alone to `fabric run --accelerator`",
+        replacements.offer_names,
+        hosts=("Fabric",),
+        module="cli",
+        owner=accelerator_option,
+        command=True,
+    ),
+    Correction(
+        "_get_num_processes",
+        ("accelerator", "devices"),
+        "counts the devices of Lightning's own accelerators alone",
+        replacements.count_processes,
+        hosts=("Fabric",),
+        module="cli",
+        command=True,
+    ),
 )
-"""Every function of Lightning that Northbridge replaces, and nothing else does."""
+"""Everything in Lightning that Northbridge replaces, and nothing else does."""
 
 
 def register(name: str) -> None:
@@ -240,12 +281,25 @@ def register(name: str) -> None:
     note(name, "registered", f"{name} {namespace.version}{untested(namespace.version)}")
 
 
-def reason_against(namespace: Namespace) -> str | None:
-    """Return why Northbridge cannot serve ``namespace``, or ``None`` where it can."""
+def register_command(name: str) -> None:
+    """Let the command of the Fabric ``name`` take the installed backends, and count their devices.
+
+    Called by the autoload when the command's module has been imported.
+    """
+    namespace = NAMESPACES[name]
+    if reason_against(namespace) or reason_against(namespace, command=True):
+        note(name, "command left alone", "`fabric run` is not what Northbridge knows: set LT_ACCELERATOR instead")
+        return
+    for correction in _rows(namespace, command=True):
+        _apply(namespace, correction)
+
+
+def reason_against(namespace: Namespace, *, command: bool = False) -> str | None:
+    """Return why Northbridge cannot serve ``namespace``, or its ``command``; ``None`` where it can."""
     reason = reason_against_version(namespace.version)
     if reason is not None:
         return reason
-    wrong = [each for row in _rows(namespace) if (each := _mismatch(namespace, row)) is not None]
+    wrong = [each for row in _rows(namespace, command=command) if (each := _mismatch(namespace, row)) is not None]
     if wrong:
         return (
             f"version {namespace.version} differs from what Northbridge knows: {'; '.join(wrong)}; upgrade northbridge"
@@ -253,15 +307,18 @@ def reason_against(namespace: Namespace) -> str | None:
     return None
 
 
-def _rows(namespace: Namespace) -> list[Correction]:
+def _rows(namespace: Namespace, *, command: bool = False) -> list[Correction]:
     version = Version(namespace.version)
-    return [row for row in CORRECTIONS if namespace.host in row.hosts and Version(row.first) <= version]
+    here = [row for row in CORRECTIONS if namespace.host in row.hosts and row.command == command]
+    return [row for row in here if Version(row.first) <= version]
 
 
 def _owner(namespace: Namespace, row: Correction) -> Any:
     if row.module is None:
         return getattr(namespace.connector, namespace.connector_class)
     module = namespace.module(row.module)
+    if callable(row.owner):
+        return row.owner(module)
     return getattr(module, row.owner) if row.owner else module
 
 
@@ -270,6 +327,8 @@ def _mismatch(namespace: Namespace, row: Correction) -> str | None:
         function = getattr(_owner(namespace, row), row.name)
     except (ImportError, AttributeError):
         return f"{row.name} is gone"
+    if row.parameters is None:
+        return None
     found = tuple(inspect.signature(function).parameters)
     return None if found == row.parameters else f"{row.name} takes {found}, not {row.parameters}"
 
@@ -279,8 +338,10 @@ def _apply(namespace: Namespace, row: Correction) -> None:
     original = getattr(owner, row.name)
     if hasattr(original, "_northbridge_reason"):
         return
-    replacement = functools.wraps(original)(row.replace(namespace, original))
-    replacement._northbridge_reason = row.reason  # type: ignore[attr-defined]  # marks it as ours
+    replacement = row.replace(namespace, original)
+    if row.parameters is not None:
+        functools.update_wrapper(replacement, original)
+    replacement._northbridge_reason = row.reason  # marks it as ours
     setattr(owner, row.name, staticmethod(replacement) if row.static else replacement)
     taker = sys.modules.get(f"{namespace.name}.{row.taken_by}")
     if getattr(taker, row.name, None) is original:

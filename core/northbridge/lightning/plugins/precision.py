@@ -24,7 +24,7 @@ _CUDA_ALONE = {"BitsandbytesPrecision": "quantization", "TransformerEnginePrecis
 
 
 def refuse_precision(backend: Backend, precision: str) -> None:
-    """Raise :class:`UnsupportedError` where the chip denies ``precision``, or nothing but CUDA has it."""
+    """Raise :class:`UnsupportedError` where the chip does not support ``precision``, or nothing but CUDA has it."""
     if precision.startswith("transformer-engine"):
         raise UnsupportedError(
             f"precision={precision!r} runs on CUDA alone, and {backend.name!r} was asked for; write"
@@ -43,13 +43,13 @@ def refuse_precision(backend: Backend, precision: str) -> None:
 
 
 def _working(backend: Backend) -> str:
-    """Return the precision to write instead: a mixed one, unless the chip denies both."""
+    """Return the precision to write instead: a mixed one, unless the chip supports neither."""
     claims = backend.present_capabilities().claims()
     return next((word for word in reversed(_MIXED) if not claims[_NEEDS[word]].denied), "32-true")
 
 
 def refuse_plugin(backend: Backend, plugin: Any) -> None:
-    """Raise :class:`UnsupportedError` for a precision object of the user's that would not reach the chip, or is denied.
+    """Raise :class:`UnsupportedError` for a user's precision object that would not reach the chip, or is unsupported.
 
     Lightning's ``MixedPrecision("16-mixed", "cuda")`` turns itself off on another device, and trains in float32.
     """

@@ -95,7 +95,7 @@ def _under_another_name(hook: Any) -> Any:
 
 
 def refuse_fork(backend: Backend) -> None:
-    """Raise :class:`UnsupportedError` where the chip denies that ranks may be forked."""
+    """Raise :class:`UnsupportedError` where the chip's ranks cannot be forked."""
     claim = backend.present_capabilities().fork
     if claim.denied:
         raise UnsupportedError(

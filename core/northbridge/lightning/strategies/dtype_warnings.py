@@ -51,7 +51,7 @@ _CURES = {
 }
 
 
-_DENIALS = {
+_UNSUPPORTED = {
     "float32_convolutions": "does not compute it in float32",
     "bfloat16_range": "has not bfloat16's range in matrix products",
 }
@@ -73,9 +73,9 @@ def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> No
     if not claim.denied:
         return
     _warned.add(capability)
-    denial = _DENIALS.get(capability, f"has no {capability}")
+    lack = _UNSUPPORTED.get(capability, f"has no {capability}")
     warnings.warn(
-        f"{what}, and {backend.name!r} {denial}: {claim.reason}{cure and f'; {cure}'}",
+        f"{what}, and {backend.name!r} {lack}: {claim.reason}{cure and f'; {cure}'}",
         DtypeWarning,
         stacklevel=4,
     )

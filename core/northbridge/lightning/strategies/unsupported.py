@@ -1,4 +1,4 @@
-"""What a chip denies of a training, and is refused before it begins."""
+"""Unsupported features, rejected before training starts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from northbridge.backend import Backend
 
 _ONE = "write devices=1"
-DENIABLE: Mapping[str, tuple[str, str]] = MappingProxyType(
+TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "fit": ("a training", "train on another accelerator; to evaluate and to predict is not refused here"),
         "checkpoint": (
@@ -37,18 +37,18 @@ DENIABLE: Mapping[str, tuple[str, str]] = MappingProxyType(
         "ddp_averaging": ("DDP over several ranks, which average gradients", _ONE),
     }
 )
-"""What is asked of each claim of training, evaluation, checkpoints and ranks, and what to do where it is denied."""
+"""What is asked of each claim of training, evaluation, checkpoints and ranks, and the fix where it is unsupported."""
 
 OF_SEVERAL_RANKS = ("sum_all_reduce", "broadcast", "all_gather", "barrier")
 """The claims on which every strategy for several devices stands."""
 
 
 def refuse_unsupported(backend: Backend, *claims: str) -> None:
-    """Raise :class:`UnsupportedError` for the first of ``claims``, of :data:`DENIABLE`, that the chip denies."""
+    """Raise :class:`UnsupportedError` for the first of these :data:`TRAINING_CLAIMS` that the chip does not support."""
     present = backend.present_capabilities().claims()
     for name in claims:
         if present[name].denied:
-            asked, instead = DENIABLE[name]
+            asked, instead = TRAINING_CLAIMS[name]
             raise UnsupportedError(
                 f"{asked} was asked for, but {backend.name!r} cannot do it: {present[name].reason}; {instead}",
                 capability=name,
@@ -62,14 +62,14 @@ def refuse_fit(backend: Backend, trainer: Any) -> None:
 
 
 def evaluate_under_no_grad(backend: Backend, trainer: Any) -> None:
-    """Have ``trainer`` evaluate and predict under ``torch.no_grad`` where the chip denies ``torch.inference_mode``."""
+    """Have ``trainer`` evaluate under ``torch.no_grad`` where the chip does not support ``inference_mode``."""
     if backend.present_capabilities().inference_mode.denied:
         for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
             loop.inference_mode = False
 
 
 def refuse_inference_mode(backend: str, _module: object, _inputs: object) -> None:
-    """Raise :class:`UnsupportedError` in a model that is called under ``torch.inference_mode``, which it denies."""
+    """Raise :class:`UnsupportedError` in a model that is called under an unsupported ``torch.inference_mode``."""
     import torch
 
     if torch.is_inference_mode_enabled():
@@ -77,6 +77,6 @@ def refuse_inference_mode(backend: str, _module: object, _inputs: object) -> Non
 
 
 def refuse_resume(backend: Backend, trainer: Any) -> None:
-    """Raise :class:`UnsupportedError` where ``trainer`` takes a fit up and the chip denies that."""
+    """Raise :class:`UnsupportedError` where ``trainer`` resumes a fit and the chip does not support that."""
     if trainer.state.fn == "fit":
         refuse_unsupported(backend, "resume")

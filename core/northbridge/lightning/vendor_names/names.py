@@ -192,7 +192,7 @@ class PrecisionName(VendorName):
 
 
 def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:
-    """Return the ``__getattr__`` of ``module``, for names of what Northbridge does not drive.
+    """Return the ``__getattr__`` of ``module``, for names of what Northbridge does not support.
 
     Scripts import such names whether they use them or not: a class answers, which cannot be made. ``instead`` maps each
     name to the claim that says why not, and to what to do instead. Whoever makes an object of it gets an

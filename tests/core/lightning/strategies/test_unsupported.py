@@ -14,7 +14,7 @@ from northbridge.capabilities import LEVEL_CLAIMS, Claim, no
 from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.strategies.unsupported import DENIABLE
+from northbridge.lightning.strategies.unsupported import TRAINING_CLAIMS
 
 Build = Callable[..., Any]
 Claims = Callable[..., None]
@@ -59,7 +59,13 @@ def refusal(attempt: Callable[[], object], capability: str) -> str:
 
 
 def test_every_claim_of_training_and_of_several_ranks_can_be_denied() -> None:
-    assert set(DENIABLE) == {*LEVEL_CLAIMS["C2"], *LEVEL_CLAIMS["C3"], "sync_batchnorm", "sharding", "inference_mode"}
+    assert set(TRAINING_CLAIMS) == {
+        *LEVEL_CLAIMS["C2"],
+        *LEVEL_CLAIMS["C3"],
+        "sync_batchnorm",
+        "sharding",
+        "inference_mode",
+    }
 
 
 def test_a_trainer_does_not_train_where_the_chip_denies_it_and_still_predicts(
@@ -152,7 +158,7 @@ def test_several_ranks_are_not_built_where_the_chip_denies_what_they_need(
 
     said = refusal(lambda: build(accelerator="cpu_sim", devices=2), claim)
 
-    assert said == f"{DENIABLE[claim][0]} was asked for, {REASON}write devices=1"
+    assert said == f"{TRAINING_CLAIMS[claim][0]} was asked for, {REASON}write devices=1"
     assert build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy.world_size == 1
 
 
@@ -206,7 +212,7 @@ def test_torchs_layers_of_batch_norm_over_all_ranks_are_refused_where_the_chip_d
 
 @pytest.mark.parametrize("claim", [Claim("unknown"), Claim("yes")])
 def test_what_is_claimed_or_unknown_is_tried(trainer: Build, module: Any, claims: Claims, claim: Claim) -> None:
-    claims(**dict.fromkeys(DENIABLE, claim))
+    claims(**dict.fromkeys(TRAINING_CLAIMS, claim))
     host = trainer()
 
     host.fit(module)

@@ -18,14 +18,14 @@ def other_namespaces(namespace: Namespace) -> list[Namespace]:
     return [each for each in NAMESPACES.values() if each != namespace]
 
 
-def twin_of(namespace: Namespace) -> Namespace:
+def counterpart_of(namespace: Namespace) -> Namespace:
     """The same host in the other distribution."""
-    (twin,) = [each for each in other_namespaces(namespace) if each.is_trainer == namespace.is_trainer]
-    importlib.import_module(twin.name)
-    return twin
+    (counterpart,) = [each for each in other_namespaces(namespace) if each.is_trainer == namespace.is_trainer]
+    importlib.import_module(counterpart.name)
+    return counterpart
 
 
-def test_an_accelerator_of_any_other_namespace_becomes_its_twin(namespace: Namespace, build: Build) -> None:
+def test_an_accelerator_of_any_other_namespace_is_converted(namespace: Namespace, build: Build) -> None:
     for other in other_namespaces(namespace):
         foreign = importlib.import_module(other.home).Accelerator("cpu_sim")
 
@@ -34,10 +34,10 @@ def test_an_accelerator_of_any_other_namespace_becomes_its_twin(namespace: Names
         assert type(strategy.accelerator) is classes(namespace).accelerator.of("cpu_sim")
 
 
-def test_a_ddp_strategy_of_the_other_distribution_becomes_its_twin_with_its_arguments(
+def test_a_ddp_strategy_of_the_other_distribution_is_converted_with_its_arguments(
     namespace: Namespace, build: Build
 ) -> None:
-    foreign = importlib.import_module(twin_of(namespace).home).DDPStrategy(
+    foreign = importlib.import_module(counterpart_of(namespace).home).DDPStrategy(
         find_unused_parameters=True, timeout=timedelta(seconds=77), start_method="spawn"
     )
 
@@ -51,7 +51,7 @@ def test_a_ddp_strategy_of_the_other_distribution_becomes_its_twin_with_its_argu
 def test_a_strategy_that_carries_its_accelerator_brings_the_accelerators_twin(
     namespace: Namespace, build: Build
 ) -> None:
-    home = importlib.import_module(twin_of(namespace).home)
+    home = importlib.import_module(counterpart_of(namespace).home)
     foreign = home.DDPStrategy(accelerator=home.Accelerator("cpu_sim"))
 
     strategy = build(devices=2, strategy=foreign).strategy
@@ -61,10 +61,10 @@ def test_a_strategy_that_carries_its_accelerator_brings_the_accelerators_twin(
 
 
 @pytest.mark.parametrize("wrap", [lambda io: io, lambda io: [io], lambda io: (io,)], ids=["bare", "list", "tuple"])
-def test_a_checkpoint_io_of_another_namespace_becomes_its_twin(
+def test_a_checkpoint_io_of_another_namespace_is_converted(
     namespace: Namespace, build: Build, wrap: Callable[[Any], Any]
 ) -> None:
-    foreign = importlib.import_module(twin_of(namespace).home).CheckpointIO()
+    foreign = importlib.import_module(counterpart_of(namespace).home).CheckpointIO()
 
     strategy = build(accelerator="cpu_sim", devices=1, plugins=wrap(foreign)).strategy
 
@@ -95,14 +95,14 @@ def test_a_strategy_of_a_trainer_in_a_fabric_is_refused_with_the_right_import_an
 def test_a_stock_strategy_of_the_other_distribution_is_refused_with_the_right_import(
     namespace: Namespace, build: Build
 ) -> None:
-    twin = twin_of(namespace)
-    foreign = twin.module("strategies").DDPStrategy()
+    counterpart = counterpart_of(namespace)
+    foreign = counterpart.module("strategies").DDPStrategy()
 
     with pytest.raises(NamespaceError) as refusal:
         build(accelerator="cpu_sim", devices=2, strategy=foreign)
 
     assert str(refusal.value) == (
-        f"{twin.name}.strategies.ddp.DDPStrategy was given to a {namespace.host} of {namespace.name}, which has"
+        f"{counterpart.name}.strategies.ddp.DDPStrategy was given to a {namespace.host} of {namespace.name}, which has"
         f" a class of its own: write `from {namespace.name}.strategies import DDPStrategy`"
     )
 
@@ -111,7 +111,7 @@ def test_a_stock_strategy_of_the_other_distribution_is_refused_with_the_right_im
 def test_a_stock_plugin_of_the_other_distribution_is_refused_with_the_right_import(
     namespace: Namespace, build: Build, wrap: Callable[[Any], Any]
 ) -> None:
-    foreign = twin_of(namespace).module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
+    foreign = counterpart_of(namespace).module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
 
     with pytest.raises(NamespaceError, match=rf"write `from {namespace.name}\.plugins import MixedPrecision`$"):
         build(accelerator="cpu_sim", devices=1, plugins=wrap(foreign))
@@ -126,7 +126,7 @@ def test_a_cluster_environment_of_the_fabric_below_a_trainer_is_no_stranger(name
 
 
 def test_what_is_foreign_in_a_run_of_lightnings_own_is_lightnings_affair(namespace: Namespace, build: Build) -> None:
-    foreign = twin_of(namespace).module("strategies").DDPStrategy()
+    foreign = counterpart_of(namespace).module("strategies").DDPStrategy()
 
     with pytest.raises(ValueError, match="You selected an invalid strategy name"):
         build(accelerator="cpu", devices=2, strategy=foreign)
