@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.scripts import run_script
+from tests.scripts import run_forked
 
 SCRIPT = """
 import sys
@@ -49,8 +49,8 @@ def test_two_ranks_are_told_once(
 ) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
 
-    simulated = {**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa", "OMP_NUM_THREADS": "1", **environ}
-    ran = run_script(tmp_path / "train.py", precision, folder=tmp_path, environ=simulated)
+    simulated = {**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa", **environ}
+    ran = run_forked(tmp_path / "train.py", precision, folder=tmp_path, environ=simulated)
 
     assert ran.status == 0, ran.said
     assert (ran.said.count(CONVOLUTION), ran.said.count(RANGE)) == told, ran.said

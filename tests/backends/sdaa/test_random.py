@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from tests.scripts import run_script
+from tests.scripts import run_forked
 
 SCRIPT = """
 import sys
@@ -28,7 +28,7 @@ Trainer(accelerator="sdaa", devices=[2], max_steps=1, **quiet).fit(Draws())
 def drawn(folder: Path, seed: int, **environ: str) -> str:
     script = folder / "draw.py"
     script.write_text(SCRIPT)
-    ran = run_script(
+    ran = run_forked(
         script, str(seed), folder=folder, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa", **environ}
     )
     assert ran.status == 0, ran.said
