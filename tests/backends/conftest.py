@@ -1,7 +1,7 @@
 """Chips are tested as harsh as they come, and each personality in a pytest of its own.
 
-``NORTHBRIDGE_SIMULATE=name pytest tests/backends/name`` runs them; ``make test`` does so for each: torch serves one
-accelerator per process.
+``NORTHBRIDGE_SIMULATE=name pytest tests/backends/name tests/backends/simulated`` runs its own and those that every
+personality has; ``make test`` does so for each: torch serves one accelerator per process.
 """
 
 from __future__ import annotations
@@ -47,7 +47,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
                 os.environ[variable] = value
 
 
-collect_ignore = [plugin.name for plugin in announced(GROUP) if plugin.name != os.environ.get("NORTHBRIDGE_SIMULATE")]
+_SIMULATED = os.environ.get("NORTHBRIDGE_SIMULATE")
+collect_ignore = [plugin.name for plugin in announced(GROUP) if plugin.name != _SIMULATED]
+if _SIMULATED is None:
+    collect_ignore.append("simulated")
 
 # pytest rewrites assertions in test files alone, and these are the bodies of tests.
-pytest.register_assert_rewrite("tests.backends.exports", "tests.backends.posed")
+pytest.register_assert_rewrite("tests.backends.exports", "tests.backends.posed", "tests.backends.simulated")

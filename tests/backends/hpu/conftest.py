@@ -1,50 +1,14 @@
-"""The simulated Gaudi, for the tests that every posing chip has and for its own."""
+"""The simulated Gaudi, for the tests that are its own."""
 
 from __future__ import annotations
 
 from types import ModuleType
 
 import pytest
-from tests.backends.hpu.gaudi import GAUDI
-from tests.backends.posed.chip import PosedChip
-from tests.backends.posed.hooks import (
-    give_parts,
-    pytest_collection_modifyitems as pytest_collection_modifyitems,
-    pytest_configure as pytest_configure,
-    pytest_runtest_call as pytest_runtest_call,
-    pytest_unconfigure as pytest_unconfigure,
-)
-from tests.backends.posed.processes import (
-    begin as begin,
-    environment as environment,
-    loaded as loaded,
-    on_ranks as on_ranks,
-    run as run,
-    server as server,
-    start as start,
-)
-from tests.backends.posed.room import enter
-
-enter(GAUDI)
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    give_parts(metafunc, GAUDI)
-
-
-@pytest.fixture(scope="session")
-def posed() -> PosedChip:
-    """The chip that poses."""
-    return GAUDI
+from tests.backends.posed.simulation import *  # noqa: F403 - its hooks and fixtures are those of this folder
 
 
 @pytest.fixture(scope="session")
 def hpu(loaded: ModuleType) -> ModuleType:
     """``torch.hpu`` of this process: a second-generation card, in eager mode."""
     return loaded
-
-
-@pytest.fixture(params=["0", "1"], ids=["eager", "lazy"])
-def mode(request: pytest.FixtureRequest) -> dict[str, str]:
-    """Eager, where operators run at once, and lazy, where the vendor's import changes more of torch."""
-    return {"PT_HPU_LAZY_MODE": str(request.param)}

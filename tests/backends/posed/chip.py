@@ -42,6 +42,15 @@ class PosedChip:
     scripts: Path
     """The folder of the scripts that are this chip's own."""
 
+    modes: Mapping[str, Mapping[str, str]]
+    """The variables of each of its modes."""
+
+    eight_ranks: str
+    """The line of the log that tells on what eight ranks run."""
+
+    places: tuple[str, ...]
+    """What ``train.py`` says of each of four ranks on two nodes."""
+
     cards: int = 8
     server: Callable[[], Server] | None = None
     """Returns the server of a process, which knows it from the first call on; None where processes share cards."""

@@ -1,10 +1,8 @@
-"""pytest's hooks: for the tests that look at all others, and those that look at each line, file or script of a chip.
-
-A chip's ``conftest.py`` imports them.
-"""
+"""pytest's hooks: for the tests that look at all others, and those that look at each line, file or script of a chip."""
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 
@@ -35,10 +33,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _are_whole(config: pytest.Config, others: list[pytest.Item], last: list[pytest.Item]) -> bool:
-    """Return whether every test of the folder that ``last`` are in is going to run."""
+    """Return whether every test of the chip is going to run: its own, and those that every chip has."""
     if config.option.keyword or config.option.markexpr or any("::" in argument for argument in config.args):
         return False
-    files = {file for item in last for file in item.path.parent.rglob("test_*.py")}
+    shared = last[0].path.parent
+    folders = (shared, shared.with_name(os.environ["NORTHBRIDGE_SIMULATE"]))
+    files = {file for folder in folders for file in folder.rglob("test_*.py")}
     return files <= {item.path for item in others}
 
 
@@ -52,10 +52,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 
 def give_parts(metafunc: pytest.Metafunc, chip: PosedChip) -> None:
-    """Run a test once for each part of ``chip``, where it asks for one by the name of a parameter.
-
-    A chip's own ``pytest_generate_tests`` calls it.
-    """
+    """Run a test once for each part of ``chip``, where it asks for one by the name of a parameter."""
     parts: dict[str, Callable[[], Mapping[str, object]]] = {
         "source_file": lambda: {file.name: file for file in sorted(chip.folder.glob("*.py"))},
         "offered_symbol": lambda: {symbol.name: symbol for symbol in chip.offered},

@@ -1,7 +1,4 @@
-"""Fixtures for every posing chip: fresh processes and ranks, and the server that they stand on.
-
-A chip's ``conftest.py`` imports them, and has a fixture ``posed``, for the session, that returns the chip.
-"""
+"""Fixtures for every posing chip: fresh processes and ranks, and the server that they stand on."""
 
 from __future__ import annotations
 
@@ -41,12 +38,6 @@ def loaded(posed: PosedChip) -> ModuleType:
 
     module: ModuleType = torch.get_device_module(posed.name)
     return module
-
-
-@pytest.fixture
-def mode() -> dict[str, str]:
-    """The variables of the mode that is tested; a chip that has several has a fixture of its own."""
-    return {}
 
 
 def variables(chip: PosedChip) -> set[str]:

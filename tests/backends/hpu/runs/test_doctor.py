@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 from tests.backends.hpu.gaudi import GAUDI
-from tests.backends.posed.runs.doctor import TheDoctor, ask
+from tests.backends.posed.runs.doctor import ask
 from tests.backends.posed.runs.fixtures import Start
-
-
-class TestTheDoctor(TheDoctor):
-    pass
 
 
 def test_a_card_that_is_held_is_told_with_who_holds_it(environment: dict[str, str], start: Start) -> None:

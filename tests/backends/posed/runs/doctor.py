@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
-from typing import Any
 
 from tests.backends.posed.chip import PosedChip
 from tests.core.command import Completed, command
@@ -20,41 +18,3 @@ def ask(chip: PosedChip, environment: dict[str, str], *options: str, **environ: 
         text=True,
         check=False,
     )
-
-
-class TheDoctor:
-    """What it says where nothing is wrong, and where the vendor's software is not there."""
-
-    def test_the_page_tells_which_device_is_which_card(self, posed: PosedChip, environment: dict[str, str]) -> None:
-        said = ask(posed, environment)
-
-        assert said.returncode == 0, said.stderr
-        posed.page.assert_shown(f"NORTHBRIDGE_SIMULATE={posed.name} northbridge doctor {posed.name}", said.stdout)
-
-    def test_every_line_of_the_contract_holds_and_one_card_and_two_train(
-        self, posed: PosedChip, environment: dict[str, str], mode: dict[str, str]
-    ) -> None:
-        said = ask(posed, environment, "--acquire", "--train", "--json", **mode)
-
-        found: dict[str, Any] = json.loads(said.stdout)
-        (report,) = found["backends"]
-        verdicts = {each["verdict"] for each in report["contract"]["findings"]}
-        assert verdicts == {"holds", "unchecked"}, [
-            each for each in report["contract"]["findings"] if each["verdict"] == "wrong"
-        ]
-        assert [(each["cards"], each["reason"], each["simulated"]) for each in found["trainings"][posed.name]] == [
-            (1, "", True),
-            (2, "", True),
-        ]
-        assert found["advice"] == []
-        assert said.returncode == 0
-
-    def test_with_nothing_installed_it_says_what_to_install(
-        self, posed: PosedChip, environment: dict[str, str]
-    ) -> None:
-        bare = {name: text for name, text in environment.items() if name != "NORTHBRIDGE_SIMULATE"}
-
-        said = ask(posed, bare)
-
-        assert said.returncode == 3
-        assert f"software missing: {posed.name}" in " ".join(said.stdout.split())

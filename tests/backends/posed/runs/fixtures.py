@@ -1,6 +1,6 @@
 """Fixtures for runs as users start them: a script, its ranks, and two nodes.
 
-A chip's ``runs/conftest.py`` imports them; the first two take the place of those for programs.
+A ``runs/conftest.py`` imports them; the first two take the place of those for programs.
 """
 
 from __future__ import annotations

@@ -9,17 +9,13 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from tests.backends.posed.runs.doctor import TheDoctor, ask
+from tests.backends.posed.runs.doctor import ask
 from tests.backends.sdaa.teco import TECO
 
 from northbridge.diagnostics.backend_report import BackendReport, backend_report
 from northbridge.diagnostics.doctor import choose
 from northbridge.diagnostics.examination import question, stages
 from northbridge.processes.child import ask as ask_child
-
-
-class TestTheDoctor(TheDoctor):
-    pass
 
 
 def report(environment: dict[str, str], **environ: str) -> BackendReport:

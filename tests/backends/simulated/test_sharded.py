@@ -1,7 +1,4 @@
-"""Models and tensors that a posing chip spreads over its ranks: FSDP2, DTensor, tensor parallel, checkpoints of those.
-
-A chip's ``test_sharded.py`` takes the class of this module for its own.
-"""
+"""Models and tensors that a chip spreads over its ranks: FSDP2, DTensor, tensor parallel, checkpoints of those."""
 
 from __future__ import annotations
 

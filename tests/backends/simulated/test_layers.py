@@ -1,7 +1,4 @@
-"""The layers of torch.nn on a posing chip, beside the CPU's.
-
-A chip's ``test_layers.py`` takes the class of this module for its own.
-"""
+"""The layers of torch.nn on a posing chip, beside the CPU's."""
 
 from __future__ import annotations
 

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from tests.backends.posed.chip import PosedChip
 from tests.backends.posed.runs.fixtures import Run
 
 
-class EightRanks:
+class TestEightRanks:
     """The chip's own ``train.py``, which says of each rank where it ran, on as many cards as there are."""
-
-    log: ClassVar[str]
-    """The line that tells on what they run."""
 
     def test_every_rank_holds_another_card_and_all_end_with_the_same_weights(self, posed: PosedChip, run: Run) -> None:
         said = run("train.py", f"devices={posed.cards}")
@@ -24,6 +20,6 @@ class EightRanks:
         # A card, and by what other number the vendor knows it.
         for numbers in zip(*(re.findall(r"\d+", place) for _, place in held), strict=True):
             assert sorted(map(int, numbers)) == everyone
-        assert self.log in said.splitlines()
+        assert posed.eight_ranks in said.splitlines()
         assert "the ranks hold 1 set of weights" in said
         posed.page.assert_shown(f"NORTHBRIDGE_SIMULATE={posed.name} python train.py devices={posed.cards}", said)

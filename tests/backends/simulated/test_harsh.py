@@ -1,7 +1,4 @@
-"""The harsh options, for a chip that poses: it stands on the simulated chip, and forgives no more than that does.
-
-A chip's ``test_harsh.py`` takes the class of this module for its own.
-"""
+"""The harsh options, for a chip that poses: it stands on the simulated chip, and forgives no more than that does."""
 
 from __future__ import annotations
 

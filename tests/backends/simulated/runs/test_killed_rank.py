@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import re
 import signal
+from collections.abc import Iterator
 
+import pytest
 from tests.backends.posed.chip import PosedChip
 from tests.backends.posed.runs.fixtures import Start
 
+from northbridge_cpu_sim import Server
 
-class KilledRank:
+
+class TestKilledRank:
     """One of two ranks is killed: the other ends."""
+
+    @pytest.fixture(autouse=True)
+    def _no_card_is_held_any_more(self, posed: PosedChip, server: Server) -> Iterator[None]:
+        yield
+        if posed.server is not None:
+            assert [server.holder(card) for card in range(posed.cards)] == [None] * posed.cards
 
     def test_the_other_ends_and_names_it(self, posed: PosedChip, start: Start, mode: dict[str, str]) -> None:
         job = start("killed_rank.py", posed.name, "1", **mode)

@@ -1,20 +1,19 @@
-"""Two nodes that only a network joins: 2 × 2 ranks, launched as vendors' documentations say."""
+"""Two nodes that only a network joins: 2 × 2 ranks, launched as vendors' documentations say.
+
+Where no network can be made, hpu's test_documented_examples.py trains on two nodes that share a loopback address.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 from tests.backends.posed.chip import PosedChip
 from tests.backends.posed.runs.fixtures import Start
 from tests.backends.posed.runs.network import Node
 
 
-class TwoNodes:
+class TestTwoNodes:
     """The chip's own ``train.py``, with two devices on each node."""
-
-    places: ClassVar[tuple[str, ...]]
-    """What it says of each rank."""
 
     def test_four_ranks_on_two_nodes_train_one_model(
         self, posed: PosedChip, start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]
@@ -26,7 +25,7 @@ class TwoNodes:
 
         assert [job.end() for job in jobs] == [0, 0], "\n".join(job.said for job in jobs)
 
-        assert tuple(re.findall(r"rank \d: node .+", jobs[0].said)) == self.places
+        assert tuple(re.findall(r"rank \d: node .+", jobs[0].said)) == posed.places
         assert "the ranks hold 1 set of weights" in jobs[0].said
         for node, job in enumerate(jobs):
             command = f"NODE_RANK={node} NORTHBRIDGE_SIMULATE={posed.name} python train.py devices=2 num_nodes=2"

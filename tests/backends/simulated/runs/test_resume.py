@@ -15,7 +15,7 @@ from tests.backends.posed.runs.jobs import start_job
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 
 
-class Resume:
+class TestResume:
     """Two epochs, of which the first was another run's, equal two epochs in one go."""
 
     @pytest.fixture(scope="class")

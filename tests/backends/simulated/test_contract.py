@@ -1,7 +1,4 @@
-"""What keeps ``contract.toml`` honest: the backend's code, the stand-ins, and a record of the whole run.
-
-A chip's ``test_contract.py``, which lies in the topmost folder of its tests, derives from each class.
-"""
+"""What keeps ``contract.toml`` honest: the backend's code, the stand-ins, and a record of the whole run."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from northbridge.contract import Symbol
 from northbridge.contract.signature import parse
 
 
-class TheCode:
+class TestTheCode:
     """The code of the backend keeps to the contract."""
 
     def test_it_names_nothing_that_the_contract_lacks(self, posed: PosedChip, source_file: Path) -> None:
@@ -37,7 +34,7 @@ class TheCode:
         assert [use for use in uses if posed.lines[posed.record.canonical(use.name)].kind == "absent"] == []
 
 
-class TheStandIns:
+class TestTheStandIns:
     """The stand-ins offer what the contract lists."""
 
     @pytest.fixture(scope="class")
@@ -73,7 +70,7 @@ class TheStandIns:
             assert said.return_annotation in (Signature.empty, found.return_annotation)
 
 
-class TheRecord:
+class TestTheRecord:
     """What all processes of this run have read, called, written or shown is what the contract lists."""
 
     @pytest.fixture(scope="class")

@@ -1,7 +1,4 @@
-"""The proof by ``northbridge conformance``, for a chip that poses; what it touches counts for the record of the run.
-
-A chip's ``test_conformance.py`` derives from the class of this module.
-"""
+"""The proof by ``northbridge conformance``, and C4; what it touches counts for the record of the run."""
 
 from __future__ import annotations
 
@@ -10,12 +7,14 @@ from pathlib import Path
 
 import pytest
 from tests.backends.posed.chip import PosedChip
+from tests.backends.posed.simulation import CHIP
 from tests.conformance.proving import prove
 
+from northbridge.conformance.levels import C4
 from northbridge.conformance.runs.shared_runs import FOLDER
 
 
-class Proof:
+class TestProof:
     """The command grants the chip C3, simulated, with the harsh options on, and its page is whole."""
 
     @pytest.mark.timeout(3600)  # the suite has limits of its own, and says which test outlasted them
@@ -23,3 +22,7 @@ class Proof:
         shared = {FOLDER: os.environ[FOLDER]} if FOLDER in os.environ else {}
 
         assert prove(posed.name, tmp_path / "report", {**environment, **shared}) == []
+
+
+class TestC4(C4):
+    backend = CHIP.name

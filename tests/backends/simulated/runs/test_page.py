@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.backends.posed.chip import PosedChip
 
 
-class Shown:
+class TestShown:
     """The page keeps to the scripts."""
 
     def test_a_script_on_the_page_is_the_one_that_runs(self, posed: PosedChip, titled_script: str) -> None:
