@@ -41,9 +41,9 @@ class Suite:
 
 SUITES = (
     Suite("the core", ("tests/core",)),
-    Suite("hpu", ("tests/backends/hpu",), simulates="hpu"),
+    Suite("hpu", ("tests/backends/hpu", "tests/backends/simulated"), simulates="hpu"),
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
-    Suite("sdaa", ("tests/backends/sdaa",), simulates="sdaa"),
+    Suite("sdaa", ("tests/backends/sdaa", "tests/backends/simulated"), simulates="sdaa"),
     Suite("the rest", ("--ignore=tests/core", "--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
     Suite("wrong backends", ("tests/conformance",)),
 )

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.conformance.wrong_backends import PAGE, PARENT, Fault, Trial, catching, read_backends, read_faults
-from tests.core.conftest import install_in
+from tests.conformance.wrong_backends import PAGE, PARENT, Fault, Trial, catching, install_wrong, read_faults
 
 from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.runner.supervisor import plan
@@ -25,14 +24,24 @@ def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     runs.mkdir(exist_ok=True)
     asked = {item.name for item in request.session.items}
     faults = [fault for fault in read_faults() if any(f"[{fault.backend}]" in name for name in asked)]
-    trial = Trial(install_in(root, "wrong"), runs, faults)
+    trial = Trial(install_wrong(root), runs, faults)
     yield trial
     trial.end()
 
 
-def test_every_wrong_backend_has_a_test_that_ought_to_catch_it() -> None:
-    assert {fault.backend for fault in read_faults()} == read_backends()
-    assert len(read_backends()) >= 25
+DECLARED = """
+import json, sys
+import northbridge_wrong.import_waits
+modules = [module for name, module in sys.modules.items() if name.startswith("northbridge_wrong.")]
+print(json.dumps([each.northbridge_backend().name for each in modules if hasattr(each, "northbridge_backend")]))
+"""
+
+
+def test_every_wrong_backend_has_a_test_that_ought_to_catch_it(tmp_path: Path) -> None:
+    declared = install_wrong(tmp_path).answer(DECLARED)
+
+    assert sorted(declared) == sorted([PARENT, *(fault.backend for fault in read_faults())])
+    assert len(declared) >= 25
 
 
 def test_every_test_that_ought_to_catch_one_is_there(tmp_path: Path) -> None:

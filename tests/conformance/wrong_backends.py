@@ -13,7 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.core.conftest import Site, install_in
+from tests.core.broken_plugins import write_distribution
+from tests.core.conftest import Site
 
 from northbridge.capabilities import Claim
 from northbridge.conformance.report.grading import judge_tests
@@ -56,10 +57,12 @@ def read_faults() -> tuple[Fault, ...]:
     return tuple(Fault(backend, **row) for backend, row in table.items())
 
 
-def read_backends() -> set[str]:
-    """Return the names of the wrong backends that the distribution announces."""
-    project = tomllib.loads((VENDOR / "pyproject.toml").read_text())["project"]
-    return set(project["entry-points"]["northbridge.backends"]) - {PARENT}
+def install_wrong(root: Path) -> Site:
+    """Install the wrong backends and their parent below ``root``: each is a module of ``northbridge_wrong``."""
+    plugins = {PARENT: f"northbridge_wrong.{PARENT}"}
+    plugins |= {each.backend: each.backend.replace("wrong_", "northbridge_wrong.", 1) for each in read_faults()}
+    write_distribution(root / "site", "northbridge-wrong", "1.0", {"northbridge.backends": plugins})
+    return Site((VENDOR, root / "site"), root)
 
 
 class Trial:
@@ -116,7 +119,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="northbridge-wrong-", ignore_cleanup_errors=True) as folder:
         root = Path(folder)
         (root / "runs").mkdir()
-        trial = Trial(install_in(root, "wrong"), root / "runs", faults)
+        trial = Trial(install_wrong(root), root / "runs", faults)
         rows, missed = [], []
         for fault in faults:
             caught = catching(trial.of(fault))

@@ -1,7 +1,8 @@
 """Vendors' distributions, installed for a test beside what the environment has.
 
 A wheel that is unpacked into a folder on ``sys.path`` is an installed distribution, entry points and all. So each
-folder of ``tests/vendors`` is built by its own build backend and unpacked, once a session, in milliseconds.
+folder of ``tests/vendors`` is built by its own build backend and unpacked, once a session, in milliseconds; and each
+of the broken plugins is written as if it had been.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+from tests.core.broken_plugins import PLUGINS
 
 from northbridge import process_record
 from northbridge.discovery import declared, present
@@ -69,7 +71,7 @@ def install(tmp_path_factory: pytest.TempPathFactory) -> Install:
     """Install the vendors that are named, or all of them, for Pythons that a test starts; others by their path."""
     root = tmp_path_factory.mktemp("vendors")
     # Not those that are found as they should be, and wrong later.
-    everything = sorted(each.name for each in VENDORS.iterdir() if each.name != "wrong")
+    everything = sorted({each.name for each in VENDORS.iterdir() if each.name != "wrong"} | PLUGINS.keys())
     return lambda *names: install_in(root, *(names or everything))
 
 
@@ -77,11 +79,16 @@ def install_in(root: Path, *names: str | Path) -> Site:
     """Install the vendors that are named below ``root``."""
     here = root / "here"
     here.mkdir(exist_ok=True)
-    return Site(tuple(_unpack(VENDORS / name, root / "site" / Path(name).name) for name in names), here)
+    return Site(tuple(_put(name, root / "site" / Path(name).name) for name in names), here)
 
 
-def _unpack(source: Path, target: Path) -> Path:
-    if not target.exists():
+def _put(name: str | Path, target: Path) -> Path:
+    if target.exists():
+        return target
+    if isinstance(name, str) and name in PLUGINS:
+        PLUGINS[name].write(target, name)
+    else:
+        source = VENDORS / name
         (wheel,) = WheelBuilder(str(source)).build(directory=str(target.parents[1] / "wheels"), versions=["standard"])
         zipfile.ZipFile(wheel).extractall(target)
     return target

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.core.broken_plugins import write_distribution
 
 import northbridge
 from northbridge.discovery.hooks import declare
@@ -173,64 +174,67 @@ def test_the_error_comes_home_from_a_rank_with_its_backend(install_here: Install
     assert (type(home), str(home), home.backend) == (northbridge.PluginImportError, str(caught.value), "import_raises")
 
 
+HOOK = "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\n    "
+RARELY_BROKEN = {
+    "a panic that is no exception": (
+        "class PanicException(BaseException): ...\nraise PanicException('called `unwrap()` on a `None` value')",
+        "PanicException: called `unwrap()` on a `None` value; upgrade or uninstall",
+    ),
+    "an error whose text cannot be read": (
+        "class Broken(Exception):\n    def __str__(self): raise ValueError('no text')\nraise Broken",
+        "Broken: (its text cannot be read: ValueError); up",
+    ),
+    "an error that goes on and on": (
+        "raise RuntimeError('y' * 5000)",
+        f"RuntimeError: {'y' * 199}…; upgrade or uninstall",
+    ),
+    "an object in the place of the module": (
+        "import sys\nclass Facade:\n    def __getattr__(self, _): raise RuntimeError\nsys.modules[__name__] = Facade()",
+        "has put 'Facade' in the place of its module",
+    ),
+    "software that is there and does not import": (
+        "raise ImportError('libacme.so: cannot open shared object')",
+        "could not be imported: ImportError: libacme.so: cannot open shared object; upgrade",
+    ),
+    "an error of many lines": ("raise ValueError('one\\n   two\\n')", "ValueError: one two; upgrade"),
+    "an error without a text": ("raise AssertionError", "could not be imported: AssertionError; upgrade"),
+    "a hook that returns nothing": (
+        f"{HOOK}pass",
+        "northbridge_backend() should return a northbridge.Backend; found None; upgrade",
+    ),
+    "a hook that ends the process": (
+        f"{HOOK}raise SystemExit(3)",
+        "northbridge_backend() raised SystemExit: 3; upgrade",
+    ),
+    "a part of the wrong kind": (
+        f"{HOOK}return northbridge.Backend('written', 'cards', None, None)",
+        "raised TypeError: Backend('written', …): device must be a northbridge.Device, found 'cards'; upgrade",
+    ),
+}
+
+
 class TestAPluginWrittenHere:
     """The rarer ways to be broken, for which no distribution is kept."""
 
     @pytest.fixture
     def plugin(self, tmp_path: Path, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> northbridge.Plugin:
         monkeypatch.syspath_prepend(tmp_path)
-        metadata = tmp_path / "northbridge_written-0.5.dist-info" / "METADATA"
-        metadata.parent.mkdir()
-        metadata.write_text("Metadata-Version: 2.4\nName: northbridge-written\nVersion: 0.5\n")
-        return northbridge.Plugin("written", "northbridge_written", Distribution.at(metadata.parent))
-
-    def test_a_panic_that_is_no_exception_is_refused_too(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
-        (tmp_path / "northbridge_written.py").write_text(
-            "class PanicException(BaseException): ...\nraise PanicException('called `unwrap()` on a `None` value')\n"
-        )
-
-        with pytest.raises(northbridge.PluginImportError) as caught:
-            declare(plugin)
-
-        assert "PanicException: called `unwrap()` on a `None` value; upgrade or uninstall" in str(caught.value)
-
-    def test_an_error_whose_text_cannot_be_read_is_told_by_its_name(
-        self, plugin: northbridge.Plugin, tmp_path: Path
-    ) -> None:
-        (tmp_path / "northbridge_written.py").write_text(
-            "class Broken(Exception):\n    def __str__(self): raise ValueError('no text')\nraise Broken\n"
-        )
-
-        with pytest.raises(northbridge.PluginImportError, match=r"Broken: \(its text cannot be read: ValueError\); up"):
-            declare(plugin)
-
-    def test_of_an_error_that_goes_on_and_on_the_beginning_is_told(
-        self, plugin: northbridge.Plugin, tmp_path: Path
-    ) -> None:
-        (tmp_path / "northbridge_written.py").write_text("raise RuntimeError('y' * 5000)\n")
-
-        with pytest.raises(northbridge.PluginImportError, match=r"RuntimeError: y{199}…; upgrade or uninstall"):
-            declare(plugin)
-
-    def test_an_object_in_the_place_of_the_module_is_refused(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
-        (tmp_path / "northbridge_written.py").write_text(
-            "import sys\nclass Facade:\n    def __getattr__(self, name): raise RuntimeError(name)\n"
-            "sys.modules[__name__] = Facade()\n"
-        )
-
-        with pytest.raises(northbridge.PluginImportError, match="has put 'Facade' in the place of its module"):
-            declare(plugin)
-
-    def test_a_ctrl_c_during_the_import_stays_a_ctrl_c(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
-        (tmp_path / "northbridge_written.py").write_text("raise KeyboardInterrupt\n")
-
-        with pytest.raises(KeyboardInterrupt):
-            declare(plugin)
-
-    def test_a_module_of_its_own_that_is_gone_is_not_taken_for_the_vendors_software(
-        self, plugin: northbridge.Plugin, tmp_path: Path
-    ) -> None:
         (tmp_path / "northbridge_written").mkdir()
+        write_distribution(tmp_path, "northbridge-written", "0.5", {})
+        return northbridge.Plugin(
+            "written", "northbridge_written", Distribution.at(tmp_path / "northbridge_written-0.5.dist-info")
+        )
+
+    @pytest.mark.parametrize(("source", "words"), RARELY_BROKEN.values(), ids=RARELY_BROKEN)
+    def test_it_is_refused(self, plugin: northbridge.Plugin, tmp_path: Path, source: str, words: str) -> None:
+        (tmp_path / "northbridge_written" / "__init__.py").write_text(f"{source}\n")
+
+        with pytest.raises(northbridge.PluginHookError if HOOK in source else northbridge.PluginImportError) as caught:
+            declare(plugin)
+
+        assert words in str(caught.value)
+
+    def test_a_module_of_its_own_that_is_gone(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
         (tmp_path / "northbridge_written" / "__init__.py").write_text("import northbridge_written.device\n")
 
         with pytest.raises(northbridge.PluginImportError) as caught:
@@ -241,62 +245,8 @@ class TestAPluginWrittenHere:
             " reinstall or upgrade northbridge-written"
         )
 
-    def test_software_that_is_there_and_does_not_import_is_not_called_missing(
-        self, plugin: northbridge.Plugin, tmp_path: Path
-    ) -> None:
-        (tmp_path / "northbridge_written.py").write_text("raise ImportError('libacme.so: cannot open shared object')\n")
+    def test_ctrl_c_during_the_import(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
+        (tmp_path / "northbridge_written" / "__init__.py").write_text("raise KeyboardInterrupt\n")
 
-        with pytest.raises(northbridge.PluginImportError) as caught:
+        with pytest.raises(KeyboardInterrupt):
             declare(plugin)
-
-        assert "could not be imported: ImportError: libacme.so: cannot open shared object; upgrade" in str(caught.value)
-
-    def test_an_error_of_many_lines_is_told_in_one(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
-        (tmp_path / "northbridge_written.py").write_text("raise ValueError('one\\n   two\\n')\n")
-
-        with pytest.raises(northbridge.PluginImportError) as caught:
-            declare(plugin)
-
-        assert "ValueError: one two; upgrade" in str(caught.value)
-
-    def test_an_error_without_a_text_is_told_by_its_kind(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
-        (tmp_path / "northbridge_written.py").write_text("raise AssertionError\n")
-
-        with pytest.raises(northbridge.PluginImportError) as caught:
-            declare(plugin)
-
-        assert "could not be imported: AssertionError; upgrade" in str(caught.value)
-
-    def test_a_hook_that_returns_nothing_is_refused(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
-        (tmp_path / "northbridge_written.py").write_text(
-            "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\n    pass\n"
-        )
-
-        with pytest.raises(northbridge.PluginHookError) as caught:
-            declare(plugin)
-
-        assert "northbridge_backend() should return a northbridge.Backend; found None; upgrade" in str(caught.value)
-
-    def test_a_hook_that_ends_the_process_is_refused(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
-        (tmp_path / "northbridge_written.py").write_text(
-            "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\n    raise SystemExit(3)\n"
-        )
-
-        with pytest.raises(northbridge.PluginHookError) as caught:
-            declare(plugin)
-
-        assert "northbridge_backend() raised SystemExit: 3; upgrade" in str(caught.value)
-
-    def test_a_part_of_the_wrong_kind_is_named(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:
-        (tmp_path / "northbridge_written.py").write_text(
-            "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\n"
-            "    return northbridge.Backend('written', 'cards', None, None)\n"
-        )
-
-        with pytest.raises(northbridge.PluginHookError) as caught:
-            declare(plugin)
-
-        assert (
-            "raised TypeError: Backend('written', …): device must be a northbridge.Device, found 'cards'; upgrade"
-            in str(caught.value)
-        )

@@ -10,16 +10,12 @@ from unittest.mock import patch
 
 import pytest
 from tests.backends.sdaa.teco import TECO
-from tests.backends.simulated.runs.doctor import TheDoctor, ask
+from tests.backends.simulation.runs.doctor import ask
 
 from northbridge.diagnostics.backend_report import BackendReport, backend_report
 from northbridge.diagnostics.doctor import choose
 from northbridge.diagnostics.examination import question, stages
 from northbridge.processes.child import ask as ask_child
-
-
-class TestTheDoctor(TheDoctor):
-    pass
 
 
 def report(environment: dict[str, str], **environ: str) -> BackendReport:

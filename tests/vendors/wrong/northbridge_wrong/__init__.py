@@ -1,1 +1,17 @@
-"""Backends that are subtly wrong: each the right parent and one override, and the parent itself."""
+"""Backends that are subtly wrong: each the right parent and one override, and the parent itself.
+
+Each is announced by its subject's module, which is imported here, as the module ``northbridge_wrong.<its name>``.
+"""
+
+import northbridge_wrong.checkpoints
+import northbridge_wrong.devices
+import northbridge_wrong.memory
+import northbridge_wrong.operations
+import northbridge_wrong.plugin
+import northbridge_wrong.precision
+import northbridge_wrong.processes
+import northbridge_wrong.random_numbers
+import northbridge_wrong.reductions
+import northbridge_wrong.streams
+import northbridge_wrong.transfers
+import northbridge_wrong.waits

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import os
+import pkgutil
+import re
+import sys
+from collections.abc import Callable
+from functools import partial
+from types import ModuleType
 from typing import Any
 
 import northbridge
@@ -78,7 +84,7 @@ def backend(
     name: str,
     device: type[northbridge.Device] = Device,
     collective: type[northbridge.Collective] = Collective,
-    bridge: type[northbridge.Bridge] = Bridge,
+    bridge: Callable[[], northbridge.Bridge] = Bridge,
     claims: northbridge.Capabilities | None = None,
 ) -> northbridge.Backend:
     """Return the backend ``name``: the right parts, unless others are given."""
@@ -88,3 +94,59 @@ def backend(
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     return backend("right")
+
+
+def announce(name: str, **parts: Any) -> None:
+    """Put a plugin beside this module that declares the backend ``wrong_<name>``, with these ``parts``."""
+    plugin: Any = ModuleType(f"{__package__}.{name}")
+    plugin.northbridge_backend = northbridge.hookimpl(lambda: backend(f"wrong_{name}", **parts))
+    sys.modules[plugin.__name__] = plugin
+
+
+class Spoilt(Bridge):
+    """The right bridge, which calls ``spoil`` once the chip is loaded."""
+
+    def __init__(self, spoil: Callable[[], None]) -> None:
+        self.spoil = spoil
+
+    def load(self) -> None:
+        super().load()
+        self.spoil()
+
+
+def wrong(part: Any) -> Any:
+    """Announce a backend of the name of ``part``: a wrong class, or what is done to the process after ``load()``."""
+    if isinstance(part, type):
+        (kind,) = (each.__name__.lower() for each in (Device, Collective, Bridge) if issubclass(part, each))
+        announce(re.sub(r"(?<=.)(?=[A-Z])", "_", part.__name__).lower(), **{kind: part})
+    else:
+        announce(part.__name__, bridge=partial(Spoilt, part))
+    return part
+
+
+def instead_of(*names: str) -> Callable[[Any], Any]:
+    """Announce a backend that puts a function in the place of torch's; it is given torch's own first."""
+
+    def announced(function: Any) -> Any:
+        announce(function.__name__, bridge=partial(Spoilt, partial(_replace, names, function)))
+        return function
+
+    return announced
+
+
+def _replace(names: tuple[str, ...], function: Any) -> None:
+    replaced = 0
+    for owner, _, name in (each.rpartition(".") for each in names):
+        where = pkgutil.resolve_name(owner)
+        if hasattr(where, name):  # of two names, torch has one or the other
+            setattr(where, name, _given_the_right_one(function, getattr(where, name)))
+            replaced += 1
+    if not replaced:
+        raise AttributeError(f"none of {', '.join(names)} is there")
+
+
+def _given_the_right_one(function: Any, rightly: Any) -> Any:
+    def called(*given: Any, **named: Any) -> Any:
+        return function(rightly, *given, **named)
+
+    return called

@@ -1,1 +1,0 @@
-"""A plugin that forgot its hook."""

@@ -1,0 +1,40 @@
+"""How the plugin is detected, loaded and pickled."""
+
+import os
+
+from northbridge_wrong import right
+
+
+@right.wrong
+class DetectRaises(right.Bridge):
+    """Whoever asks whether the chip is there gets an error."""
+
+    def detect(self) -> int:
+        raise RuntimeError("the driver does not answer")
+
+
+@right.wrong
+class LoadTwiceBreaks(right.Bridge):
+    """A second call of load() puts the chip into torch once more."""
+
+    def load(self) -> None:
+        import northbridge_cpu_sim
+
+        northbridge_cpu_sim.install(right.simulated())
+
+
+@right.wrong
+class HooksInWrongOrder(right.Bridge):
+    """The software is loaded before it is prepared for."""
+
+    def prepare(self) -> None:
+        self.load()
+        super().prepare()
+
+
+@right.wrong
+class PicklesItsHandles(right.Bridge):
+    """The bridge keeps the driver open, and takes the handle along when it is pickled."""
+
+    def __init__(self) -> None:
+        self.driver = open(os.devnull)

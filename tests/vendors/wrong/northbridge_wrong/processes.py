@@ -1,0 +1,95 @@
+"""What belongs to the user's process: signals, variables, settings."""
+
+import atexit
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+
+from northbridge_wrong import right
+
+
+@right.wrong
+class EnvironmentOverwritten(right.Bridge):
+    """A variable that the user has set is replaced."""
+
+    def prepare(self) -> None:
+        os.environ["FAIRCHIP_QUEUES"] = "4"
+
+
+@right.wrong
+class EnvironmentOverwrittenInRanks(right.Bridge):
+    """A variable that the user has set is replaced where there are several ranks."""
+
+    def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
+        if world_size > 1:
+            os.environ["FAIRCHIP_QUEUES"] = "4"
+
+
+@right.wrong
+class ForkNotSurvived(right.Bridge):
+    """What the plugin has loaded does not survive a fork, which it claims to."""
+
+    loaded_in = 0
+
+    def load(self) -> None:
+        super().load()
+        ForkNotSurvived.loaded_in = ForkNotSurvived.loaded_in or os.getpid()
+
+    def prepare_rank(self, **given: int) -> None:
+        if ForkNotSurvived.loaded_in not in (0, os.getpid()):
+            raise RuntimeError("the driver was loaded in another process")
+
+
+@right.wrong
+class SigtermTaken(right.Bridge):
+    """The vendor's software takes SIGTERM, and ends the process by it."""
+
+    def after_step(self) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@right.wrong
+def exit_code_lost():
+    """The vendor's software ends the process at exit, and says that all went well."""
+    atexit.register(os._exit, 0)
+
+
+@right.wrong
+class DeterministicOff(right.Device):
+    """To take a card turns deterministic algorithms off again."""
+
+    def select(self, index: int) -> None:
+        import torch
+
+        super().select(index)
+        torch.use_deterministic_algorithms(False)
+
+
+@right.wrong
+class InterruptTaken(right.Device):
+    """To take a card takes Ctrl-C, which then ends the process on the spot."""
+
+    def select(self, index: int) -> None:
+        super().select(index)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@right.wrong
+class WorkersSpawned(right.Device):
+    """To take a card has the user's own processes spawned from then on."""
+
+    def select(self, index: int) -> None:
+        super().select(index)
+        multiprocessing.set_start_method("spawn", force=True)
+
+
+@right.wrong
+class CollectorOff(right.Device):
+    """To take a card turns Python's collector off."""
+
+    def select(self, index: int) -> None:
+        super().select(index)
+        gc.disable()

@@ -1,0 +1,52 @@
+"""Streams, events, and copies between devices."""
+
+from northbridge_wrong import right
+
+
+@right.wrong
+def elapsed_in_seconds():
+    """The time between two events is in seconds."""
+    import torch
+
+    class Event(right.event_class()):
+        def elapsed_time(self, other):
+            return self.inner.elapsed_time(other.inner) / 1000
+
+    torch.get_device_module(right.Device.type).Event = Event
+
+
+@right.wrong
+def event_done_at_once():
+    """An event says at once that what is before it is done."""
+    import torch
+
+    class Event(right.event_class()):
+        def query(self):
+            return True
+
+    torch.get_device_module(right.Device.type).Event = Event
+
+
+@right.wrong
+def event_not_waited_for():
+    """A stream does not wait for an event."""
+    import torch
+
+    class Event(right.event_class()):
+        def wait(self, stream=None):
+            pass
+
+    torch.get_device_module(right.Device.type).Event = Event
+
+
+@right.instead_of("torch.Tensor.to")
+def other_devices_do_not_wait(to, self, *given, **named):
+    """A copy to another device does not wait for what is under way."""
+    import torch
+
+    module = torch.get_device_module(right.Device.type)
+    where = given[0] if given else None
+    if self.device.type == right.Device.type and isinstance(where, torch.device) and where != self.device:
+        with module.stream(module.Stream(device=self.device)):
+            return to(self, *given, **named)
+    return to(self, *given, **named)

@@ -1,0 +1,91 @@
+"""Barriers, time limits, and how ranks meet."""
+
+import os
+
+from northbridge_wrong import right
+
+
+@right.wrong
+class BarrierDoesNotWait(right.Collective):
+    """The barrier lets every rank pass at once."""
+
+    def barrier(self, group=None) -> None:
+        pass
+
+
+@right.wrong
+class CollectiveNotWaitedFor(right.Collective):
+    """A sum is returned while it is still under way."""
+
+    def all_reduce(self, tensor, op="sum", group=None):
+        import torch.distributed as dist
+
+        if op != "sum":
+            return super().all_reduce(tensor, op, group)
+        dist.all_reduce(tensor, group=group, async_op=True)
+        return tensor
+
+
+@right.wrong
+class TimeoutIgnored(right.Collective):
+    """The ranks wait for each other as long as torch does by itself, whatever time limit was asked for."""
+
+    def initialize(self, *, timeout, **others) -> None:
+        super().initialize(timeout=None, **others)
+
+
+@right.wrong
+class GroupsDoNotWait(right.Collective):
+    """The barrier of a group does not wait."""
+
+    def barrier(self, group=None):
+        if group is None:
+            super().barrier()
+
+
+@right.instead_of("torch.distributed.Work.is_completed")
+def done_at_once(*_):
+    """Whatever is under way says that it is done."""
+    return True
+
+
+@right.wrong
+class BarrierForever(right.Collective):
+    """A barrier that runs into its time limit begins again."""
+
+    def barrier(self, group=None) -> None:
+        while True:
+            try:
+                return super().barrier(group)
+            except RuntimeError:
+                continue
+
+
+@right.wrong
+class GroupMadeOnce(right.Collective):
+    """The process group is made once a process."""
+
+    made = False
+
+    def initialize(self, **given):
+        if not GroupMadeOnce.made:
+            super().initialize(**given)
+        GroupMadeOnce.made = True
+
+
+@right.wrong
+class JobsMeet(right.Collective):
+    """All jobs of a machine meet at one port."""
+
+    def initialize(self, **given):
+        os.environ["MASTER_PORT"] = "29511"
+        super().initialize(**given)
+
+
+@right.wrong
+class MeetsOnItself(right.Collective):
+    """Ranks look for rank 0 on their own machine, whatever MASTER_ADDR says."""
+
+    def initialize(self, **given) -> None:
+        os.environ["MASTER_ADDR"] = "127.0.0.1"
+        super().initialize(**given)
