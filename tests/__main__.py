@@ -58,9 +58,9 @@ class Ended:
 
 SUITES = (
     Suite("the core", ("tests/core",)),
-    Suite("hpu", ("tests/backends/hpu",), "hpu", ("standard", "full")),
+    Suite("hpu", ("tests/backends/hpu", "tests/backends/simulated"), "hpu", ("standard", "full")),
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
-    Suite("sdaa", ("tests/backends/sdaa",), "sdaa", ("standard", "full")),
+    Suite("sdaa", ("tests/backends/sdaa", "tests/backends/simulated"), "sdaa", ("standard", "full")),
     Suite("the rest", ("--ignore=tests/core", "--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
     Suite("wrong backends", ("tests/conformance",), tiers=("standard", "full")),
 )

@@ -1,7 +1,7 @@
 """Chips are tested with strict options, and each simulated one of a vendor in a pytest of its own.
 
-``NORTHBRIDGE_SIMULATE=name pytest tests/backends/name`` runs them; ``make test`` does so for each: torch serves one
-accelerator per process.
+``NORTHBRIDGE_SIMULATE=name pytest tests/backends/name tests/backends/simulated`` runs its own and those that every
+simulation has; ``make test`` does so for each: torch serves one accelerator per process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ STRICT = {
 """What a test may take back for a process that it starts."""
 
 STRICTER = {"NORTHBRIDGE_CPU_SIM_FREED": "trap", "NORTHBRIDGE_CPU_SIM_ERRORS": "asynchronous"}
-"""Added where a vendor's simulated chip is tested, and for the processes of the suite that every chip must pass."""
+"""Added where a simulated chip is tested, and for the processes of the suite that every chip must pass."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,7 +47,10 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
                 os.environ[variable] = value
 
 
-collect_ignore = [plugin.name for plugin in announced(GROUP) if plugin.name != os.environ.get("NORTHBRIDGE_SIMULATE")]
+_SIMULATED = os.environ.get("NORTHBRIDGE_SIMULATE")
+collect_ignore = [plugin.name for plugin in announced(GROUP) if plugin.name != _SIMULATED]
+if _SIMULATED is None:
+    collect_ignore.append("simulated")
 
 # pytest rewrites assertions in test files alone, and these are the bodies of tests.
-pytest.register_assert_rewrite("tests.backends.exports", "tests.backends.simulated")
+pytest.register_assert_rewrite("tests.backends.exports", "tests.backends.simulation", "tests.backends.simulated")

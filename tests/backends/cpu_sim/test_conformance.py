@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from tests.backends.simulated.proof import in_one_namespace_of_a_kind
+from tests.backends.one_namespace import in_one_namespace_of_a_kind
 from tests.conformance.proving import prove
 
 from northbridge.conformance.level import Adopted, Level

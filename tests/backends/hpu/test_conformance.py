@@ -1,16 +1,12 @@
-"""The simulated Gaudi passes the levels of the suite, in eager mode; where training is concerned, in lazy mode too.
-
-There the vendor's import changes more of torch.
-"""
+"""The simulated Gaudi passes what concerns training in lazy mode too: there the import changes more of torch."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-from tests.backends.simulated.proof import Proof, in_one_namespace_of_a_kind
+from tests.backends.one_namespace import in_one_namespace_of_a_kind
 
 from northbridge.conformance.level import Adopted, Level
-from northbridge.conformance.levels import C4
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
 from northbridge.conformance.tests.collective.exchanges import Exchanges
 from northbridge.conformance.tests.collective.transfers import Transfers
@@ -20,14 +16,6 @@ from northbridge.conformance.tests.lightning.fabric import FabricTraining
 from northbridge.conformance.tests.lightning.hooks import BridgeHooks
 from northbridge.conformance.tests.lightning.random_states import RandomStates
 from northbridge.conformance.tests.lightning.training import TrainingTests
-
-
-class TestProof(Proof):
-    pass
-
-
-class TestC4(C4):
-    backend = "hpu"
 
 
 class TestLazy(Adopted):

@@ -1,23 +1,14 @@
-"""The simulated Teco cards pass the levels of the suite; where torch is patched for them, training too."""
+"""The simulated Teco cards pass what concerns training where torch is patched for them, too."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
-from tests.backends.simulated.proof import Proof, in_one_namespace_of_a_kind
+from tests.backends.one_namespace import in_one_namespace_of_a_kind
 
 from northbridge.conformance.level import Adopted, Level
-from northbridge.conformance.levels import C4
 from northbridge.conformance.tests.lightning.precision import Precision
 from northbridge.conformance.tests.lightning.training import TrainingTests
-
-
-class TestProof(Proof):
-    pass
-
-
-class TestC4(C4):
-    backend = "sdaa"
 
 
 class TestPatched(Adopted):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
-from tests.backends.simulated.predecessor import Predecessor
+from tests.backends.simulation.predecessor import Predecessor
 from tests.core.conftest import install as install
 from tests.scripts import run_script
 

@@ -1,10 +1,5 @@
-"""Runs as users start them: a script, its ranks, and a simulated server of the test's own."""
+"""Runs as users start them: a script, and its ranks."""
 
 from __future__ import annotations
 
-from tests.backends.simulated.runs.fixtures import (
-    documented as documented,
-    nodes as nodes,
-    run as run,
-    start as start,
-)
+from tests.backends.simulation.runs.fixtures import *  # noqa: F403 - its fixtures are those of this folder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from tests.backends.hpu.gaudi import GAUDI
-from tests.backends.simulated.runs.fixtures import Start
-from tests.backends.simulated.runs.jobs import Job
+from tests.backends.simulation.runs.fixtures import Start
+from tests.backends.simulation.runs.jobs import Job
 
 from northbridge_cpu_sim import Server
 

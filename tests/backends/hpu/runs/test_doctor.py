@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 from tests.backends.hpu.gaudi import GAUDI
-from tests.backends.simulated.runs.doctor import TheDoctor, ask
-from tests.backends.simulated.runs.fixtures import Start
-
-
-class TestTheDoctor(TheDoctor):
-    pass
+from tests.backends.simulation.runs.doctor import ask
+from tests.backends.simulation.runs.fixtures import Start
 
 
 def test_a_card_that_is_held_is_told_with_who_holds_it(environment: dict[str, str], start: Start) -> None:

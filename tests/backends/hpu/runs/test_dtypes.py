@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.backends.simulated.runs.fixtures import Start
+from tests.backends.simulation.runs.fixtures import Start
 
 DOUBLE = (
     "the parameter 'scale' is float64, and 'hpu' has no float64: it is stored as float64 and computed as float32"

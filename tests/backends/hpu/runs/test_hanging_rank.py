@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.backends.simulated.runs.fixtures import Start
+from tests.backends.simulation.runs.fixtures import Start
 
 
 def test_the_first_ends_after_its_error(start: Start) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.backends.hpu.gaudi import GAUDI
-from tests.backends.simulated.runs.fixtures import Start
+from tests.backends.simulation.runs.fixtures import Start
 
 from northbridge_cpu_sim import Server
 

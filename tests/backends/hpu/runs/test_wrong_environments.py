@@ -6,9 +6,9 @@ import socket
 
 import pytest
 from tests.backends.hpu.gaudi import GAUDI
-from tests.backends.simulated.runs.fixtures import Start
-from tests.backends.simulated.runs.jobs import Job
-from tests.backends.simulated.runs.network import Node
+from tests.backends.simulation.runs.fixtures import Start
+from tests.backends.simulation.runs.jobs import Job
+from tests.backends.simulation.runs.network import Node
 
 ONE_NODE = ("devices=2",)
 TWO_NODES = ("devices=2", "num_nodes=2")

@@ -9,16 +9,12 @@ from unittest.mock import patch
 
 import pytest
 from tests.backends.sdaa.teco import TECO
-from tests.backends.simulated.runs.doctor import TheDoctor, ask
+from tests.backends.simulation.runs.doctor import ask
 
 from northbridge.diagnostics.backends import BackendReport, report_on
 from northbridge.diagnostics.examination import Depth, question
 from northbridge.diagnostics.report import choose
 from northbridge.processes.child import ask as ask_child
-
-
-class TestTheDoctor(TheDoctor):
-    pass
 
 
 def report(environment: dict[str, str], **environ: str) -> BackendReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.backends.simulated.layers import IN_EVERY_LAYOUT, assert_equal
+from tests.backends.simulated.test_layers import IN_EVERY_LAYOUT, assert_equal
 
 
 def test_layouts_and_second_derivatives_are_the_cpus(in_fork: Callable[..., str]) -> None:

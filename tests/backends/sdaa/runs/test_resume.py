@@ -1,9 +1,0 @@
-"""A checkpoint of lightning-Teco's goes on here, and what is saved here opens anywhere."""
-
-from __future__ import annotations
-
-from tests.backends.simulated.runs.resume import Resume
-
-
-class TestResume(Resume):
-    pass

@@ -1,0 +1,129 @@
+"""What keeps ``contract.toml`` honest: the backend's code, the stand-ins, and a record of the whole run."""
+
+from __future__ import annotations
+
+import enum
+import importlib
+import inspect
+import pkgutil
+import sys
+from collections.abc import Iterator
+from inspect import Signature
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tests.backends.simulation.chip import SimChip
+from tests.backends.simulation.room import ROOM
+from tests.backends.simulation.vendor_symbols import Use, symbols, variables
+
+from northbridge.contract import Symbol
+from northbridge.contract.signature import parse
+
+
+class TestTheCode:
+    """The code of the backend keeps to the contract."""
+
+    def test_it_names_nothing_that_the_contract_lacks(self, sim: SimChip, source_file: Path) -> None:
+        named = {(sim.record.canonical(use.name), use.line) for use in _uses(sim, source_file)}
+        named |= {(use.name, use.line) for use in variables(source_file.read_text(), sim.variables)}
+        assert [f"{source_file.name}:{line}: {name}" for name, line in sorted(named) if name not in sim.lines] == []
+
+    def test_what_is_known_to_be_absent_is_only_asked_for(self, sim: SimChip, source_file: Path) -> None:
+        uses = {use for use in _uses(sim, source_file) if not use.is_question}
+        assert [use for use in uses if sim.lines[sim.record.canonical(use.name)].kind == "absent"] == []
+
+
+class TestTheStandIns:
+    """The stand-ins offer what the contract lists."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def stand_ins(cls, sim: SimChip, loaded: ModuleType) -> dict[str, object]:  # noqa: ARG003 - it brings them in
+        """Everything that the stand-ins offer, by the dotted names that the contract uses."""
+        offered: dict[str, object] = {}
+        for package in sim.contract.packages:
+            for module in _modules(importlib.import_module(package)):
+                offered[sim.record.canonical(module.__name__)] = module
+                offered.update(_members(sim, module))
+        return offered
+
+    def test_they_offer_what_it_lists_and_nothing_else(self, sim: SimChip, stand_ins: dict[str, object]) -> None:
+        listed = {symbol.name for symbol in sim.offered}
+        assert sorted(set(stand_ins) - listed) == []
+        assert sorted(listed - set(stand_ins)) == []
+
+    def test_each_is_what_its_line_says(self, offered_symbol: Symbol, stand_ins: dict[str, object]) -> None:
+        value = stand_ins[offered_symbol.name]
+        assert isinstance(value, ModuleType) == (offered_symbol.kind == "module")
+        assert isinstance(value, type) == (offered_symbol.kind == "class")
+        assert callable(value) == (offered_symbol.kind in ("class", "function"))
+        if offered_symbol.signature:
+            assert callable(value)
+            said, found = parse(offered_symbol.signature), inspect.signature(value)
+            assert [each.default for each in said.parameters.values()] == [
+                each.default if each.default is each.empty else repr(each.default) for each in found.parameters.values()
+            ]
+            for mine, theirs in zip(said.parameters.values(), found.parameters.values(), strict=True):
+                # A line that has a parameter by place alone knows no name for it.
+                assert mine.kind is mine.POSITIONAL_ONLY or (mine.name, mine.kind) == (theirs.name, theirs.kind)
+            assert said.return_annotation in (Signature.empty, found.return_annotation)
+
+
+class TestTheRecord:
+    """What all processes of this run have read, called, written or shown is what the contract lists."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def touched(cls, sim: SimChip) -> set[tuple[str, str]]:
+        """All of it, as kind and name."""
+        lines = (ROOM / "record" / sim.record.FILE).read_text().splitlines()
+        return {(kind, name) for kind, _, name in (line.partition(" ") for line in lines)}
+
+    def test_a_run_leaves_a_record(self, sim: SimChip, loaded: ModuleType) -> None:
+        assert sim.record.is_recording()
+        for package in sim.contract.packages:
+            importlib.import_module(package)
+            assert sys.modules[package].__class__ is not ModuleType
+
+    @pytest.mark.of_the_whole_run
+    def test_nothing_was_touched_that_the_contract_lacks(self, sim: SimChip, touched: set[tuple[str, str]]) -> None:
+        assert sorted({name for _, name in touched} - set(sim.lines)) == []
+
+    @pytest.mark.of_the_whole_run
+    def test_every_line_was_touched_or_says_why_not(self, sim: SimChip, touched: set[tuple[str, str]]) -> None:
+        symbols = sim.contract.symbols
+        assert [each.name for each in symbols if not each.untouched and not _is_touched(each, touched)] == []
+        assert [each.name for each in symbols if each.untouched and _is_touched(each, touched)] == []
+
+
+def _uses(chip: SimChip, file: Path) -> set[Use]:
+    return symbols(file.read_text(), chip.contract.packages, chip.name)
+
+
+def _modules(module: ModuleType) -> Iterator[ModuleType]:
+    yield module
+    for found in pkgutil.iter_modules(getattr(module, "__path__", [])):
+        yield from _modules(importlib.import_module(f"{module.__name__}.{found.name}"))
+
+
+def _members(chip: SimChip, module: ModuleType) -> Iterator[tuple[str, object]]:
+    # Past the record: to compare a symbol is not to use it.
+    for name, value in vars(module).items():
+        dotted = chip.record.canonical(f"{module.__name__}.{name}")
+        is_public = not name.startswith("_") and name != "annotations"
+        if is_public or dotted in chip.lines:
+            yield dotted, value
+        if is_public and isinstance(value, enum.EnumMeta):
+            yield from ((f"{dotted}.{member}", value[member]) for member in value.__members__)
+
+
+def _is_touched(symbol: Symbol, touched: set[tuple[str, str]]) -> bool:
+    kinds = {kind for kind, name in touched if name == symbol.name}
+    if symbol.kind in ("function", "method"):
+        return "call" in kinds  # the doctor reads them all
+    if symbol.kind == "module":
+        return any(name.startswith(f"{symbol.name}.") for _, name in touched)
+    if symbol.kind == "attribute":
+        return not touched.isdisjoint({("read", symbol.name), ("read", symbol.name.rpartition(".")[0])})
+    return bool(kinds)

@@ -1,0 +1,60 @@
+"""The layers of torch.nn on a simulated chip, beside the CPU's."""
+
+from __future__ import annotations
+
+import json
+from types import ModuleType
+
+import pytest
+import torch
+from tests.backends.simulation.chip import SimChip
+from tests.backends.simulation.processes import Run
+from torch import Tensor
+
+IN_EVERY_LAYOUT = """
+import json, warnings
+warnings.simplefilter("ignore")
+from tests.ops.layouts import compare
+torch.set_num_threads(1)
+print(json.dumps(compare("{device}")))
+"""
+"""A program that compares every layer, laid out in every way, and its second derivative with the CPU's."""
+
+
+def assert_equal(said: str) -> None:
+    """Check what :data:`IN_EVERY_LAYOUT` printed: that enough was compared, and that nothing differs."""
+    answer = json.loads(said.splitlines()[-1])
+    assert answer["differences"] == []
+    compared = ("output", "gradient", "second derivative", "no_grad", "inference_mode")
+    assert min(answer["counts"][what] for what in compared) > 1000
+
+
+def derive_again(device: str) -> list[Tensor]:
+    """Return first, second and third derivatives of sums with several parts, added up in the order of their nodes."""
+    x = (torch.arange(1.0, 41.0) / 7).to(device).requires_grad_()
+    (first,) = torch.autograd.grad((x.sin() * x.exp() * x.pow(2.2)).sum(), x, create_graph=True)
+    parts = (first * x.cos()).sum() + (first.tanh() * first).sum() + (x.sigmoid() * first * x).sum()
+    (second,) = torch.autograd.grad(parts, x, create_graph=True)
+    parts = (second.tanh() * first).sum() + (second * x.cos()).sum()
+    return [each.detach().cpu() for each in (first, second, *torch.autograd.grad(parts, x))]
+
+
+class TestLayers:
+    def test_derivatives_of_derivatives_are_the_cpus(self, sim: SimChip, loaded: ModuleType) -> None:
+        """A thread of the device has made some of the nodes, and the test's own the others."""
+        assert loaded.is_available()
+        for found, expected in zip(derive_again(sim.name), derive_again("cpu"), strict=True):
+            assert torch.equal(found, expected)
+
+    def test_layouts_and_second_derivatives_are_the_cpus(self, sim: SimChip, run: Run) -> None:
+        """An error that the CPU raises, too, comes at once."""
+        program = IN_EVERY_LAYOUT.format(device=f"{sim.name}:0")
+        assert_equal(run(program, NORTHBRIDGE_CPU_SIM_ERRORS="immediate"))
+
+    @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype")
+    @pytest.mark.parametrize("norm", [False, True])
+    def test_padded_sequences_are_encoded_as_on_the_cpu(self, sim: SimChip, loaded: ModuleType, norm: bool) -> None:
+        from tests.core.discovery.test_nested_tensors import assert_encodes_padding
+
+        assert_encodes_padding(sim.name, norm)
+        assert loaded.is_available()

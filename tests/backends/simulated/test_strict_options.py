@@ -1,0 +1,256 @@
+"""The strict options, for a simulated chip: it stands on the simulated chip, and forgives no more than that does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from tests.backends.simulation.chip import SimChip
+from tests.backends.simulation.processes import LIMIT_S, OnRanks, Run, Start
+
+TOLD = """
+def told(act):
+    try:
+        return act()
+    except Exception as error:
+        return type(error).__name__ + ": " + str(error).splitlines()[0]
+"""
+
+
+def ranks_of(sim: SimChip) -> str:
+    """Return how the programs of ranks begin."""
+    return (
+        TOLD
+        + f"""
+device = {sim.name!r}
+import os
+from datetime import timedelta
+rank = dist.get_rank()
+def ones(count=3):
+    return torch.ones(count, device=device)
+"""
+    )
+
+
+class TestTheCardIsStrict:
+    def test_a_copy_that_is_not_waited_for_holds_nan(self, sim: SimChip, run: Run) -> None:
+        said = run(
+            f"""
+            there = torch.ones(2, device="{sim.name}")
+            here = there.to("cpu", non_blocking=True)
+            print(here.tolist())
+            torch.accelerator.synchronize()
+            print(here.tolist())
+            """
+        )
+
+        assert said.splitlines()[-2:] == ["[nan, nan]", "[1.0, 1.0]"]
+
+    def test_fresh_memory_holds_nan(self, sim: SimChip, run: Run) -> None:
+        assert run(f'print(torch.empty(3, device="{sim.name}").tolist())').splitlines()[-1] == "[nan, nan, nan]"
+
+    def test_an_error_that_only_data_show_comes_at_the_next_synchronization(self, sim: SimChip, run: Run) -> None:
+        said = run(
+            TOLD
+            + textwrap.dedent(f"""
+            table, beyond = torch.ones(2, 2, device="{sim.name}"), torch.tensor([5], device="{sim.name}")
+            rows = torch.nn.functional.embedding(beyond, table)
+            print(tuple(rows.shape), told(torch.accelerator.synchronize))
+            """),
+            NORTHBRIDGE_CPU_SIM_ERRORS="asynchronous",
+        )
+
+        shape, _, error = said.splitlines()[-1].partition(") ")
+        assert shape == "(1, 2"
+        assert f"{sim.name}:0" in error
+        assert "index out of range" in error
+
+    def test_who_touches_freed_memory_is_ended(self, sim: SimChip, start: Start) -> None:
+        process = start(
+            f"""
+            import ctypes
+            tensor = torch.ones(4, device="{sim.name}")
+            address = tensor.data_ptr()
+            del tensor
+            print(ctypes.c_float.from_address(address).value)
+            """,
+            NORTHBRIDGE_CPU_SIM_FREED="trap",
+        )
+        said = process.communicate(timeout=LIMIT_S)[0]
+
+        assert process.returncode == -signal.SIGSEGV, said
+
+    def test_a_child_that_was_forked_is_refused(self, sim: SimChip, run: Run) -> None:
+        said = run(
+            TOLD
+            + textwrap.dedent(f"""
+            import os
+            tensor = torch.ones(4, device="{sim.name}")
+            if os.fork() == 0:
+                print(told(lambda: tensor + 1), flush=True)
+                os._exit(0)
+            os.wait()
+            """)
+        )
+
+        assert "fork" in said.splitlines()[-1]
+
+    def test_a_full_card_is_as_it_was_and_works_on(self, sim: SimChip, run: Run) -> None:
+        said = run(
+            TOLD
+            + textwrap.dedent(f"""
+            tensor = torch.ones(4, device="{sim.name}")
+            before = torch.accelerator.memory_allocated()
+            print(told(lambda: torch.empty(2**50, dtype=torch.int8, device="{sim.name}")))
+            print(torch.accelerator.memory_allocated() == before, (tensor + 1).tolist())
+            """)
+        )
+
+        assert said.splitlines()[-2].startswith("OutOfMemoryError: ")
+        assert said.splitlines()[-1] == "True [2.0, 2.0, 2.0, 2.0]"
+
+
+class TestTheLibraryIsStrict:
+    def test_a_collective_that_is_not_waited_for_has_not_happened(self, sim: SimChip, on_ranks: OnRanks) -> None:
+        program = (
+            ranks_of(sim)
+            + """
+x = ones()
+work = dist.all_reduce(x, async_op=True)
+print(x.tolist())
+work.wait()
+print(x.tolist())
+everybodys = torch.zeros(6, device=device)
+work = dist.all_gather_into_tensor(everybodys, x, async_op=True)
+x.zero_()  # too early
+work.wait()
+print(everybodys.tolist())
+"""
+        )
+
+        for said in on_ranks(program):
+            assert said.splitlines()[-3:] == [str([float("nan")] * 3), str([2.0] * 3), str([float("nan")] * 6)]
+
+    def test_ranks_that_call_different_things_are_told_of_each_others_call(
+        self, sim: SimChip, on_ranks: OnRanks
+    ) -> None:
+        program = (
+            ranks_of(sim) + "print(told(lambda: dist.all_reduce(ones()) if rank else dist.broadcast(ones(4), 0)))\n"
+        )
+
+        for said in on_ranks(program):
+            assert "all_reduce of float32[3]" in said.splitlines()[-1]
+            assert "broadcast of float32[4]" in said.splitlines()[-1]
+
+    def test_a_rank_that_ends_without_a_word_is_named_to_the_others(self, sim: SimChip, on_ranks: OnRanks) -> None:
+        program = (
+            ranks_of(sim)
+            + """
+dist.all_reduce(ones())
+if rank == 1:
+    os._exit(0)
+print(told(lambda: dist.all_reduce(ones())), flush=True)
+os._exit(0)
+"""
+        )
+
+        first, _, third = on_ranks(program, size=3)
+
+        for said in (first, third):
+            assert f"{sim.collective}'s all_reduce" in said.splitlines()[-1]
+            assert "rank 1 (process " in said.splitlines()[-1]
+            assert "has ended" in said.splitlines()[-1]
+
+    def test_the_flight_recorder_names_who_left_out_a_call(
+        self, sim: SimChip, on_ranks: OnRanks, tmp_path: Path
+    ) -> None:
+        program = (
+            ranks_of(sim)
+            + """
+import time
+dist.all_reduce(ones())
+if rank == 0:
+    late = dist.all_reduce(ones(), async_op=True)
+    print(told(lambda: late.wait(timedelta(seconds=1))))
+    open(os.environ["GIVEN_UP"], "w").close()
+while not os.path.exists(os.environ["GIVEN_UP"]):
+    time.sleep(0.05)
+os._exit(0)
+"""
+        )
+        folder = tmp_path / "flight"
+        on_ranks(
+            program,
+            first=f"""
+{sim.imports}
+from northbridge.flight_recorder import arm
+arm()
+import torch.distributed as dist
+dist.init_process_group({sim.collective!r})
+""",
+            NORTHBRIDGE_FLIGHT_RECORDER=str(folder),
+            GIVEN_UP=str(tmp_path / "given up"),
+        )
+
+        hang = subprocess.run(
+            [Path(sys.executable).with_name("northbridge"), "hang", folder], capture_output=True, text=True, check=False
+        )
+        assert "rank 1 of group 0 (default_pg, ranks 0, 1) has not called #2 all_reduce (float32 [3])" in " ".join(
+            hang.stdout.split()
+        ), hang
+
+
+class TestStreams:
+    def test_a_copy_on_another_stream_is_there_once_that_was_waited_for(self, sim: SimChip, run: Run) -> None:
+        said = run(
+            f"""
+            streams = torch.{sim.name}
+            side, other = streams.Stream(), streams.Stream()
+            with streams.stream(side):
+                there = torch.ones(2).pin_memory().to("{sim.name}", non_blocking=True)
+                event = side.record_event()
+            other.wait_stream(side)
+            print((there + 1).tolist(), event.query())
+            streams.current_stream().wait_event(event)
+            print((there + 1).tolist(), event.query())
+            """
+        )
+
+        assert said.splitlines()[-2:] == ["[nan, nan] False", "[2.0, 2.0] True"]
+
+    def test_memory_that_a_stream_was_not_told_of_is_lost_to_it(self, sim: SimChip, run: Run) -> None:
+        said = run(
+            f"""
+            side = torch.{sim.name}.Stream()
+            for is_told in (False, True):
+                there = torch.ones(2, device="{sim.name}")
+                with torch.{sim.name}.stream(side):
+                    here = there.to("cpu", non_blocking=True)
+                if is_told:
+                    there.record_stream(side)
+                del there
+                side.synchronize()
+                print(here.tolist())
+            """,
+            NORTHBRIDGE_CPU_SIM_FREED="",  # where it traps, the first copy ends in an error
+        )
+
+        assert said.splitlines()[-2:] == ["[nan, nan]", "[1.0, 1.0]"]
+
+    def test_two_events_measure_milliseconds(self, sim: SimChip, run: Run) -> None:
+        said = run(
+            f"""
+            import time
+            start, end = (torch.{sim.name}.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            time.sleep(0.05)
+            end.record()
+            end.synchronize()
+            print(50 <= start.elapsed_time(end) < 5000)
+            """
+        )
+
+        assert said.splitlines()[-1] == "True"
