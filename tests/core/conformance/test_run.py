@@ -82,7 +82,9 @@ def test_a_topic_that_nobody_reported_on_is_a_failure_that_says_why() -> None:
 
 def test_a_topic_whose_duty_was_refused_is_refused_with_the_same_words() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}] * 2
-    outcome = RunResult(Path(), {"refused scaling": refused, "failed tuning": [{"traceback": "ValueError: no"}]}, "")
+    outcome = RunResult(
+        Path(), {"refused gradient_scaler": refused, "failed tuner": [{"traceback": "ValueError: no"}]}, ""
+    )
 
     with pytest.raises(UnsupportedError, match="acme has no float16") as caught:
         outcome.ranks("gradient_scaler resumed")
@@ -91,7 +93,9 @@ def test_a_topic_whose_duty_was_refused_is_refused_with_the_same_words() -> None
 
 
 def test_a_refusal_does_not_excuse_a_duty_beside_it() -> None:
-    outcome = RunResult(Path(), {"refused scaling": [{"message": "acme has no float16", "capability": "float16"}]}, "")
+    outcome = RunResult(
+        Path(), {"refused gradient_scaler": [{"message": "acme has no float16", "capability": "float16"}]}, ""
+    )
 
     with pytest.raises(AssertionError, match="nothing was found out about 'training mlp'"):
         outcome.ranks("training mlp")
