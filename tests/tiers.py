@@ -54,7 +54,7 @@ tests/core/conformance/ fast
     full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
 tests/core/contract/ fast
 tests/core/diagnostics/ full
-    fast test_advice.py test_environment.py test_system.py test_table.py
+    fast test_advice.py test_environment.py test_table.py
     standard test_backends.py test_namespaces.py
     standard test_training.py::test_the_simulated_chip_trains_on_one_card_and_on_two
 tests/core/discovery/ standard
@@ -79,18 +79,14 @@ tests/backends/cpu_sim/ standard
     full csrc/collective/ faults/test_ranks.py test_collective.py test_conformance.py
     full build/test_extension.py build/test_host.py csrc/operators/test_layers.py
 tests/backends/hpu/ standard
-    full runs/ test_conformance.py test_documented_examples.py test_lightning_habana.py
-    full simulated/test_collectives.py simulated/test_layers.py simulated/test_sharded.py
-    full simulated/test_strict_options.py
-    standard runs/test_page.py runs/test_two_nodes.py
-    standard runs/test_doctor.py::TestTheDoctor::test_every_line_of_the_contract_holds_and_one_card_and_two_train[eager]
+    full runs/ test_conformance.py test_documented_examples.py test_lightning_habana.py simulated/test_collectives.py
 tests/backends/sdaa/ standard
     full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
-    full simulated/test_strict_options.py simulated/test_layers.py simulated/test_sharded.py
-    standard runs/test_page.py
+tests/backends/simulated/ full
+    standard runs/test_page.py runs/test_two_nodes.py test_contract.py test_exports.py
+    standard runs/test_doctor.py::TestTheDoctor::test_every_line_of_the_contract_holds_and_one_card_and_two_train[eager]
     standard runs/test_doctor.py::TestTheDoctor::test_every_line_of_the_contract_holds_and_one_card_and_two_train[ren
-tests/backends/simulated/ fast
-    standard runs/
+tests/backends/simulation/ fast
 tests/backends/together/ full
     fast test_difference.py
     standard test_checkpoints.py test_same_weights.py
