@@ -12,7 +12,7 @@ WAITING = """
 import ctypes, sys
 from datetime import timedelta
 import torch.distributed as dist
-from northbridge.lightning import group_end
+from northbridge.launch import group_end
 
 how, group_end.GRACE_SECONDS = sys.argv[1], 1.0
 dist.is_initialized = lambda: True

@@ -14,7 +14,7 @@ TABLE = ROOT / "core/northbridge/lightning/corrections/table.py"
 USERS_PROCESSES = ROOT / "core/northbridge/conformance/runs"
 """What stands for a user's script may do what users do."""
 
-STAND_INS_RECORD = ROOT / "backends/cpu_sim/northbridge_cpu_sim/record.py"
+STAND_INS_RECORD = ROOT / "backends/cpu_sim/northbridge_cpu_sim/simulation/record.py"
 """It gives the modules of a stand-in a class, by names that only a run knows."""
 
 
