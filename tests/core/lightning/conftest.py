@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from northbridge.backend import Backend
 from northbridge.capabilities import Claim
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
-from northbridge.discovery import declared, named
+from northbridge.discovery import current, declared, named
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 
@@ -78,12 +79,22 @@ def logged() -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def claims(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def run_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Backend], None]:
+    """Have this process run on another Backend of the simulated chip's name."""
+
+    def put(backend: Backend) -> None:
+        monkeypatch.setitem(declared._declared, "cpu_sim", backend)
+        monkeypatch.setattr(current, "_up", [backend])
+
+    return put
+
+
+@pytest.fixture
+def claims(run_on: Callable[[Backend], None]) -> Callable[..., None]:
     """Have the simulated chip claim something else about what it can do."""
 
     def claim(**claims: Claim) -> None:
         backend = named.load("cpu_sim")
-        capabilities = replace(backend.capabilities, **claims)  # type: ignore[arg-type]  # only claims are given
-        monkeypatch.setitem(declared._declared, "cpu_sim", replace(backend, capabilities=capabilities))
+        run_on(replace(backend, capabilities=replace(backend.capabilities, **claims)))  # type: ignore[arg-type]  # claims
 
     return claim

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from northbridge.backend import Backend
 from northbridge.discovery import declared, named
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.classes import classes
@@ -121,7 +122,7 @@ def test_the_chip_is_asked_for_its_root_device_once_and_again_where_lightnings_i
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def heard(run_on: Callable[[Backend], None]) -> list[str]:
     """What the simulated chip's software is told, in order, if its runtime were lazy."""
     heard: list[str] = []
     backend = declared.get("cpu_sim")
@@ -139,7 +140,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         def after_evaluation(self) -> None:
             heard.append("evaluation")
 
-    monkeypatch.setitem(declared._declared, "cpu_sim", replace(backend, bridge=LazyBridge()))
+    run_on(replace(backend, bridge=LazyBridge()))
     return heard
 
 
