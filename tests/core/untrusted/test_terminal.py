@@ -13,7 +13,7 @@ from rich.text import Text
 
 from northbridge.untrusted.terminal import Terminal
 
-CORE = Path(__file__).parents[2] / "core"
+CORE = Path(__file__).parents[3] / "core"
 HOSTILE = "1.0\x1b]0;owned\x07\x1b[2J\x1b[31m\x9b31m\x08\u202eevil"
 SHOWN = "\\u009b31m\\u202eevil"
 ORDERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]")
