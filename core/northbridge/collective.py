@@ -125,7 +125,7 @@ class Collective(ABC):
         return {}
 
     def all_reduce(self, tensor: torch.Tensor, op: str = "sum", group: ProcessGroup | None = None) -> torch.Tensor:
-        """Reduce ``tensor`` over the ranks, in place, and return it.
+        """Reduce ``tensor`` over the ranks, in place, and return it. DDP's gradients do not pass here.
 
         ``op`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or ``"product"``. A mean is the sum, divided; that of
         whole numbers is cut towards zero, as Lightning does it. A dtype that the library would round is gathered, and

@@ -1,4 +1,4 @@
-"""What users call with a backend's name: the one place where a public call resolves it."""
+"""The public functions that load a backend by its name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking several children, a few of them at a time."""
+"""A queue of questions to children, a few of which run at a time."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class AcceleratorQuestions(ABC):
 
     @classmethod
     def resolve(cls) -> Backend:
-        """Return the backend of this name: the one that this process runs on, which a run has looked up, or declared.
+        """Return the backend that this process runs on, if it has this name; otherwise look it up.
 
         Raises what :func:`northbridge.get` raises.
         """
