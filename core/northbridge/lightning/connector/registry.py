@@ -51,25 +51,20 @@ def tell_of_predecessors(namespace: Namespace, name: str) -> None:
 _told: set[str] = set()
 
 
-def let_others_register(registry: Any, original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what ``registry`` has for ``original``, its method ``register``.
+def register_beside_ours(registry: Any, original: Callable[..., Any], name: Any, *args: Any, **kwargs: Any) -> Any:
+    """Register what others give ``registry``, whose own method ``register`` is ``original``.
 
     It lets others register a name that we hold, as if we were not here, and ignores packages that a backend succeeds.
     """
-    succeeded = {module for _, module in read_announced().predecessors}
-
-    def register_beside_ours(name: Any, *args: Any, **kwargs: Any) -> Any:
-        owner = args[0] if args else kwargs.get("accelerator", kwargs.get("strategy"))
-        if owner is None or kwargs.get("override") or name not in registry or not _is_ours(registry[name]):
-            return original(name, *args, **kwargs)
-        who = f"{owner.__module__}.{getattr(owner, '__qualname__', owner)}"
-        if _module_of(owner) in succeeded:
-            note(name, "left out", f"{who} wanted to register it, and it is ours")
-            return owner
-        note(name, "given up", f"{who} has registered it")
-        return original(name, *args, **{**kwargs, "override": True})
-
-    return register_beside_ours
+    owner = args[0] if args else kwargs.get("accelerator", kwargs.get("strategy"))
+    if owner is None or kwargs.get("override") or name not in registry or not _is_ours(registry[name]):
+        return original(name, *args, **kwargs)
+    who = f"{owner.__module__}.{getattr(owner, '__qualname__', owner)}"
+    if _module_of(owner) in {module for _, module in read_announced().predecessors}:
+        note(name, "left out", f"{who} wanted to register it, and it is ours")
+        return owner
+    note(name, "given up", f"{who} has registered it")
+    return original(name, *args, **{**kwargs, "override": True})
 
 
 def _is_ours(entry: Any) -> bool:

@@ -24,8 +24,6 @@ from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.versions import reason_against_version, untested
 from northbridge.process_record import note
 
-Replacement = Callable[[Namespace, Any], Any]
-
 
 @dataclass(frozen=True)
 class Correction:
@@ -34,7 +32,7 @@ class Correction:
     name: str
     parameters: tuple[str, ...] | None  # None for a value that is no function
     reason: str
-    replace: Replacement
+    replace: Callable[..., Any]  # called in its place, or once for a value
     hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
     module: str | None = None  # where it is; else it is a method of the connector
     owner: str | Callable[[Any], Any] | None = None  # what has it, by its name in ``module`` or found there
@@ -338,9 +336,14 @@ def _apply(namespace: Namespace, row: Correction) -> None:
     original = getattr(owner, row.name)
     if hasattr(original, "_northbridge_reason"):
         return
-    replacement = row.replace(namespace, original)
-    if row.parameters is not None:
-        functools.update_wrapper(replacement, original)
+    if row.parameters is None:
+        replacement = row.replace(namespace, original)
+    else:
+
+        @functools.wraps(original)
+        def replacement(*args: Any, **kwargs: Any) -> Any:
+            return row.replace(namespace, original, *args, **kwargs)
+
     replacement._northbridge_reason = row.reason  # marks it as ours
     setattr(owner, row.name, staticmethod(replacement) if row.static else replacement)
     taker = sys.modules.get(f"{namespace.name}.{row.taken_by}")
