@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeGuard
 
 from northbridge.bridge import is_installed
@@ -127,39 +126,24 @@ def count_devices(name: str) -> DetectedDevices:
         return {"devices": 0, "missing": str(error)}
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """One backend; its devices are not counted where ``auto`` could not choose it anyway."""
-
-    devices: int
-    simulated: bool
-    auto: bool
-
-
-def candidate(name: str) -> Candidate:
+def candidate(name: str) -> DetectedDevices:
     """Return what there is to know of backend ``name``, importing its plugin in a child process.
 
     Nobody has asked for the plugin, so that whatever is wrong with it must not reach this process. One that is imported
     already is asked here. Raises what :func:`northbridge.get` raises, or :class:`DetectionError`.
     """
     if is_declared(name):
-        return _look(name)
+        return look(name)
     # The child may ask a child of its own, which has the whole of the time that detection has, and a start.
     limit = 2 * CoreSettings.read().detect_timeout + 5.0
     found = ask(name, look, who=describe(name), key=f"{name} as a candidate", limit=limit)
     if found["devices"] > 0:
         remember(name, {"devices": found["devices"]})  # the one that is chosen is asked next
-    return Candidate(found["devices"], simulated=found.get("simulated", False), auto=found.get("auto", True))
+    return found
 
 
 def look(name: str) -> DetectedDevices:
-    """Return what this process, the child, finds out."""
-    found = _look(name)
-    return {"devices": found.devices, "simulated": found.simulated, "auto": found.auto}
-
-
-def _look(name: str) -> Candidate:
+    """Return what this process finds out; it counts no devices where ``auto`` could not choose the backend anyway."""
     backend = get(name)
-    capabilities = backend.capabilities
-    possible = capabilities.auto and not capabilities.simulated
-    return Candidate(detect(backend) if possible else 0, simulated=capabilities.simulated, auto=capabilities.auto)
+    simulated, auto = backend.capabilities.simulated, backend.capabilities.auto
+    return {"devices": detect(backend) if auto and not simulated else 0, "simulated": simulated, "auto": auto}

@@ -63,10 +63,10 @@ def _backends_with_hardware() -> list[str]:
 def _reason_against(name: str) -> str | None:
     find(name)  # two that claim the name, or a name that is off: known without asking anybody
     found = candidate(name)
-    if found.simulated:
+    if found.get("simulated"):
         return f"it is simulated; NORTHBRIDGE_SIMULATE={name} would choose it"
-    if not found.auto:
+    if not found.get("auto", True):
         return "it asks not to be chosen by auto"
-    if found.devices < 1:
+    if found["devices"] < 1:
         return "no hardware is present"
     return None
