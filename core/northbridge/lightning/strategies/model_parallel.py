@@ -97,7 +97,7 @@ class TrainerModelParallelMixin(TrainerMixin, ModelParallelMixin):
     def load_checkpoint(self, *args: Any, **kwargs: Any) -> Any:
         """Read the checkpoint, and keep its random states for a fit."""
         checkpoint = super().load_checkpoint(*args, **kwargs)
-        if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
+        if self._fits():
             self.note_random_states(checkpoint)  # Lightning restores the optimizers of this strategy here, too
         return checkpoint
 

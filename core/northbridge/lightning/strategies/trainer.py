@@ -9,12 +9,7 @@ from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.checkpoint_files import refuse_other_parts, refuse_other_than_dict
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
 from northbridge.lightning.strategies.moved_parameters import follow, following
-from northbridge.lightning.strategies.unsupported import (
-    evaluate_under_no_grad,
-    refuse_fit,
-    refuse_resume,
-    refuse_unsupported,
-)
+from northbridge.lightning.strategies.unsupported import refuse_unsupported
 from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors
 from northbridge.process_record import logger
 
@@ -30,14 +25,21 @@ class TrainerMixin(NamespaceMixin):
     def setup_environment(self) -> None:
         """Refuse what the chip cannot do for this run, before a device is taken."""
         if self.lightning_module is not None:
-            refuse_fit(self.backend, self.lightning_module.trainer)
-            evaluate_under_no_grad(self.backend, self.lightning_module.trainer)
+            trainer = self.lightning_module.trainer
+            if self._fits():
+                refuse_unsupported(self.backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
+            if self.backend.present_capabilities().inference_mode.denied:  # torch.no_grad serves then
+                for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
+                    loop.inference_mode = False
         super().setup_environment()
+
+    def _fits(self) -> bool:
+        return self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit"
 
     def model_to_device(self) -> None:
         """Move the model to this rank's device, unless the chip cannot hold or train its tensors."""
         refuse_tensors(self.backend, self.model, self.root_device)
-        if self.lightning_module is not None and self.lightning_module.trainer.state.fn == "fit":
+        if self._fits():
             refuse_sparse_gradients(self.backend, self.model, self.root_device)
         with following(self.model):
             super().model_to_device()
@@ -150,8 +152,8 @@ class TrainerMixin(NamespaceMixin):
 
     def load_checkpoint(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
         """Read the checkpoint; raises :class:`CheckpointError` for what a Trainer cannot resume from."""
-        if self.lightning_module is not None:
-            refuse_resume(self.backend, self.lightning_module.trainer)
+        if self._fits():
+            refuse_unsupported(self.backend, "resume")
         with self.reading(checkpoint_path):
             checkpoint = super().load_checkpoint(checkpoint_path, *args, **kwargs)
         refuse_other_than_dict(checkpoint_path, checkpoint)

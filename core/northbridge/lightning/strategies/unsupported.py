@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from northbridge.discovery.declared import get
 from northbridge.errors import UnsupportedError
@@ -55,28 +55,9 @@ def refuse_unsupported(backend: Backend, *claims: str) -> None:
             )
 
 
-def refuse_fit(backend: Backend, trainer: Any) -> None:
-    """Raise :class:`UnsupportedError` where ``trainer`` is about to fit, or to keep checkpoints of it, and may not."""
-    if trainer.state.fn == "fit":
-        refuse_unsupported(backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
-
-
-def evaluate_under_no_grad(backend: Backend, trainer: Any) -> None:
-    """Have ``trainer`` evaluate under ``torch.no_grad`` where the chip does not support ``inference_mode``."""
-    if backend.present_capabilities().inference_mode.denied:
-        for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
-            loop.inference_mode = False
-
-
 def refuse_inference_mode(backend: str, _module: object, _inputs: object) -> None:
     """Raise :class:`UnsupportedError` in a model that is called under an unsupported ``torch.inference_mode``."""
     import torch
 
     if torch.is_inference_mode_enabled():
         refuse_unsupported(get(backend), "inference_mode")
-
-
-def refuse_resume(backend: Backend, trainer: Any) -> None:
-    """Raise :class:`UnsupportedError` where ``trainer`` resumes a fit and the chip does not support that."""
-    if trainer.state.fn == "fit":
-        refuse_unsupported(backend, "resume")
