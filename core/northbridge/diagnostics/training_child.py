@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -29,17 +28,6 @@ if TYPE_CHECKING:
 _STEPS = 40
 
 
-@dataclass(frozen=True)
-class RankResult:
-    """How a training went, in one rank."""
-
-    device: str
-    losses: list[float]
-    seconds: float
-    equal: bool
-    """Whether all ranks hold the same weights."""
-
-
 def main(name: str, namespace_name: str, cards: int) -> None:
     """Train, and report from the first rank."""
     namespace, report = NAMESPACES[namespace_name], None
@@ -51,22 +39,16 @@ def main(name: str, namespace_name: str, cards: int) -> None:
         import_module(namespace.name)
         if report:
             report.begin("train")
-        outcome = (_with_trainer if namespace.is_trainer else _with_fabric)(namespace, name, cards)
+        facts = (_with_trainer if namespace.is_trainer else _with_fabric)(namespace, name, cards)
     except (Exception, SystemExit) as error:
         if report is None:
             raise
         report.end(error=str(error) if isinstance(error, NorthbridgeError) else describe_error(error))
     if report:
-        report.end(
-            device=outcome.device,
-            first_loss=outcome.losses[0],
-            last_loss=outcome.losses[-1],
-            seconds=outcome.seconds,
-            equal=outcome.equal,
-        )
+        report.end(**facts)
 
 
-def _with_trainer(namespace: Namespace, name: str, cards: int) -> RankResult:
+def _with_trainer(namespace: Namespace, name: str, cards: int) -> dict[str, object]:
     lightning = import_module(namespace.name)
 
     class Line(lightning.LightningModule):  # type: ignore[misc, name-defined]  # of whichever namespace
@@ -84,7 +66,7 @@ def _with_trainer(namespace: Namespace, name: str, cards: int) -> RankResult:
             return _make_optimizer(self.net)
 
         def on_train_end(self) -> None:
-            self.equal = _are_equal(self.all_gather(self.net.weight.detach()), cards)
+            self.weights = self.all_gather(self.net.weight.detach())
 
     trainer = lightning.Trainer(
         accelerator=name,
@@ -98,12 +80,10 @@ def _with_trainer(namespace: Namespace, name: str, cards: int) -> RankResult:
     )
     model, start = Line(), time.monotonic()
     trainer.fit(model, _make_batches(cards))
-    seconds = time.monotonic() - start
-    device = str(trainer.strategy.root_device)
-    return RankResult(device, [loss.item() for loss in model.losses], seconds, model.equal)
+    return _facts(trainer.strategy.root_device, model.losses, time.monotonic() - start, model.weights, cards)
 
 
-def _with_fabric(namespace: Namespace, name: str, cards: int) -> RankResult:
+def _with_fabric(namespace: Namespace, name: str, cards: int) -> dict[str, object]:
     fabric = import_module(namespace.name).Fabric(accelerator=name, devices=cards, plugins=[one_machine(namespace)])
     start = time.monotonic()
     fabric.launch()
@@ -116,8 +96,8 @@ def _with_fabric(namespace: Namespace, name: str, cards: int) -> RankResult:
         fabric.backward(loss)
         optimizer.step()
         losses.append(loss.detach())
-    equal = _are_equal(fabric.all_gather(net.weight.detach()), cards)
-    return RankResult(str(fabric.device), [loss.item() for loss in losses], time.monotonic() - start, equal)
+    weights = fabric.all_gather(net.weight.detach())
+    return _facts(fabric.device, losses, time.monotonic() - start, weights, cards)
 
 
 def _make_model() -> nn.Linear:
@@ -143,8 +123,16 @@ def _loss(model: nn.Module, batch: list[Tensor]) -> Tensor:
     return nn.functional.mse_loss(model(inputs), targets)
 
 
-def _are_equal(weights: Tensor, cards: int) -> bool:
-    return cards == 1 or all(bool((each == weights[0]).all()) for each in weights)
+def _facts(
+    device: torch.device, losses: list[Tensor], seconds: float, weights: Tensor, cards: int
+) -> dict[str, object]:
+    return {
+        "device": str(device),
+        "first_loss": losses[0].item(),
+        "last_loss": losses[-1].item(),
+        "seconds": seconds,
+        "equal": cards == 1 or all(bool((each == weights[0]).all()) for each in weights),
+    }
 
 
 if __name__ == "__main__":
