@@ -68,7 +68,7 @@ def _find_missing(
         behind = tuple(other for other in group.ranks if counted[other] < call.number)
         if behind:
             waits[call.number, behind].append(rank)
-    for (number, blamed), waiting in sorted(waits.items()):
+    for (_, blamed), waiting in sorted(waits.items()):
         calls = [waited_in[rank] for rank in waiting]
         have = "has" if len(blamed) == 1 else "have"
         text = (
@@ -76,16 +76,7 @@ def _find_missing(
             f" {'; '.join(say_standing(run, rank, group) for rank in blamed)}"
         )
         text += say_parting(made, blamed, waiting)
-        yield HangFinding(
-            "not called",
-            text,
-            blamed,
-            tuple(waiting),
-            str(group),
-            number,
-            calls[0].operation,
-            min(call.at for call in calls),
-        )
+        yield HangFinding.in_calls("not called", text, blamed, waiting, calls)
 
 
 def _find_lost(
@@ -104,9 +95,7 @@ def _find_lost(
     calls = [inside[rank] for rank in waiting]
     states = "; ".join(f"rank {rank}{say_process(run.logs[rank]).replace(';', ':', 1)}" for rank in lost)
     text = f"all ranks of {group} have called {calls[0]}, in which {say_wait(waiting, calls, now)}; {states}"
-    yield HangFinding(
-        "process", text, tuple(lost), tuple(waiting), str(group), number, calls[0].operation, min(c.at for c in calls)
-    )
+    yield HangFinding.in_calls("process", text, lost, waiting, calls)
 
 
 def _find_mismatch(
@@ -130,9 +119,8 @@ def _find_mismatch(
         blamed = parties[0] if len(parties[0]) < len(parties[-1]) else [rank for ranks in parties for rank in ranks]
         text = f"the ranks of {group} have called different things as #{number}: {told}"
         text += say_parting(made, blamed, parties[-1])
-        waiting = tuple(sorted(rank for rank in opened if rank not in blamed))
-        at = min(call.at for call in here.values())
-        return HangFinding("mismatch", text, tuple(blamed), waiting, str(group), number, here[blamed[0]].operation, at)
+        waiting = sorted(rank for rank in opened if rank not in blamed)
+        return HangFinding.in_calls("mismatch", text, blamed, waiting, [here[blamed[0]], *here.values()])
     return None
 
 

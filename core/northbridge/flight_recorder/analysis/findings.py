@@ -28,6 +28,14 @@ class HangFinding:
     operation: str = ""
     since: float | None = None
 
+    @classmethod
+    def in_calls(
+        cls, kind: HangKind, text: str, blamed: Sequence[int], waiting: Sequence[int], calls: Sequence[Call]
+    ) -> HangFinding:
+        """Return what is wrong in ``calls``, which have one number in one group."""
+        call, since = calls[0], min(each.at for each in calls)
+        return cls(kind, text, tuple(blamed), tuple(waiting), str(call.group), call.number, call.operation, since)
+
 
 def say_wait(ranks: Sequence[int], calls: Sequence[Call], now: float) -> str:
     """Return "ranks 0, 1 wait since 35 s, at train.py:42 in fit", or how long they waited until it failed."""

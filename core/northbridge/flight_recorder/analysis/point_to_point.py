@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from northbridge.flight_recorder.analysis.calls import Call, Group, RecordedRun
+    from northbridge.flight_recorder.analysis.findings import HangKind
 
 
 def judge_point_to_point(run: RecordedRun, group: Group, now: float) -> Iterable[HangFinding]:
@@ -39,23 +40,15 @@ def _judge(run: RecordedRun, group: Group, rank: int, calls: list[Call], now: fl
     tensors = f" ({call.tensors}{tag})" if call.tensors else ""
     if channel.peer is None:
         text = f"nobody has sent what rank {rank} of {group} receives from any rank{tensors}: {waits}"
-        return HangFinding("not sent", text, (), (rank,), str(group), call.number, call.operation, call.at)
+        return HangFinding.in_calls("not sent", text, (), (rank,), [call])
     peer = channel.peer
     standing = say_standing(run, peer, group)
     if sends:
         text = f"rank {peer} of {group} does not receive what rank {rank} sends, #{call.number} between them{tensors}"
     else:
         text = f"rank {peer} of {group} has not sent what rank {rank} receives, #{call.number} between them{tensors}"
-    return HangFinding(
-        "not received" if sends else "not sent",
-        f"{text}: {waits}; {standing}",
-        (peer,),
-        (rank,),
-        str(group),
-        call.number,
-        call.operation,
-        call.at,
-    )
+    kind: HangKind = "not received" if sends else "not sent"
+    return HangFinding.in_calls(kind, f"{text}: {waits}; {standing}", (peer,), (rank,), [call])
 
 
 def _answers(run: RecordedRun, group: Group, rank: int, channel: Channel) -> int:
