@@ -50,20 +50,21 @@ _REGISTRIES: tuple[tuple[Literal["Trainer", "Fabric"], str, str, str], ...] = (
     ("Fabric", "strategy", "strategies", "STRATEGY_REGISTRY"),
 )
 
+_of_trainer = functools.partial(Correction, hosts=("Trainer",))
+_of_fabric = functools.partial(Correction, hosts=("Fabric",))
+
 CORRECTIONS = (
-    Correction(
+    _of_trainer(
         "_check_config_and_set_final_flags",
         ("self", "strategy", "accelerator", "precision", "plugins", "sync_batchnorm"),
         "raises its own text for an unknown name and for 'dp', before any other method is asked",
         replacements.read_arguments,
-        hosts=("Trainer",),
     ),
-    Correction(
+    _of_fabric(
         "_check_config_and_set_final_flags",
         ("self", "strategy", "accelerator", "precision", "plugins"),
         "raises its own text for an unknown name and for 'dp', before any other method is asked",
         replacements.read_arguments,
-        hosts=("Fabric",),
     ),
     Correction(
         "_choose_auto_accelerator",
@@ -102,40 +103,36 @@ CORRECTIONS = (
         "gives every accelerator it does not know MixedPrecision(…, 'cuda'), which turns itself off",
         replacements.build_precision,
     ),
-    Correction(
+    _of_trainer(
         "_log_device_info",
         ("trainer",),
         "says 'GPU available: False, used: False' about a chip that is in use",
         replacements.log_devices,
-        hosts=("Trainer",),
         module="trainer.setup",
     ),
-    Correction(
+    _of_trainer(
         "_sigterm_notifier_fn",
         ("self", "signum", "_"),
         "broadcasts inside the signal handler: ranks that are in a backward pass wait for each other until the timeout",
         replacements.take_note_of_sigterm,
-        hosts=("Trainer",),
         module="trainer.connectors.signal_connector",
         owner="_SignalConnector",
         first="2.5.2",
     ),
-    Correction(
+    _of_trainer(
         "_slurm_sigusr_handler_fn",
         ("self", "signum", "_"),
         "writes a checkpoint inside the signal handler, for which the ranks wait for each other wherever they are",
         replacements.take_note_of_requeue,
-        hosts=("Trainer",),
         module="trainer.connectors.signal_connector",
         owner="_SignalConnector",
         first="2.5.2",
     ),
-    Correction(
+    _of_trainer(
         "_broadcast_sigterm_tensor",
         ("self",),
         "listens to rank 0 alone, and takes a rank that died for one that goes on",
         replacements.agree,
-        hosts=("Trainer",),
         module="loops.training_epoch_loop",
         owner="_TrainingEpochLoop",
         first="2.5.2",
@@ -148,12 +145,11 @@ CORRECTIONS = (
         )
         for module in ("utilities.seed", "strategies.launchers.multiprocessing")  # both know them by name
     ),
-    Correction(
+    _of_trainer(
         "pl_load",
         ("path_or_url", "map_location", "weights_only"),
         "reads by what a vendor's import has put in the place of torch.load, which may run the code of a file",
         replacements.read_by_torch,
-        hosts=("Trainer",),
         module="core.saving",  # which knows by this name what reads for load_from_checkpoint()
     ),
     *(
@@ -164,49 +160,44 @@ CORRECTIONS = (
         )
         for module in ("utilities.memory", "tuner.batch_size_scaling")  # both know them by name
     ),
-    Correction(
+    _of_fabric(
         "_to_compiled",
         ("module", "compile_kwargs"),
         "compiles a model once more for the device, with the backend that torch has for CUDA and the CPU",
         replacements.choose_compiler,
-        hosts=("Fabric",),
         module="wrappers",
         taken_by="fabric",
     ),
-    Correction(
+    _of_trainer(
         "_maybe_unwrap_optimized",
         ("model",),
         "drops what the user has asked torch.compile for",
         replacements.keep_compile_arguments,
-        hosts=("Trainer",),
         module="utilities.compile",
         taken_by="trainer.trainer",
     ),
-    Correction(
+    _of_trainer(
         "_verify_strategy_supports_compile",
         ("model", "strategy"),
         "does not ask whether the chip has the compiler's backend",
         replacements.refuse_compiler,
-        hosts=("Trainer",),
         module="utilities.compile",
         taken_by="trainer.trainer",
     ),
-    Correction(
+    _of_trainer(
         "_load_combined_loader_states",
         ("self",),
         "lets a resumed fit shuffle before it tells the samplers which epoch it is, and calls no hook before",
         replacements.resume_loaders,
-        hosts=("Trainer",),
         module="loops.fit_loop",
         owner="_FitLoop",
     ),
     *(
-        Correction(
+        _of_trainer(
             name,
             ("self",),
             "asks torch for the activity of the CPU and of CUDA alone",
             replace,
-            hosts=("Trainer",),
             module="profilers.pytorch",
             owner="PyTorchProfiler",
         )
@@ -215,13 +206,12 @@ CORRECTIONS = (
             ("_create_profilers", replacements.profile_chip),
         )
     ),
-    Correction(
+    _of_fabric(
         "_update_properties",
         ("root", "device", "dtype"),
         "gives the device of a module its index on CUDA alone: module.device differs from that of what it computes",
         replacements.complete_device,
-        hosts=("Fabric",),  # whose mixin the LightningModule has too
-        module="utilities.device_dtype_mixin",
+        module="utilities.device_dtype_mixin",  # which the LightningModule has too
     ),
     *(
         Correction(
@@ -235,22 +225,20 @@ CORRECTIONS = (
         )
         for host, kind, module, owner in _REGISTRIES
     ),
-    Correction(
+    _of_fabric(
         "type",
         None,
         "offers Lightning's own accelerators alone to `fabric run --accelerator`",
         replacements.offer_names,
-        hosts=("Fabric",),
         module="cli",
         owner=accelerator_option,
         command=True,
     ),
-    Correction(
+    _of_fabric(
         "_get_num_processes",
         ("accelerator", "devices"),
         "counts the devices of Lightning's own accelerators alone",
         replacements.count_processes,
-        hosts=("Fabric",),
         module="cli",
         command=True,
     ),
