@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.abc import MetaPathFinder
-from typing import TYPE_CHECKING
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 
 from northbridge.process_record import note
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from importlib.machinery import ModuleSpec
-    from types import ModuleType
 
 CONNECTORS = {
     "lightning.pytorch.trainer.connectors.accelerator_connector": "lightning.pytorch",

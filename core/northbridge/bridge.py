@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+from typing import ClassVar
 
 
 class Bridge(ABC):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pluggy
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 hookimpl = pluggy.HookimplMarker("northbridge")
 """Marks a plugin's ``northbridge_backend()``."""

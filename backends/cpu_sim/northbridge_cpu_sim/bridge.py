@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import northbridge
 from northbridge_cpu_sim.simulation.strict_options import STRICT_OPTIONS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 
 class SimBridge(northbridge.Bridge):

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import warnings
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from importlib.util import find_spec
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import northbridge
 from northbridge_hpu import cards
 from northbridge_hpu.settings import HPUSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
 
 _WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
 """What the vendor's import writes where it is unset. MASTER_PORT=12345 would be every job's on a machine."""

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import platform
 import warnings
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from northbridge.errors import ClusterError
 from northbridge.launch.cluster import check_variables
 from northbridge.launch.environment import VARIABLES, launcher_of
 from northbridge.settings import CoreSettings
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
 
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Iterable
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -21,9 +21,6 @@ from northbridge.errors import NorthbridgeError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.processes.child import Reporter
 from northbridge.processes.endings import describe_error
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _STEPS = 40
 

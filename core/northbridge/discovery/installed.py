@@ -7,8 +7,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from functools import cached_property
-from importlib.metadata import entry_points
-from typing import TYPE_CHECKING
+from importlib.metadata import Distribution, entry_points
 
 from northbridge.errors import (
     BackendConflictError,
@@ -17,9 +16,6 @@ from northbridge.errors import (
     BackendNotFoundError,
     SettingsError,
 )
-
-if TYPE_CHECKING:
-    from importlib.metadata import Distribution
 
 GROUP = "northbridge.backends"
 """The entry-point group: ``acme = "northbridge_acme"``, the backend's name and the module with its hook."""

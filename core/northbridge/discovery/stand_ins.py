@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from importlib.abc import MetaPathFinder
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import spec_from_file_location
-from typing import TYPE_CHECKING
+from pathlib import Path
+from types import ModuleType
 
 from northbridge.errors import NorthbridgeError, SimulationError
 from northbridge.processes.endings import describe_error
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from importlib.machinery import ModuleSpec
-    from pathlib import Path
-    from types import ModuleType
 
 
 class StandIns(MetaPathFinder):

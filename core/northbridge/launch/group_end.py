@@ -10,13 +10,11 @@ import faulthandler
 import os
 import signal
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
+from datetime import timedelta
 from subprocess import Popen
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from datetime import timedelta
+from typing import Any
 
 GRACE_SECONDS = 20.0
 """How long the end of a process may take that has failed."""

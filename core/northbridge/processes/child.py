@@ -11,17 +11,14 @@ import os
 import subprocess
 import threading
 import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import IO, Any, NoReturn, Protocol
 
 from northbridge.processes.endings import describe_exit, kill_session, last_words
 from northbridge.processes.environment import python_command
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import IO
 
 _DONE = "done"
 _GRACE_S = 3.0  # for a child that notices the limit itself and tells it better, and for one that is killed

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from typing_extensions import NotRequired, TypedDict
 
@@ -17,9 +18,6 @@ from northbridge.errors import DetectionError, NorthbridgeError
 from northbridge.processes import child
 from northbridge.processes.endings import describe_exit
 from northbridge.processes.environment import hand_down, handed_down
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 ANSWERS = "_NORTHBRIDGE_DETECTED"
 """The variable that holds what children answered, for this process and those below it: {"acme": {"devices": 8}}."""

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import errno
 import stat
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
 
 MOST_BYTES = 1 << 26
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pydantic
 
@@ -25,10 +26,6 @@ from northbridge.flight_recorder.records import (
 )
 from northbridge.processes.endings import state_of
 from northbridge.untrusted.files import read_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
 
 _STRAY_S = 600.0
 """How long before a run one of its ranks may have begun that never came to the first call."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from collections.abc import Iterator
+from typing import Any
 
 COLLECTIVES = ""
 """What the calls are counted as that all ranks of a group make; sends and receives are counted apart."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from northbridge.processes.endings import describe_error
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _SHORTEST_S = 0.02
 _LONGEST_S = 0.5

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING
+from types import CodeType, FrameType
 
 from northbridge.flight_recorder.records import Frame
-
-if TYPE_CHECKING:
-    from types import CodeType, FrameType
 
 _DEEPEST = 100
 _OURS = f"{__name__.rpartition('.')[0]}."

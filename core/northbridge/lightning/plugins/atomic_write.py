@@ -10,15 +10,12 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from northbridge.processes.endings import started_at, state_of, this_machine
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _OF_SHARDS = (".metadata", "meta.pt")
 _LONGEST = 255  # bytes that a file's name may have

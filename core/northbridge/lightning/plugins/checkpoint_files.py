@@ -8,10 +8,10 @@ import pickletools
 import re
 import warnings
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from packaging.version import InvalidVersion, Version
 
@@ -19,9 +19,6 @@ from northbridge.discovery.current import is_vendors
 from northbridge.errors import CheckpointCodeError, CheckpointError
 from northbridge.lightning.plugins.checksums import LONGEST, find_damage, find_damage_of, first_line
 from northbridge.lightning.plugins.torch_load import torchs_load
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _VERSION = "pytorch-lightning_version"
 

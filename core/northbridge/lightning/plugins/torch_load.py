@@ -6,11 +6,9 @@ import copyreg
 import functools
 import importlib.util
 import inspect
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 _FILES, _UNPICKLER = "torch.serialization", "torch._weights_only_unpickler"
 

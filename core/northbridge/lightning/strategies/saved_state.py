@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
 from northbridge.errors import CheckpointError
 from northbridge.lightning.namespaces import NamespaceMixin
 from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.checkpoint_io import stock_format
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
 
 
 class SavedStateMixin(NamespaceMixin):
