@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC
+from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from northbridge.errors import CollectiveError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from datetime import timedelta
-
     import torch
     from torch._C._distributed_c10d import Store
     from torch.distributed import ProcessGroup

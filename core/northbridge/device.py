@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from northbridge.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     import torch
 
     from northbridge.capabilities import Capabilities

@@ -18,9 +18,12 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib.abc import Traversable
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pydantic
@@ -35,10 +38,6 @@ else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from importlib.abc import Traversable
-    from pathlib import Path
-
     from northbridge.backend import Backend
 
 FILE = "contract.toml"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from northbridge.contract import cure
+from northbridge.contract import Finding, cure
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    from northbridge.contract import Finding
     from northbridge.diagnostics.backends import BackendReport, ContractReport
     from northbridge.diagnostics.report import Diagnosis
     from northbridge.diagnostics.training import SelfTest

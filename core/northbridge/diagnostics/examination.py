@@ -6,14 +6,15 @@ import json
 import operator
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
 
-from northbridge.contract import check_line, contract_of
+from northbridge.contract import Contract, check_line, contract_of
 from northbridge.device import describe_device_type
 from northbridge.diagnostics import torch_import
-from northbridge.diagnostics.backends import FINDING, report_on
+from northbridge.diagnostics.backends import FINDING, BackendReport, Claimed, report_on
 from northbridge.discovery.cards import counted_cards
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
@@ -29,12 +30,8 @@ from northbridge.processes.question import ANSWERS
 from northbridge.settings import CoreSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from northbridge.backend import Backend
     from northbridge.bridge import Bridge
-    from northbridge.contract import Contract
-    from northbridge.diagnostics.backends import BackendReport, Claimed
     from northbridge.processes.queue import Queue
 
 T = TypeVar("T")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
@@ -12,13 +13,10 @@ from typing import TYPE_CHECKING, Literal
 from northbridge.diagnostics import torch_import
 from northbridge.process_record import Entry, record
 from northbridge.processes import child
-from northbridge.processes.child import Reporter, Stage
+from northbridge.processes.child import Reply, Reporter, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.child import Reply
     from northbridge.processes.queue import Queue
 
 NamespaceStatus = Literal[

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -12,8 +13,6 @@ from northbridge.diagnostics.table import add_row, make_table, print_pairs, show
 from northbridge.untrusted.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from northbridge.diagnostics.backends import BackendReport, ContractReport, VendorVariable
     from northbridge.diagnostics.report import Diagnosis
     from northbridge.diagnostics.training import SelfTest

@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from northbridge.diagnostics.backends import BackendReport, claimed, report_on
-from northbridge.diagnostics.namespaces import namespace_rows
+from northbridge.diagnostics.backends import BackendReport, Claimed, claimed, report_on
+from northbridge.diagnostics.namespaces import NamespaceRow, namespace_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from northbridge.diagnostics.advice import Advice
-    from northbridge.diagnostics.backends import Claimed
     from northbridge.diagnostics.environment import Variable
-    from northbridge.diagnostics.namespaces import NamespaceRow
     from northbridge.diagnostics.selection import Selection
     from northbridge.diagnostics.training import SelfTest
     from northbridge.process_record import Entry

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,6 @@ from northbridge.process_record import Entry, record
 from northbridge.processes.child import Reporter, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from northbridge.diagnostics.namespaces import NamespaceRow
     from northbridge.lightning.namespaces import Namespace
     from northbridge.processes.queue import Queue

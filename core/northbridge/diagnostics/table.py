@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -13,8 +14,6 @@ from northbridge.discovery.cards import on_cards
 from northbridge.untrusted.terminal import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from northbridge.diagnostics.backends import BackendRow
     from northbridge.diagnostics.namespaces import NamespaceRow
     from northbridge.diagnostics.report import Diagnosis

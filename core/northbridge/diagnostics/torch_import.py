@@ -5,15 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING
 
 from northbridge.autoload import is_armed
 from northbridge.discovery.installed import announced
-from northbridge.processes.child import Reporter, Stage
+from northbridge.processes.child import Reply, Reporter, Stage
 from northbridge.processes.endings import describe_error
-
-if TYPE_CHECKING:
-    from northbridge.processes.child import Reply
 
 GROUP = "torch.backends"
 """The entry points that torch runs at the end of its import."""

@@ -5,20 +5,18 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from northbridge.launch.environment import VARIABLES
-from northbridge.processes.child import Stage
+from northbridge.processes.child import Reply, Stage
 from northbridge.processes.environment import import_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from northbridge.diagnostics.backends import BackendReport
     from northbridge.lightning.namespaces import Namespace
-    from northbridge.processes.child import Reply
     from northbridge.processes.queue import Queue
 
 TRAIN_SECONDS = 60.0

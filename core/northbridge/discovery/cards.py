@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from northbridge.errors import NorthbridgeError
 from northbridge.process_record import note
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from northbridge.backend import Backend
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from northbridge.discovery.current import loaded
@@ -23,8 +24,6 @@ from northbridge.process_record import note
 from northbridge.untrusted.text import shorten
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from northbridge.backend import Backend
     from northbridge.simulation import Simulation
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from northbridge import flight_recorder
@@ -10,8 +11,6 @@ from northbridge.errors import CollectiveError, VariableError
 from northbridge.launch.rendezvous import store_of_attempt
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     import torch
 
     from northbridge.collective import Collective

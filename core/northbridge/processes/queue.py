@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from northbridge.processes.child import ask
+from northbridge.processes.child import Reply, Stage, ask
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from northbridge.processes.child import Reply, Stage
-
     Tell = Callable[[str, str], None]
     """Called with who is being asked, and what; with nothing when the answer is there."""
 

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
 
-from northbridge.flight_recorder.analysis.calls import say_ranks
+from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, RecordedRun, say_ranks
 from northbridge.flight_recorder.analysis.findings import HangFinding, say_process, say_standing, say_wait
 from northbridge.flight_recorder.analysis.first_difference import say_parting
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-
-    from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, RecordedRun
 
 _FREE_SIZES = frozenset({"all_gather", "all_gather_coalesced", "all_to_all", "all_to_all_single", "gather", "scatter"})
 """The collectives in which a rank's tensors may have a size of their own."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from northbridge.flight_recorder.analysis.calls import say_ranks
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, RecordedRun
+from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, RecordedRun, say_ranks
 
 HangKind = Literal["not called", "mismatch", "not sent", "not received", "process", "nothing written"]
 

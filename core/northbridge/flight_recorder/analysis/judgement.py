@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
-from northbridge.flight_recorder.analysis.calls import say_ranks
+from northbridge.flight_recorder.analysis.calls import Call, Group, RecordedRun, say_ranks
 from northbridge.flight_recorder.analysis.chains import find_chains
 from northbridge.flight_recorder.analysis.collectives import judge_collectives, open_calls
 from northbridge.flight_recorder.analysis.findings import HangFinding
 from northbridge.flight_recorder.analysis.point_to_point import judge_point_to_point
-
-if TYPE_CHECKING:
-    from northbridge.flight_recorder.analysis.calls import Call, Group, RecordedRun
 
 
 @dataclass(frozen=True)

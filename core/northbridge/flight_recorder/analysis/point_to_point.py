@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-from northbridge.flight_recorder.analysis.calls import Channel
-from northbridge.flight_recorder.analysis.findings import HangFinding, say_standing, say_wait
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from northbridge.flight_recorder.analysis.calls import Call, Group, RecordedRun
-    from northbridge.flight_recorder.analysis.findings import HangKind
+from northbridge.flight_recorder.analysis.calls import Call, Channel, Group, RecordedRun
+from northbridge.flight_recorder.analysis.findings import HangFinding, HangKind, say_standing, say_wait
 
 
 def judge_point_to_point(run: RecordedRun, group: Group, now: float) -> Iterable[HangFinding]:

@@ -7,12 +7,11 @@ functions of ``torch.distributed`` would miss what comes from C++, and the hooks
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from northbridge.flight_recorder.recording.recorder import FlightRecorder
 
 _NAMES = {

@@ -9,23 +9,20 @@ import sys
 import threading
 import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from northbridge.flight_recorder.recording.groups import CountedGroups
 from northbridge.flight_recorder.recording.idle_rank import Idling
-from northbridge.flight_recorder.recording.pending_calls import Outstanding
+from northbridge.flight_recorder.recording.pending_calls import End, Outstanding
 from northbridge.flight_recorder.recording.places import Places
 from northbridge.flight_recorder.recording.segments import Segments
-from northbridge.flight_recorder.records import FORMAT
+from northbridge.flight_recorder.records import FORMAT, Frame
 from northbridge.process_record import logger
 from northbridge.processes.endings import describe_error, started_at, this_machine
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from northbridge.flight_recorder.recording.dispatcher import Operator
-    from northbridge.flight_recorder.recording.pending_calls import End
-    from northbridge.flight_recorder.records import Frame
 
 _MOST_TENSORS = 4  # of one call that are noted; DDP's broadcasts carry hundreds
 _PATIENCE_S = 5.0

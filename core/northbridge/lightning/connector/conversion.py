@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from northbridge.errors import ArgumentsError, NamespaceError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import NAMESPACES
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names.entry_points import Alias
 from northbridge.lightning.vendor_names.names import AcceleratorName, CheckpointIOName, PrecisionName, VendorName
 from northbridge.lightning.vendor_names.strategies import PRECISION_OF_STRATEGY, StrategyName
-
-if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Namespace
 
 
 def convert_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from northbridge.device import is_renamed
+from northbridge.device import Device, is_renamed
 from northbridge.discovery.current import loaded
 
 if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
-
-    from northbridge.device import Device
 
 
 class Unasked(list[Any]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,8 +15,6 @@ from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.containers import replace_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
 
 

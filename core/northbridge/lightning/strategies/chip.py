@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,6 @@ from northbridge.lightning.strategies.unsupported import refuse_inference_mode
 from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
     import torch
 
     from northbridge.backend import Backend

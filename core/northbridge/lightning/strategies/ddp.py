@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,6 @@ from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS
 from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import torch
 
     from northbridge.backend import Backend

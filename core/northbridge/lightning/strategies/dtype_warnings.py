@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from northbridge.lightning.plugins.containers import values_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     import torch
 
     from northbridge.backend import Backend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -18,8 +19,6 @@ from northbridge.lightning.strategies.trainer import TrainerMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_unsupported
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import torch
 
 

@@ -6,14 +6,13 @@ optimizer goes on with parameters that nobody computes with, and weights that we
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import WrongDeviceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
     from torch.utils.weak import WeakTensorKeyDictionary
 

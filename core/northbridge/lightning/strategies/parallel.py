@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from northbridge.errors import CollectiveError, VariableError, WrongDeviceError
 from northbridge.launch import process_group
 from northbridge.launch.cluster import check_environment, check_numbers, explain_connection_failure
-from northbridge.launch.environment import Run
+from northbridge.launch.environment import Launcher, Run
 from northbridge.launch.group_end import leave_at_the_end, note_failure
 from northbridge.launch.parent_watch import end_with_launcher
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
@@ -19,7 +19,6 @@ from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refus
 if TYPE_CHECKING:
     import torch
 
-    from northbridge.launch.environment import Launcher
 
 _RULE = "-" * 100
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from northbridge.discovery.nested_tensors import has_nested_tensors
 from northbridge.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     import torch
 
     from northbridge.backend import Backend

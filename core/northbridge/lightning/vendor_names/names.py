@@ -25,13 +25,11 @@ from northbridge.discovery.declared import get
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.accelerators.accelerator import AcceleratorQuestions
 from northbridge.lightning.classes import classes
-from northbridge.lightning.namespaces import NAMESPACES
+from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names.arguments import bind
 
 if TYPE_CHECKING:
     import torch
-
-    from northbridge.lightning.namespaces import Namespace
 
 
 class _VendorNameType(ABCMeta):
