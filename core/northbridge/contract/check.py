@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
+from northbridge.contract.document import Contract
 from northbridge.contract.lookup import NotThereError, look_up
 from northbridge.contract.signature import IncomparableError, difference, is_kind_of, parse, signature_of
+from northbridge.contract.symbol import Symbol
 from northbridge.processes.endings import describe_error
-
-if TYPE_CHECKING:
-    from northbridge.contract.document import Contract
-    from northbridge.contract.symbol import Symbol
 
 LineVerdict = Literal["holds", "wrong", "note", "unchecked"]
 

@@ -24,11 +24,12 @@ from functools import partial
 from importlib.abc import Traversable
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import pydantic
 from typing_extensions import Self
 
+from northbridge.backend import Backend
 from northbridge.contract.symbol import Symbol, Text
 from northbridge.errors import PluginContractError
 
@@ -37,8 +38,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
 
 FILE = "contract.toml"
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
 
 from northbridge.contract.check import disagreement
+from northbridge.contract.document import Contract
 from northbridge.contract.lookup import NotLoadedError, NotThereError, look_up
 from northbridge.contract.signature import IncomparableError
+from northbridge.contract.symbol import Symbol
 from northbridge.errors import ContractError
-
-if TYPE_CHECKING:
-    from northbridge.contract.document import Contract
-    from northbridge.contract.symbol import Symbol
 
 
 def refuse_broken(contract: Contract) -> None:

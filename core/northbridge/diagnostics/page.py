@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from northbridge.diagnostics.backends import BackendReport, ContractReport, VendorVariable
 from northbridge.diagnostics.environment import HIDDEN
+from northbridge.diagnostics.report import Diagnosis
 from northbridge.diagnostics.table import add_row, make_table, print_pairs, show_rows, show_torch_problem
+from northbridge.diagnostics.training import SelfTest
 from northbridge.untrusted.terminal import Terminal
-
-if TYPE_CHECKING:
-    from northbridge.diagnostics.backends import BackendReport, ContractReport, VendorVariable
-    from northbridge.diagnostics.report import Diagnosis
-    from northbridge.diagnostics.training import SelfTest
 
 _STYLES = {
     "wrong": "red",

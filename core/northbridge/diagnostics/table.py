@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from northbridge.diagnostics.backends import BackendRow
+from northbridge.diagnostics.namespaces import NamespaceRow
+from northbridge.diagnostics.report import Diagnosis
 from northbridge.discovery.cards import on_cards
 from northbridge.untrusted.terminal import Terminal
-
-if TYPE_CHECKING:
-    from northbridge.diagnostics.backends import BackendRow
-    from northbridge.diagnostics.namespaces import NamespaceRow
-    from northbridge.diagnostics.report import Diagnosis
 
 _STYLES = {
     "ready": "green",

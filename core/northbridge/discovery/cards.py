@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
+from northbridge.backend import Backend
 from northbridge.errors import NorthbridgeError
 from northbridge.process_record import note
-
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
 
 
 def counted_cards(backend: Backend, devices: Collection[int], *, total: int) -> int | None:

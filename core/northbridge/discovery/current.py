@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
+from northbridge.backend import Backend
 
 _up: list[Backend] = []
 _put_into_torch: list[object] = []

@@ -10,11 +10,12 @@ import difflib
 import importlib
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import pluggy
 
 from northbridge.backend import API_VERSION, Backend
+from northbridge.discovery.installed import Plugin
 from northbridge.errors import (
     PluginAPIError,
     PluginHookError,
@@ -25,9 +26,6 @@ from northbridge.errors import (
 )
 from northbridge.processes.endings import describe_error
 from northbridge.simulation import Simulation
-
-if TYPE_CHECKING:
-    from northbridge.discovery.installed import Plugin
 
 _PROJECT = "northbridge"
 

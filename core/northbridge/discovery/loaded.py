@@ -6,10 +6,10 @@ import os
 import sys
 import warnings
 from importlib.machinery import PathFinder
-from typing import TYPE_CHECKING
 
 from northbridge import flight_recorder
 from northbridge.autoload import arm, is_armed
+from northbridge.backend import Backend
 from northbridge.contract import contract_of, refuse_broken
 from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
 from northbridge.discovery.installed import describe, names
@@ -23,9 +23,6 @@ from northbridge.errors import (
 )
 from northbridge.process_record import note
 from northbridge.processes.endings import describe_error
-
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
 
 
 def load(backend: Backend) -> Backend:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from northbridge.backend import Backend
 from northbridge.discovery import loaded
 from northbridge.discovery.declared import get
-
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
 
 
 def load(name: str) -> Backend:

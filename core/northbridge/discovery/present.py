@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeGuard
+from typing import TypeGuard
 
+from northbridge.backend import Backend
 from northbridge.bridge import is_installed
 from northbridge.discovery.declared import get, is_declared
 from northbridge.discovery.installed import describe, names
@@ -15,9 +16,6 @@ from northbridge.process_record import note
 from northbridge.processes.endings import describe_error
 from northbridge.processes.question import SILENCE, DetectedDevices, ask, remember
 from northbridge.settings import CoreSettings
-
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
 
 _hanging: dict[str, threading.Thread] = {}  # or done by now
 

@@ -13,19 +13,16 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from northbridge.backend import Backend
 from northbridge.discovery.current import loaded
 from northbridge.discovery.hooks import SIMULATION, call
 from northbridge.discovery.installed import announced, names, say_not_installed
 from northbridge.discovery.stand_ins import StandIns
 from northbridge.errors import BackendConflictError, BackendNotFoundError, SimulationError
 from northbridge.process_record import note
+from northbridge.simulation import Simulation
 from northbridge.untrusted.text import shorten
-
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
-    from northbridge.simulation import Simulation
 
 GROUP = "northbridge.simulations"
 """The entry-point group: ``acme = "northbridge_acme.simulated"``, the backend's name and the module with its hook."""

@@ -7,11 +7,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from northbridge.flight_recorder.records import Frame
-    from northbridge.processes.endings import State
+from northbridge.flight_recorder.records import Frame
+from northbridge.processes.endings import State
 
 How = Literal["waiting", "finished", "failed", "over", "unknown"]
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from northbridge.flight_recorder.analysis.findings import HangFinding
+from northbridge.flight_recorder.analysis.findings import HangFinding
 
 
 def find_chains(findings: Sequence[HangFinding]) -> list[str]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from northbridge.flight_recorder.analysis.calls import Call
+from northbridge.flight_recorder.analysis.calls import Call
 
 _COMPARED = 50
 

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from rich.text import Text
 
+from northbridge.flight_recorder.analysis.calls import RecordedRun
+from northbridge.flight_recorder.analysis.judgement import Judgement
 from northbridge.untrusted.terminal import Terminal
-
-if TYPE_CHECKING:
-    from northbridge.flight_recorder.analysis.calls import RecordedRun
-    from northbridge.flight_recorder.analysis.judgement import Judgement
 
 
 def show(judgement: Judgement, run: RecordedRun) -> None:

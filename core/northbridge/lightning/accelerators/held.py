@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
+from northbridge.backend import Backend
 
 _held: dict[str, Backend] = {}
 _holder = -1

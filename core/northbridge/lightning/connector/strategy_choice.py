@@ -7,8 +7,9 @@ methods; ``corrections/table.py`` puts them in place, and calls the original whe
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from northbridge.backend import Backend
 from northbridge.capabilities import not_driven
 from northbridge.device import is_renamed
 from northbridge.discovery.current import loaded
@@ -20,6 +21,7 @@ from northbridge.lightning.classes import classes
 from northbridge.lightning.connector.conversion import convert_arguments
 from northbridge.lightning.connector.registry import take_over, tell_of_predecessors
 from northbridge.lightning.connector.user_strategies import derive, drives_a_chip_by_itself
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.precision import (
     mixed_precision,
     mixed_precision_line,
@@ -27,10 +29,6 @@ from northbridge.lightning.plugins.precision import (
     refuse_precision,
 )
 from northbridge.lightning.vendor_names.entry_points import Alias
-
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
-    from northbridge.lightning.namespaces import Namespace
 
 _REFUSED = {
     "dp": (("dp", "DataParallelStrategy"), "one process for several devices is CUDA's way"),

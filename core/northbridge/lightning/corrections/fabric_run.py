@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from northbridge.discovery.installed import names
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.classes import classes
-
-if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.namespaces import Namespace
 
 
 def accelerator_option(module: Any) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -22,12 +22,10 @@ from northbridge.lightning.accelerators.held import held
 from northbridge.lightning.connector import auto, devices, strategy_choice as decide
 from northbridge.lightning.connector.registry import register_beside_ours
 from northbridge.lightning.corrections import compilation, fabric_run, profiler, signals
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.checkpoint_files import stock_reading
 from northbridge.lightning.plugins.precision import refuse_plugin
-
-if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Namespace
 
 Original = Callable[..., Any]
 

@@ -10,12 +10,10 @@ between two batches.
 from __future__ import annotations
 
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from northbridge.lightning.namespaces import Namespace
 from northbridge.process_record import logger
-
-if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Namespace
 
 
 def take_note(trainer: Any, signum: int) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
-    from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.namespaces import Namespace
 
 _NEEDS = {
     "16-mixed": "float16",

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
+from northbridge.backend import Backend
 from northbridge.discovery.declared import get
 from northbridge.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from northbridge.backend import Backend
 
 _ONE = "write devices=1"
 TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from northbridge.discovery.declared import get
 from northbridge.errors import ArgumentsError
 from northbridge.lightning.classes import classes
+from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.vendor_names.arguments import arguments_of_ddp
 from northbridge.lightning.vendor_names.names import VendorName
-
-if TYPE_CHECKING:
-    from northbridge.lightning.namespaces import Namespace
 
 PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
 """What a Trainer's strategy and what a Fabric's calls its precision."""
