@@ -125,16 +125,10 @@ def _newest_run(processes: list[list[_File]]) -> list[list[_File]]:
         return max([segments[0].rank.started, *(each.at for file in segments for each in file.calls)])
 
     newest = max(processes, key=last)
-    name, meeting = run_of(newest), (newest[0].rank.meeting, newest[0].rank.restart)
-    if not name:
-        began = newest[0].rank.started
-        return [
-            each
-            for each in processes
-            if not run_of(each) and _met(each) == meeting and each[0].rank.started > began - _STRAY_S
-        ]
-    members = [each for each in processes if run_of(each) == name]
-    ranks, began = {each[0].rank.rank for each in members}, min(each[0].rank.started for each in members)
+    name, meeting = run_of(newest), _met(newest)
+    members = [each for each in processes if name and run_of(each) == name]
+    ranks = {each[0].rank.rank for each in members}
+    began = min(each[0].rank.started for each in members or [newest])
     # A rank that has made no call yet does not know the run's name.
     return members + [
         each
