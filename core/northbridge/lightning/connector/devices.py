@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from northbridge.errors import DevicesError
-
-if TYPE_CHECKING:
-    import torch
-
-    from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.namespaces import Namespace
 
 
 def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:

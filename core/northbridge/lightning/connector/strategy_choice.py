@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
+import torch
+
 from northbridge.backend import Backend
 from northbridge.capabilities import not_driven
 from northbridge.device import is_renamed
@@ -253,8 +255,6 @@ def refuse_mixture(namespace: Namespace, connector: Any) -> None:
 
 def _may_be_here(type_: str) -> bool:
     """Whether this machine may have devices of a type: all that torch does not count. What is absent is not mixed."""
-    import torch
-
     try:
         count = getattr(torch.get_device_module(type_), "device_count", None)
     except RuntimeError:

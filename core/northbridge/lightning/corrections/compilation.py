@@ -6,15 +6,13 @@ in. A Trainer keeps what the user's call of ``torch.compile`` has made, so that 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
+
+from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.accelerators.held import held
-
-if TYPE_CHECKING:
-    import torch
-
-    from northbridge.backend import Backend
 
 ASKED = "northbridge_compile_arguments"
 """Where the compiler's context in a LightningModule keeps what the user gave to ``torch.compile``."""
@@ -57,8 +55,6 @@ def refuse_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
 
 def _refuse_absent(backend: Backend, named: str) -> None:
     if not _is_registered(named):
-        import torch
-
         raise UnsupportedError(
             f"torch.compile was asked for without a backend, and {backend.name!r} takes {named!r} then, which nothing"
             f" has registered with torch here (registered are {', '.join(torch.compiler.list_backends())});"
@@ -75,8 +71,6 @@ def _instead(backend: Backend) -> str:
 
 
 def _is_registered(named: str) -> bool:
-    import torch
-
     return named in torch.compiler.list_backends(exclude_tags=None)  # those for debugging too, such as 'aot_eager'
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from northbridge.backend import Backend
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
@@ -85,8 +87,6 @@ def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> A
     The others name no device, and Lightning's own choice is right. A gradient scaler for float16 comes with the plugin.
     Raises :class:`UnsupportedError` where autocast does not take the dtype: torch would train in float32.
     """
-    import torch
-
     if precision not in _MIXED:
         return None
     taken = backend.device.autocast_dtypes()
