@@ -22,9 +22,10 @@ def refuse_broken(contract: Contract) -> None:
     if not wrong:
         return
     symbol, reason = wrong[0]
+    installed = ", ".join(map(_name_and_version, contract.distributions)) or f"no distribution of {contract.vendor}'s"
     more = f", and so are {len(wrong) - 1} more" if len(wrong) > 1 else ""
     raise ContractError(
-        f"{contract.who} needs {symbol}, and {reason}; found: {_installed(contract)}."
+        f"{contract.who} needs {symbol}, and {reason}; found: {installed}."
         f" {contract.place(symbol)} is wrong here{more} ({symbol.evidence}, {symbol.source}):"
         f" `northbridge doctor {contract.backend}` checks every line; {cure(contract.vendor, symbol.since)}",
         backend=contract.backend,
@@ -48,10 +49,6 @@ def _reason_against(symbol: Symbol) -> str:
         return str(error)
     except (NotLoadedError, IncomparableError):
         return ""
-
-
-def _installed(contract: Contract) -> str:
-    return ", ".join(map(_name_and_version, contract.distributions)) or f"no distribution of {contract.vendor}'s"
 
 
 def _name_and_version(distribution: str) -> str:

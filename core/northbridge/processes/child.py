@@ -120,7 +120,8 @@ def ask(
                 if name == _DONE:
                     return Reply(facts)
                 stage = stages[name]
-            words = last_words(_end_of(complained))
+            complained.seek(max(0, complained.seek(0, os.SEEK_END) - _LAST_BYTES))
+            words = last_words(complained.read())
     where = f"while {stage.doing}" + (f" ({words})" if words else "")
     if exit_code is None:
         ending = f"did not answer within {stage.limit:g} s {where}; {stage.patience}"
@@ -208,8 +209,3 @@ def _started(
     )
     with killed_at_end(process), process.stdin or nullcontext():
         yield process
-
-
-def _end_of(file: IO[bytes]) -> bytes:
-    file.seek(max(0, file.seek(0, os.SEEK_END) - _LAST_BYTES))
-    return file.read()

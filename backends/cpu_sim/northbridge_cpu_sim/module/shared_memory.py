@@ -26,7 +26,8 @@ def refuse_sharing(name: str) -> None:
 
     @functools.wraps(share)
     def share_memory_(storage: torch.UntypedStorage, *args: Any, **options: Any) -> torch.UntypedStorage:
-        _refuse(name, storage.device)
+        if storage.device.type == name:
+            raise _refusal(name, storage.device)
         shared: torch.UntypedStorage = share(storage, *args, **options)
         return shared
 
@@ -50,11 +51,6 @@ def _reduce(name: str, reduce: Callable[[Any], Any], value: Any) -> Any:
 
 def _raise(refusal: northbridge.UnsupportedError) -> None:
     raise refusal
-
-
-def _refuse(name: str, device: torch.device) -> None:
-    if device.type == name:
-        raise _refusal(name, device)
 
 
 def _refusal(name: str, device: torch.device) -> northbridge.UnsupportedError:

@@ -46,7 +46,8 @@ class Server:
         with _lock:
             while file not in _held:
                 descriptor = _open(file, os.O_CREAT)
-                _link(file, self._asked(card))
+                with suppress(FileExistsError):
+                    os.link(file, self._asked(card))
                 if _takes(descriptor):
                     os.ftruncate(descriptor, 0)
                     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
@@ -102,11 +103,6 @@ class Server:
     def _asked(self, card: int) -> Path:
         # The same file under another name: who only asks has no card's file open, and is not taken for a holder.
         return self._file(card).parents[1] / "asked" / f"card{card}"
-
-
-def _link(file: Path, name: Path) -> None:
-    with suppress(FileExistsError):
-        os.link(file, name)
 
 
 # Locks of open files: they end with the last process that has the file open, a SIGKILL included, and can be asked

@@ -91,6 +91,10 @@ class RankLog:
     exited: bool = False
     """Whether the process ended by itself."""
 
+    def collectives(self, group: Group) -> list[Call]:
+        """Return the collectives that this rank has made in ``group``, oldest first."""
+        return [call for call in self.calls if call.group == group and not call.channel.direction]
+
     def count(self, group: Group, channel: Channel = Channel()) -> int:
         """Return how many calls of ``channel`` this rank has made in ``group``."""
         return self.counts.get((group, str(channel)), 0)

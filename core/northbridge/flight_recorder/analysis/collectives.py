@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from northbridge.flight_recorder.analysis.calls import Call, Group, RankLog, RecordedRun, say_ranks
+from northbridge.flight_recorder.analysis.calls import Call, Group, RecordedRun, say_ranks
 from northbridge.flight_recorder.analysis.findings import HangFinding, say_process, say_standing, say_wait
 from northbridge.flight_recorder.analysis.first_difference import say_parting
 
@@ -15,7 +15,7 @@ _FREE_SIZES = frozenset({"all_gather", "all_gather_coalesced", "all_to_all", "al
 
 def judge_collectives(run: RecordedRun, group: Group, now: float) -> list[HangFinding]:
     """Return what is wrong in the collectives of ``group``."""
-    made = {rank: _collectives(run.logs[rank], group) for rank in group.ranks if rank in run.logs}
+    made = {rank: run.logs[rank].collectives(group) for rank in group.ranks if rank in run.logs}
     counted = {rank: run.logs[rank].count(group) if rank in run.logs else 0 for rank in group.ranks}
     everybody = min(counted.values())
     opened = {rank: calls for rank, made_by in made.items() if (calls := open_calls(made_by, everybody))}
@@ -39,10 +39,6 @@ def open_calls(calls: Sequence[Call], everybody: int) -> list[Call]:
             break
         found.insert(0, call)
     return found
-
-
-def _collectives(log: RankLog, group: Group) -> list[Call]:
-    return [call for call in log.calls if call.group == group and not call.channel.direction]
 
 
 def _find_missing(

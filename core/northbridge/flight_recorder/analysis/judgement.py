@@ -56,8 +56,7 @@ def _under_way(run: RecordedRun, group: Group) -> list[str]:
     everybody = min((run.logs[rank].count(group) for rank in ranks), default=0)
     inside: dict[int, Call] = {}
     for rank in ranks:
-        calls = [each for each in run.logs[rank].calls if each.group == group and not each.channel.direction]
-        opened = open_calls(calls, everybody)
+        opened = open_calls(run.logs[rank].collectives(group), everybody)
         if opened and (opened[-1].how == "failed" or not run.logs[rank].exited):
             inside[rank] = opened[-1]
     if not inside:

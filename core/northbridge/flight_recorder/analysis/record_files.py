@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -155,7 +154,8 @@ def _log(segments: list[_File]) -> RankLog:
         for channel, count in known.counts.items():
             counts[group, channel] = max(count, counts.get((group, channel), 0))
     calls: list[Call] = []
-    for each, record in sorted(_calls(segments), key=lambda pair: pair[1].call):
+    recorded = [(each, record) for each in segments for record in each.calls]
+    for each, record in sorted(recorded, key=lambda pair: pair[1].call):
         if record.group not in groups or record.place not in each.places:
             continue  # the line that says it is damaged
         call = _call(record, groups[record.group], each.places[record.place], ends.get(record.call))
@@ -183,10 +183,6 @@ def _last_seen(segments: list[_File]) -> str:
         if file.idle is not None and file.idle.at > called and file.idle.place in file.places
     ]
     return name_place(max(seen, key=lambda pair: pair[0])[1].frames) if seen else ""
-
-
-def _calls(segments: list[_File]) -> Iterable[tuple[_File, CallRecord]]:
-    return ((each, record) for each in segments for record in each.calls)
 
 
 def _call(record: CallRecord, group: Group, place: PlaceRecord, end: EndRecord | None) -> Call:

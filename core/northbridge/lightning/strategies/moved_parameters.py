@@ -22,7 +22,12 @@ _KEPT = ("_backward_hooks", "_post_accumulate_grad_hooks")
 @contextmanager
 def following(module: torch.nn.Module) -> Iterator[None]:
     """Take note of the new parameters of ``module``, which is moved inside, and tie those that were one."""
-    before = list(_places(module))
+    before = [
+        (owner, name, parameter)
+        for owner in module.modules()
+        for name, parameter in owner._parameters.items()
+        if parameter is not None
+    ]
     yield
     newest: dict[int, torch.nn.Parameter] = {}
     for owner, name, old in before:
@@ -34,13 +39,6 @@ def following(module: torch.nn.Module) -> Iterator[None]:
             _succeed(old, now)
         elif now is not newest[id(old)]:
             setattr(owner, name, newest[id(old)])
-
-
-def _places(module: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, str, torch.nn.Parameter]]:
-    for owner in module.modules():
-        for name, parameter in owner._parameters.items():
-            if parameter is not None:
-                yield owner, name, parameter
 
 
 def _succeed(old: torch.nn.Parameter, new: torch.nn.Parameter) -> None:
