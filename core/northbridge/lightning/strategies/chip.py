@@ -15,7 +15,7 @@ from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_
 from northbridge.lightning.strategies.moved_parameters import follow, following, refuse_left_behind
 from northbridge.lightning.strategies.saved_state import SavedStateMixin
 from northbridge.lightning.strategies.unsupported import refuse_inference_mode
-from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors
+from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -172,10 +172,9 @@ def _after_forward(backend: str, _module: object, _inputs: object, _output: obje
 
 def assert_on_device(module: Any, device: torch.device) -> None:
     """Raise :class:`WrongDeviceError` where a parameter or buffer of ``module`` is not on ``device``."""
-    for kind, tensors in (("parameter", module.named_parameters()), ("buffer", module.named_buffers())):
-        for name, tensor in tensors:
-            if tensor.device != device and tensor.device.type != "meta":
-                raise WrongDeviceError(
-                    f"{kind} {name!r} of {type(module).__name__} is on '{tensor.device}' after the model was moved to"
-                    f" '{device}': let .to(device) move it, and do not pin it elsewhere"
-                )
+    for kind, name, tensor in tensors_of(module):
+        if tensor.device != device and tensor.device.type != "meta":
+            raise WrongDeviceError(
+                f"{kind} {name!r} of {type(module).__name__} is on '{tensor.device}' after the model was moved to"
+                f" '{device}': let .to(device) move it, and do not pin it elsewhere"
+            )

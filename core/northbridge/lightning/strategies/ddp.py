@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import CollectiveError, UnsupportedError
 from northbridge.lightning.strategies.parallel import ParallelMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS
-from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients
+from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -109,12 +109,10 @@ def refuse_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping
 
     ``options`` are the arguments of DDP, which sends buffers unless ``broadcast_buffers`` is False.
     """
-    sent: list[tuple[str, str, torch.Tensor]] = [("parameter", name, each) for name, each in module.named_parameters()]
-    if options.get("broadcast_buffers", True):
-        sent += [("buffer", name, each) for name, each in module.named_buffers()]
     ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # where torch keeps what a user has it ignore
-    for kind, name, tensor in sent:
-        if name not in ignored and not backend.collective.carries(tensor.dtype):
+    for kind, name, tensor in tensors_of(module):
+        is_sent = name not in ignored and (kind == "parameter" or options.get("broadcast_buffers", True))
+        if is_sent and not backend.collective.carries(tensor.dtype):
             dtype = str(tensor.dtype).removeprefix("torch.")
             raise CollectiveError(
                 f"the {kind} {name!r} is {dtype}, which {backend.collective.name!r} does not know, and DDP would"

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from northbridge.lightning.plugins.containers import values_in
+from northbridge.lightning.strategies.unsupported_tensors import tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -26,8 +27,7 @@ def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "
 
     Not of whole numbers, which are counters there: a chip that holds them as int32 refuses those that do not fit.
     """
-    _warn(backend, ((f"the parameter {name!r}", each) for name, each in module.named_parameters()), ("float64",))
-    _warn(backend, ((f"the buffer {name!r}", each) for name, each in module.named_buffers()), ("float64",))
+    _warn(backend, ((f"the {kind} {name!r}", each) for kind, name, each in tensors_of(module)), ("float64",))
     convolution = next((name for name, each in module.named_modules() if _is_float32_convolution(each)), None)
     if convolution is not None and not precision.endswith("-mixed"):
         _warn_of(backend, "float32_convolutions", f"{convolution!r} is a convolution in float32")

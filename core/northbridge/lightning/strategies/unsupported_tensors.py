@@ -19,7 +19,8 @@ def refuse_tensors(backend: Backend, module: torch.nn.Module, device: torch.devi
     """Raise :class:`UnsupportedError` for a complex, sparse or nested tensor of ``module`` that ``device`` lacks."""
     import torch
 
-    for what, tensor in _tensors_of(module):
+    for kind, name, tensor in tensors_of(module):
+        what = f"the {kind} {name!r}"
         if tensor.is_complex():
             dtype = str(tensor.dtype).removeprefix("torch.")
             why = _why_no_dtype(tensor.dtype, device)
@@ -61,11 +62,12 @@ def _refuse(why: str | None, capability: str, what: str, instead: str) -> None:
         raise UnsupportedError(f"{what}{why and f' ({why})'}. Fix: {instead}", capability=capability)
 
 
-def _tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """Yield each parameter and each buffer of ``module``: which of the two it is, its name, and itself."""
     for name, parameter in module.named_parameters():
-        yield f"the parameter {name!r}", parameter
+        yield "parameter", name, parameter
     for name, buffer in module.named_buffers():
-        yield f"the buffer {name!r}", buffer
+        yield "buffer", name, buffer
 
 
 def _with_sparse_gradients(module: torch.nn.Module) -> Iterator[str]:
