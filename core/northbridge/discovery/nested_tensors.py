@@ -44,12 +44,17 @@ def do_without_nested_tensors(device_type: str) -> None:
 
 def has_nested_tensors(device_type: str) -> bool:
     """Return whether torch has kernels for nested tensors of this device, the vendor's or its own."""
+    return has_kernel("aten::to_padded_tensor", "NestedTensor", device_type)
+
+
+def has_kernel(operator: str, kind: str, device_type: str) -> bool:
+    """Return whether ``operator`` has a kernel for tensors of ``kind`` on the chip, the vendor's or torch's."""
     import torch
 
     try:
-        key = f"NestedTensor{torch._C._dispatch_key_for_device(device_type)}"
-        return bool(torch._C._dispatch_has_kernel_for_dispatch_key("aten::to_padded_tensor", key))
-    except RuntimeError:  # no such key
+        key = kind + torch._C._dispatch_key_for_device(device_type)
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
+    except RuntimeError:  # torch has no such key
         return False
 
 

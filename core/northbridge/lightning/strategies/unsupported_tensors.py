@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from northbridge.discovery.nested_tensors import has_nested_tensors
+from northbridge.discovery.nested_tensors import has_kernel, has_nested_tensors
 from northbridge.errors import UnsupportedError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def refuse_tensors(backend: Backend, module: torch.nn.Module, device: torch.devi
             what = f"{what} is nested, but {backend.name!r} has no nested tensors"
             _refuse(None if known else "", "nested", what, "to_padded_tensor(0.0) of it")
         elif tensor.layout is not torch.strided and not tensor.is_mkldnn:
-            known = _has_kernel("aten::addmm", "SparseCsr", device)
+            known = has_kernel("aten::addmm", "SparseCsr", device.type)
             layout = str(tensor.layout).removeprefix("torch.")
             what = f"{what} is {layout}, but {backend.name!r} computes with none"
             _refuse(None if known else "", "sparse", what, "to_dense() of it")
@@ -49,7 +49,7 @@ def refuse_sparse_gradients(backend: Backend, module: torch.nn.Module, device: t
 def refuse_to_add_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
     """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients no library adds up over ranks."""
     for layer in _with_sparse_gradients(module):
-        if not _has_kernel("c10d::allreduce_", "Sparse", device):
+        if not has_kernel("c10d::allreduce_", "Sparse", device.type):
             what = f"{layer}, but {backend.collective.name!r} cannot add up sparse gradients"
             _refuse("", "sparse", what, _DENSE)
 
@@ -107,14 +107,3 @@ def _why_no_sparse(device: torch.device) -> str | None:
 
 def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0].rstrip(".")
-
-
-def _has_kernel(operator: str, kind: str, device: torch.device) -> bool:
-    """Return whether ``operator`` has a kernel for tensors of ``kind`` on the chip, the vendor's or torch's."""
-    import torch
-
-    try:
-        key = kind + torch._C._dispatch_key_for_device(device.type)
-        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(operator, key))
-    except RuntimeError:  # torch has no such key
-        return False
