@@ -119,12 +119,13 @@ def agree(namespace: Namespace, original: Original, self: Any) -> None:
 
 
 def collect_random_states(namespace: Namespace, original: Original, include_cuda: bool = True) -> dict[str, Any]:
-    return random_states.collect_with_chip(original(include_cuda), include_cuda)
+    chips = random_states.chip_states() if include_cuda else {}
+    return {**original(include_cuda), **({random_states.CHIPS: chips} if chips else {})}
 
 
 def set_random_states(namespace: Namespace, original: Original, rng_state_dict: dict[str, Any]) -> None:
     original(rng_state_dict)
-    random_states.set_with_chip(rng_state_dict)
+    random_states.set_chip_states(rng_state_dict.get(random_states.CHIPS, {}))
 
 
 def read_by_torch(namespace: Namespace, original: Original, *args: Any, **kwargs: Any) -> Any:

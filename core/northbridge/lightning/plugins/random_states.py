@@ -27,7 +27,9 @@ It is a list, with one entry for each rank. Tests and tools of users compare all
 own, and Lightning warns of one among its callbacks. torch writes and opens an OrderedDict with its attributes.
 """
 
-_CHIPS = "northbridge"
+CHIPS = "northbridge"
+"""Where the states that Lightning collects in a process have those of its chips."""
+
 _LOOPS = "loops"
 
 
@@ -68,17 +70,6 @@ def set_chip_states(states: dict[str, torch.Tensor]) -> None:
     for name, backend in held().items():
         if name in states:
             backend.device.set_random_state(states[name])
-
-
-def collect_with_chip(states: dict[str, Any], include_chip: bool) -> dict[str, Any]:
-    """Add the chips' states to those that Lightning has collected in this process."""
-    chips = chip_states() if include_chip else {}
-    return {**states, _CHIPS: chips} if chips else states
-
-
-def set_with_chip(states: dict[str, Any]) -> None:
-    """Put back what :func:`collect_with_chip` added."""
-    set_chip_states(states.get(_CHIPS, {}))
 
 
 def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, Any]:
