@@ -324,14 +324,12 @@ def _apply(namespace: Namespace, row: Correction) -> None:
     original = getattr(owner, row.name)
     if hasattr(original, "_northbridge_reason"):
         return
-    if row.parameters is None:
-        replacement = row.replace(namespace, original)
-    else:
 
-        @functools.wraps(original)
-        def replacement(*args: Any, **kwargs: Any) -> Any:
-            return row.replace(namespace, original, *args, **kwargs)
+    def corrected(*args: Any, **kwargs: Any) -> Any:
+        return row.replace(namespace, original, *args, **kwargs)
 
+    is_function = row.parameters is not None
+    replacement: Any = functools.wraps(original)(corrected) if is_function else row.replace(namespace, original)
     replacement._northbridge_reason = row.reason  # marks it as ours
     setattr(owner, row.name, staticmethod(replacement) if row.static else replacement)
     taker = sys.modules.get(f"{namespace.name}.{row.taken_by}")
