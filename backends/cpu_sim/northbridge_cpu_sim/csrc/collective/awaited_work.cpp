@@ -8,15 +8,8 @@
 
 #include <unistd.h>
 
-#include <algorithm>
-
 namespace chip {
 namespace {
-
-template <typename Elements, typename Condition>
-void drop_where(Elements& elements, const Condition& condition) {
-  elements.erase(std::remove_if(elements.begin(), elements.end(), condition), elements.end());
-}
 
 std::exception_ptr shut_down() {
   return std::make_exception_ptr(Explained("the group was shut down before it was done"));
@@ -28,7 +21,7 @@ Waiters::Waiters() : process_(getpid()) {}
 
 void Waiters::add(const c10::intrusive_ptr<AwaitedWork>& work) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  drop_where(works_, [](const auto& other) { return other.expired(); });
+  std::erase_if(works_, [](const auto& other) { return other.expired(); });
   works_.emplace_back(work);
 }
 
@@ -43,7 +36,7 @@ bool Waiters::begin(const char* name, std::function<void()> task) {
   if (is_stopped_) {
     return false;
   }
-  drop_where(waiters_, [](Waiter& waiter) {
+  std::erase_if(waiters_, [](Waiter& waiter) {
     const bool is_done = *waiter.is_done;
     if (is_done) {
       waiter.thread.join();

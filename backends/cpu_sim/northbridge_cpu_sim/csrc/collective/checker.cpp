@@ -142,7 +142,7 @@ void Checker::wait_for_all(const Item& item) {
   };
   for (int round = 0;; ++round) {
     const bool agreed = !disagree;
-    awaited.erase(std::remove_if(awaited.begin(), awaited.end(), has_called), awaited.end());
+    std::erase_if(awaited, has_called);
     const auto now = steady_clock::now();
     if (disagree && agreed) { // so that the error can name the calls of the others too
       end = std::min(end, now + kGrace);

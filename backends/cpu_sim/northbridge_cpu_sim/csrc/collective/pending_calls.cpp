@@ -6,12 +6,7 @@ namespace chip {
 
 void PendingCalls::add(const Call& call, const Place& place) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  pending_.erase(
-      std::remove_if(
-          pending_.begin(),
-          pending_.end(),
-          [](const Pending& earlier) { return is_reached(earlier.place); }),
-      pending_.end());
+  std::erase_if(pending_, [](const Pending& earlier) { return is_reached(earlier.place); });
   pending_.push_back({memory_of(call), place});
 }
 

@@ -84,12 +84,7 @@ void Roster::wait_for_all(const GroupFacts& group, const StorePtr& store) const 
   constexpr milliseconds kLongest{50};
   for (milliseconds pause{1};; pause = std::min(2 * pause, kLongest)) {
     try {
-      absent.erase(
-          std::remove_if(
-              absent.begin(),
-              absent.end(),
-              [&store](int rank) { return store->check({key_of(rank)}); }),
-          absent.end());
+      std::erase_if(absent, [&store](int rank) { return store->check({key_of(rank)}); });
     } catch (const std::exception& error) {
       const std::string reason = error.what();
       refuse(

@@ -109,13 +109,17 @@ void run_on_cpu(
 }
 
 // The fallback of one operator, with that operator's facts read once.
+struct Fallback : c10::OperatorKernel {
+  explicit Fallback(const OperatorHandle& op) : facts(op) {}
+  OperatorFacts facts;
+};
+
 template <bool sparse>
-struct OperatorFallback final : c10::OperatorKernel {
-  explicit OperatorFallback(const OperatorHandle& op) : facts(op) {}
+struct OperatorFallback final : Fallback {
+  using Fallback::Fallback;
   void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     run_on_cpu(op, facts, stack, sparse);
   }
-  OperatorFacts facts;
 };
 
 // Lists of tensors may spread over devices, as in _foreach_copy_; then the CPU's composition of
@@ -139,8 +143,8 @@ bool on_one_device(const OperatorFacts& facts, const Stack& stack) {
   return true;
 }
 
-struct ForeachFallback final : c10::OperatorKernel {
-  explicit ForeachFallback(const OperatorHandle& op) : facts(op) {}
+struct ForeachFallback final : Fallback {
+  using Fallback::Fallback;
   void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     if (on_one_device(facts, *stack)) {
       run_on_cpu(op, facts, stack);
@@ -148,12 +152,11 @@ struct ForeachFallback final : c10::OperatorKernel {
       op.redispatchBoxed(kCPU, stack);
     }
   }
-  OperatorFacts facts;
 };
 
 // Torch composes a convolution of one that its tracer records in the convolution's place.
-struct ConvolutionFallback final : c10::OperatorKernel {
-  explicit ConvolutionFallback(const OperatorHandle& op) : facts(op) {}
+struct ConvolutionFallback final : Fallback {
+  using Fallback::Fallback;
   void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
     if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled())) {
       op.redispatchBoxed(kCPU, stack);
@@ -161,7 +164,6 @@ struct ConvolutionFallback final : c10::OperatorKernel {
       run_on_cpu(op, facts, stack);
     }
   }
-  OperatorFacts facts;
 };
 
 // What stands in a traced graph: the last four are for cuDNN.
@@ -206,10 +208,6 @@ void unregistered_sparse(const OperatorHandle& op, c10::DispatchKeySet, Stack* s
   run_on_cpu(op, OperatorFacts(op), stack, /*sparse=*/true);
 }
 
-bool starts_with(std::string_view text, std::string_view start) {
-  return text.substr(0, start.size()) == start;
-}
-
 // Torch composes these of others, but asks for the CPU's tensors as it does: for oneDNN's
 // algorithms, for a driver of LAPACK, for a table of kernels in which no other device stands.
 bool asks_for_cpu(std::string_view name, std::string_view overload) {
@@ -238,12 +236,12 @@ void register_fallbacks() {
   for (const auto& full_name : dispatcher.getAllOpNames()) {
     constexpr std::string_view aten = "aten::";
     const auto op = dispatcher.findSchema(full_name);
-    if (!op || !starts_with(full_name.name, aten)) {
+    if (!op || !full_name.name.starts_with(aten)) {
       continue;
     }
     if (!op->hasKernelForDispatchKey(kKey)) {
       const auto name = std::string_view(full_name.name).substr(aten.size());
-      if (starts_with(name, "_foreach_")) {
+      if (name.starts_with("_foreach_")) {
         give<ForeachFallback>(dense, *op); // cheaper once than for each tensor
       } else if (name == "convolution" && full_name.overload_name.empty()) {
         give<ConvolutionFallback>(dense, *op);
