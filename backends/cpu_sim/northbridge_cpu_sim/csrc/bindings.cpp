@@ -1,10 +1,10 @@
 // What the package `module` calls.
-#include "collective/collective_bindings.h"
+#include "bindings.h"
+
 #include "device/acquisition.h"
 #include "device/autograd_threads.h"
 #include "device/dtypes.h"
 #include "device/generator.h"
-#include "faults/fault_bindings.h"
 #include "memory/memory.h"
 #include "operators/fallback.h"
 #include "operators/operation_limits.h"

@@ -1,5 +1,5 @@
-#include "collective/collective_bindings.h"
-
+// The communication library, as Python makes its groups.
+#include "bindings.h"
 #include "collective/collective.h"
 
 #include <pybind11/chrono.h>

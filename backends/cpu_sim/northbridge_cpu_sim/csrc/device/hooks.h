@@ -4,8 +4,8 @@
 
 #include "device/device.h"
 #include "device/generator.h"
+#include "memory/host_memory.h"
 #include "memory/memory.h"
-#include "memory/pinned.h"
 
 namespace chip {
 

@@ -1,11 +1,32 @@
-#include "faults/fault_bindings.h"
-
-#include "faults/fault_place.h"
+// What the package `faults` calls, and what it is asked.
+#include "bindings.h"
 #include "faults/fault_plan.h"
 
 #include <pybind11/stl.h>
 
+#include <utility>
+
 namespace chip {
+namespace {
+
+PyObject* place = nullptr; // never destroyed: threads of torch outlive the interpreter
+
+void set_fault_place(const py::object& function) {
+  const py::object before = py::reinterpret_steal<py::object>(
+      std::exchange(place, py::object(function).release().ptr()));
+}
+
+} // namespace
+
+FaultPlace fault_place() {
+  if (place == nullptr || !Py_IsInitialized()) {
+    return {};
+  }
+  const py::gil_scoped_acquire gil;
+  const auto [rank, step] = py::cast<std::pair<int64_t, int64_t>>(
+      py::reinterpret_borrow<py::object>(place)());
+  return {rank, step};
+}
 
 void bind_faults(py::module_& m) {
   py::class_<Fault, FaultPtr>(m, "Fault")

@@ -1,7 +1,5 @@
 #include "faults/fault_plan.h"
 
-#include "faults/fault_place.h"
-
 #include <c10/util/Exception.h>
 #include <unistd.h>
 

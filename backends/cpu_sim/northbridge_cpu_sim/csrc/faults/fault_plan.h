@@ -52,6 +52,14 @@ struct Event {
   int64_t sequence = 0; // of a collective: the number of the call in its group, from 1
 };
 
+// Which rank this process is, and how many steps it has taken: Python knows, by the function that is
+// bound as `set_fault_place`.
+struct FaultPlace {
+  int64_t rank = 0;
+  int64_t step = 0;
+};
+FaultPlace fault_place();
+
 struct MetFault {
   int64_t id;
   int64_t rank;

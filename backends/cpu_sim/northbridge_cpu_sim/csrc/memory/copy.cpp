@@ -7,7 +7,6 @@
 #include "memory/alias.h"
 #include "memory/host_memory.h"
 #include "memory/memory.h"
-#include "memory/pinned.h"
 #include "memory/stale.h"
 #include "profiling/activity.h"
 #include "streams/streams.h"

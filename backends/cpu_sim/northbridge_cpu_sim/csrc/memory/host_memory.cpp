@@ -1,7 +1,6 @@
 #include "memory/host_memory.h"
 
 #include "device/device.h"
-#include "memory/trapped_memory.h"
 
 #include <c10/core/CPUAllocator.h>
 #include <c10/util/Exception.h>

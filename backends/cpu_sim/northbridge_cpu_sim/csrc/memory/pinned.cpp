@@ -1,6 +1,6 @@
-#include "memory/pinned.h"
-
+// Pinned host memory.
 #include "device/device.h"
+#include "memory/host_memory.h"
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <c10/core/CPUAllocator.h>

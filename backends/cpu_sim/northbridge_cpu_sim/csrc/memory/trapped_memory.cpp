@@ -1,5 +1,4 @@
-#include "memory/trapped_memory.h"
-
+// Host memory that traps whoever touches it after it was freed.
 #include "memory/host_memory.h"
 
 #include <sys/mman.h>

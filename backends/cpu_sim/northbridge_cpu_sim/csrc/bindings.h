@@ -1,10 +1,11 @@
-// What the package `faults` calls.
+// What the rooms offer to Python beside what `bindings.cpp` does.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
 
 namespace chip {
 
+void bind_collective(py::module& module);
 void bind_faults(py::module_& m);
 
 } // namespace chip
