@@ -12,65 +12,28 @@
 #include <pybind11/stl.h>
 #include <torch/csrc/utils/pybind.h>
 
-namespace {
-
-void configure(
-    int devices,
-    int64_t memory,
-    std::string label,
-    bool one_per_process,
-    bool autograd_threads,
-    bool deferred_streams,
-    bool nan_in_fresh_memory,
-    bool trap_freed_memory,
-    bool asynchronous_errors,
-    const py::object& acquire) {
-  chip::configure(
-      {devices,
-       memory,
-       std::move(label),
-       one_per_process,
-       autograd_threads,
-       deferred_streams,
-       nan_in_fresh_memory,
-       trap_freed_memory,
-       asynchronous_errors});
-  chip::set_acquirer(acquire);
-}
-
-using Sentences = std::map<c10::ScalarType, std::string>;
-
-void configure_operations(
-    const std::map<std::string, std::string>& wholly,
-    const std::map<std::string, Sentences>& for_dtypes) {
-  std::map<std::string, chip::OperationLimits> lacking;
-  for (const auto& [name, sentence] : wholly) {
-    lacking[name].wholly = sentence;
-  }
-  for (const auto& [name, sentences] : for_dtypes) {
-    lacking[name].dtypes = sentences;
-  }
-  chip::configure_operations(std::move(lacking));
-}
-
-} // namespace
-
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   chip::bind_faults(m);
-  m.def(
-      "configure",
-      configure,
-      py::arg("devices"),
-      py::arg("memory"),
-      py::arg("label"),
-      py::arg("one_per_process"),
-      py::arg("autograd_threads"),
-      py::arg("deferred_streams"),
-      py::arg("nan_in_fresh_memory"),
-      py::arg("trap_freed_memory"),
-      py::arg("asynchronous_errors"),
-      py::arg("acquire"));
-  m.def("configure_operations", configure_operations, py::arg("wholly"), py::arg("for_dtypes"));
+  py::class_<chip::Settings>(m, "Settings")
+      .def(py::init<>())
+      .def_readwrite("devices", &chip::Settings::devices)
+      .def_readwrite("memory", &chip::Settings::memory)
+      .def_readwrite("label", &chip::Settings::label)
+      .def_readwrite("one_per_process", &chip::Settings::one_per_process)
+      .def_readwrite("autograd_threads", &chip::Settings::autograd_threads)
+      .def_readwrite("deferred_streams", &chip::Settings::deferred_streams)
+      .def_readwrite("nan_in_fresh_memory", &chip::Settings::nan_in_fresh_memory)
+      .def_readwrite("trap_freed_memory", &chip::Settings::trap_freed_memory)
+      .def_readwrite("asynchronous_errors", &chip::Settings::asynchronous_errors);
+  m.def("configure", [](chip::Settings settings, const py::object& acquire) {
+    chip::configure(std::move(settings));
+    chip::set_acquirer(acquire);
+  });
+  py::class_<chip::OperationLimits>(m, "OperationLimits")
+      .def(py::init<>())
+      .def_readwrite("wholly", &chip::OperationLimits::wholly)
+      .def_readwrite("dtypes", &chip::OperationLimits::dtypes);
+  m.def("configure_operations", chip::configure_operations);
   m.def("register_fallbacks", [] {
     static const bool registered = (chip::register_fallbacks(), true);
     (void)registered;

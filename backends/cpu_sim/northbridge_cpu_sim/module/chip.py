@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -25,6 +26,14 @@ def installed_type() -> str | None:
 def extension() -> ModuleType:
     """Give the compiled chip."""
     return _chip_and_name()[0]
+
+
+def structure(extension: ModuleType, kind: str, **fields: object) -> Any:
+    """Give a structure of the compiled chip's, called `kind`, with these fields."""
+    made = getattr(extension, kind)()
+    for name, value in fields.items():
+        setattr(made, name, value)
+    return made
 
 
 def _chip_and_name() -> tuple[ModuleType, str]:

@@ -25,7 +25,7 @@ from northbridge_cpu_sim.module.device_type import accept_in_meshes, choose_as_f
 from northbridge_cpu_sim.module.shared_memory import refuse_sharing
 from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulation import process_group
-from northbridge_cpu_sim.simulation.operations import Lacking, lacking_operations, split_by_dtype
+from northbridge_cpu_sim.simulation.operations import Lacking, lacking_operations
 from northbridge_cpu_sim.simulation.process_group import by_dtype, dtype_of
 from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice
 
@@ -101,7 +101,9 @@ def _configure(
     settings: SimSettings,
     acquire: Callable[[], int] | None,
 ) -> None:
-    extension.configure(
+    facts = chip.structure(
+        extension,
+        "Settings",
         devices=device.count,
         memory=int(device.memory),
         label=device.label,
@@ -111,15 +113,18 @@ def _configure(
         nan_in_fresh_memory=settings.fresh == "nan",
         trap_freed_memory=settings.freed == "trap",
         asynchronous_errors=settings.errors == "asynchronous",
-        acquire=acquire,
     )
+    extension.configure(facts, acquire)
     extension.configure_dtypes(
         lacks=by_dtype(device.lacks),
         held_as={dtype_of(wide): dtype_of(narrow) for wide, narrow in device.held_as.items()},
     )
-    wholly, for_dtypes = split_by_dtype(operations)
+    limits = {
+        name: {"wholly": said} if isinstance(said, str) else {"dtypes": by_dtype(said)}
+        for name, said in operations.items()
+    }
     extension.configure_operations(
-        wholly=wholly, for_dtypes={name: by_dtype(said) for name, said in for_dtypes.items()}
+        {name: chip.structure(extension, "OperationLimits", **each) for name, each in limits.items()}
     )
     if settings.errors == "asynchronous":
         importlib.import_module("torch._meta_registrations")  # what tells the shapes of results that never come

@@ -50,10 +50,3 @@ def _check(device: SimulatedDevice, name: str, known: Mapping[str, list[str]]) -
 
 def _has_kernel(name: str, key: str) -> bool:
     return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
-
-
-def split_by_dtype(lacking: Lacking) -> tuple[dict[str, str], dict[str, Mapping[Dtype, str]]]:
-    """Return what is lacking wholly, and what is lacking for some dtypes."""
-    wholly = {name: said for name, said in lacking.items() if isinstance(said, str)}
-    for_dtypes = {name: said for name, said in lacking.items() if not isinstance(said, str)}
-    return wholly, for_dtypes

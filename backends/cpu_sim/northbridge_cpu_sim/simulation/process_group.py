@@ -79,18 +79,24 @@ def _make(library: Library, options: Any, backend_options: object) -> Any:
             lacking_calls[call] = said
         else:
             lacking_dtypes[call] = by_dtype(said)
-    return chip.extension().make_collective(
-        options.store,
-        library.name,
+    extension = chip.extension()
+    facts = chip.structure(
+        extension,
+        "GroupFacts",
+        library=library.name,
         name=options.group_id,
         rank=options.group_rank,
         size=options.group_size,
         global_ranks=options.global_ranks_in_group,
         timeout=options.timeout,
-        checks=SimSettings.read().check_collectives,
+    )
+    limits = chip.structure(
+        extension,
+        "CollectiveLimits",
         lacking_reductions=dict(library.lacks.reductions),
         lacking_calls=lacking_calls,
         lacking_dtypes=lacking_dtypes,
         natively=[dtype_of(name) for name in reduces.natively] if reduces else [],
         through=dtype_of(reduces.through) if reduces else None,
     )
+    return extension.make_collective(options.store, facts, limits, SimSettings.read().check_collectives)

@@ -7,37 +7,6 @@
 #include <pybind11/stl.h>
 
 namespace chip {
-namespace {
-
-using CollectivePtr = c10::intrusive_ptr<Collective>;
-
-CollectivePtr make_collective(
-    const StorePtr& store,
-    std::string library,
-    std::string name,
-    int rank,
-    int size,
-    std::vector<int64_t> global_ranks,
-    std::chrono::milliseconds timeout,
-    bool checks,
-    CollectiveLimits::Sentences lacking_reductions,
-    CollectiveLimits::Sentences lacking_calls,
-    std::map<std::string, CollectiveLimits::DtypeSentences> lacking_dtypes,
-    std::vector<c10::ScalarType> natively,
-    std::optional<c10::ScalarType> through) {
-  return c10::make_intrusive<Collective>(
-      GroupFacts{std::move(library), std::move(name), rank, size, std::move(global_ranks), timeout},
-      CollectiveLimits{
-          std::move(lacking_reductions),
-          std::move(lacking_calls),
-          std::move(lacking_dtypes),
-          std::move(natively),
-          through},
-      checks,
-      store);
-}
-
-} // namespace
 
 void bind_collective(py::module& module) {
   py::class_<
@@ -47,27 +16,31 @@ void bind_collective(py::module& module) {
       .def("__deepcopy__", [](const CollectiveOptions& self, const py::dict&) {
         return c10::make_intrusive<CollectiveOptions>(self);
       });
-  py::class_<Collective, c10d::Backend, CollectivePtr>(module, "Collective")
+  py::class_<Collective, c10d::Backend, c10::intrusive_ptr<Collective>>(module, "Collective")
       .def_property_readonly("options", &Collective::getBackendOptions)
       // torch asks for this where a rank is not in a new group, of a library that can split.
       .def("perform_nocolor_split", [](const Collective&, const py::object&) {});
   module.def("set_make_below", set_make_below, py::arg("make"));
+  py::class_<GroupFacts>(module, "GroupFacts")
+      .def(py::init<>())
+      .def_readwrite("library", &GroupFacts::library)
+      .def_readwrite("name", &GroupFacts::name)
+      .def_readwrite("rank", &GroupFacts::rank)
+      .def_readwrite("size", &GroupFacts::size)
+      .def_readwrite("global_ranks", &GroupFacts::global_ranks)
+      .def_readwrite("timeout", &GroupFacts::timeout);
+  py::class_<CollectiveLimits>(module, "CollectiveLimits")
+      .def(py::init<>())
+      .def_readwrite("lacking_reductions", &CollectiveLimits::lacking_reductions)
+      .def_readwrite("lacking_calls", &CollectiveLimits::lacking_calls)
+      .def_readwrite("lacking_dtypes", &CollectiveLimits::lacking_dtypes)
+      .def_readwrite("natively", &CollectiveLimits::natively)
+      .def_readwrite("through", &CollectiveLimits::through);
   module.def(
       "make_collective",
-      make_collective,
-      py::arg("store"),
-      py::arg("library"),
-      py::arg("name"),
-      py::arg("rank"),
-      py::arg("size"),
-      py::arg("global_ranks"),
-      py::arg("timeout"),
-      py::arg("checks"),
-      py::arg("lacking_reductions"),
-      py::arg("lacking_calls"),
-      py::arg("lacking_dtypes"),
-      py::arg("natively"),
-      py::arg("through"),
+      [](const StorePtr& store, GroupFacts facts, CollectiveLimits limits, bool checks) {
+        return c10::make_intrusive<Collective>(std::move(facts), std::move(limits), checks, store);
+      },
       py::call_guard<py::gil_scoped_release>());
 }
 
