@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import torch
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Validated, classifier, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -26,7 +25,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def _fit(scenario: Scenario, folder: Path, called: list[Any], **arguments: Any) -> tuple[Any, Any]:
     host = trainer(scenario, folder, callbacks=called, **{"log_every_n_steps": 1, "max_epochs": 3, **arguments})
-    module = _class(scenario.namespace)(build("mlp"), folder, "callbacks fit")
+    module = classifier(scenario.namespace, "mlp", folder, "callbacks fit", _Watched)
     host.fit(module, loader(), loader(shuffle=False))
     return host, module
 
@@ -93,13 +92,6 @@ def _lightnings(scenario: Scenario, room: str) -> Any:
     return import_module(f"{scenario.namespace}.{room}")
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Watched(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def training_step(self, batch: Any, batch_index: int) -> Any:
-            return {"loss": super().training_step(batch, batch_index)}
-
-        def validation_step(self, batch: Any, batch_index: int) -> None:
-            self.log("validation loss", torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
-
-    return Watched
+class _Watched(Validated):
+    def training_step(self, batch: Any, batch_index: int) -> Any:
+        return {"loss": super().training_step(batch, batch_index)}

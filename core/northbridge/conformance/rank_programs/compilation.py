@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +11,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
+from northbridge.lightning.namespaces import Stock
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -46,7 +45,7 @@ _seen: dict[str, int] = {}
 
 def _fit(scenario: Scenario, folder: Path, asked: dict[str, Any] | None) -> dict[str, Any]:
     host = trainer(scenario, folder, max_epochs=1)
-    module = _class(scenario.namespace)(build("mlp"))
+    module = combine(scenario.namespace, _Compiled)(build("mlp"))
     host.fit(module if asked is None else torch.compile(module, **asked), loader(shuffle=False))
     return _facts(module.net)
 
@@ -68,22 +67,16 @@ def _facts(net: torch.nn.Module) -> dict[str, Any]:
     return {"weights": torch.cat([each.detach().cpu().flatten() for each in net.parameters()])[-40:].tolist()}
 
 
-@cache
-def _class(namespace: str) -> Any:
-    stock: Any = import_module(namespace).LightningModule
+class _Compiled(Stock):  # type: ignore[misc]  # of Lightning's module
+    def __init__(self, net: torch.nn.Module) -> None:
+        super().__init__()
+        self.net = net
 
-    class CompiledClassifier(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        def __init__(self, net: torch.nn.Module) -> None:
-            super().__init__()
-            self.net = net
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        return cross_entropy(self.net(batch[0]), batch[1])
 
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            return cross_entropy(self.net(batch[0]), batch[1])
+    def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
+        _seen["batches"] = _seen.get("batches", 0) + 1
 
-        def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
-            _seen["batches"] = _seen.get("batches", 0) + 1
-
-        def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), lr=0.1)
-
-    return CompiledClassifier
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=0.1)

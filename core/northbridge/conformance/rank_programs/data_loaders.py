@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, combine, trainer
 from northbridge.conformance.runs.models import pictures
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.lightning.namespaces import Stock
 
 WAYS = (
     "pinned",
@@ -73,8 +73,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
         arguments = {"use_distributed_sampler": False} if way == "in batches of a sampler" else {}
         host = trainer(scenario, folder, max_epochs=1, **arguments)
         rank = host.global_rank
-        module = _class(scenario.namespace)(build("mlp"), folder, "data_loaders fit")
-        data = _modules(scenario.namespace)() if way == "a data module" else build_data(scenario.namespace, way, host)
+        module = classifier(scenario.namespace, "mlp", folder, "data_loaders fit", _Loaded)
+        data = build_data(scenario.namespace, way, host)
         with _prepared_lock:
             _prepared.clear()
         host.fit(module, data)
@@ -87,7 +87,7 @@ _prepared_lock = threading.Lock()
 
 
 def build_data(namespace: str, way: str, host: Any) -> Any:
-    """Return the data of one of :data:`WAYS` for a rank of a Trainer's or a Fabric's, save that of a data module."""
+    """Return the data of one of :data:`WAYS` for a rank of a Trainer's or a Fabric's, which has no data module."""
     if way == "pinned":
         return DataLoader(pictures(), batch_size=8, pin_memory=True)
     if way == "by workers":
@@ -98,44 +98,36 @@ def build_data(namespace: str, way: str, host: Any) -> Any:
         return DataLoader(Stream(host.global_rank, host.world_size), batch_size=4)
     if way == "in batches of a sampler":
         return DataLoader(pictures(), batch_sampler=Uneven())
+    if way == "a data module":
+        return combine(namespace, _Pictures, "LightningDataModule")()
     combined: Any = import_module(f"{namespace}.utilities").CombinedLoader
     loaders = {"first": DataLoader(pictures(), batch_size=8), "second": DataLoader(pictures(20), batch_size=8)}
     return combined(loaders, mode=way)
 
 
-@cache
-def _modules(namespace: str) -> Any:
-    stock: Any = import_module(namespace).LightningDataModule
+class _Pictures(Stock):  # type: ignore[misc]  # of Lightning's data module
+    prepare_data_per_node = True
 
-    class Pictures(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        prepare_data_per_node = True
+    def prepare_data(self) -> None:
+        _prepared.append("here")
 
-        def prepare_data(self) -> None:
-            _prepared.append("here")
-
-        def train_dataloader(self) -> Any:
-            return DataLoader(pictures(), batch_size=8)
-
-    return Pictures
+    def train_dataloader(self) -> Any:
+        return DataLoader(pictures(), batch_size=8)
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Loaded(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
-            super().__init__(net, folder, topic)
-            self.noted: dict[str, Any] = {"batches": 0, "pinned": True, "in workers": True}
+class _Loaded(Classifier):
+    def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+        super().__init__(net, folder, topic)
+        self.noted: dict[str, Any] = {"batches": 0, "pinned": True, "in workers": True}
 
-        def on_before_batch_transfer(self, batch: Any, dataloader_index: int) -> Any:
-            first = batch["first"] if isinstance(batch, dict) else batch
-            if first is not None:
-                self.noted["pinned"] &= bool(first[0].is_pinned())
-                self.noted["in workers"] &= len(first) > 2 and bool(first[2].all())
-            return batch
+    def on_before_batch_transfer(self, batch: Any, dataloader_index: int) -> Any:
+        first = batch["first"] if isinstance(batch, dict) else batch
+        if first is not None:
+            self.noted["pinned"] &= bool(first[0].is_pinned())
+            self.noted["in workers"] &= len(first) > 2 and bool(first[2].all())
+        return batch
 
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            parts = [each for each in (batch.values() if isinstance(batch, dict) else [batch]) if each is not None]
-            self.noted["batches"] += 1
-            return torch.stack([cross_entropy(self.net(part[0]), part[1]) for part in parts]).sum()
-
-    return Loaded
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        parts = [each for each in (batch.values() if isinstance(batch, dict) else [batch]) if each is not None]
+        self.noted["batches"] += 1
+        return torch.stack([cross_entropy(self.net(part[0]), part[1]) for part in parts]).sum()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -24,7 +23,7 @@ _EVALUATED = 5
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report on each rank what is held after each of the steps: bytes, open files and threads."""
     host = trainer(scenario, folder, max_epochs=-1, max_steps=LATE, num_sanity_val_steps=0)
-    module = _class(scenario.namespace)(build("mlp"), folder, "endurance fit")
+    module = classifier(scenario.namespace, "mlp", folder, "endurance fit", _Enduring)
     batches, evaluated = (loader(8 * each * host.world_size, shuffle=False) for each in (_BATCHES, _EVALUATED))
     host.fit(module, batches, evaluated)
     write(folder, "endurance", host.global_rank, {"steps": host.global_step, "held": module.held})
@@ -42,19 +41,15 @@ def _held(device: Any, root: Any) -> dict[str, int]:
     }
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Enduring(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def __init__(self, net: Any, folder: Path, topic: str) -> None:
-            super().__init__(net, folder, topic)
-            self.held: dict[int, dict[str, int]] = {}
+class _Enduring(Classifier):
+    def __init__(self, net: Any, folder: Path, topic: str) -> None:
+        super().__init__(net, folder, topic)
+        self.held: dict[int, dict[str, int]] = {}
 
-        def validation_step(self, batch: Any, batch_index: int) -> None:
-            self.net(batch[0])
+    def validation_step(self, batch: Any, batch_index: int) -> None:
+        self.net(batch[0])
 
-        def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
-            if self.global_step in (EARLY, LATE):
-                strategy = self.trainer.strategy
-                self.held[self.global_step] = _held(strategy.backend.device, strategy.root_device)
-
-    return Enduring
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
+        if self.global_step in (EARLY, LATE):
+            strategy = self.trainer.strategy
+            self.held[self.global_step] = _held(strategy.backend.device, strategy.root_device)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import Classifier, build, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import CheckpointError
@@ -31,10 +30,10 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def _fit(scenario: Scenario, folder: Path) -> None:
     host = trainer(scenario, folder, max_epochs=1)
-    plain = classifier_class(scenario.namespace)(build("mlp"), folder, "failed_checkpoints fit")
+    plain = classifier(scenario.namespace, "mlp", folder, "failed_checkpoints fit")
     host.fit(plain, loader(shuffle=False))
     found: dict[str, Any] = {"weights": [fingerprint(plain.state_dict())]}
-    failing = _class(scenario.namespace)(build("mlp"), folder, "failed_checkpoints fit")
+    failing = classifier(scenario.namespace, "mlp", folder, "failed_checkpoints fit", _Failing)
     host = trainer(scenario, folder, max_epochs=1)
     host.fit(failing, loader(shuffle=False))
     found["weights"].append(fingerprint(failing.state_dict()))
@@ -55,7 +54,7 @@ def _through_others(scenario: Scenario, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, io in (("own", Own()), ("asynchronous", ios.AsyncCheckpointIO())):
         host = trainer(scenario, folder, max_epochs=1, plugins=[io])
-        module = _class(scenario.namespace)(build("mlp"), folder, "failed_checkpoints fit")
+        module = classifier(scenario.namespace, "mlp", folder, "failed_checkpoints fit", _Failing)
         module.path = folder / f"{name}.ckpt"
         host.fit(module, loader(shuffle=False))
         host.strategy.barrier()
@@ -72,31 +71,27 @@ def _try(action: Any, *arguments: Any) -> str:
     return "nothing was wrong"
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Failing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        path: Any = _NOWHERE
+class _Failing(Classifier):
+    path: Any = _NOWHERE
 
-        def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
-            super().__init__(net, folder, topic)
-            self.said: list[str] = []
-            self.devices: set[str] = set()
-            self.snapshot = ""
+    def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+        super().__init__(net, folder, topic)
+        self.said: list[str] = []
+        self.devices: set[str] = set()
+        self.snapshot = ""
 
-        def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
-            if batch_index != 1:
-                return
-            self.snapshot = fingerprint(self.state_dict())
-            if self.path != _NOWHERE:
-                self.trainer.save_checkpoint(self.path)
-                return
-            garbage = self.folder / f"garbage-{self.global_rank}.ckpt"
-            garbage.write_bytes(b"no checkpoint")
-            self.said.append(_try(self.trainer.save_checkpoint, self.path))
-            self.said.append(_try(self.trainer.strategy.load_checkpoint, garbage, False))
-            self.devices = {each.device.type for each in self.parameters()}
-
-    return Failing
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
+        if batch_index != 1:
+            return
+        self.snapshot = fingerprint(self.state_dict())
+        if self.path != _NOWHERE:
+            self.trainer.save_checkpoint(self.path)
+            return
+        garbage = self.folder / f"garbage-{self.global_rank}.ckpt"
+        garbage.write_bytes(b"no checkpoint")
+        self.said.append(_try(self.trainer.save_checkpoint, self.path))
+        self.said.append(_try(self.trainer.strategy.load_checkpoint, garbage, False))
+        self.devices = {each.device.type for each in self.parameters()}
 
 
 def _loop(host: Any, folder: Path) -> None:

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import Classifier, build, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import adam, loader, seen
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -26,7 +26,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     """Train over a few batches; report scale and weights before each, and after the last."""
     if is_trainer(scenario.namespace):
         host = trainer(scenario, folder, precision=PRECISION, max_epochs=1, limit_train_batches=BATCHES)
-        host.fit(_class(scenario.namespace)(build("mlp"), folder, "gradient_scaler fit"), loader(shuffle=False))
+        host.fit(classifier(scenario.namespace, "mlp", folder, "gradient_scaler fit", _Scaled), loader(shuffle=False))
         host.save_checkpoint(folder / "scaled.ckpt")
         _take_up(scenario, folder)
     else:
@@ -35,7 +35,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def _take_up(scenario: Scenario, folder: Path) -> None:
     host = trainer(scenario, folder, precision=PRECISION, max_epochs=1)
-    module = classifier_class(scenario.namespace)(build("mlp"), folder, "gradient_scaler fit")
+    module = classifier(scenario.namespace, "mlp", folder, "gradient_scaler fit")
     host.fit(module, loader(shuffle=False), ckpt_path=folder / "scaled.ckpt")
     write(folder, "gradient_scaler resumed", 0, {"scale": host.precision_plugin.scaler.get_scale()})
 
@@ -58,21 +58,18 @@ def _loss(scores: Tensor, labels: Tensor, batch: int) -> Tensor:
     return loss * float("inf") if batch == OVERFLOW else loss
 
 
-def _class(namespace: str) -> Any:
-    class Scaled(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def on_train_start(self) -> None:
-            self.course = _Course()
+class _Scaled(Classifier):
+    def on_train_start(self) -> None:
+        self.course = _Course()
 
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            self.course.note(self.trainer.precision_plugin.scaler, self.net)
-            return _loss(self.net(batch[0]), batch[1], batch_index)
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        self.course.note(self.trainer.precision_plugin.scaler, self.net)
+        return _loss(self.net(batch[0]), batch[1], batch_index)
 
-        def on_train_end(self) -> None:
-            scaler = self.trainer.precision_plugin.scaler
-            self.course.note(scaler, self.net)
-            write(self.folder, "gradient_scaler", self.global_rank, self.course.facts(scaler, self.net))
-
-    return Scaled
+    def on_train_end(self) -> None:
+        scaler = self.trainer.precision_plugin.scaler
+        self.course.note(scaler, self.net)
+        write(self.folder, "gradient_scaler", self.global_rank, self.course.facts(scaler, self.net))
 
 
 def _loop(host: Any, folder: Path) -> None:

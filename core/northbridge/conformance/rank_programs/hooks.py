@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 import northbridge
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import Classifier, build, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -47,7 +46,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     if is_trainer(scenario.namespace):
         limits = {"limit_train_batches": 2, "accumulate_grad_batches": 2, "limit_val_batches": 1}
         host = trainer(scenario, folder, max_epochs=1, num_sanity_val_steps=0, **limits)
-        host.fit(_class(scenario.namespace)(build("mlp"), folder, "hooks fit"), loader(), loader(shuffle=False))
+        host.fit(classifier(scenario.namespace, "mlp", folder, "hooks fit", _Hooked), loader(), loader(shuffle=False))
     else:
         _loop(fabric(scenario))
     now = _settings()
@@ -103,24 +102,20 @@ def _loop(host: Any) -> None:
             optimizer.step()
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Hooked(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            _calls.append("forward")
-            loss: Tensor = super().training_step(batch, batch_index)
-            return loss
+class _Hooked(Classifier):
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        _calls.append("forward")
+        loss: Tensor = super().training_step(batch, batch_index)
+        return loss
 
-        def validation_step(self, batch: Any, batch_index: int) -> None:
-            _calls.append("evaluation")
-            self.net(batch[0])
+    def validation_step(self, batch: Any, batch_index: int) -> None:
+        _calls.append("evaluation")
+        self.net(batch[0])
 
-        def configure_optimizers(self) -> Any:
-            optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
-            _watch(self, optimizer)
-            return optimizer
-
-    return Hooked
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.SGD(self.parameters(), lr=0.1)
+        _watch(self, optimizer)
+        return optimizer
 
 
 def set_variables(scenario: Scenario, folder: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import Classifier, build, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -32,7 +32,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     kept.mkdir(exist_ok=True)
     if is_trainer(scenario.namespace):
         host = trainer(scenario, folder)  # which sets the seed, before the model does
-        module = _class(scenario.namespace)(build(MODEL), kept, "interim_checkpoints fit")
+        module = classifier(scenario.namespace, MODEL, kept, "interim_checkpoints fit", _Keeping)
         host.fit(module, loader())
         found, net = module.found, module
     else:
@@ -63,23 +63,19 @@ def _save(host: Any, state: dict[str, Any], file: Path, spoils: dict[str, Any]) 
     host.save(file, {**state, **spoils})
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Keeping(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        spoils: dict[str, Any]
+class _Keeping(Classifier):
+    spoils: dict[str, Any]
 
-        def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
-            if (self.current_epoch, batch_index) == (0, _BATCH):
-                self.found = _keep(self, self.folder / FILE, self._save)
+    def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
+        if (self.current_epoch, batch_index) == (0, _BATCH):
+            self.found = _keep(self, self.folder / FILE, self._save)
 
-        def _save(self, spoils: dict[str, Any]) -> None:
-            self.spoils = spoils
-            self.trainer.save_checkpoint(self.folder / FILE)
+    def _save(self, spoils: dict[str, Any]) -> None:
+        self.spoils = spoils
+        self.trainer.save_checkpoint(self.folder / FILE)
 
-        def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-            checkpoint.update(self.spoils)
-
-    return Keeping
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint.update(self.spoils)
 
 
 def _keep(net: torch.nn.Module, file: Path, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from torch import Tensor
 from northbridge.conformance.rank_programs.random_states import Resumable
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
 from northbridge.conformance.runs.scenario import Scenario
 
 EVERY_N_STEPS = 3
@@ -60,25 +59,21 @@ def _fit(
             else callbacks.OnExceptionCheckpoint(folder)
         ],
     )
-    module = _class(scenario.namespace)(build("dropout"), folder, "interruptions fit")
+    module = classifier(scenario.namespace, "dropout", folder, "interruptions fit", _Interrupted)
     module.sent = sent
     host.fit(module, Resumable(), ckpt_path=checkpoint)
     return {"weights": fingerprint(module.state_dict()), "began": module.began}
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Interrupted(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        sent: signal.Signals | None = None
-        began: int | None = None
+class _Interrupted(Classifier):
+    sent: signal.Signals | None = None
+    began: int | None = None
 
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            if self.began is None:
-                self.began = self.global_step
-            is_last = self.global_rank == self.trainer.world_size - 1
-            if self.sent is not None and is_last and self.global_step == INTERRUPTED:
-                os.kill(os.getpid(), self.sent)
-            loss: Tensor = super().training_step(batch, batch_index)
-            return loss
-
-    return Interrupted
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        if self.began is None:
+            self.began = self.global_step
+        is_last = self.global_rank == self.trainer.world_size - 1
+        if self.sent is not None and is_last and self.global_step == INTERRUPTED:
+            os.kill(os.getpid(), self.sent)
+        loss: Tensor = super().training_step(batch, batch_index)
+        return loss

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
 from northbridge.conformance.runs.models import CLASSES, loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -21,7 +21,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
     patience = callbacks.EarlyStopping("errors", mode="min", patience=2)
     host = trainer(scenario, folder, max_epochs=20, callbacks=[patience])
-    host.fit(_class(scenario.namespace)(build("mlp"), folder, "metrics fit"), loader(), loader(shuffle=False))
+    host.fit(classifier(scenario.namespace, "mlp", folder, "metrics fit", _Measured), loader(), loader(shuffle=False))
     numbers = {name: value.item() for name, value in host.callback_metrics.items()}
     write(
         folder,
@@ -31,25 +31,22 @@ def perform(scenario: Scenario, folder: Path) -> None:
     )
 
 
-def _class(namespace: str) -> Any:
-    from torchmetrics import MeanMetric
-    from torchmetrics.classification import MulticlassAccuracy
+class _Measured(Classifier):
+    def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+        from torchmetrics import MeanMetric
+        from torchmetrics.classification import MulticlassAccuracy
 
-    class Measured(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
-            super().__init__(net, folder, topic)
-            self.accuracy = MulticlassAccuracy(num_classes=CLASSES, average="micro")
-            self.mean_loss = MeanMetric()
+        super().__init__(net, folder, topic)
+        self.accuracy = MulticlassAccuracy(num_classes=CLASSES, average="micro")
+        self.mean_loss = MeanMetric()
 
-        def validation_step(self, batch: Any, batch_index: int) -> None:
-            scores: Tensor = self.net(batch[0])
-            loss = cross_entropy(scores, batch[1])
-            errors = (scores.argmax(1) != batch[1]).sum()
-            self.log("errors", errors, sync_dist=True, reduce_fx="sum")
-            for reduction in ("mean", "min", "max", "sum"):
-                self.log(f"loss {reduction}", loss, sync_dist=True, reduce_fx=reduction)
-            self.accuracy(scores, batch[1])
-            self.mean_loss(loss)
-            self.log_dict({"accuracy": self.accuracy, "mean loss": self.mean_loss})
-
-    return Measured
+    def validation_step(self, batch: Any, batch_index: int) -> None:
+        scores: Tensor = self.net(batch[0])
+        loss = cross_entropy(scores, batch[1])
+        errors = (scores.argmax(1) != batch[1]).sum()
+        self.log("errors", errors, sync_dist=True, reduce_fx="sum")
+        for reduction in ("mean", "min", "max", "sum"):
+            self.log(f"loss {reduction}", loss, sync_dist=True, reduce_fx=reduction)
+        self.accuracy(scores, batch[1])
+        self.mean_loss(loss)
+        self.log_dict({"accuracy": self.accuracy, "mean loss": self.mean_loss})

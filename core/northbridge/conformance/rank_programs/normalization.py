@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import Classifier, build, combine, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader, pictures
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.declared import get
@@ -41,7 +40,7 @@ def _fit(scenario: Scenario, folder: Path) -> None:
         "nothing": ({}, lambda net: net),
     }
     for way, (arguments, convert) in ways.items():
-        module = _class(scenario.namespace)(convert(build("convnet")), folder, "normalization fit")
+        module = combine(scenario.namespace, _Normalizing)(convert(build("convnet")), folder, "normalization fit")
         layer = type(module.net[1]).__name__
         host = trainer(scenario, folder, max_epochs=_EPOCHS, **arguments)
         host.fit(module, loader(samples=_BATCH * host.world_size, shuffle=False))
@@ -121,10 +120,6 @@ def _largest(ours: Any, theirs: Any) -> float:
     return float(distance.max()) if distance.numel() else 0.0
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Normalizing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def configure_optimizers(self) -> Any:
-            return torch.optim.SGD(self.parameters(), lr=_RATE)
-
-    return Normalizing
+class _Normalizing(Classifier):
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=_RATE)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,31 +13,77 @@ from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Validated, classifier, trainer
 from northbridge.conformance.runs.models import SAMPLES, adam, loader
 from northbridge.conformance.runs.scenario import Scenario
+
+
+class _Plain(Validated):
+    def configure_optimizers(self) -> Any:
+        return adam(self.trained())
+
+    def trained(self) -> list[Any]:
+        return [each for each in self.parameters() if each.requires_grad]
+
+
+class _ByLBFGS(_Plain):
+    def configure_optimizers(self) -> Any:
+        return torch.optim.LBFGS(self.trained(), lr=0.1, max_iter=3)
+
+
+class _Scheduled(_Plain):
+    def configure_optimizers(self) -> Any:
+        optimizer = adam(self.trained())
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, threshold=1.0)
+        steps = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+        return [optimizer], [
+            {"scheduler": steps, "interval": "step"},
+            {"scheduler": plateau, "monitor": "validation loss"},
+        ]
+
+
+class _Late(_Plain):
+    net: Any
+
+    def configure_model(self) -> None:
+        if isinstance(self.net[-1], torch.nn.Identity):
+            return
+        layer = torch.nn.Linear(5, 5)  # made on the chip, of whose random numbers the host's know nothing
+        torch.manual_seed(4)
+        torch.nn.init.eye_(layer.weight)
+        torch.nn.init.zeros_(layer.bias)
+        self.net = torch.nn.Sequential(*list(self.net), layer, torch.nn.Identity())
+
+
+class _Manual(_Plain):
+    def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+        super().__init__(net, folder, topic)
+        self.automatic_optimization = False
+
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        optimizer = self.optimizers()
+
+        def close() -> Tensor:
+            loss: Tensor = super(_Manual, self).training_step(batch, batch_index)
+            optimizer.zero_grad()
+            self.manual_backward(loss)
+            self.clip_gradients(optimizer, gradient_clip_val=0.5, gradient_clip_algorithm="norm")
+            return loss
+
+        loss: Tensor = optimizer.step(closure=close)
+        return loss
 
 
 @dataclass(frozen=True)
 class Way:
     """What a user asks for."""
 
-    kind: str = "plain"
-    """Of module, as :func:`_class` has them."""
-
+    kind: type = _Plain
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """Of the Trainer."""
 
     callback: Callable[[Any], Any] | None = None
     """Makes one of the module of Lightning's callbacks."""
-
-
-def _stochastic(callbacks: Any) -> Any:
-    return callbacks.StochasticWeightAveraging(0.01, swa_epoch_start=2)
-
-
-def _scheduled_accumulation(callbacks: Any) -> Any:
-    return callbacks.GradientAccumulationScheduler({0: 1, 1: 2})
 
 
 def _finetuning(callbacks: Any) -> Any:
@@ -58,16 +103,16 @@ def _finetuning(callbacks: Any) -> Any:
 WAYS = {
     "plainly": Way(),
     "accumulating": Way(arguments={"accumulate_grad_batches": 3}),
-    "accumulating by a schedule": Way(callback=_scheduled_accumulation),
+    "accumulating by a schedule": Way(callback=lambda room: room.GradientAccumulationScheduler({0: 1, 1: 2})),
     "clipping by norm": Way(arguments={"gradient_clip_val": 0.1}),
     "clipping by value": Way(arguments={"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"}),
     "overfitting": Way(arguments={"overfit_batches": 2}),
-    "by LBFGS": Way("lbfgs"),
-    "on schedules": Way("scheduled"),
-    "configuring the model late": Way("late"),
-    "by hand": Way("manual"),
+    "by LBFGS": Way(_ByLBFGS),
+    "on schedules": Way(_Scheduled),
+    "configuring the model late": Way(_Late),
+    "by hand": Way(_Manual),
     "finetuning": Way(callback=_finetuning),
-    "averaging weights": Way(callback=_stochastic),
+    "averaging weights": Way(callback=lambda room: room.StochasticWeightAveraging(0.01, swa_epoch_start=2)),
 }
 """What is tried."""
 
@@ -80,65 +125,12 @@ def perform(scenario: Scenario, folder: Path) -> None:
     for name, way in WAYS.items():
         called = [] if way.callback is None else [way.callback(callbacks)]
         host = trainer(scenario, folder, max_epochs=3, limit_val_batches=2, callbacks=called, **way.arguments)
-        module = _class(scenario.namespace, way.kind)(build("convnet"), folder, "optimization fit")
+        module = classifier(scenario.namespace, "convnet", folder, "optimization fit", way.kind)
         batches = (
-            loader(batch=SAMPLES) if way.kind == "lbfgs" else loader()
+            loader(batch=SAMPLES) if way.kind is _ByLBFGS else loader()
         )  # from batch to batch it magnifies rounding
         host.fit(module, batches, loader(shuffle=False))
         rates = [group["lr"] for optimizer in host.optimizers for group in optimizer.param_groups]
         found[name] = {"weights": fingerprint(module.state_dict()), "steps": host.global_step, "rates": rates}
         rank = host.global_rank
     write(folder, "optimization", rank, found)
-
-
-@cache
-def _class(namespace: str, kind: str) -> Any:
-    class Trained(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def validation_step(self, batch: Any, batch_index: int) -> None:
-            self.log("validation loss", torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
-
-        def configure_optimizers(self) -> Any:
-            trained = [each for each in self.parameters() if each.requires_grad]
-            if kind == "lbfgs":
-                return torch.optim.LBFGS(trained, lr=0.1, max_iter=3)
-            optimizer = adam(trained)
-            if kind != "scheduled":
-                return optimizer
-            plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=0, threshold=1.0)
-            steps = torch.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
-            return [optimizer], [
-                {"scheduler": steps, "interval": "step"},
-                {"scheduler": plateau, "monitor": "validation loss"},
-            ]
-
-    class Late(Trained):
-        net: Any
-
-        def configure_model(self) -> None:
-            if isinstance(self.net[-1], torch.nn.Identity):
-                return
-            layer = torch.nn.Linear(5, 5)  # made on the chip, of whose random numbers the host's know nothing
-            torch.manual_seed(4)
-            torch.nn.init.eye_(layer.weight)
-            torch.nn.init.zeros_(layer.bias)
-            self.net = torch.nn.Sequential(*list(self.net), layer, torch.nn.Identity())
-
-    class Manual(Trained):
-        def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
-            super().__init__(net, folder, topic)
-            self.automatic_optimization = False
-
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            optimizer = self.optimizers()
-
-            def close() -> Tensor:
-                loss: Tensor = super(Manual, self).training_step(batch, batch_index)
-                optimizer.zero_grad()
-                self.manual_backward(loss)
-                self.clip_gradients(optimizer, gradient_clip_val=0.5, gradient_clip_algorithm="norm")
-                return loss
-
-            loss: Tensor = optimizer.step(closure=close)
-            return loss
-
-    return {"late": Late, "manual": Manual}.get(kind, Trained)

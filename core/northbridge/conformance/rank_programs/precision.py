@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.rank_programs.training import train_models
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import build, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader, seen
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import UnsupportedError
@@ -45,7 +45,7 @@ def _try(scenario: Scenario, folder: Path, precision: str) -> dict[str, Any]:
 
 def _fit(scenario: Scenario, folder: Path, precision: str) -> dict[str, Any]:
     host = trainer(scenario, folder, precision=precision, max_epochs=1, limit_train_batches=2)
-    module = classifier_class(scenario.namespace)(build("mlp"), folder, "precision.dtypes fit")
+    module = classifier(scenario.namespace, "mlp", folder, "precision.dtypes fit")
     host.fit(module, loader())
     return _seen(module.net)
 

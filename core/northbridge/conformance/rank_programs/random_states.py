@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.plugins.checkpoint_io import stock_format
@@ -76,7 +75,7 @@ def _fit(
 ) -> str:
     limits = {"limit_train_batches": _BATCHES, "num_sanity_val_steps": 0, **arguments}
     host = trainer(scenario, folder, **limits, callbacks=callbacks, enable_checkpointing=callbacks is not None)
-    module = _class(scenario.namespace)(build("dropout"), folder, "random_states fit")
+    module = classifier(scenario.namespace, "dropout", folder, "random_states fit", _Drawing)
     host.fit(module, batches, loader(16, shuffle=False), ckpt_path=checkpoint)
     return fingerprint(module.state_dict())
 
@@ -124,15 +123,11 @@ class Resumable:
         self.order, self.given = state["order"], state["given"]
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Drawing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            pictures, labels = batch
-            loss: Tensor = super().training_step((pictures + torch.randn(()).item(), labels), batch_index)
-            return loss
+class _Drawing(Classifier):
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        pictures, labels = batch
+        loss: Tensor = super().training_step((pictures + torch.randn(()).item(), labels), batch_index)
+        return loss
 
-        def validation_step(self, batch: Any, batch_index: int) -> None:
-            torch.rand(3, device=self.device)
-
-    return Drawing
+    def validation_step(self, batch: Any, batch_index: int) -> None:
+        torch.rand(3, device=self.device)

@@ -10,7 +10,7 @@ import torch
 
 from northbridge.conformance.rank_programs.collective_reductions import large_number
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.current import loaded
@@ -28,7 +28,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     """Reduce, gather and broadcast on each rank, which reports what it got."""
     if is_trainer(scenario.namespace):
         host = trainer(scenario, folder, max_epochs=1)
-        host.fit(_class(scenario.namespace)(build("mlp"), folder, "reductions fit"), loader())
+        host.fit(classifier(scenario.namespace, "mlp", folder, "reductions fit", _Exchanging), loader())
     else:
         fabric(scenario).launch(_in_fabric, folder)
 
@@ -38,14 +38,11 @@ def _in_fabric(host: Any, folder: Path) -> None:
     write(folder, "reductions", host.global_rank, found)
 
 
-def _class(namespace: str) -> Any:
-    class Exchanging(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def on_train_start(self) -> None:
-            strategy = self.trainer.strategy
-            found = _exchange(strategy.reduce, self.all_gather, strategy.broadcast, self.device, self.global_rank)
-            write(self.folder, "reductions", self.global_rank, found)
-
-    return Exchanging
+class _Exchanging(Classifier):
+    def on_train_start(self) -> None:
+        strategy = self.trainer.strategy
+        found = _exchange(strategy.reduce, self.all_gather, strategy.broadcast, self.device, self.global_rank)
+        write(self.folder, "reductions", self.global_rank, found)
 
 
 def _exchange(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,10 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import adam, pictures
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.lightning.namespaces import Stock
 
 CHECKPOINT = "shards.ckpt"
 """The folder with what each rank wrote after the first epoch."""
@@ -100,7 +100,7 @@ def _adam(net: nn.Module) -> torch.optim.Optimizer:
 
 
 def _fit(scenario: Scenario, folder: Path, strategy: Any, checkpoint: Path, epochs: range) -> dict[str, Any]:
-    module = _class(scenario.namespace)()
+    module = combine(scenario.namespace, _Sharded)()
     host = trainer(scenario, folder, strategy=strategy, max_epochs=epochs.stop, use_distributed_sampler=False)
     host.fit(module, _batches(), ckpt_path=checkpoint if epochs.start else None)
     if not epochs.start:
@@ -153,26 +153,20 @@ def _whole(tensor: Any) -> Tensor:
     return result
 
 
-@cache
-def _class(namespace: str) -> Any:
-    stock: Any = import_module(namespace).LightningModule
+class _Sharded(Stock):  # type: ignore[misc]  # of Lightning's module
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = build("mlp")
+        self.losses: list[float] = []
 
-    class Sharded(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        def __init__(self) -> None:
-            super().__init__()
-            self.net = build("mlp")
-            self.losses: list[float] = []
+    def configure_model(self) -> None:
+        _spread(self.net, self.device_mesh)
 
-        def configure_model(self) -> None:
-            _spread(self.net, self.device_mesh)
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        images, labels = _mine(batch, self.device_mesh)
+        loss = cross_entropy(self.net(images), labels)
+        self.losses.append(float(self.trainer.strategy.reduce(loss.detach(), reduce_op="mean")))
+        return loss
 
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            images, labels = _mine(batch, self.device_mesh)
-            loss = cross_entropy(self.net(images), labels)
-            self.losses.append(float(self.trainer.strategy.reduce(loss.detach(), reduce_op="mean")))
-            return loss
-
-        def configure_optimizers(self) -> Any:
-            return _adam(self)
-
-    return Sharded
+    def configure_optimizers(self) -> Any:
+        return _adam(self)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, facts, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, facts, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -27,7 +25,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     ``scenario.resume`` is the folder in which the two jobs meet, or nothing for a job that is alone.
     """
     host = trainer(scenario, folder)
-    module = _class(scenario.namespace)(build(MODEL), folder, "side_by_side")
+    module = classifier(scenario.namespace, MODEL, folder, "side_by_side", _Accompanying)
     module.meeting = meeting = Path(scenario.resume) if scenario.resume else None
     try:
         host.fit(module, loader(8 * _BATCHES * host.world_size, shuffle=False))
@@ -49,19 +47,15 @@ def _meet(meeting: Path, name: str) -> None:
         time.sleep(0.01)
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Accompanying(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        meeting: Path | None = None
+class _Accompanying(Classifier):
+    meeting: Path | None = None
 
-        def on_train_start(self) -> None:
-            if self.meeting is not None:
-                _meet(self.meeting, self.folder.name)
-            self.began = time.time()
+    def on_train_start(self) -> None:
+        if self.meeting is not None:
+            _meet(self.meeting, self.folder.name)
+        self.began = time.time()
 
-        def on_train_end(self) -> None:
-            torch.get_device_module(self.device.type).synchronize()
-            found = {"began": self.began, "ended": time.time(), **facts(self, self.trainer.strategy)}
-            write(self.folder, self.topic, self.global_rank, found)
-
-    return Accompanying
+    def on_train_end(self) -> None:
+        torch.get_device_module(self.device.type).synchronize()
+        found = {"began": self.began, "ended": time.time(), **facts(self, self.trainer.strategy)}
+        write(self.folder, self.topic, self.global_rank, found)

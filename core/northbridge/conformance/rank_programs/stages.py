@@ -10,7 +10,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Validated, classifier, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -18,7 +18,7 @@ from northbridge.conformance.runs.scenario import Scenario
 def perform(scenario: Scenario, folder: Path) -> None:
     """Go through the stages; each rank reports its metrics and predictions."""
     host = trainer(scenario, folder)
-    module = _class(scenario.namespace)(build("convnet"), folder, "stages fit")
+    module = classifier(scenario.namespace, "convnet", folder, "stages fit", _Staged)
     batches = loader(shuffle=False)
     host.fit(module, loader(), batches)
     found = {"fit": _numbers(host.callback_metrics)}
@@ -35,19 +35,10 @@ def _numbers(metrics: Any) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def _class(namespace: str) -> Any:
-    class Staged(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def validation_step(self, batch: Any, batch_index: int) -> None:
-            self.log("validation loss", self._loss(batch), sync_dist=True)
+class _Staged(Validated):
+    def test_step(self, batch: Any, batch_index: int) -> None:
+        self.log("test loss", cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
 
-        def test_step(self, batch: Any, batch_index: int) -> None:
-            self.log("test loss", self._loss(batch), sync_dist=True)
-
-        def predict_step(self, batch: Any, batch_index: int) -> Tensor:
-            scores: Tensor = self.net(batch[0])
-            return scores
-
-        def _loss(self, batch: Any) -> Tensor:
-            return cross_entropy(self.net(batch[0]), batch[1])
-
-    return Staged
+    def predict_step(self, batch: Any, batch_index: int) -> Tensor:
+        scores: Tensor = self.net(batch[0])
+        return scores

@@ -17,7 +17,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostL
 
 import northbridge
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -70,18 +70,15 @@ def _denied(accelerator: str) -> set[str]:
 def _train(scenario: Scenario, folder: Path, topic: str, strategy: Any, model: str = "unused") -> int:
     host = trainer(scenario, folder, strategy=strategy)
     topic = f"strategies {topic}"
-    module = _class(scenario.namespace)(build(model), folder, f"{topic} fit")
+    module = classifier(scenario.namespace, model, folder, f"{topic} fit", _Inspecting)
     host.fit(module, loader())
     write(folder, topic, host.global_rank, {**module.options, "kept": host.strategy is strategy})
     rank: int = host.global_rank
     return rank
 
 
-def _class(namespace: str) -> Any:
-    class Inspecting(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        def on_train_start(self) -> None:
-            ddp = self.trainer.strategy.model
-            names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_bytes_cap")
-            self.options = {name: getattr(ddp, name) for name in names}
-
-    return Inspecting
+class _Inspecting(Classifier):
+    def on_train_start(self) -> None:
+        ddp = self.trainer.strategy.model
+        names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_bytes_cap")
+        self.options = {name: getattr(ddp, name) for name in names}

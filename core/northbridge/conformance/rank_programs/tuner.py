@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
 from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -24,32 +23,28 @@ def perform(scenario: Scenario, folder: Path) -> None:
     tuner: Any = import_module(f"{scenario.namespace}.tuner")
     found: dict[str, Any] = {}
     for mode in ("power", "binsearch"):
-        module = _class(scenario.namespace)(build("mlp"), folder, "tuner fit")
+        module = classifier(scenario.namespace, "mlp", folder, "tuner fit", _Tuned)
         host = tuner.Tuner(trainer(scenario, folder))
         found[mode] = host.scale_batch_size(module, mode=mode, steps_per_trial=1, init_val=2)
-    module = _class(scenario.namespace)(build("mlp"), folder, "tuner fit")
+    module = classifier(scenario.namespace, "mlp", folder, "tuner fit", _Tuned)
     host = tuner.Tuner(trainer(scenario, folder))
     search = host.lr_find(module, num_training=20)
     found |= {"losses": search.results["loss"], "suggestion": search.suggestion(), "rate": module.lr}
     write(folder, "tuner", 0, found)
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Tuned(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        batch_size = 2
-        lr = 1e-3
+class _Tuned(Classifier):
+    batch_size = 2
+    lr = 1e-3
 
-        def train_dataloader(self) -> Any:
-            return torch.utils.data.DataLoader(loader().dataset, batch_size=self.batch_size)
+    def train_dataloader(self) -> Any:
+        return torch.utils.data.DataLoader(loader().dataset, batch_size=self.batch_size)
 
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            if len(batch[0]) > _FITS:
-                torch.empty(2**50, dtype=torch.uint8, device=self.device)
-            loss: Tensor = super().training_step(batch, batch_index)
-            return loss
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        if len(batch[0]) > _FITS:
+            torch.empty(2**50, dtype=torch.uint8, device=self.device)
+        loss: Tensor = super().training_step(batch, batch_index)
+        return loss
 
-        def configure_optimizers(self) -> Any:
-            return adam(self.parameters(), rate=self.lr)
-
-    return Tuned
+    def configure_optimizers(self) -> Any:
+        return adam(self.parameters(), rate=self.lr)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, classifier_class, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import Classifier, build, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import WeightsDisagreeError
@@ -37,7 +36,7 @@ def _fit(scenario: Scenario, folder: Path) -> None:
     for name, changes in (("whole", False), ("changed", True)):
         agreement = own.WeightsAgreement(every_n_steps=EVERY)
         host = trainer(scenario, folder, callbacks=[agreement])
-        module = _class(scenario.namespace)(build("mlp"), folder, "weights_agreement fit")
+        module = classifier(scenario.namespace, "mlp", folder, "weights_agreement fit", _Changing)
         module.changes = changes
         with Caught() as caught:
             host.fit(module, loader(samples=8 * 4 * host.world_size))
@@ -79,13 +78,9 @@ class Caught:
         return False
 
 
-@cache
-def _class(namespace: str) -> Any:
-    class Changing(classifier_class(namespace)):  # type: ignore[misc]  # made at run time
-        changes: bool
+class _Changing(Classifier):
+    changes: bool
 
-        def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
-            if self.changes and self.global_step == STEP and self.global_rank == self.trainer.world_size - 1:
-                change(self)
-
-    return Changing
+    def on_train_batch_start(self, batch: Any, batch_index: int) -> None:
+        if self.changes and self.global_step == STEP and self.global_rank == self.trainer.world_size - 1:
+            change(self)

@@ -7,7 +7,7 @@ import os
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.distributed
@@ -18,7 +18,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.models import MODELS, adam, seen
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.lightning.namespaces import NAMESPACES
+from northbridge.lightning.namespaces import NAMESPACES, Stock
 
 
 @atexit.register
@@ -73,45 +73,56 @@ def build(model: str) -> torch.nn.Module:
     return MODELS[model]()
 
 
-def classifier(namespace: str, model: str, folder: Path, topic: str) -> Any:
-    """Return a LightningModule of ``namespace`` that trains one of :data:`MODELS`; each rank reports ``topic``."""
-    return classifier_class(namespace)(build(model), folder, topic)
-
-
 @cache
-def classifier_class(namespace: str) -> Any:
-    """Return the class of :func:`classifier`."""
-    stock: Any = import_module(namespace).LightningModule
-
-    class Classifier(stock):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
-        def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
-            super().__init__()
-            self.net = net
-            self.folder, self.topic = folder, topic
-
-        def __reduce__(self) -> tuple[object, ...]:
-            # A spawned rank gets the module by pickle, and a class that a function made has no importable name.
-            return _empty, (namespace,), self.__dict__
-
-        def training_step(self, batch: Any, batch_index: int) -> Tensor:
-            pictures, labels = batch
-            # In float32 also under autocast, as Fabric hands the scores over: the CPU's autocast and an accelerator's
-            # treat a loss differently.
-            loss = cross_entropy(self.net(pictures).float(), labels)
-            self.log("loss", loss)
-            return loss
-
-        def configure_optimizers(self) -> Any:
-            return adam(self.parameters())
-
-        def on_train_end(self) -> None:
-            write(self.folder, self.topic, self.global_rank, facts(self, self.trainer.strategy))
-
-    return Classifier
+def combine(namespace: str, mixin: type, stock: str = "LightningModule") -> Any:
+    """Return the class of ``mixin`` over Lightning's class ``stock`` in ``namespace``."""
+    own = getattr(import_module(namespace), stock)
+    return type(mixin.__name__, (mixin, own), {"combined": (namespace, mixin)})
 
 
-def _empty(namespace: str) -> Any:
-    cls = classifier_class(namespace)
+class Classifier(Stock):  # type: ignore[misc]  # of Lightning's module
+    """A LightningModule that trains a network; each rank reports."""
+
+    combined: ClassVar[tuple[str, type]]
+
+    def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+        super().__init__()
+        self.net = net
+        self.folder, self.topic = folder, topic
+
+    def __reduce__(self) -> tuple[object, ...]:
+        # A spawned rank gets the module by pickle, and a class that a function made has no importable name.
+        return _empty, self.combined, self.__dict__
+
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        pictures, labels = batch
+        # In float32 also under autocast, as Fabric hands the scores over: the CPU's autocast and an accelerator's
+        # treat a loss differently.
+        loss = cross_entropy(self.net(pictures).float(), labels)
+        self.log("loss", loss)
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        return adam(self.parameters())
+
+    def on_train_end(self) -> None:
+        write(self.folder, self.topic, self.global_rank, facts(self, self.trainer.strategy))
+
+
+class Validated(Classifier):
+    """One that logs its loss of the validation, too."""
+
+    def validation_step(self, batch: Any, batch_index: int) -> None:
+        self.log("validation loss", cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
+
+
+def classifier(namespace: str, model: str, folder: Path, topic: str, kind: type = Classifier) -> Any:
+    """Return a LightningModule of ``namespace`` that trains one of :data:`MODELS`; each rank reports ``topic``."""
+    return combine(namespace, kind)(build(model), folder, topic)
+
+
+def _empty(namespace: str, mixin: type) -> Any:
+    cls = combine(namespace, mixin)
     return cls.__new__(cls)
 
 
