@@ -97,6 +97,9 @@ def _in_the_first(namespaces: tuple[str, ...], devices: int) -> Runs:
     return tuple((namespace, devices) for namespace in (TRAINERS[0], FABRICS[0]) if namespace in namespaces)
 
 
+Differences = Callable[..., list[str]]
+"""What the fixture ``differences`` gives."""
+
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
@@ -171,6 +174,16 @@ class NamespaceSuite(Suite):
         return cpu_run(namespace, devices, self.steps)
 
     @pytest.fixture
+    def differences(self, backend: str, chip: RunResult, cpu: RunResult) -> Differences:
+        """Compares what every rank found out about a topic, or one fact of it, as :func:`differences_from_cpu` does."""
+
+        def find(topic: str, fact: str = "", **options: Any) -> list[str]:
+            found, expected = (result.each(topic, fact) if fact else result.ranks(topic) for result in (chip, cpu))
+            return differences_from_cpu(backend, found, expected, **options)
+
+        return find
+
+    @pytest.fixture
     def device(self, backend: str, environ: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> northbridge.Device:
         """The chip as this process sees it, under the variables of a run."""
         for name, value in environ.items():
@@ -188,12 +201,8 @@ class EqualWeights(NamespaceSuite):
     """Every model, trained on the chip by each rank, has the weights of Lightning's own run on as many CPU ranks."""
 
     @pytest.mark.parametrize("model", MODELS)
-    def test_the_weights_are_those_of_a_cpu_run_on_each_rank(
-        self, backend: str, chip: RunResult, cpu: RunResult, model: str
-    ) -> None:
-        found, expected = (outcome.each(f"training {model}", "weights") for outcome in (chip, cpu))
-
-        assert differences_from_cpu(backend, found, expected) == []
+    def test_the_weights_are_those_of_a_cpu_run_on_each_rank(self, differences: Differences, model: str) -> None:
+        assert differences(f"training {model}", "weights") == []
 
     @pytest.mark.parametrize("model", MODELS)
     def test_the_ranks_have_learnt_the_same(self, chip: RunResult, devices: int, model: str) -> None:

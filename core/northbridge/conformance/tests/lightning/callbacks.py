@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices, shows
+from northbridge.conformance.suite import TRAINERS, Differences, UsesSuite, one_and_two_devices, shows
 
 
 class Callbacks(UsesSuite):
@@ -20,11 +17,11 @@ class Callbacks(UsesSuite):
 
     @shows("fit")
     def test_progress_bars_monitors_and_loggers_change_nothing_and_write_what_is_logged(
-        self, backend: str, chip: RunResult, cpu: RunResult
+        self, chip: RunResult, differences: Differences
     ) -> None:
-        found, expected = chip.each("callbacks", "logged"), cpu.each("callbacks", "logged")
+        found = chip.each("callbacks", "logged")
 
-        assert differences_from_cpu(backend, found, expected) == []
+        assert differences("callbacks", "logged") == []
         assert found[0]["boards"] == [True]
         assert {"lr-Adam", "train/samples", "validation loss"} <= set(found[0]["columns"])
 
@@ -39,17 +36,15 @@ class Callbacks(UsesSuite):
         assert 0 < found[0]["epoch"] < 9
 
     @shows("checkpoint")
-    def test_the_best_checkpoints_are_kept_on_the_cpu(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
-        found: list[Any] = chip.each("callbacks", "kept")
+    def test_the_best_checkpoints_are_kept_on_the_cpu(self, chip: RunResult, differences: Differences) -> None:
+        found = chip.each("callbacks", "kept")
 
-        assert differences_from_cpu(backend, found, cpu.each("callbacks", "kept")) == []
+        assert differences("callbacks", "kept") == []
         assert "last.ckpt" in found[0]["files"]
         assert len(found[0]["files"]) == 3
         assert found[0]["devices"] == ["cpu"]
 
     @shows("fit")
-    def test_moving_averages_of_the_weights(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
-        found, expected = chip.each("callbacks", "averaged"), cpu.each("callbacks", "averaged")
-
+    def test_moving_averages_of_the_weights(self, differences: Differences) -> None:
         # torch averages them one by one on the CPU, and all at once elsewhere.
-        assert differences_from_cpu(backend, found, expected, simulated_within=1e-6) == []
+        assert differences("callbacks", "averaged", simulated_within=1e-6) == []

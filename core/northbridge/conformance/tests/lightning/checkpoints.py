@@ -16,7 +16,15 @@ from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.hosts import build
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, one_and_several_devices, shows
+from northbridge.conformance.suite import (
+    FABRICS,
+    TRAINERS,
+    Differences,
+    NamespaceSuite,
+    in_each,
+    one_and_several_devices,
+    shows,
+)
 from northbridge.processes.environment import python_command
 
 _OPEN = """
@@ -61,18 +69,12 @@ class Checkpoints(NamespaceSuite):
         assert found["tensors"] > 10
 
     @shows("checkpoint")
-    def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(
-        self, backend: str, chip: RunResult, cpu: RunResult
-    ) -> None:
-        found, expected = chip.each("checkpoints.save", "weights"), cpu.each("checkpoints.save", "weights")
-
-        assert differences_from_cpu(backend, found, expected) == []
+    def test_a_run_that_saves_trains_the_weights_of_a_cpu_run(self, differences: Differences) -> None:
+        assert differences("checkpoints.save", "weights") == []
 
     @shows("resume")
-    def test_a_cpu_checkpoint_resumes_on_the_chip(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
-        found, expected = chip.each("checkpoints.resume", "weights"), cpu.each("checkpoints.resume", "weights")
-
-        assert differences_from_cpu(backend, found, expected) == []
+    def test_a_cpu_checkpoint_resumes_on_the_chip(self, differences: Differences) -> None:
+        assert differences("checkpoints.resume", "weights") == []
 
     @shows("resume")
     def test_tied_weights_are_tied_in_a_run_that_is_taken_up(self, chip: RunResult) -> None:

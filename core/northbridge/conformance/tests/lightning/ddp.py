@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import northbridge
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.suite import TRAINERS, EqualWeights, cpu_run, several_devices
+from northbridge.conformance.suite import TRAINERS, Differences, EqualWeights, cpu_run, several_devices
 
 
 class DistributedTraining(EqualWeights):
@@ -44,10 +43,8 @@ class DistributedTraining(EqualWeights):
         for topic in ("training tied", "after training tied"):
             assert chip.each(topic, "parameters") == cpu.each(topic, "parameters")
 
-    def test_fit_validate_test_and_predict_are_those_of_a_cpu_run(
-        self, backend: str, chip: RunResult, cpu: RunResult
-    ) -> None:
-        assert differences_from_cpu(backend, chip.ranks("stages"), cpu.ranks("stages")) == []
+    def test_fit_validate_test_and_predict_are_those_of_a_cpu_run(self, differences: Differences) -> None:
+        assert differences("stages") == []
 
-    def test_two_optimizers_by_manual_optimization(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
-        assert differences_from_cpu(backend, chip.ranks("manual_optimization"), cpu.ranks("manual_optimization")) == []
+    def test_two_optimizers_by_manual_optimization(self, differences: Differences) -> None:
+        assert differences("manual_optimization") == []

@@ -7,9 +7,16 @@ import pytest
 import northbridge
 from northbridge.conformance.rank_programs.devices import FORMS, SECOND, is_held_by_one_fabric
 from northbridge.conformance.run import RunResult, run
-from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
+from northbridge.conformance.suite import (
+    FABRICS,
+    TRAINERS,
+    Differences,
+    NamespaceSuite,
+    in_each,
+    require,
+    require_devices,
+)
 
 
 class DeviceChoice(NamespaceSuite):
@@ -48,10 +55,8 @@ class SecondDevice(NamespaceSuite):
         require(namespace)
         return run(Scenario(backend, namespace, ("training",), (1,), models=("mlp",)), environ)
 
-    def test_it_trains_the_weights_of_a_cpu_run(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
-        found, expected = (outcome.only("training mlp")["weights"] for outcome in (chip, cpu))
-
-        assert differences_from_cpu(backend, found, expected) == []
+    def test_it_trains_the_weights_of_a_cpu_run(self, differences: Differences) -> None:
+        assert differences("training mlp", "weights") == []
 
     def test_memory_is_allocated_there_and_nowhere_else(self, device: northbridge.Device, chip: RunResult) -> None:
         root = str(device.root(1))

@@ -7,12 +7,12 @@ import pytest
 import northbridge
 from northbridge.conformance.rank_programs.fabric import STEERED, WAYS
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build
 from northbridge.conformance.suite import (
     FABRICS,
     MODELS,
+    Differences,
     EqualWeights,
     UsesSuite,
     in_each,
@@ -62,10 +62,8 @@ class FabricLoops(UsesSuite):
     )
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_the_weights_and_the_learning_rate_are_those_of_a_cpu_run(
-        self, backend: str, chip: RunResult, cpu: RunResult, way: str
-    ) -> None:
-        assert differences_from_cpu(backend, chip.each("fabric", way), cpu.each("fabric", way)) == []
+    def test_the_weights_and_the_learning_rate_are_those_of_a_cpu_run(self, differences: Differences, way: str) -> None:
+        assert differences("fabric", way) == []
 
     @pytest.mark.parametrize("way", [way for way in STEERED if way != "plainly"])
     def test_it_makes_a_difference(self, chip: RunResult, way: str) -> None:
@@ -79,18 +77,18 @@ class Joining(UsesSuite):
     claims = ("ddp_averaging",)
     advice = "Join sends zeros for ranks that are done: look at all_reduce of numbers of steps, and at broadcast."
 
-    def test_gradients_wait_where_the_loop_says_so(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
-        found, expected = chip.each("fabric.join", "accumulated"), cpu.each("fabric.join", "accumulated")
+    def test_gradients_wait_where_the_loop_says_so(self, chip: RunResult, differences: Differences) -> None:
+        found = chip.each("fabric.join", "accumulated")
 
-        assert differences_from_cpu(backend, found, expected) == []
+        assert differences("fabric.join", "accumulated") == []
         assert found[0]["gradients in between"] != found[1]["gradients in between"]
         assert found[0]["weights"] == found[1]["weights"]
 
     def test_a_rank_that_has_run_out_of_batches_waits_for_the_other(
-        self, backend: str, chip: RunResult, cpu: RunResult
+        self, chip: RunResult, differences: Differences
     ) -> None:
-        found, expected = chip.each("fabric.join", "joined"), cpu.each("fabric.join", "joined")
+        found = chip.each("fabric.join", "joined")
 
-        assert differences_from_cpu(backend, found, expected) == []
+        assert differences("fabric.join", "joined") == []
         assert [each["batches"] for each in found] == [2, 4]
         assert found[0]["weights"] == found[1]["weights"]

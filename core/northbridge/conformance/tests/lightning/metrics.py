@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
+from northbridge.conformance.suite import TRAINERS, Differences, NamespaceSuite, in_each
 
 
 class LoggedMetrics(NamespaceSuite):
@@ -16,8 +15,8 @@ class LoggedMetrics(NamespaceSuite):
     advice = "Look at the Collective's all_reduce of single numbers, floats and whole ones, and at its barrier."
 
     @pytest.mark.parametrize("reduction", ["mean", "min", "max", "sum"])
-    def test_sync_dist_reduces(self, backend: str, chip: RunResult, cpu: RunResult, reduction: str) -> None:
-        self.check(backend, chip, cpu, f"loss {reduction}")
+    def test_sync_dist_reduces(self, chip: RunResult, differences: Differences, reduction: str) -> None:
+        self.check(chip, differences, f"loss {reduction}")
 
     def test_sync_dist_reduces_a_whole_number(self, chip: RunResult, cpu: RunResult) -> None:
         assert chip.each("metrics", "errors") == cpu.each("metrics", "errors")
@@ -31,12 +30,12 @@ class LoggedMetrics(NamespaceSuite):
 
     @pytest.mark.parametrize("metric", ["accuracy", "mean loss"])
     def test_a_metric_of_torchmetrics_in_the_module(
-        self, backend: str, chip: RunResult, cpu: RunResult, metric: str
+        self, chip: RunResult, differences: Differences, metric: str
     ) -> None:
-        self.check(backend, chip, cpu, metric)
+        self.check(chip, differences, metric)
 
-    def check(self, backend: str, chip: RunResult, cpu: RunResult, name: str) -> None:
+    def check(self, chip: RunResult, differences: Differences, name: str) -> None:
         """Compare what was logged, which is one value on both ranks."""
         found = chip.each("metrics", name)
-        assert differences_from_cpu(backend, found, cpu.each("metrics", name)) == []
+        assert differences("metrics", name) == []
         assert found[0] == found[1]

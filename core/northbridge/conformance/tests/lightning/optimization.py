@@ -6,8 +6,7 @@ import pytest
 
 from northbridge.conformance.rank_programs.optimization import WAYS
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices
+from northbridge.conformance.suite import TRAINERS, Differences, UsesSuite, one_and_two_devices
 
 
 class Optimization(UsesSuite):
@@ -21,10 +20,8 @@ class Optimization(UsesSuite):
     )
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_weights_steps_and_learning_rates_are_those_of_a_cpu_run(
-        self, backend: str, chip: RunResult, cpu: RunResult, way: str
-    ) -> None:
-        assert differences_from_cpu(backend, chip.each("optimization", way), cpu.each("optimization", way)) == []
+    def test_weights_steps_and_learning_rates_are_those_of_a_cpu_run(self, differences: Differences, way: str) -> None:
+        assert differences("optimization", way) == []
 
     @pytest.mark.parametrize("way", [way for way in WAYS if way != "plainly"])
     def test_it_makes_a_difference(self, chip: RunResult, way: str) -> None:

@@ -7,8 +7,7 @@ import pytest
 from northbridge.conformance.rank_programs.gradient_scaler import BATCHES, OVERFLOW
 from northbridge.conformance.rank_programs.precision import PRECISIONS
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, shows
+from northbridge.conformance.suite import FABRICS, TRAINERS, Differences, NamespaceSuite, in_each, shows
 from northbridge.errors import UnsupportedError
 
 MODELS = ("mlp", "convnet", "transformer")
@@ -34,12 +33,8 @@ class Precision(NamespaceSuite):
     # Not the Transformer: the CPU's autocast and an accelerator's treat softmax and layer norm differently.
     @shows("bfloat16")
     @pytest.mark.parametrize("model", ["mlp", "convnet"])
-    def test_bf16_mixed_trains_the_weights_of_a_cpu_run(
-        self, backend: str, chip: RunResult, cpu: RunResult, model: str
-    ) -> None:
-        found, expected = (outcome.only(f"precision.mixed {model}")["weights"] for outcome in (chip, cpu))
-
-        assert differences_from_cpu(backend, found, expected, "bfloat16") == []
+    def test_bf16_mixed_trains_the_weights_of_a_cpu_run(self, differences: Differences, model: str) -> None:
+        assert differences(f"precision.mixed {model}", "weights", dtype="bfloat16") == []
 
     def test_no_autocast_unless_asked(self, chip: RunResult) -> None:
         found = chip.only("training mlp")

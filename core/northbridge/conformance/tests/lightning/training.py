@@ -6,9 +6,8 @@ import pytest
 
 import northbridge
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.models import TiedWeights
-from northbridge.conformance.suite import MODELS, TRAINERS, EqualWeights, in_each
+from northbridge.conformance.suite import MODELS, TRAINERS, Differences, EqualWeights, in_each
 
 
 class TrainingTests(EqualWeights):
@@ -41,24 +40,20 @@ class TrainingTests(EqualWeights):
         assert chip.only("after training tied")["parameters"] == tied
 
     def test_fit_validate_and_test_log_what_they_log_on_the_cpu(
-        self, backend: str, chip: RunResult, cpu: RunResult
+        self, chip: RunResult, differences: Differences
     ) -> None:
-        on_chip, on_cpu = chip.only("stages"), cpu.only("stages")
-
         for stage in ("fit", "validate", "test"):
-            assert differences_from_cpu(backend, on_chip[stage], on_cpu[stage]) == []
-        assert set(on_chip["fit"]) == {"loss", "validation loss"}
+            assert differences("stages", stage) == []
+        assert set(chip.only("stages")["fit"]) == {"loss", "validation loss"}
 
     def test_predictions_are_those_of_a_cpu_run_and_lie_on_the_cpu(
-        self, backend: str, chip: RunResult, cpu: RunResult
+        self, chip: RunResult, differences: Differences
     ) -> None:
-        found = chip.only("stages")
+        assert chip.only("stages")["prediction devices"] == ["cpu"]
+        assert differences("stages", "predictions") == []
 
-        assert found["prediction devices"] == ["cpu"]
-        assert differences_from_cpu(backend, found["predictions"], cpu.only("stages")["predictions"]) == []
-
-    def test_two_optimizers_by_manual_optimization(self, backend: str, chip: RunResult, cpu: RunResult) -> None:
-        assert differences_from_cpu(backend, chip.only("manual_optimization"), cpu.only("manual_optimization")) == []
+    def test_two_optimizers_by_manual_optimization(self, differences: Differences) -> None:
+        assert differences("manual_optimization") == []
 
     def test_the_device_stats_monitor_logs_the_chips_memory(self, chip: RunResult) -> None:
         columns = chip.only("training.device_stats")["columns"]
@@ -76,9 +71,9 @@ class TrainingTests(EqualWeights):
         assert 15 <= chip.only("tuner")[search] <= 16  # newer releases leave a margin
 
     def test_the_search_for_a_learning_rate_finds_what_it_finds_on_the_cpu(
-        self, backend: str, chip: RunResult, cpu: RunResult
+        self, chip: RunResult, cpu: RunResult, differences: Differences
     ) -> None:
-        found, expected = chip.only("tuner"), cpu.only("tuner")
+        found = chip.only("tuner")
 
-        assert differences_from_cpu(backend, found["losses"], expected["losses"]) == []
-        assert found["rate"] == found["suggestion"] == expected["suggestion"]
+        assert differences("tuner", "losses") == []
+        assert found["rate"] == found["suggestion"] == cpu.only("tuner")["suggestion"]
