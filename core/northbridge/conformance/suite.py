@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Any, ClassVar, TypeVar
@@ -66,6 +67,11 @@ _OF_THE_CHIP_ALONE = (
     "precision.dtypes",
     "gradient_scaler",
 )
+
+
+def always(*steps: str) -> Steps:
+    """Return that ``steps`` are done in every run: a run of its own, which other classes do not look at."""
+    return defaultdict(lambda: steps)
 
 
 Runs = tuple[tuple[str, int], ...]

@@ -5,24 +5,20 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from northbridge.conformance.run import new_folder, play, read_said
-from northbridge.conformance.runs.findings import Findings, read
+from northbridge.conformance.run import RunResult, new_folder, play, read_said
+from northbridge.conformance.runs.findings import read
 from northbridge.conformance.runs.run_errors import HungError
 from northbridge.conformance.runs.scenario import Scenario
 
 
 @dataclass(frozen=True)
-class End:
+class End(RunResult):
     """How one run ended."""
 
-    folder: Path
-    findings: Findings
     codes: tuple[int, ...]
     """The exit codes of the processes that the suite started; minus the signal where one ended a process."""
 
-    said: str
     at: float
     """When the last process of all runs had ended, in seconds since 1970."""
 
@@ -52,6 +48,6 @@ def _run(scenarios: tuple[Scenario, ...], environ: Mapping[str, str]) -> tuple[E
     codes = play(plays, environ)
     at = time.time()
     return tuple(
-        End(folder, read(folder), tuple(each), read_said(folder), at)
+        End(folder, read(folder), read_said(folder), tuple(each), at)
         for (_, folder), each in zip(plays, codes, strict=True)
     )

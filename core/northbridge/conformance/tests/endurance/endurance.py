@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 import pytest
 
 from northbridge.conformance.rank_programs.endurance import EARLY, LATE
-from northbridge.conformance.run import RunResult, run
-from northbridge.conformance.runs.scenario import Scenario
-from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each, require, require_devices
+from northbridge.conformance.run import RunResult
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, always, in_each
 
 CHIP_BYTES = 2**16
 """How much more the chip may hold late than early: 80 bytes for each step between."""
@@ -25,17 +24,11 @@ class Endurance(NamespaceSuite):
     """A thousand steps hold no more than two hundred: memory of the chip and of the host, files and threads."""
 
     runs = in_each(TRAINERS[0], devices=(1, 2))
+    steps = always("endurance")
     advice: ClassVar[str] = (
         "what the vendor's software keeps for each step: events, streams, graphs that Bridge.after_step() should"
         " submit, buffers of the communication library; and memory_allocated() of its torch module"
     )
-
-    @pytest.fixture
-    def chip(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> RunResult:
-        """The run of a thousand steps."""
-        require(namespace)
-        require_devices(backend, devices)
-        return run(Scenario(backend, namespace, ("endurance",), devices), environ)
 
     def test_it_comes_to_its_end(self, chip: RunResult) -> None:
         assert set(chip.each("endurance", "steps")) == {LATE}

@@ -15,66 +15,52 @@ from northbridge.conformance.rank_programs.sharding import CHECKPOINT
 from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, require, require_devices
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, always, in_each
 from northbridge.lightning.namespaces import NAMESPACES
 
 _TOLERANCE = 1e-5
 """Of a loss: a sum over ranks, and one over the whole batch, are added up in another order."""
 
 
-class _Sharded(NamespaceSuite):
-    @pytest.fixture
-    def sharded(self, backend: str, namespace: str, devices: int, environ: dict[str, str]) -> RunResult:
-        """The run on the chip."""
-        require(namespace)
-        require_devices(backend, devices)
-        return run(Scenario(backend, namespace, ("sharding",), devices), environ)
-
-
-class Sharding(_Sharded):
+class Sharding(NamespaceSuite):
     """A model that FSDP2 and tensor parallel spread over ranks learns what one process learns on the CPU."""
 
     runs = ((TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2))
+    steps = always("sharding")
     claims = ("sharding",)
     advice = (
         "FSDP2 gathers parameters into one tensor and reduces gradients by scattering: look at all_gather_into_tensor"
         " and reduce_scatter_tensor, at the Collective's `averages`, and at views of flat memory."
     )
 
-    def test_the_losses_are_those_of_one_process(self, sharded: RunResult) -> None:
-        for found in sharded.ranks("sharding"):
+    def test_the_losses_are_those_of_one_process(self, chip: RunResult) -> None:
+        for found in chip.ranks("sharding"):
             ways = [losses for name, losses in found.items() if " x " in name]
             assert len(ways) >= 2
             for losses in ways:
                 assert losses == pytest.approx(found["alone"], abs=_TOLERANCE, rel=0)
 
     def test_every_rank_holds_a_part_of_the_model_on_its_device(
-        self, backend: str, devices: int, sharded: RunResult
+        self, backend: str, devices: int, chip: RunResult
     ) -> None:
         root = northbridge.load(backend).device.root
 
-        for rank, found in enumerate(sharded.ranks("sharding")):
+        for rank, found in enumerate(chip.ranks("sharding")):
             assert found["devices"] == [str(root(rank))]
             assert 0 < found["held"] < found["in all"]
 
-    def test_the_ranks_end_with_the_same_weights(self, devices: int, sharded: RunResult) -> None:
-        weights = sharded.each("sharding", "weights")
+    def test_the_ranks_end_with_the_same_weights(self, devices: int, chip: RunResult) -> None:
+        weights = chip.each("sharding", "weights")
 
         assert weights == weights[:1] * devices
 
     def test_the_shards_of_all_ranks_become_one_plain_file(
-        self, namespace: str, sharded: RunResult, tmp_path: Path
+        self, namespace: str, chip: RunResult, tmp_path: Path
     ) -> None:
         tool = f"{NAMESPACES[namespace].fabric}.utilities.consolidate_checkpoint"
         file = tmp_path / "plain.ckpt"
-        command = [
-            sys.executable,
-            "-m",
-            tool,
-            str((sharded.folder / CHECKPOINT).absolute()),
-            "--output_file",
-            str(file),
-        ]
+        shards = str((chip.folder / CHECKPOINT).absolute())
+        command = [sys.executable, "-m", tool, shards, "--output_file", str(file)]
         # Where it stands it looks for modules: in the test's own folder, and not in the user's.
         finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert finished.returncode == 0, finished.stderr
@@ -84,20 +70,21 @@ class Sharding(_Sharded):
 
         assert {each.device.type for each in weights.values()} == {"cpu"}
         named = {name.removeprefix("net."): each for name, each in weights.items()}
-        assert fingerprint(named) == sharded.each("sharding", "weights")[0]
+        assert fingerprint(named) == chip.each("sharding", "weights")[0]
 
 
-class Resharding(_Sharded):
+class Resharding(NamespaceSuite):
     """What four ranks wrote, two read."""
 
     runs = in_each(TRAINERS[0], FABRICS[0], devices=(4,))
+    steps = always("sharding")
     claims = ("sharding",)
     advice = "Shards are read into views of tensors on the chip: look at copies into parts of a tensor."
 
     def test_two_ranks_go_on_with_the_shards_of_four(
-        self, backend: str, namespace: str, environ: dict[str, str], sharded: RunResult
+        self, backend: str, namespace: str, environ: dict[str, str], chip: RunResult
     ) -> None:
-        resumed = run(Scenario(backend, namespace, ("sharding",), 2, resume=str(sharded.folder)), environ)
+        resumed = run(Scenario(backend, namespace, ("sharding",), 2, resume=str(chip.folder)), environ)
 
         for found in resumed.ranks("sharding taken up"):
             rest = found["alone"][-len(found["taken up"]) :]
