@@ -51,14 +51,19 @@ from northbridge.conformance.tests.endurance.endurance import Endurance
 from northbridge.conformance.tests.endurance.interruptions import KilledRank, Preemption, Restarts
 from northbridge.conformance.tests.endurance.launches import Launches
 from northbridge.conformance.tests.endurance.side_by_side import SideBySide
-from northbridge.conformance.tests.lightning.callbacks import Callbacks
-from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU, KeptCheckpoints
+from northbridge.conformance.tests.lightning.callbacks import Callbacks, Profilers
+from northbridge.conformance.tests.lightning.checkpoints import (
+    Checkpoints,
+    CheckpointsOnTheCPU,
+    KeptCheckpoints,
+    Outlasting,
+    UsersCheckpointIO,
+)
 from northbridge.conformance.tests.lightning.compilation import Compilation, FabricCompilation
 from northbridge.conformance.tests.lightning.data_loaders import Loading
-from northbridge.conformance.tests.lightning.ddp import DistributedTraining
+from northbridge.conformance.tests.lightning.ddp import DistributedTraining, Strategies
 from northbridge.conformance.tests.lightning.devices import DeviceChoice, LastDevices, SecondDevice
 from northbridge.conformance.tests.lightning.fabric import FabricLoops, FabricTraining, Joining
-from northbridge.conformance.tests.lightning.failed_checkpoints import Outlasting, UsersCheckpointIO
 from northbridge.conformance.tests.lightning.hooks import BridgeHooks, UsersEnvironment
 from northbridge.conformance.tests.lightning.metrics import LoggedMetrics
 from northbridge.conformance.tests.lightning.normalization import (
@@ -68,12 +73,10 @@ from northbridge.conformance.tests.lightning.normalization import (
 )
 from northbridge.conformance.tests.lightning.optimization import Optimization
 from northbridge.conformance.tests.lightning.precision import Precision
-from northbridge.conformance.tests.lightning.profilers import Profilers
 from northbridge.conformance.tests.lightning.random_states import RandomStates
 from northbridge.conformance.tests.lightning.reductions import Reductions
 from northbridge.conformance.tests.lightning.refusals import Refusals
 from northbridge.conformance.tests.lightning.sharding import Resharding, Sharding
-from northbridge.conformance.tests.lightning.strategies import Strategies
 from northbridge.conformance.tests.lightning.training import TrainingTests
 from northbridge.conformance.tests.lightning.weights_agreement import FabricWeightsAgreement, WeightsAgreementTests
 from northbridge.conformance.tests.plugin.declaration import Declaration

@@ -22,18 +22,19 @@ TRAINERS = tuple(name for name, namespace in NAMESPACES.items() if namespace.is_
 FABRICS = tuple(name for name, namespace in NAMESPACES.items() if not namespace.is_trainer)
 
 _BOTH = ("precision.mixed", "checkpoints.save", "checkpoints.resume")
-_TRAINER = ("training", *_BOTH, "stages", "manual_optimization")
+_TRAINER = ("training", *_BOTH, "training.stages", "training.manual_optimization")
 _FABRIC = ("training", *_BOTH)
-_ALONE = ("gradient_scaler", "precision.dtypes", "devices", "refusals")
+_TRAINER_ALONE = ("checkpoints.interim", "training.tune", "random_states", "training.device_stats")
+_ALONE = ("precision.scaler", "precision.dtypes", "devices", "refusals")
 _TOGETHER = ("reductions", "weights_agreement")
 
 Steps = Mapping[tuple[str, int], tuple[str, ...]]
 """What is done in one run, for each host and number of devices."""
 
 BASICS: Steps = {
-    ("Trainer", 1): (*_TRAINER, "interim_checkpoints", "tuner", "random_states", "training.device_stats", *_ALONE),
+    ("Trainer", 1): (*_TRAINER, *_TRAINER_ALONE, *_ALONE),
     ("Trainer", 2): (*_TRAINER, "random_states", "metrics", "strategies", "normalization", *_TOGETHER),
-    ("Fabric", 1): (*_FABRIC, "interim_checkpoints", *_ALONE),
+    ("Fabric", 1): (*_FABRIC, "checkpoints.interim", *_ALONE),
     ("Trainer", 4): (*_TRAINER, *_TOGETHER),
     ("Fabric", 2): (*_FABRIC, "normalization", *_TOGETHER),
     ("Fabric", 4): (*_FABRIC, "reductions"),
@@ -41,12 +42,12 @@ BASICS: Steps = {
 """What is asked in every mode of a chip."""
 
 _FIRST = ("hooks.set_variables", "hooks")  # which see the chip's software come in
-_OF_TRAINERS = ("optimization", "callbacks", "data_loaders", "failed_checkpoints")
+_OF_TRAINERS = ("optimization", "callbacks", "data_loaders", "checkpoints.failed")
 USES: Steps = {
-    ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "profilers", "compilation"),
-    ("Trainer", 2): (*_OF_TRAINERS, "profilers", "compilation"),
-    ("Fabric", 1): (*_FIRST, "failed_checkpoints", "fabric", "compilation"),
-    ("Fabric", 2): ("failed_checkpoints", "fabric", "fabric.join", "compilation"),
+    ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "callbacks.profilers", "compilation"),
+    ("Trainer", 2): (*_OF_TRAINERS, "callbacks.profilers", "compilation"),
+    ("Fabric", 1): (*_FIRST, "checkpoints.failed", "fabric", "compilation"),
+    ("Fabric", 2): ("checkpoints.failed", "fabric", "fabric.join", "compilation"),
 }
 """What users do beside that; runs of their own, so that not every mode pays for them."""
 
@@ -56,16 +57,16 @@ _OF_THE_CHIP_ALONE = (
     "compilation",
     "random_states",
     "hooks",
-    "interim_checkpoints",
+    "checkpoints.interim",
     "training.device_stats",
     "normalization",
-    "failed_checkpoints",
+    "checkpoints.failed",
     "hooks.set_variables",
     "reductions",
-    "profilers",
+    "callbacks.profilers",
     "refusals",
     "precision.dtypes",
-    "gradient_scaler",
+    "precision.scaler",
 )
 
 

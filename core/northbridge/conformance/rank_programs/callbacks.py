@@ -1,4 +1,4 @@
-"""Train with the callbacks and loggers that people put into a Trainer."""
+"""Train with the callbacks, loggers and profilers that people put into a Trainer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Validated, classifier, trainer
+from northbridge.conformance.runs.hosts import Validated, classifier, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -19,8 +19,7 @@ from northbridge.conformance.runs.scenario import Scenario
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report what the callbacks kept, what the loggers wrote, and the weights."""
     found = {"logged": _log(scenario, folder), "stopped": _stop(scenario, folder), "kept": _keep(scenario, folder)}
-    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-    write(folder, "callbacks", rank, {**found, "averaged": _average(scenario, folder)})
+    write(folder, "callbacks", own_rank(), {**found, "averaged": _average(scenario, folder)})
 
 
 def _fit(scenario: Scenario, folder: Path, called: list[Any], **arguments: Any) -> tuple[Any, Any]:
@@ -95,3 +94,25 @@ def _lightnings(scenario: Scenario, room: str) -> Any:
 class _Watched(Validated):
     def training_step(self, batch: Any, batch_index: int) -> Any:
         return {"loss": super().training_step(batch, batch_index)}
+
+
+def profilers(scenario: Scenario, folder: Path) -> None:
+    """Train under each of Lightning's profilers; report weights and the profilers' summaries."""
+    kinds = _lightnings(scenario, "profilers")
+    found: dict[str, Any] = {}
+    rank = 0
+    for name, kind in (
+        ("none", lambda **_: None),
+        ("simple", kinds.SimpleProfiler),
+        ("advanced", kinds.AdvancedProfiler),
+        ("pytorch", kinds.PyTorchProfiler),
+    ):
+        profiler = kind(dirpath=folder, filename=name)
+        host = trainer(scenario, folder, profiler=profiler, max_epochs=1)
+        module = classifier(scenario.namespace, "mlp", folder, "callbacks.profilers fit")
+        host.fit(module, loader(shuffle=False))
+        rank = host.global_rank
+        files = (f"*-{name}.txt", f"*-{name}-{rank}.txt")  # where there are several ranks, Lightning adds the number
+        said = "".join(path.read_text() for file in files for path in folder.glob(file))
+        found[name] = {"weights": fingerprint(module.state_dict()), "said": said}
+    write(folder, "callbacks.profilers", rank, found)

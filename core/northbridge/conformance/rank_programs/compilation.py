@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from northbridge.conformance.rank_programs.training import train_epoch
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.named import load
@@ -36,8 +37,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
             found[way] = {"refused": str(refusal), "batches": _seen.get("batches", 0)}
     found["missing"] = list(bridge.missing_compile_backends)
     found["registered"] = torch.compiler.list_backends(exclude_tags=None)
-    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-    write(folder, "compilation", rank, found)
+    write(folder, "compilation", own_rank(), found)
 
 
 _seen: dict[str, int] = {}
@@ -56,10 +56,7 @@ def _loop(scenario: Scenario, asked: dict[str, Any] | None) -> dict[str, Any]:
     plain: Any = build("mlp")
     net: Any = plain if asked is None else torch.compile(plain, **asked)
     net, optimizer = host.setup(net, torch.optim.SGD(plain.parameters(), lr=0.1))
-    for images, labels in host.setup_dataloaders(loader(shuffle=False)):
-        optimizer.zero_grad()
-        host.backward(cross_entropy(net(images), labels))
-        optimizer.step()
+    train_epoch(host, net, optimizer, host.setup_dataloaders(loader(shuffle=False)))
     return _facts(plain)
 
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from northbridge.conformance.rank_programs.random_states import Resumable
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, own_rank, trainer
+from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
 EVERY_N_STEPS = 3
@@ -22,6 +23,9 @@ EVERY_N_STEPS = 3
 
 INTERRUPTED = 5
 """The step before whose end the last rank gets the signal."""
+
+KILLED_IN = 5
+"""The step in which the last rank kills itself, counted from 0; a checkpoint is written after each step."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -40,8 +44,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
             found["ended by SIGTERM"] = _fit(scenario, folder, sent=signal.SIGTERM)
         except SystemExit:
             found["taken up"] = _fit(scenario, folder, folder / "on_exception.ckpt")
-    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-    write(folder, "interruptions", rank, found)
+    write(folder, "interruptions", own_rank(), found)
 
 
 def _fit(
@@ -75,5 +78,26 @@ class _Interrupted(Classifier):
         is_last = self.global_rank == self.trainer.world_size - 1
         if self.sent is not None and is_last and self.global_step == INTERRUPTED:
             os.kill(os.getpid(), self.sent)
+        loss: Tensor = super().training_step(batch, batch_index)
+        return loss
+
+
+def killed_rank(scenario: Scenario, folder: Path) -> None:
+    """Train with checkpoints until the last rank kills itself; it reports the moment.
+
+    A rank that outlives it reports that the training went on to its end.
+    """
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    checkpoints = callbacks.ModelCheckpoint(dirpath=folder, every_n_train_steps=1, save_last=True)
+    host = trainer(scenario, folder, enable_checkpointing=True, callbacks=[checkpoints], max_epochs=100)
+    host.fit(classifier(scenario.namespace, "mlp", folder, "interruptions.killed_rank fit", _Dying), loader())
+    write(folder, "went on", host.global_rank, {})
+
+
+class _Dying(Classifier):
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        if self.global_step == KILLED_IN and self.global_rank == self.trainer.world_size - 1:
+            write(self.folder, "killed", 0, {"rank": self.global_rank, "at": time.time()})
+            os.kill(os.getpid(), signal.SIGKILL)
         loss: Tensor = super().training_step(batch, batch_index)
         return loss

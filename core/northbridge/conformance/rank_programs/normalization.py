@@ -10,6 +10,7 @@ import torch.distributed
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from northbridge.conformance.rank_programs.training import train_epoch
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import Classifier, build, combine, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader, pictures
@@ -56,10 +57,7 @@ def _loop(host: Any, backend: str, folder: Path) -> None:
     net, optimizer = host.setup(net, torch.optim.SGD(net.parameters(), lr=_RATE))
     batches = host.setup_dataloaders(loader(samples=_BATCH * host.world_size, shuffle=False))
     for _ in range(_EPOCHS):
-        for images, labels in batches:
-            optimizer.zero_grad()
-            host.backward(cross_entropy(net(images), labels))
-            optimizer.step()
+        train_epoch(host, net, optimizer, batches)
     found = {"torch's layers": _distance(net.module, host.world_size), "uneven": _uneven(backend, host.device)}
     write(folder, "normalization", host.global_rank, found)
 

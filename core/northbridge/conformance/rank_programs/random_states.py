@@ -12,7 +12,7 @@ from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.plugins.checkpoint_io import stock_format
@@ -37,7 +37,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         "through, resumable": _fit(scenario, folder, Resumable(), _keep(scenario, folder / "resumable")),
         "taken up within an epoch": _take_up(scenario, folder, Resumable(), folder / "resumable" / within),
     }
-    rank = _rank()
+    rank = own_rank()
     bare = torch.load(folder / "shuffled" / _AT_END, weights_only=True)
     delattr(bare["loops"], KEY)
     with stock_format():
@@ -49,11 +49,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 def resume(scenario: Scenario, folder: Path) -> None:
     """Report the weights that the training ends with whose first epoch the run in ``scenario.resume`` has kept."""
     weights = _take_up_epoch(scenario, folder, Path(scenario.resume))
-    write(folder, "random_states.resume", _rank(), {"weights": weights})
-
-
-def _rank() -> int:
-    return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    write(folder, "random_states.resume", own_rank(), {"weights": weights})
 
 
 def _take_up_epoch(scenario: Scenario, folder: Path, kept: Path) -> str:

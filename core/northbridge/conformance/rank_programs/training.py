@@ -1,4 +1,4 @@
-"""Train models one after another, through the Trainer or in a loop of one's own through Fabric."""
+"""Train models one after another, and through every stage, by hand and in searches."""
 
 from __future__ import annotations
 
@@ -8,14 +8,27 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from torch.nn.functional import cross_entropy
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits as distance, cross_entropy
 
 from northbridge.conformance.rank_programs.hooks import changed_since
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, classifier, fabric, facts, is_trainer, trainer
+from northbridge.conformance.runs.hosts import (
+    Classifier,
+    Validated,
+    classifier,
+    combine,
+    fabric,
+    facts,
+    is_trainer,
+    set_up,
+    trainer,
+)
 from northbridge.conformance.runs.models import adam, loader
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.lightning.namespaces import Stock
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -50,9 +63,7 @@ def _loop(host: Any, models: tuple[str, ...], folder: Path, topic: str) -> None:
     """Train ``models`` one after another in this rank, which reports on each."""
     for model in models:
         host.seed_everything(1)
-        net: Any = build(model)
-        optimizer: Any = adam(net.parameters())
-        net, optimizer = host.setup(net, optimizer)
+        net, optimizer = set_up(host, model)
         batches = host.setup_dataloaders(loader())
         for _ in range(2):
             train_epoch(host, net, optimizer, batches)
@@ -80,3 +91,109 @@ def device_stats(scenario: Scenario, folder: Path) -> None:
     largest = {name: max((float(row[name]) for row in rows if row[name]), default=0.0) for name in rows[0]}
     statistics = sorted(host.accelerator.get_device_stats(host.strategy.root_device))
     write(folder, "training.device_stats", host.global_rank, {"columns": largest, "statistics": statistics})
+
+
+def stages(scenario: Scenario, folder: Path) -> None:
+    """Go through the stages; each rank reports its metrics and predictions."""
+    host = trainer(scenario, folder)
+    module = classifier(scenario.namespace, "convnet", folder, "training.stages fit", _Staged)
+    batches = loader(shuffle=False)
+    host.fit(module, loader(), batches)
+    found = {"fit": _numbers(host.callback_metrics)}
+    (validated,) = host.validate(module, batches)
+    (tested,) = host.test(module, batches)
+    predictions = host.predict(module, batches)
+    found |= {"validate": _numbers(validated), "test": _numbers(tested)}
+    outside = sorted({str(each.device) for each in predictions})
+    digests = fingerprint({str(number): each for number, each in enumerate(predictions)})
+    write(folder, "training.stages", host.global_rank, {**found, "predictions": digests, "prediction devices": outside})
+
+
+def _numbers(metrics: Any) -> dict[str, float]:
+    return {name: float(value) for name, value in metrics.items()}
+
+
+class _Staged(Validated):
+    def test_step(self, batch: Any, batch_index: int) -> None:
+        self.log("test loss", cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
+
+    def predict_step(self, batch: Any, batch_index: int) -> Tensor:
+        scores: Tensor = self.net(batch[0])
+        return scores
+
+
+def manual_optimization(scenario: Scenario, folder: Path) -> None:
+    """Train two networks against each other, an optimizer each, for two epochs; each rank reports the weights."""
+    # Each backward reaches one of the two networks alone, which DDP has to be told.
+    strategy = "auto" if scenario.alone else "ddp_find_unused_parameters_true"
+    host = trainer(scenario, folder, strategy=strategy)
+    torch.manual_seed(3)
+    module = combine(scenario.namespace, _Adversaries)()
+    host.fit(module, loader())
+    facts = {"weights": fingerprint(module.state_dict()), "steps": host.global_step}
+    write(folder, "training.manual_optimization", host.global_rank, facts)
+
+
+class _Adversaries(Stock):  # type: ignore[misc]  # of Lightning's module
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.forger = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Linear(32, 64))
+        self.judge = nn.Sequential(nn.Linear(64, 32), nn.LeakyReLU(0.2), nn.Linear(32, 1))
+
+    def configure_optimizers(self) -> Any:
+        return [adam(part.parameters()) for part in (self.forger, self.judge)]
+
+    def training_step(self, batch: Any, batch_index: int) -> None:
+        real = batch[0].flatten(1)
+        forging, judging = self.optimizers()
+        # No noise is drawn: a part of the data stands in for it.
+        for optimizer, wanted in ((forging, 1.0), (judging, 0.0)):
+            self.toggle_optimizer(optimizer)
+            loss = self._judged(self.forger(real[:, :8]), wanted)
+            if optimizer is judging:
+                loss = loss + self._judged(real, 1.0)
+            self.manual_backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            self.untoggle_optimizer(optimizer)
+
+    def _judged(self, pictures: Tensor, wanted: float) -> Tensor:
+        verdict = self.judge(pictures)
+        return distance(verdict, torch.full_like(verdict, wanted))
+
+
+_FITS = 16
+"""The largest batch for which there is memory."""
+
+
+def tune(scenario: Scenario, folder: Path) -> None:
+    """Report the batch sizes that both modes find, and the learning rate that is suggested."""
+    tuner: Any = import_module(f"{scenario.namespace}.tuner")
+    found: dict[str, Any] = {}
+    for mode in ("power", "binsearch"):
+        module = classifier(scenario.namespace, "mlp", folder, "training.tune fit", _Tuned)
+        host = tuner.Tuner(trainer(scenario, folder))
+        found[mode] = host.scale_batch_size(module, mode=mode, steps_per_trial=1, init_val=2)
+    module = classifier(scenario.namespace, "mlp", folder, "training.tune fit", _Tuned)
+    host = tuner.Tuner(trainer(scenario, folder))
+    search = host.lr_find(module, num_training=20)
+    found |= {"losses": search.results["loss"], "suggestion": search.suggestion(), "rate": module.lr}
+    write(folder, "training.tune", 0, found)
+
+
+class _Tuned(Classifier):
+    batch_size = 2
+    lr = 1e-3
+
+    def train_dataloader(self) -> Any:
+        return torch.utils.data.DataLoader(loader().dataset, batch_size=self.batch_size)
+
+    def training_step(self, batch: Any, batch_index: int) -> Tensor:
+        if len(batch[0]) > _FITS:
+            torch.empty(2**50, dtype=torch.uint8, device=self.device)
+        loss: Tensor = super().training_step(batch, batch_index)
+        return loss
+
+    def configure_optimizers(self) -> Any:
+        return adam(self.parameters(), rate=self.lr)

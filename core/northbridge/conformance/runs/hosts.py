@@ -67,6 +67,11 @@ def _placement(scenario: Scenario) -> dict[str, Any]:
     }
 
 
+def own_rank() -> int:
+    """Return the number of this process among the ranks, once they have met."""
+    return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+
+
 def build(model: str) -> torch.nn.Module:
     """Return one of :data:`MODELS` with the same weights in every process."""
     torch.manual_seed(3)
@@ -119,6 +124,12 @@ class Validated(Classifier):
 def classifier(namespace: str, model: str, folder: Path, topic: str, kind: type = Classifier) -> Any:
     """Return a LightningModule of ``namespace`` that trains one of :data:`MODELS`; each rank reports ``topic``."""
     return combine(namespace, kind)(build(model), folder, topic)
+
+
+def set_up(host: Any, model: str) -> Any:
+    """Return one of :data:`MODELS` and its optimizer, set up by the Fabric ``host``."""
+    net: Any = build(model)
+    return host.setup(net, adam(net.parameters()))
 
 
 def _empty(namespace: str, mixin: type) -> Any:

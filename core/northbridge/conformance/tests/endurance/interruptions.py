@@ -8,8 +8,7 @@ from typing import ClassVar
 import pytest
 import torch
 
-from northbridge.conformance.rank_programs.interruptions import EVERY_N_STEPS, INTERRUPTED
-from northbridge.conformance.rank_programs.killed_rank import KILLED_IN
+from northbridge.conformance.rank_programs.interruptions import EVERY_N_STEPS, INTERRUPTED, KILLED_IN
 from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import (
@@ -86,7 +85,9 @@ class KilledRank(NamespaceSuite):
         require(namespace)
         require_devices(backend, 2)
         launch: Launch = request.param
-        (end,) = run_to_the_end(Scenario(backend, namespace, ("killed_rank",), 2, launch=launch), environ=environ)
+        (end,) = run_to_the_end(
+            Scenario(backend, namespace, ("interruptions.killed_rank",), 2, launch=launch), environ=environ
+        )
         assert end.findings.get("killed"), f"the training never came so far:\n{end.said}"
         return end
 

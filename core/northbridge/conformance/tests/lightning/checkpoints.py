@@ -7,11 +7,11 @@ import os
 import subprocess
 from typing import Any
 
+import pytest
 import torch
 
 import northbridge
-from northbridge.conformance.rank_programs import interim_checkpoints
-from northbridge.conformance.rank_programs.checkpoints import MODEL
+from northbridge.conformance.rank_programs.checkpoints import FILE, INTERIM_MODEL, MODEL, SPOILT, views
 from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.differences import differences_from_cpu
 from northbridge.conformance.runs.hosts import build
@@ -21,8 +21,10 @@ from northbridge.conformance.suite import (
     TRAINERS,
     Differences,
     NamespaceSuite,
+    UsesSuite,
     in_each,
     one_and_several_devices,
+    one_and_two_devices,
     shows,
 )
 from northbridge.processes.environment import python_command
@@ -112,34 +114,34 @@ class KeptCheckpoints(NamespaceSuite):
     )
 
     def test_the_model_stays_where_it_is(self, chip: RunResult, device: northbridge.Device) -> None:
-        found = chip.only("interim_checkpoints")
+        found = chip.only("checkpoints.interim")
 
         assert found["after"] == found["before"]
         assert {where for _, where, _ in found["after"]} == {str(device.root(0))}
 
     def test_the_training_goes_on_as_one_without_checkpoints(self, chip: RunResult) -> None:
-        through = chip.only(f"training {interim_checkpoints.MODEL}")
+        through = chip.only(f"training {INTERIM_MODEL}")
 
-        assert chip.only("interim_checkpoints")["weights"] == through["weights"]
+        assert chip.only("checkpoints.interim")["weights"] == through["weights"]
 
     def test_its_tensors_are_the_cpus_and_tied_weights_are_tied(self, chip: RunResult) -> None:
-        found = chip.only("interim_checkpoints")
+        found = chip.only("checkpoints.interim")
 
         assert found["devices"] == ["cpu"]
         assert found["tied"]
 
     def test_views_are_written_with_their_own_numbers(self, chip: RunResult) -> None:
-        expected = {name: each.tolist() for name, each in interim_checkpoints.views(torch.device("cpu")).items()}
+        expected = {name: each.tolist() for name, each in views(torch.device("cpu")).items()}
 
-        assert chip.only("interim_checkpoints")["views"] == expected
+        assert chip.only("checkpoints.interim")["views"] == expected
 
     def test_what_fails_halfway_leaves_the_file_before_it_whole_and_nothing_else(self, chip: RunResult) -> None:
-        found = chip.only("interim_checkpoints")
+        found = chip.only("checkpoints.interim")
 
-        assert interim_checkpoints.SPOILT in found["error"]
+        assert SPOILT in found["error"]
         assert found["whole while another was written"]
         assert found["whole afterwards"]
-        assert found["files"] == [interim_checkpoints.FILE]
+        assert found["files"] == [FILE]
 
 
 def _open_without_northbridge(outcome: RunResult) -> dict[str, Any]:
@@ -153,3 +155,43 @@ def _open_without_northbridge(outcome: RunResult) -> dict[str, Any]:
     assert finished.returncode == 0, finished.stderr
     found: dict[str, Any] = json.loads(finished.stdout)
     return found
+
+
+class Outlasting(UsesSuite):
+    """One error, on every rank alike, and a training that may go on as if nothing had been."""
+
+    runs = one_and_two_devices(*TRAINERS, *FABRICS)
+    claims = ("checkpoint",)
+    advice = "An error while a checkpoint is written must leave the chip usable: look at copies to the host that raise."
+
+    def test_a_checkpoint_that_cannot_be_written_is_an_error_on_every_rank(self, chip: RunResult) -> None:
+        first, *others = chip.each("checkpoints.failed", "said")
+
+        assert first[0].startswith("the checkpoint /proc/last.ckpt could not be written: ")
+        for said in others:
+            assert said[0].startswith("rank 0 could not write the checkpoint /proc/last.ckpt, so no rank goes on: ")
+
+    def test_what_is_no_checkpoint_is_an_error(self, chip: RunResult) -> None:
+        for said in chip.each("checkpoints.failed", "said"):
+            assert ".ckpt could not be read as a checkpoint: " in said[1]
+
+    def test_the_training_goes_on_with_the_same_weights_on_the_chip(self, chip: RunResult, backend: str) -> None:
+        for found in chip.ranks("checkpoints.failed"):
+            assert found["weights"][0] == found["weights"][1]
+            assert found["devices"] == [northbridge.get(backend).device.type]
+
+
+class UsersCheckpointIO(UsesSuite):
+    """A CheckpointIO of the user's, and Lightning's that writes in a thread of its own."""
+
+    runs = one_and_two_devices(*TRAINERS)
+    claims = ("checkpoint",)
+    advice = "What is written later than it was asked for has changed: look at copies to the host that do not block."
+
+    @pytest.mark.parametrize("io", ["own", "asynchronous"])
+    def test_it_writes_the_weights_of_the_moment(self, chip: RunResult, io: str) -> None:
+        for found in chip.each("checkpoints.failed", io):
+            assert found == {"as it was": True, "errors": []}
+
+    def test_it_is_given_tensors_on_the_cpu_by_one_rank(self, chip: RunResult, devices: int) -> None:
+        assert chip.each("checkpoints.failed", "own wrote") == [["cpu"], []][:devices]

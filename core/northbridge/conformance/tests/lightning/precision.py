@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from northbridge.conformance.rank_programs.gradient_scaler import BATCHES, OVERFLOW
-from northbridge.conformance.rank_programs.precision import PRECISIONS
+from northbridge.conformance.rank_programs.precision import BATCHES, OVERFLOW, PRECISIONS
 from northbridge.conformance.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, Differences, NamespaceSuite, in_each, shows
 from northbridge.errors import UnsupportedError
@@ -44,21 +43,21 @@ class Precision(NamespaceSuite):
 
     @shows("float16")
     def test_16_mixed_computes_in_float16_with_an_enabled_scaler(self, chip: RunResult) -> None:
-        found = chip.only("gradient_scaler")
+        found = chip.only("precision.scaler")
 
         assert found["enabled"]
         assert found["scores"] == ["torch.float16"]
 
     @shows("float16")
     def test_an_overflow_skips_the_step_and_halves_the_scale(self, chip: RunResult) -> None:
-        scales, weights = chip.only("gradient_scaler")["scales"], chip.only("gradient_scaler")["weights"]
+        scales, weights = chip.only("precision.scaler")["scales"], chip.only("precision.scaler")["weights"]
 
         assert weights[OVERFLOW + 1] == weights[OVERFLOW]
         assert scales[OVERFLOW + 1] == scales[OVERFLOW] / 2
 
     @shows("float16", "checkpoint")
     def test_the_scale_is_in_the_checkpoint_and_taken_up(self, chip: RunResult) -> None:
-        assert chip.only("gradient_scaler resumed")["scale"] == chip.only("gradient_scaler")["scales"][-1]
+        assert chip.only("precision.scaler resumed")["scale"] == chip.only("precision.scaler")["scales"][-1]
 
     @shows("{scores}", "{weights}")
     @pytest.mark.parametrize(
@@ -73,7 +72,7 @@ class Precision(NamespaceSuite):
 
     @shows("float16")
     def test_steps_without_an_overflow_are_taken(self, chip: RunResult) -> None:
-        scales, weights = chip.only("gradient_scaler")["scales"], chip.only("gradient_scaler")["weights"]
+        scales, weights = chip.only("precision.scaler")["scales"], chip.only("precision.scaler")["weights"]
 
         assert len(set(weights)) == BATCHES
         assert scales[-1] == scales[OVERFLOW + 1]

@@ -43,17 +43,17 @@ class TrainingTests(EqualWeights):
         self, chip: RunResult, differences: Differences
     ) -> None:
         for stage in ("fit", "validate", "test"):
-            assert differences("stages", stage) == []
-        assert set(chip.only("stages")["fit"]) == {"loss", "validation loss"}
+            assert differences("training.stages", stage) == []
+        assert set(chip.only("training.stages")["fit"]) == {"loss", "validation loss"}
 
     def test_predictions_are_those_of_a_cpu_run_and_lie_on_the_cpu(
         self, chip: RunResult, differences: Differences
     ) -> None:
-        assert chip.only("stages")["prediction devices"] == ["cpu"]
-        assert differences("stages", "predictions") == []
+        assert chip.only("training.stages")["prediction devices"] == ["cpu"]
+        assert differences("training.stages", "predictions") == []
 
     def test_two_optimizers_by_manual_optimization(self, differences: Differences) -> None:
-        assert differences("manual_optimization") == []
+        assert differences("training.manual_optimization") == []
 
     def test_the_device_stats_monitor_logs_the_chips_memory(self, chip: RunResult) -> None:
         columns = chip.only("training.device_stats")["columns"]
@@ -67,13 +67,13 @@ class TrainingTests(EqualWeights):
     def test_the_search_for_a_batch_size_ends_where_the_chip_is_full(
         self, chip: RunResult, cpu: RunResult, search: str
     ) -> None:
-        assert chip.only("tuner")[search] == cpu.only("tuner")[search]
-        assert 15 <= chip.only("tuner")[search] <= 16  # newer releases leave a margin
+        assert chip.only("training.tune")[search] == cpu.only("training.tune")[search]
+        assert 15 <= chip.only("training.tune")[search] <= 16  # newer releases leave a margin
 
     def test_the_search_for_a_learning_rate_finds_what_it_finds_on_the_cpu(
         self, chip: RunResult, cpu: RunResult, differences: Differences
     ) -> None:
-        found = chip.only("tuner")
+        found = chip.only("training.tune")
 
-        assert differences("tuner", "losses") == []
-        assert found["rate"] == found["suggestion"] == cpu.only("tuner")["suggestion"]
+        assert differences("training.tune", "losses") == []
+        assert found["rate"] == found["suggestion"] == cpu.only("training.tune")["suggestion"]
