@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
 
 from northbridge.capabilities import Claim
 from northbridge.conformance.level import Level
 from northbridge.conformance.levels import LEVELS
-from northbridge.conformance.report.report import NOT_ASKED, ClaimResult, LevelResult, TestResult
+from northbridge.conformance.report.report import NOT_ASKED, ClaimResult, Finding, LevelResult, TestResult
 from northbridge.conformance.runner.event_log import Ended, Planned
 from northbridge.conformance.runner.supervisor import Course
 from northbridge.conformance.verdict import Ending, Verdict, judge
 
 _UNTAGGED_ADVICE = "Read the evidence; docs/prove-your-backend.md says how to run this test alone."
-
-Finding = Literal["proved", "refused", "unknown", "false", "hidden", "not tested"]
 
 
 def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) -> TestResult:

@@ -28,6 +28,7 @@ def _refuse_unknown_level(name: str) -> str:
     return name
 
 
+Finding = Literal["proved", "refused", "unknown", "false", "hidden", "not tested"]
 LevelName = Annotated[str, AfterValidator(_refuse_unknown_level)]
 Name = Annotated[str, Field(max_length=2000)]
 Number = Annotated[int, Field(ge=0, lt=1 << 63)]
@@ -100,7 +101,7 @@ class ClaimResult(_Facts):
 
     answer: Literal["yes", "no", "unknown"]
     reason: str
-    finding: Literal["proved", "refused", "unknown", "false", "hidden", "not tested"]
+    finding: Finding
     """``false``: claimed, and fails; or denied, and does not refuse. ``hidden``: denied, and works."""
 
     tests: Number

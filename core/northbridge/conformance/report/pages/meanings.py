@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import fields
 from types import MappingProxyType
-from typing import get_args
 
 from northbridge.capabilities import Capabilities
-from northbridge.conformance.report.report import ClaimResult
+from northbridge.conformance.report.report import Finding
 from northbridge.conformance.verdict import Verdict
-
-FINDINGS: tuple[str, ...] = get_args(ClaimResult.model_fields["finding"].annotation)
 
 LEVELS: Mapping[str, str] = MappingProxyType(
     {
@@ -52,26 +49,17 @@ VERDICTS: Mapping[Verdict, str] = MappingProxyType(
 )
 """In the order in which they are shown: what needs somebody first."""
 
-CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
+CLAIMS: Mapping[Finding, str] = MappingProxyType(
     {
-        "proved": (
-            "Proved",
-            "claimed, and every test of it passed here, up to the level that was asked for: rely on it",
-        ),
-        "refused": (
-            "Refused",
-            "the backend says no, and an attempt ends in a clear error, or a warning: you will be told",
-        ),
-        "false": ("False", "what the backend says is wrong: do not rely on it"),
-        "hidden": ("Hidden", "the backend says no, yet it works: the vendor has not promised it"),
-        "unknown": (
-            "Unknown",
-            "the backend does not say, or Northbridge does not drive it yet: try it before you rely on it",
-        ),
-        "not tested": ("Not tested", "no test that ran here shows it: nothing is known beyond what the backend says"),
+        "proved": "claimed, and every test of it passed here, up to the level that was asked for: rely on it",
+        "refused": "the backend says no, and an attempt ends in a clear error, or a warning: you will be told",
+        "false": "what the backend says is wrong: do not rely on it",
+        "hidden": "the backend says no, yet it works: the vendor has not promised it",
+        "unknown": "the backend does not say, or Northbridge does not drive it yet: try it before you rely on it",
+        "not tested": "no test that ran here shows it: nothing is known beyond what the backend says",
     }
 )
-"""A title for each finding, and what a user can do with it; in the order in which they are shown."""
+"""What a user can do with each finding; in the order in which they are shown."""
 
 CLAIMED: Mapping[str, str] = MappingProxyType(
     {each.name: each.metadata["meaning"] for each in fields(Capabilities) if "meaning" in each.metadata}

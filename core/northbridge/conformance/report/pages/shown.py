@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from northbridge.conformance.report.pages.evidence import choose_excerpt, is_long
 from northbridge.conformance.report.report import TestResult
 from northbridge.conformance.verdict import Ending
 from northbridge.untrusted.text import clean
+
+SHOWN_LINES = 14
+"""How much evidence stands open on a page; more is folded."""
+
+_SHOWN_CHARACTERS = 1400
 
 
 @dataclass(frozen=True)
@@ -51,3 +55,15 @@ def show_tests(tests: Iterable[TestResult]) -> list[ShownTest]:
             first.setdefault(evidence, one)
         shown.append(one)
     return shown
+
+
+def is_long(text: str) -> bool:
+    """Whether ``text`` is too long to stand open on a page."""
+    return text.count("\n") >= SHOWN_LINES or len(text) > _SHOWN_CHARACTERS
+
+
+def choose_excerpt(text: str) -> str:
+    """Return the lines that say most: those that pytest marks with ``E``, or else the last; at most eight."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if line.startswith("E ")][:8] or lines[-8:]
+    return "\n".join(f"{line[:240]}…" if len(line) > 240 else line for line in telling)

@@ -8,6 +8,7 @@ import sys
 def answer(name: str) -> dict[str, object]:
     """Return what ``detect`` of the backend ``name`` says twice, and which of all backends are available."""
     import northbridge
+    from northbridge.bridge import is_installed
     from northbridge.discovery.present import detect
 
     backend = northbridge.get(name)
@@ -21,12 +22,6 @@ def answer(name: str) -> dict[str, object]:
     return {
         "detected": found,
         "available": northbridge.available(),
-        "installed": backend.bridge.package is None or _is_installed(backend.bridge.package),
+        "installed": backend.bridge.package is None or is_installed(backend.bridge.package),
         "modules": modules,
     }
-
-
-def _is_installed(package: str) -> bool:
-    from northbridge.bridge import is_installed
-
-    return is_installed(package)

@@ -22,7 +22,7 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
 
     backend = northbridge.get(name)
     before, state = dict(os.environ), _state(torch)
-    found: dict[str, object] = {"pickles": {"declared": _pickle(backend)}}
+    found: dict[str, Any] = {"pickles": {"declared": _pickle(backend)}}
     try:
         found["detected"] = detect(backend)
         northbridge.load(name)
@@ -42,7 +42,7 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
             backend.bridge.prepare_rank(index=index, local_rank=index, world_size=int(ranks))
         except northbridge.NorthbridgeError as error:  # such as of a variable that the user has set
             found["refused for a rank"] = str(error)
-    return {**found, "pickles": {**_pickled(found), "loaded": _pickle(backend)}, "variables": _changed(before)}
+    return {**found, "pickles": {**found["pickles"], "loaded": _pickle(backend)}, "variables": _changed(before)}
 
 
 def _say(function: Callable[[], object]) -> str:
@@ -83,10 +83,6 @@ def _changed(before: dict[str, str]) -> dict[str, list[str | None]]:
     """Return each variable that is no longer what it was, with both values."""
     names = {name for name, _ in before.items() ^ dict(os.environ).items()}
     return {name: [before.get(name), os.environ.get(name)] for name in sorted(names)}
-
-
-def _pickled(found: dict[str, object]) -> Any:
-    return found["pickles"]
 
 
 def _pickle(backend: Any) -> dict[str, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from northbridge.conformance.report.pages.evidence import choose_excerpt, is_long
+from northbridge.conformance.report.pages.shown import choose_excerpt, is_long
 
 
 def test_a_traceback_is_long_and_a_line_is_not() -> None:
