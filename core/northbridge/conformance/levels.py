@@ -21,11 +21,9 @@ from types import MappingProxyType
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
 from northbridge.conformance.tests.collective.ddp_gradients import GradientAveraging
-from northbridge.conformance.tests.collective.exchanges import Exchanges
 from northbridge.conformance.tests.collective.groups import FollowingGroups, GroupsTests
-from northbridge.conformance.tests.collective.missing_rank import MissingRank
-from northbridge.conformance.tests.collective.transfers import Transfers
-from northbridge.conformance.tests.collective.waits import Waits
+from northbridge.conformance.tests.collective.transfers import Exchanges, Transfers
+from northbridge.conformance.tests.collective.waits import MissingRank, Waits
 from northbridge.conformance.tests.device.autocast import Autocast
 from northbridge.conformance.tests.device.device import DeviceTests
 from northbridge.conformance.tests.device.distributions import Distributions
@@ -65,7 +63,6 @@ from northbridge.conformance.tests.lightning.ddp import DistributedTraining, Str
 from northbridge.conformance.tests.lightning.devices import DeviceChoice, LastDevices, SecondDevice
 from northbridge.conformance.tests.lightning.fabric import FabricLoops, FabricTraining, Joining
 from northbridge.conformance.tests.lightning.hooks import BridgeHooks, UsersEnvironment
-from northbridge.conformance.tests.lightning.metrics import LoggedMetrics
 from northbridge.conformance.tests.lightning.normalization import (
     FabricSyncBatchNorm,
     SyncBatchNormTests,
@@ -74,17 +71,16 @@ from northbridge.conformance.tests.lightning.normalization import (
 from northbridge.conformance.tests.lightning.optimization import Optimization
 from northbridge.conformance.tests.lightning.precision import Precision
 from northbridge.conformance.tests.lightning.random_states import RandomStates
-from northbridge.conformance.tests.lightning.reductions import Reductions
+from northbridge.conformance.tests.lightning.reductions import LoggedMetrics, Reductions
 from northbridge.conformance.tests.lightning.refusals import Refusals
 from northbridge.conformance.tests.lightning.sharding import Resharding, Sharding
 from northbridge.conformance.tests.lightning.training import TrainingTests
 from northbridge.conformance.tests.lightning.weights_agreement import FabricWeightsAgreement, WeightsAgreementTests
-from northbridge.conformance.tests.plugin.declaration import Declaration
+from northbridge.conformance.tests.plugin.declaration import Declaration, PluginMetadata
 from northbridge.conformance.tests.plugin.detection import Detection
 from northbridge.conformance.tests.plugin.missing_parts import MissingHardware, MissingSoftware
 from northbridge.conformance.tests.plugin.pickling import Pickling
 from northbridge.conformance.tests.plugin.plugin_import import PluginImport
-from northbridge.conformance.tests.plugin.plugin_metadata import PluginMetadata
 from northbridge.conformance.tests.plugin.software_load import SoftwareLoading
 
 _ONE_OR_SEVERAL = (

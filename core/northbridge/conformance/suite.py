@@ -33,7 +33,7 @@ Steps = Mapping[tuple[str, int], tuple[str, ...]]
 
 BASICS: Steps = {
     ("Trainer", 1): (*_TRAINER, *_TRAINER_ALONE, *_ALONE),
-    ("Trainer", 2): (*_TRAINER, "random_states", "metrics", "strategies", "normalization", *_TOGETHER),
+    ("Trainer", 2): (*_TRAINER, "random_states", "reductions.metrics", "strategies", "normalization", *_TOGETHER),
     ("Fabric", 1): (*_FABRIC, "checkpoints.interim", *_ALONE),
     ("Trainer", 4): (*_TRAINER, *_TOGETHER),
     ("Fabric", 2): (*_FABRIC, "normalization", *_TOGETHER),

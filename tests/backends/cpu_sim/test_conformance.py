@@ -13,9 +13,8 @@ from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.levels import C4
 from northbridge.conformance.run import RunResult
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
-from northbridge.conformance.tests.collective.exchanges import Exchanges
 from northbridge.conformance.tests.collective.groups import GroupsTests
-from northbridge.conformance.tests.collective.transfers import Transfers
+from northbridge.conformance.tests.collective.transfers import Exchanges, Transfers
 from northbridge.conformance.tests.lightning.ddp import DistributedTraining
 from northbridge.conformance.tests.lightning.devices import SecondDevice
 from northbridge.conformance.tests.lightning.fabric import FabricTraining

@@ -8,8 +8,7 @@ from tests.backends.one_namespace import in_one_namespace_of_a_kind
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
-from northbridge.conformance.tests.collective.exchanges import Exchanges
-from northbridge.conformance.tests.collective.transfers import Transfers
+from northbridge.conformance.tests.collective.transfers import Exchanges, Transfers
 from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU
 from northbridge.conformance.tests.lightning.ddp import DistributedTraining
 from northbridge.conformance.tests.lightning.fabric import FabricTraining

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from functools import partial
-from math import isinf, isnan
+from math import isinf, isnan, prod, trunc
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,16 @@ def perform(scenario: Scenario, folder: Path) -> None:
 def large_number(accelerator: str) -> int:
     """Return a number that float32 does not hold to the last digit, nor int32 where the chip has int64."""
     return 2**28 if northbridge.load(accelerator).present_capabilities().int64.denied else 2**40
+
+
+def reduced(word: str, given: Sequence[Sequence[float]], *, whole: bool) -> list[Any]:
+    """Return what one of :data:`WORDS` makes of what each rank gives, in ``whole`` numbers or not."""
+    columns = list(zip(*given, strict=True))
+    if word == "mean":
+        means = [sum(column) / len(given) for column in columns]
+        return [trunc(mean) for mean in means] if whole else means
+    reduce: Any = {"sum": sum, "min": min, "max": max, "product": prod}[word]
+    return [reduce(column) for column in columns]
 
 
 def digits(dtype: str, rank: int) -> list[int]:

@@ -1,17 +1,20 @@
-"""Reduce, gather and broadcast through the Trainer's strategy and module, or through Fabric."""
+"""Reduce, gather, broadcast and log numbers through the Trainer's strategy and module, or through Fabric."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.rank_programs.collective_reductions import large_number
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import Classifier, classifier, fabric, is_trainer, trainer
-from northbridge.conformance.runs.models import loader
+from northbridge.conformance.runs.models import CLASSES, loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.current import loaded
 
@@ -76,3 +79,43 @@ def _exchange(
     found["broadcast"] = broadcast({"from": rank, "text": "ü" * (rank + 1)})
     found["broadcast tensor"] = broadcast(given_wholes.to(device)).tolist()
     return found
+
+
+def metrics(scenario: Scenario, folder: Path) -> None:
+    """Train until a whole number has not fallen for two epochs; each rank reports every metric it has."""
+    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    patience = callbacks.EarlyStopping("errors", mode="min", patience=2)
+    host = trainer(scenario, folder, max_epochs=20, callbacks=[patience])
+    host.fit(
+        classifier(scenario.namespace, "mlp", folder, "reductions.metrics fit", _Measured),
+        loader(),
+        loader(shuffle=False),
+    )
+    numbers = {name: value.item() for name, value in host.callback_metrics.items()}
+    write(
+        folder,
+        "reductions.metrics",
+        host.global_rank,
+        {**numbers, "stopped": patience.stopped_epoch, "epochs": host.current_epoch},
+    )
+
+
+class _Measured(Classifier):
+    def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
+        from torchmetrics import MeanMetric
+        from torchmetrics.classification import MulticlassAccuracy
+
+        super().__init__(net, folder, topic)
+        self.accuracy = MulticlassAccuracy(num_classes=CLASSES, average="micro")
+        self.mean_loss = MeanMetric()
+
+    def validation_step(self, batch: Any, batch_index: int) -> None:
+        scores: Tensor = self.net(batch[0])
+        loss = cross_entropy(scores, batch[1])
+        errors = (scores.argmax(1) != batch[1]).sum()
+        self.log("errors", errors, sync_dist=True, reduce_fx="sum")
+        for reduction in ("mean", "min", "max", "sum"):
+            self.log(f"loss {reduction}", loss, sync_dist=True, reduce_fx=reduction)
+        self.accuracy(scores, batch[1])
+        self.mean_loss(loss)
+        self.log_dict({"accuracy": self.accuracy, "mean loss": self.mean_loss})

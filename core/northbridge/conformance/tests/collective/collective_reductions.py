@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import prod, trunc
 from typing import Any
 
 import pytest
@@ -23,12 +22,8 @@ from northbridge.conformance.tests.collective.ranks import (
 
 def expected(word: str, dtype: str, devices: int) -> list[Any]:
     """Return what a reduction of what so many ranks give leads to."""
-    columns = list(zip(*collective_reductions.GIVEN[:devices], strict=True))
-    if word == "mean":
-        means = [sum(column) / devices for column in columns]
-        return means if dtype in collective_reductions.FLOATS else [trunc(mean) for mean in means]
-    reduce: Any = {"sum": sum, "min": min, "max": max, "product": prod}[word]
-    return [reduce(column) for column in columns]
+    given = collective_reductions.GIVEN[:devices]
+    return collective_reductions.reduced(word, given, whole=dtype not in collective_reductions.FLOATS)
 
 
 class CollectiveReductions(Ranks):
@@ -65,7 +60,7 @@ class CollectiveReductions(Ranks):
 
     @pytest.mark.parametrize("dtype", ["int64", "int32"])
     def test_a_mean_of_whole_numbers_is_cut_towards_zero(self, ranks: Facts, devices: int, dtype: str) -> None:
-        means = [trunc(sum(column) / devices) for column in zip(*collective_reductions.NEGATIVE[:devices], strict=True)]
+        means = collective_reductions.reduced("mean", collective_reductions.NEGATIVE[:devices], whole=True)
 
         assert everybodys(ranks, f"mean of negative {dtype}") == [means] * devices
 
@@ -87,9 +82,8 @@ class CollectiveReductions(Ranks):
     def check_digits(self, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str) -> None:
         """Compare with what the reduction ``word`` leads to without any rounding."""
         name = f"{word} of digits of {dtype}"
-        reduce: Any = {"sum": sum, "min": min, "max": max}[word]
         given = [collective_reductions.digits(dtype, rank) for rank in range(devices)]
-        exact = as_held([reduce(column) for column in zip(*given, strict=True)], dtype, claimed)
+        exact = as_held(collective_reductions.reduced(word, given, whole=True), dtype, claimed)
 
         if not (may_refuse(claimed, dtype) and refusals(ranks, name)):
             assert everybodys(ranks, name) == [exact] * devices
@@ -99,7 +93,7 @@ class CollectiveReductions(Ranks):
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, dtype: str
     ) -> None:
         name, averages = f"average of {dtype}", northbridge.load(backend).collective.averages
-        exact = [sum(column) for column in zip(*collective_reductions.GIVEN[:devices], strict=True)]
+        exact = expected("sum", dtype, devices)
 
         if not ((may_refuse(claimed, dtype) or not averages) and refusals(ranks, name)):
             assert everybodys(ranks, name) == [exact] * devices

@@ -1,4 +1,4 @@
-"""Tensors and objects on their way from rank to rank, without Lightning."""
+"""Tensors and objects on their way from rank to rank, without Lightning, and ways that a library may lack."""
 
 from __future__ import annotations
 
@@ -152,3 +152,33 @@ class Transfers(Ranks):
     @shows("broadcast")
     def test_objects_are_broadcast(self, ranks: Facts, devices: int) -> None:
         assert everybodys(ranks, "message") == [["from 1", 1]] * devices
+
+
+class Exchanges(Ranks):
+    """Parts for each rank, tensors from one rank to another, and such as lie in pieces arrive, or raise."""
+
+    advice = (
+        "Look at the vendor's process group: sizes of parts, which rank is meant within a group, and tensors whose"
+        " numbers do not lie one after another. What the library does not do has to raise on every rank."
+    )
+    step = "transfers.exchange"
+
+    @pytest.mark.parametrize("way", transfers.EXCHANGES)
+    def test_what_a_library_may_lack_is_right_or_refused_on_every_rank(
+        self, ranks: Facts, devices: int, way: str
+    ) -> None:
+        given = [transfers.given(rank) for rank in range(devices)]
+        right: dict[str, list[Any]] = {
+            "gathered by rank 1": [given if rank == 1 else [] for rank in range(devices)],
+            "scattered by rank 1": given,
+            "all to all, uneven": [
+                [number for sender in range(devices) for number in transfers.uneven(sender, rank, devices)]
+                for rank in range(devices)
+            ],
+            "broadcast transposed": [[[10, 13], [11, 14], [12, 15]]] * devices,
+            "broadcast of a part": [[1, rank] * 3 for rank in range(devices)],
+            "all to all": [[10 * other + rank for other in range(devices)] for rank in range(devices)],
+            "sent around": [given[rank - 1] for rank in range(devices)],
+        }
+
+        assert refusals(ranks, way) or everybodys(ranks, way) == right[way]

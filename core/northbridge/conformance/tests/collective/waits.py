@@ -1,11 +1,13 @@
-"""Barriers, ranks that come late, and collectives that are under way."""
+"""Barriers, ranks that come late or never, and collectives that are under way."""
 
 from __future__ import annotations
 
 import pytest
 
 from northbridge.conformance.rank_programs import waits
-from northbridge.conformance.suite import shows
+from northbridge.conformance.run import run
+from northbridge.conformance.runs.scenario import Scenario
+from northbridge.conformance.suite import require_devices, shows
 from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybodys
 
 
@@ -77,3 +79,36 @@ class Waits(Ranks):
             course.append(course[-1] * devices + 1)
 
         assert everybodys(ranks, "one after another") == [course[1:]] * devices
+
+
+class MissingRank(Ranks):
+    """A rank that never comes ends the others within the time limit, and the flight recorder names it."""
+
+    advice = (
+        "Look at the Collective's initialize(): the library has to be given the timeout, and to raise where it is"
+        " over. Which rank was missed `northbridge hang` says, of any library whose calls go through"
+        " torch.distributed."
+    )
+    step = "waits.missing_rank"
+
+    @pytest.fixture
+    def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
+        """What every rank has found out, in a run of its own: its time limit is short, and its calls are recorded."""
+        require_devices(backend, devices)
+        return run(Scenario(backend, "", (self.step,), devices, launch="ranks"), environ).ranks(self.step)
+
+    @pytest.mark.parametrize("call", ["all_reduce", "barrier"])
+    def test_the_others_end_with_an_error_within_the_limit(self, ranks: Facts, call: str) -> None:
+        for found in (each[call] for each in ranks[:-1]):
+            assert found["error"], f"it ended after {found['seconds']:.1f} s, and said nothing"
+            assert found["seconds"] < waits.BOUND_S
+
+    def test_the_rank_that_never_came_is_named(self, ranks: Facts, devices: int) -> None:
+        missing = devices - 1
+
+        blamed = [each for each in ranks[-1]["found"] if each["kind"] == "not called"]
+
+        assert [each["blamed"] for each in blamed] == [[missing]]
+        assert blamed[0]["text"].startswith(f"rank {missing} of group 0")
+        assert "has not called" in blamed[0]["text"]
+        assert "all_reduce" in blamed[0]["text"]

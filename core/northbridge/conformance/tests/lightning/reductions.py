@@ -1,4 +1,4 @@
-"""Reduce, gather and broadcast, as Lightning's users write it."""
+"""Reduce, gather, broadcast and log, as Lightning's users write it."""
 
 from __future__ import annotations
 
@@ -6,38 +6,27 @@ from typing import Any
 
 import pytest
 
+from northbridge.conformance.rank_programs.collective_reductions import reduced
 from northbridge.conformance.rank_programs.reductions import FLOATS, wholes
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, several_devices, shows
+from northbridge.conformance.suite import (
+    FABRICS,
+    TRAINERS,
+    Differences,
+    NamespaceSuite,
+    in_each,
+    several_devices,
+    shows,
+)
 
 OPERATIONS = [f"{reduction} of {kind}" for kind in ("float", "int64") for reduction in ("sum", "mean", "min", "max")]
 
 
 def expected(operation: str, devices: int, large: int) -> list[float]:
     """Return what every rank ends up with, where whole numbers lie about ``large``."""
-    results: dict[int, dict[str, list[float]]] = {
-        2: {
-            "sum of float": [4.5, -6.0],
-            "mean of float": [2.25, -3.0],
-            "min of float": [1.5, -4.0],
-            "max of float": [3.0, -2.0],
-            "sum of int64": [2 * large + 5, -9],
-            "mean of int64": [large + 2, -4],
-            "min of int64": [large + 1, -7],
-            "max of int64": [large + 4, -2],
-        },
-        4: {
-            "sum of float": [3.75, 2.5],
-            "mean of float": [0.9375, 0.625],
-            "min of float": [-1.0, -4.0],
-            "max of float": [3.0, 8.0],
-            "sum of int64": [4 * large + 10, 5],
-            "mean of int64": [large + 2, 1],
-            "min of int64": [large + 1, -7],
-            "max of int64": [large + 4, 9],
-        },
-    }
-    return results[devices][operation]
+    word, _, kind = operation.partition(" of ")
+    given = FLOATS if kind == "float" else wholes(large)
+    return reduced(word, given[:devices], whole=kind == "int64")
 
 
 class Reductions(NamespaceSuite):
@@ -87,3 +76,36 @@ class Reductions(NamespaceSuite):
     def test_broadcast_carries_objects_and_tensors_of_rank_0(self, devices: int, found: list[dict[str, Any]]) -> None:
         assert [rank["broadcast"] for rank in found] == [{"from": 0, "text": "ü"}] * devices
         assert [rank["broadcast tensor"] for rank in found] == [list(wholes(found[0]["large"])[0])] * devices
+
+
+class LoggedMetrics(NamespaceSuite):
+    """What two ranks log is what two CPU ranks of Lightning's own log."""
+
+    runs = in_each(*TRAINERS, devices=(2,))
+    advice = "Look at the Collective's all_reduce of single numbers, floats and whole ones, and at its barrier."
+
+    @pytest.mark.parametrize("reduction", ["mean", "min", "max", "sum"])
+    def test_sync_dist_reduces(self, chip: RunResult, differences: Differences, reduction: str) -> None:
+        self.check(chip, differences, f"loss {reduction}")
+
+    def test_sync_dist_reduces_a_whole_number(self, chip: RunResult, cpu: RunResult) -> None:
+        assert chip.each("reductions.metrics", "errors") == cpu.each("reductions.metrics", "errors")
+
+    def test_early_stopping_on_a_whole_number_stops_where_it_stops_on_the_cpu(
+        self, chip: RunResult, cpu: RunResult
+    ) -> None:
+        assert chip.each("reductions.metrics", "stopped") == cpu.each("reductions.metrics", "stopped")
+        assert chip.each("reductions.metrics", "epochs") == cpu.each("reductions.metrics", "epochs")
+        assert 0 < chip.each("reductions.metrics", "stopped")[0] < 19
+
+    @pytest.mark.parametrize("metric", ["accuracy", "mean loss"])
+    def test_a_metric_of_torchmetrics_in_the_module(
+        self, chip: RunResult, differences: Differences, metric: str
+    ) -> None:
+        self.check(chip, differences, metric)
+
+    def check(self, chip: RunResult, differences: Differences, name: str) -> None:
+        """Compare what was logged, which is one value on both ranks."""
+        found = chip.each("reductions.metrics", name)
+        assert differences("reductions.metrics", name) == []
+        assert found[0] == found[1]
