@@ -65,8 +65,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
     found["sum of large numbers"] = attempt(partial(_reduce, rank, [found["large"] + rank.number], "int64", "sum"))
     found["each counted"] = attempt(partial(_reduce, rank, [4**rank.number] * 5, "float32", "sum"))
     found["transposed"] = attempt(partial(_reduce_transposed, rank))
-    found["a part"] = attempt(partial(_reduce_part, rank))
-    found["behind others"] = attempt(partial(_reduce_behind_others, rank))
+    found["a part"] = attempt(partial(_reduce_part, rank, slice(None, None, 2)))
+    found["behind others"] = attempt(partial(_reduce_part, rank, slice(3, None)))
     for dtype in FLOATS:
         for word in ("sum", "mean"):
             found[f"{word} of no numbers, {dtype}"] = attempt(partial(_reduce_no_numbers, rank, dtype, word))
@@ -131,28 +131,18 @@ def _average(rank: Rank, dtype: str) -> Any:
     return tensor.tolist()
 
 
-def _reduce_transposed(rank: Rank) -> list[list[float]]:
+def _reduce_transposed(rank: Rank) -> Any:
     """Reduce a matrix whose rows do not lie one after another."""
     matrix = (torch.arange(6.0, device=rank.device).view(2, 3) * (rank.number + 1)).t()
     rank.collective.all_reduce(matrix)
-    values: list[list[float]] = matrix.tolist()
-    return values
+    return matrix.tolist()
 
 
-def _reduce_part(rank: Rank) -> list[float]:
-    """Reduce every other number of a tensor; return all of them."""
+def _reduce_part(rank: Rank, part: slice) -> Any:
+    """Reduce some of the numbers of a tensor; return all of them."""
     whole = torch.ones(6, device=rank.device)
-    rank.collective.all_reduce(whole[::2])
-    values: list[float] = whole.tolist()
-    return values
-
-
-def _reduce_behind_others(rank: Rank) -> list[float]:
-    """Reduce the second half of a tensor; return the whole."""
-    whole = torch.ones(6, device=rank.device)
-    rank.collective.all_reduce(whole[3:])
-    values: list[float] = whole.tolist()
-    return values
+    rank.collective.all_reduce(whole[part])
+    return whole.tolist()
 
 
 def _reduce_no_numbers(rank: Rank, dtype: str, word: str) -> list[bool]:
@@ -170,8 +160,7 @@ def _reduce_many(rank: Rank, size: int = MOST, below: int = 1024, dtype: str = "
     return extremes(ramp - numbers * sum(range(1, rank.ranks + 1)))
 
 
-def _reduce_to(rank: Rank, root: int) -> list[list[float]]:
+def _reduce_to(rank: Rank, root: int) -> Any:
     transposed = (torch.arange(4.0, device=rank.device).view(2, 2) * (rank.number + 1)).t().contiguous()
     dist.reduce(transposed, root)
-    values: list[list[float]] = transposed.tolist()
-    return values
+    return transposed.tolist()

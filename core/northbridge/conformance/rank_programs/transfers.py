@@ -37,7 +37,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     rank = meet(scenario)
     found: dict[str, Any] = {"device": str(rank.device)}
     for root in range(rank.ranks):
-        found[f"broadcast from {root}"] = attempt(partial(_broadcast, rank, root))
+        found[f"broadcast from {root}"] = attempt(partial(_broadcast, rank, given(rank.number), root))
     for dtype in DTYPES:
         found[f"broadcast of {dtype}"] = attempt(partial(_broadcast_dtype, rank, getattr(torch, dtype)))
         found[f"gathered {dtype}"] = attempt(partial(_gather_dtype, rank, getattr(torch, dtype)))
@@ -50,7 +50,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         found[f"scattered sums of {dtype}"] = attempt(partial(_reduce_scatter_digits, rank, dtype))
     for name, numbers in (("nothing", []), ("a number", rank.number + 1.0)):
         found[f"{name} gathered"] = attempt(partial(_gather_numbers, rank, numbers))
-        found[f"{name} broadcast"] = attempt(partial(_broadcast_numbers, rank, numbers))
+        found[f"{name} broadcast"] = attempt(partial(_broadcast, rank, numbers, rank.ranks - 1))
     ways = {
         "gathered": _gather,
         "gathered flat": _gather_flat,
@@ -94,8 +94,8 @@ def kept(rank: Rank, *tensors: torch.Tensor) -> list[Any]:
     return [each.tolist() for each in tensors]
 
 
-def _broadcast(rank: Rank, root: int) -> Any:
-    sent = rank.tensor(given(rank.number))
+def _broadcast(rank: Rank, numbers: Any, root: int) -> Any:
+    sent = rank.tensor(numbers)
     dist.broadcast(sent, root)
     return kept(rank, sent)[0]
 
@@ -104,17 +104,16 @@ def _gather_numbers(rank: Rank, numbers: Any) -> Any:
     return kept(rank, *rank.collective.all_gather(rank.tensor(numbers)))
 
 
-def _broadcast_numbers(rank: Rank, numbers: Any) -> Any:
-    sent = rank.tensor(numbers)
-    dist.broadcast(sent, rank.ranks - 1)
-    return kept(rank, sent)[0]
+def _broadcast_as_carried(rank: Rank, own: torch.Tensor, root: int) -> torch.Tensor:
+    """Broadcast a tensor in the form in which the library carries it."""
+    sent = rank.collective.as_carried(own).clone()
+    dist.broadcast(sent, root)
+    return rank.collective.as_sent(sent, own)
 
 
 def _broadcast_dtype(rank: Rank, dtype: torch.dtype) -> Any:
     own = rank.tensor(in_dtype(rank.number), dtype)
-    sent = rank.collective.as_carried(own).clone()
-    dist.broadcast(sent, rank.ranks - 1)
-    return kept(rank, rank.collective.as_sent(sent, own).int())[0]
+    return kept(rank, _broadcast_as_carried(rank, own, rank.ranks - 1).int())[0]
 
 
 def _gather_dtype(rank: Rank, dtype: torch.dtype) -> Any:
@@ -128,10 +127,7 @@ def _gather_digits(rank: Rank, dtype: str, number: float) -> Any:
 
 
 def _broadcast_digits(rank: Rank, dtype: str, number: float) -> Any:
-    own = rank.tensor([number], getattr(torch, dtype))
-    sent = rank.collective.as_carried(own).clone()
-    dist.broadcast(sent, 0)
-    return rank.collective.as_sent(sent, own).item()
+    return _broadcast_as_carried(rank, rank.tensor([number], getattr(torch, dtype)), 0).item()
 
 
 def _reduce_scatter_digits(rank: Rank, dtype: str) -> Any:

@@ -149,7 +149,7 @@ def _wait_backwards(rank: Rank) -> list[float]:
     return [tensor.item() for tensor in tensors]
 
 
-def _chain(rank: Rank) -> list[float]:
+def _chain(rank: Rank) -> Any:
     """Reduce one tensor again and again, and compute with it in between, on the chip alone."""
     tensor = rank.tensor([1.0])
     course = []
@@ -159,8 +159,7 @@ def _chain(rank: Rank) -> list[float]:
         work.wait()
         tensor = tensor + 1
         course.append(tensor.clone())  # the next one is in place
-    values: list[float] = torch.cat(course).tolist()
-    return values
+    return torch.cat(course).tolist()
 
 
 def missing_rank(scenario: Scenario, folder: Path) -> None:

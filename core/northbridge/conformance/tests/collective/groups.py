@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -25,10 +25,8 @@ class GroupsTests(Ranks):
 
     def check(self, ranks: Facts, devices: int, fact: str, right: Callable[[list[int]], Any]) -> None:
         """Compare a ``fact`` of each rank of each group with what is ``right`` for what the group's ranks give."""
-        for name, groups in program.DIVISIONS[devices].items():
-            for members in groups:
-                found = [each[fact] for each in everybodys([ranks[rank] for rank in members], name)]
-                assert found == [right([4**rank for rank in sorted(members)])] * len(members), (name, members)
+        for group, members, found in groups_of(ranks, devices):
+            assert [each[fact] for each in found] == [right([4**rank for rank in members])] * len(members), group
 
     @shows("sum_all_reduce")
     def test_a_sum_is_that_of_the_group(self, ranks: Facts, devices: int) -> None:
@@ -46,31 +44,30 @@ class GroupsTests(Ranks):
         self.check(ranks, devices, "gathered", list)
 
     def test_a_sum_reaches_the_last_rank_of_the_group(self, ranks: Facts, devices: int) -> None:
-        for name, groups in program.DIVISIONS[devices].items():
-            for members in groups:
-                found = everybodys([ranks[rank] for rank in members], name)[members.index(max(members))]
-                assert found["reduced"] == sum(4**rank for rank in members), (name, members)
+        for group, members, found in groups_of(ranks, devices):
+            assert found[-1]["reduced"] == sum(4**rank for rank in members), group
 
     def test_a_sum_that_is_scattered_is_that_of_the_group(self, ranks: Facts, devices: int) -> None:
-        for name, groups in program.DIVISIONS[devices].items():
-            for members in groups:
-                found = everybodys([ranks[rank] for rank in sorted(members)], name)
-                total = sum(4**rank for rank in members)
-                right = [total * (place + 1) for place in range(len(members))]
-                assert [each["share"] for each in found] == right, (name, members)
+        for group, members, found in groups_of(ranks, devices):
+            total = sum(4**rank for rank in members)
+            right = [total * (place + 1) for place in range(len(members))]
+            assert [each["share"] for each in found] == right, group
 
     @shows("barrier")
     def test_nobody_passes_the_groups_barrier_before_its_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
-        for name, groups in program.DIVISIONS[devices].items():
-            for members in groups:
-                found = everybodys([ranks[rank] for rank in sorted(members)], name)
-                assert min(each["went"] for each in found) >= found[-1]["came"], (name, members)
+        for group, _, found in groups_of(ranks, devices):
+            assert min(each["went"] for each in found) >= found[-1]["came"], group
 
     def test_each_rank_has_its_number_in_the_group(self, ranks: Facts, devices: int) -> None:
-        for name, groups in program.DIVISIONS[devices].items():
-            for members in groups:
-                found = everybodys([ranks[rank] for rank in sorted(members)], name)
-                assert [each["number"] for each in found] == list(range(len(members)))
+        for group, members, found in groups_of(ranks, devices):
+            assert [each["number"] for each in found] == list(range(len(members))), group
+
+
+def groups_of(ranks: Facts, devices: int) -> Iterator[tuple[str, list[int], list[Any]]]:
+    """Yield each group's name, its ranks in torch's order, which is that of their numbers, and what they found out."""
+    for name, groups in program.DIVISIONS[devices].items():
+        for members in map(sorted, groups):
+            yield f"{name}: {members}", members, everybodys([ranks[rank] for rank in members], name)
 
 
 class FollowingGroups(Suite):
