@@ -52,20 +52,15 @@ class Mutator(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's ow
         return _OF_COLLECTIVES[self._mutation.kind](args, rank=self._mutation.rank)
 
 
+def _change_one(result: Tensor, place: int, change: Callable[[Tensor], Tensor]) -> Tensor:
+    flat = result.cpu().reshape(-1)
+    if flat.numel():
+        flat[place] = change(flat[place])
+    return result.copy_(flat.view(result.shape))
+
+
 def _one_ulp_off(result: Tensor) -> Tensor:
-    numbers = result.cpu()
-    flat = numbers.reshape(-1)
-    if flat.numel():
-        flat[0] = torch.nextafter(flat[0], torch.tensor(float("inf"), dtype=flat.dtype))
-    return result.copy_(flat.view(numbers.shape))
-
-
-def _last_lost(result: Tensor) -> Tensor:
-    numbers = result.cpu()
-    flat = numbers.reshape(-1)
-    if flat.numel():
-        flat[-1] = 0
-    return result.copy_(flat.view(numbers.shape))
+    return _change_one(result, 0, lambda number: number.nextafter(number.new_tensor(float("inf"))))
 
 
 def _round(result: Tensor) -> Tensor:
@@ -80,33 +75,20 @@ _OF_RESULTS: dict[str, Callable[[Tensor], Tensor]] = {
     "one ulp off": _one_ulp_off,
     "rounded": _round,
     "wrong dtype": _wrong_dtype,
-    "last lost": _last_lost,
+    "last lost": lambda result: _change_one(result, -1, torch.zeros_like),
 }
 
 
-def _is_rank(rank: int) -> bool:
-    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == str(rank)
+def _on_one_rank(change: Callable[[Tensor], Tensor]) -> Callable[..., tuple[Any, ...]]:
+    """Return what changes the tensors that one rank gives."""
 
+    def mutate_arguments(args: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
+        if os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == str(rank):
+            for tensor in args[0]:
+                change(tensor)
+        return args
 
-def _drop(args: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
-    if _is_rank(rank):
-        for tensor in args[0]:
-            tensor.zero_()
-    return args
-
-
-def _count_twice(args: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
-    if _is_rank(rank):
-        for tensor in args[0]:
-            tensor.mul_(2)
-    return args
-
-
-def _coarsen(args: tuple[Any, ...], rank: int) -> tuple[Any, ...]:
-    if _is_rank(rank):
-        for tensor in args[0]:
-            tensor.copy_(tensor.bfloat16().to(tensor.dtype))
-    return args
+    return mutate_arguments
 
 
 def _take_the_next_root(args: tuple[Any, ...], **_: int) -> tuple[Any, ...]:
@@ -121,16 +103,12 @@ def _reverse(args: tuple[Any, ...], **_: int) -> tuple[Any, ...]:
 
 
 _OF_COLLECTIVES: dict[str, Callable[..., tuple[Any, ...]]] = {
-    "dropped": _drop,
-    "counted twice": _count_twice,
-    "coarse": _coarsen,
+    "dropped": _on_one_rank(Tensor.zero_),
+    "counted twice": _on_one_rank(lambda tensor: tensor.mul_(2)),
+    "coarse": _on_one_rank(lambda tensor: tensor.copy_(tensor.bfloat16().to(tensor.dtype))),
     "wrong root": _take_the_next_root,
     "reversed": _reverse,
 }
-
-
-def _do_nothing(_method: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *_: None
 
 
 def _never_change(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -145,6 +123,6 @@ def _never_change(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 _OF_THE_DEVICE: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
-    "does nothing": _do_nothing,
+    "does nothing": lambda _method: lambda *_: None,
     "never changes": _never_change,
 }

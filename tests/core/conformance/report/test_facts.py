@@ -16,6 +16,7 @@ from northbridge.conformance.runner.supervisor import Course
 from northbridge.conformance.verdict import Ending
 
 REAL = Facts(BackendFacts(name="cpu_sim", distribution="acme", version="1.0"), variables=("ACME_VISIBLE_DEVICES",))
+SIMULATED = Facts(REAL.backend.model_copy(update={"simulated": True}))
 
 
 def test_a_backend_is_asked_in_a_process_of_its_own() -> None:
@@ -71,37 +72,32 @@ def test_of_the_environment_what_bears_on_a_run_is_told_and_nothing_else() -> No
 
 def test_a_simulated_chips_options_are_told_with_their_values() -> None:
     """They decide what its report is worth."""
-    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
     environ = {"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate", "NORTHBRIDGE_CPU_SIM_NAME": "word"}
 
-    assert simulated.describe_machine(environ).environment == {**environ, "NORTHBRIDGE_CPU_SIM_NAME": "(not shown)"}
+    assert SIMULATED.describe_machine(environ).environment == {**environ, "NORTHBRIDGE_CPU_SIM_NAME": "(not shown)"}
 
 
 def test_a_simulated_chip_has_strict_options() -> None:
-    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
     streams = "NORTHBRIDGE_CPU_SIM_STREAMS"
 
-    assert simulated.environ_of_suite({})[streams] == "deferred"
-    assert simulated.environ_of_suite({streams: "immediate"})[streams] == "immediate"
+    assert SIMULATED.environ_of_suite({})[streams] == "deferred"
+    assert SIMULATED.environ_of_suite({streams: "immediate"})[streams] == "immediate"
     assert REAL.environ_of_suite({}) == {}
 
 
 def test_what_the_user_spares_a_simulated_chip_is_listed() -> None:
-    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
-
-    assert simulated.list_spared({}) == ()
-    assert simulated.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}) == ()
-    assert simulated.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == (
+    assert SIMULATED.list_spared({}) == ()
+    assert SIMULATED.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}) == ()
+    assert SIMULATED.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == (
         "NORTHBRIDGE_CPU_SIM_STREAMS=immediate, and not deferred: unset it",
     )
     assert REAL.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
 
 
 def test_a_simulated_chip_without_strict_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    simulated = Facts(REAL.backend.model_copy(update={"simulated": True}))
     monkeypatch.setattr("northbridge.conformance.report.facts.strict_options", lambda _name: {})
 
-    assert simulated.list_spared({}) == ("it has no strict options: give its Simulation some",)
+    assert SIMULATED.list_spared({}) == ("it has no strict options: give its Simulation some",)
 
 
 def test_the_report_of_a_run_that_was_broken_on_purpose_says_so() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from northbridge.conformance.report import verification
 from northbridge.conformance.report.facts import Facts
-from northbridge.conformance.report.report import BackendFacts, Report
+from northbridge.conformance.report.report import BackendFacts, Report, TestResult
 from northbridge.conformance.report.suite_run import make_report
 from northbridge.conformance.report.verification import find_faults
 from northbridge.conformance.runner.event_log import Ended, Planned
@@ -30,14 +30,8 @@ def report(monkeypatch: pytest.MonkeyPatch) -> Report:
     monkeypatch.setattr(verification, "plan", lambda *_: PLAN)
     backend = BackendFacts(name="acme", distribution="northbridge-acme", version="1.0")
     ended = {name: Ended(id=name, ending=Ending.WORKED, seconds=0.1) for name in PLAN}
-    return make_report(
-        Facts(backend),
-        "C0",
-        Course(dict(PLAN), ended),
-        {},
-        began="2026-11-24T12:00:00+00:00",
-        seconds=1.0,
-    )
+    course = Course(dict(PLAN), ended)
+    return make_report(Facts(backend), "C0", course, {}, began="2026-11-24T12:00:00+00:00", seconds=1.0)
 
 
 def test_a_whole_report_has_no_fault(report: Report) -> None:
@@ -46,69 +40,62 @@ def test_a_whole_report_has_no_fault(report: Report) -> None:
     assert find_faults(report) == []
 
 
-def change(report: Report, **facts: Any) -> Report:
-    return report.model_copy(update=facts).sealed()
+def with_first(report: Report, **facts: Any) -> tuple[TestResult, ...]:
+    """Return the tests of ``report``, of the first of which something is changed."""
+    first, *others = report.tests
+    return (first.model_copy(update=facts), *others)
+
+
+def test_a_report_that_was_changed_is_told(report: Report) -> None:
+    (fault,) = find_faults(report.model_copy(update={"seconds": 2.0}))
+
+    assert fault.startswith("its digest is not that of what it says")
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        (lambda report: report.model_copy(update={"seconds": 2.0}), "its digest is not that of what it says"),
+        ({"sources": "0" * 64}, "a suite whose files differ from those that are installed"),
+        ({"northbridge": "9.9"}, "it is from the suite of northbridge 9.9"),
+        ({"mutation": "a dropped rank"}, "something was broken on purpose in its run: a dropped rank"),
+        ({"spared": ("STREAMS=immediate",)}, "its simulated chip ran without strict options: STREAMS=immediate"),
+    ],
+)
+def test_a_report_of_another_suite_is_told(report: Report, changed: dict[str, Any], words: str) -> None:
+    suite = report.suite.model_copy(update=changed)
+
+    assert any(words in fault for fault in find_faults(report.model_copy(update={"suite": suite}).sealed()))
+
+
+@pytest.mark.parametrize(
+    ("tests", "words"),
+    [
+        (lambda report: report.tests[:2], "it has no result of 1 tests up to C0, such as C0/Plugin/test_2"),
+        (lambda report: report.tests + report.tests[:1], "it has two results of one test"),
         (
-            lambda report: change(report, suite=report.suite.model_copy(update={"sources": "0" * 64})),
-            "a suite whose files differ from those that are installed",
-        ),
-        (
-            lambda report: change(report, suite=report.suite.model_copy(update={"northbridge": "9.9"})),
-            "it is from the suite of northbridge 9.9",
-        ),
-        (
-            lambda report: change(report, suite=report.suite.model_copy(update={"mutation": "a dropped rank"})),
-            "something was broken on purpose in its run: a dropped rank",
-        ),
-        (
-            lambda report: change(report, suite=report.suite.model_copy(update={"spared": ("STREAMS=immediate",)})),
-            "its simulated chip ran without strict options: STREAMS=immediate",
-        ),
-        (
-            lambda report: change(
-                report,
-                claims={
-                    **report.claims,
-                    "fit": report.claims["fit"].model_copy(update={"finding": "proved", "tests": 99}),
-                },
-            ),
-            "what it says of 1 claims does not follow from its tests, such as fit",
-        ),
-        (
-            lambda report: change(report, tests=report.tests[:2]),
-            "it has no result of 1 tests up to C0, such as C0/Plugin/test_2",
-        ),
-        (lambda report: change(report, tests=report.tests + report.tests[:1]), "it has two results of one test"),
-        (
-            lambda report: change(
-                report, tests=(*report.tests, report.tests[0].model_copy(update={"id": "C0/Mine/test_all"}))
-            ),
+            lambda report: (*report.tests, *with_first(report, id="C0/Mine/test_all")[:1]),
             "it has results of 1 tests that the suite does not have, such as C0/Mine/test_all",
         ),
         (
-            lambda report: change(
-                report,
-                tests=(report.tests[0].model_copy(update={"ending": Ending.FAILED}), *report.tests[1:]),
-            ),
+            lambda report: with_first(report, ending=Ending.FAILED),
             "the verdicts on 1 tests do not follow from how they ended",
         ),
         (
-            lambda report: change(
-                report,
-                tests=(
-                    report.tests[0].model_copy(update={"ending": Ending.FAILED, "verdict": Verdict.FAIL}),
-                    *report.tests[1:],
-                ),
-            ),
+            lambda report: with_first(report, ending=Ending.FAILED, verdict=Verdict.FAIL),
             "its levels do not follow from its tests",
         ),
     ],
 )
-def test_what_is_wrong_with_it_is_told(report: Report, changed: Callable[[Report], Report], words: str) -> None:
-    assert any(words in fault for fault in find_faults(changed(report)))
+def test_tests_that_contradict_the_report_are_told(
+    report: Report, tests: Callable[[Report], tuple[TestResult, ...]], words: str
+) -> None:
+    changed = report.model_copy(update={"tests": tests(report)}).sealed()
+
+    assert any(words in fault for fault in find_faults(changed))
+
+
+def test_claims_that_contradict_the_tests_are_told(report: Report) -> None:
+    proved = report.claims["fit"].model_copy(update={"finding": "proved", "tests": 99})
+    changed = report.model_copy(update={"claims": {**report.claims, "fit": proved}}).sealed()
+
+    assert "what it says of 1 claims does not follow from its tests, such as fit" in find_faults(changed)
