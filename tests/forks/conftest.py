@@ -22,13 +22,19 @@ def environ_with(folder: Path) -> dict[str, str]:
 
 
 @pytest.fixture
-def quick_torch(tmp_path: Path) -> dict[str, str]:
-    """The environment of a process whose torch, and whose torchmetrics, are empty."""
+def modules(tmp_path: Path) -> Path:
+    """A folder with a torch, and a torchmetrics, that are empty."""
     folder = tmp_path / "quick"
     (folder / "torch").mkdir(parents=True)
     for module in ("torch/__init__", "torch/_dynamo", "torchmetrics"):
         (folder / f"{module}.py").touch()
-    return environ_with(folder)
+    return folder
+
+
+@pytest.fixture
+def quick_torch(modules: Path) -> dict[str, str]:
+    """The environment of a process that finds what is in :func:`modules`."""
+    return environ_with(modules)
 
 
 @pytest.fixture

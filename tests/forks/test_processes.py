@@ -110,10 +110,9 @@ while not os.path.exists(other):
 
 
 def test_a_variable_that_torch_reads_at_its_import_is_that_of_the_run(
-    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+    begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
-    (folder / "torch/__init__.py").write_text("import os\nread = os.environ.get('TORCH_OPTION')\n")
+    (modules / "torch/__init__.py").write_text("import os\nread = os.environ.get('TORCH_OPTION')\n")
 
     for option in ("1", "2"):
         assert begin("fork", "import torch\nprint(torch.read)", {**quick_torch, "TORCH_OPTION": option}).wait() == 0
@@ -121,10 +120,9 @@ def test_a_variable_that_torch_reads_at_its_import_is_that_of_the_run(
 
 
 def test_what_only_northbridge_reads_needs_no_other_import(
-    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+    begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
-    (folder / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
+    (modules / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
     imported: set[str] = set()
     for option in ("1", "2"):
         environ = {**quick_torch, "NORTHBRIDGE_OPTION": option, "PYTEST_CURRENT_TEST": f"test {option}"}
@@ -135,10 +133,9 @@ def test_what_only_northbridge_reads_needs_no_other_import(
 
 
 def test_variables_of_which_nobody_reads_before_the_fork_need_no_other_import_either(
-    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+    begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
-    (folder / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
+    (modules / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
     tell = "import os, torch\nprint(torch.where, os.environ['RANK'])"
     said = []
     for rank in ("0", "1"):
@@ -151,11 +148,10 @@ def test_variables_of_which_nobody_reads_before_the_fork_need_no_other_import_ei
 
 @pytest.mark.parametrize("asks_on", [True, False])
 def test_what_a_fork_forks_comes_from_where_it_comes_from_if_it_asks_on(
-    begin: Begin, quick_torch: dict[str, str], tmp_path: Path, asks_on: bool
+    begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path, asks_on: bool
 ) -> None:
-    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
-    (folder / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
-    (folder / "inner.py").write_text("import os, torch\nprint(torch.where, os.environ['NORTHBRIDGE_OF_THE_RUN'])\n")
+    (modules / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
+    (modules / "inner.py").write_text("import os, torch\nprint(torch.where, os.environ['NORTHBRIDGE_OF_THE_RUN'])\n")
     ask = """
 import os, torch
 from pathlib import Path
@@ -176,7 +172,7 @@ print(torch.where)
 
 
 def test_where_the_one_is_gone_that_a_fork_asks_what_it_forks_is_started_afresh_and_says_so(
-    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+    begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
     ask = """
 import os, time, warnings
@@ -190,8 +186,7 @@ with open("inner.txt", "wb") as output, warnings.catch_warnings(record=True) as 
     assert processes.fork(["-m", "inner"], os.environ, Path.cwd(), output).wait() == 0
 print(*(warning.message for warning in warned))
 """
-    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
-    (folder / "inner.py").write_text("print('here')\n")
+    (modules / "inner.py").write_text("print('here')\n")
 
     process = begin("fork", ask, quick_torch, asks_on=True)
     while not (tmp_path / "folder/go").exists():  # pytest has a limit
@@ -219,10 +214,9 @@ def test_no_more_than_so_many_processes_wait_to_be_forked(
 
 
 def test_where_torch_cannot_be_imported_the_process_is_started_afresh_and_says_so(
-    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+    begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
-    (folder / "torch/__init__.py").write_text("raise ImportError('libtorch.so: no such file')\n")
+    (modules / "torch/__init__.py").write_text("raise ImportError('libtorch.so: no such file')\n")
 
     for _ in range(2):  # the second finds that the first has failed
         with pytest.warns(RuntimeWarning, match=r"(?s)program was to run in the fork .* exit code 1: .*no such file"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -61,10 +62,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 @pytest.fixture
-def told_torch(quick_torch: dict[str, str]) -> dict[str, str]:
+def told_torch(modules: Path, quick_torch: dict[str, str]) -> dict[str, str]:
     """The environment of a process whose torch says which process imported it."""
-    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
-    (folder / "torch/__init__.py").write_text("import os\nimported_by = os.getpid()\n")
+    (modules / "torch/__init__.py").write_text("import os\nimported_by = os.getpid()\n")
     return {**quick_torch, "READ_BY_TORCH": "1"}
 
 
@@ -112,28 +112,23 @@ def test_none_is_left_once_the_group_is_killed(begin: Begin, quick_torch: dict[s
 
     os.killpg(process.pid, 9)
 
-    until = time.monotonic() + 30
-    while _has_group(process.pid):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    _wait_for_end(process.pid)
 
 
 def test_what_forks_them_ends_with_the_first(begin: Begin, quick_torch: dict[str, str]) -> None:
     process = begin("fork", "", quick_torch, script=True, starts_ranks=True)
     assert process.wait() == 0
 
+    _wait_for_end(process.pid)
+
+
+def _wait_for_end(group: int) -> None:
     until = time.monotonic() + 30
-    while _has_group(process.pid):
-        assert time.monotonic() < until
-        time.sleep(0.01)
-
-
-def _has_group(group: int) -> bool:
-    try:
-        os.killpg(group, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    with contextlib.suppress(ProcessLookupError):
+        while time.monotonic() < until:
+            os.killpg(group, 0)
+            time.sleep(0.01)
+        raise AssertionError(f"group {group} is still there")
 
 
 @pytest.mark.parametrize("variable", ["RANK", "LOCAL_RANK", "SLURM_PROCID"])

@@ -65,10 +65,9 @@ print(before, "cpu_sim" in fabrics, "cpu_sim" in trainers)
 
 
 def test_where_an_import_starts_a_thread_the_process_is_started_afresh(
-    begin: Begin, quick_torch: dict[str, str], tmp_path: Path
+    begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
-    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
-    (folder / "torchmetrics.py").write_text(
+    (modules / "torchmetrics.py").write_text(
         "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     )
 
@@ -79,14 +78,13 @@ def test_where_an_import_starts_a_thread_the_process_is_started_afresh(
     assert (tmp_path / "fork.txt").read_text() == "done\n"
 
 
-def test_torchmetrics_need_not_be_installed(begin: Begin, quick_torch: dict[str, str], tmp_path: Path) -> None:
+def test_torchmetrics_need_not_be_installed(
+    begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
+) -> None:
     hide = "import sys\nfrom importlib.machinery import PathFinder\nfind = PathFinder.find_spec\n"
     hide += "PathFinder.find_spec = lambda name, *rest: None if name == 'torchmetrics' else find(name, *rest)\n"
-    folder = Path(quick_torch["PYTHONPATH"].partition(os.pathsep)[0])
-    (folder / "sitecustomize.py").write_text(hide)
+    (modules / "sitecustomize.py").write_text(hide)
 
-    assert (
-        begin("fork", "import sys\nprint('torch' in sys.modules, 'torchmetrics' in sys.modules)", quick_torch).wait()
-        == 0
-    )
+    tell = "import sys\nprint('torch' in sys.modules, 'torchmetrics' in sys.modules)"
+    assert begin("fork", tell, quick_torch).wait() == 0
     assert (tmp_path / "fork.txt").read_text() == "True False\n"

@@ -35,13 +35,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``command`` in ``folder``, where the plugin is installed."""
     return subprocess.run(
-        command,
-        env=site.environ(**environ),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=limit,
-        check=False,
+        command, env=site.environ(**environ), cwd=folder, capture_output=True, text=True, timeout=limit, check=False
     )
 
 
@@ -92,18 +86,9 @@ def test_it_earns_c0_and_c1_simulated(site: Site, tmp_path: Path) -> None:
 def test_what_it_denies_and_refuses_is_no_failure_of_its_collectives(site: Site, tmp_path: Path) -> None:
     only = [word for name in ("Transfers", "CollectiveReductions", "GradientAveraging") for word in ("--only", name)]
 
-    asked = run(
-        NORTHBRIDGE,
-        "conformance",
-        "kelvin",
-        *only,
-        "--out",
-        "report",
-        site=site,
-        folder=tmp_path,
-        limit=880,
-        environ=SIMULATED,
-    )
+    part = ("conformance", "kelvin", *only, "--out", "report")
+
+    asked = run(NORTHBRIDGE, *part, site=site, folder=tmp_path, limit=880, environ=SIMULATED)
 
     ran = [test for test in Report.read(tmp_path / "report" / "report.json").tests if test.seconds]
     assert len(ran) > 50, asked.stderr

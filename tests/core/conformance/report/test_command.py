@@ -15,6 +15,12 @@ from northbridge.conformance.report.sources import digest_sources
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 
 
+def prove(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `northbridge conformance` in ``folder``."""
+    command, environ = [NORTHBRIDGE, "conformance", *arguments], {**os.environ, **variables}
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -28,9 +34,7 @@ NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
     ],
 )
 def test_wrong_usage_is_told_and_ends_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
-    asked = subprocess.run(
-        [NORTHBRIDGE, "conformance", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    asked = prove(tmp_path, *arguments)
 
     assert asked.returncode == 2, asked.stderr
     assert words in " ".join(asked.stderr.replace("│", " ").split())
@@ -50,14 +54,7 @@ def test_wrong_usage_is_told_and_ends_with_2(tmp_path: Path, arguments: tuple[st
     ],
 )
 def test_variable_excludes_the_backend(tmp_path: Path, variable: str, value: str, words: str) -> None:
-    asked = subprocess.run(
-        [NORTHBRIDGE, "conformance", "cpu_sim", "--level", "C0"],
-        env={**os.environ, variable: value},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    asked = prove(tmp_path, "cpu_sim", "--level", "C0", **{variable: value})
 
     assert asked.returncode == 2
     assert asked.stderr.startswith(f"northbridge: {words}")
@@ -66,11 +63,7 @@ def test_variable_excludes_the_backend(tmp_path: Path, variable: str, value: str
 
 
 @pytest.mark.parametrize(
-    ("there", "words"),
-    [
-        ("", "no report was written\n"),
-        ("report.json", "no report was written; what is in {out} is an earlier run's\n"),
-    ],
+    ("there", "words"), [("", "written\n"), ("report.json", "written; what is in {out} is an earlier run's\n")]
 )
 def test_who_interrupts_the_suite_reads_that_there_is_no_report(
     there: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -85,19 +78,15 @@ def test_who_interrupts_the_suite_reads_that_there_is_no_report(
     with pytest.raises(KeyboardInterrupt):
         command.run("cpu_sim", "C0", tmp_path, ())
 
-    expected = f"northbridge: the suite was interrupted, and {words.format(out=tmp_path)}"
+    expected = f"northbridge: the suite was interrupted, and no report was {words.format(out=tmp_path)}"
     assert capsys.readouterr().err.endswith(expected)
 
 
 def test_a_part_of_the_suite_is_told_test_by_test_and_ends_as_they_do(tmp_path: Path) -> None:
-    part = ("conformance", "cpu_sim", "--level", "C0", "--out", "report", "--only")
+    part = ("cpu_sim", "--level", "C0", "--out", "report", "--only")
 
-    passing = subprocess.run(
-        [NORTHBRIDGE, *part, "PluginMetadata/test_the_name"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
-    nothing = subprocess.run(
-        [NORTHBRIDGE, *part, "no_such_test"], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    passing = prove(tmp_path, *part, "PluginMetadata/test_the_name")
+    nothing = prove(tmp_path, *part, "no_such_test")
 
     assert passing.returncode == 0, passing.stdout + passing.stderr
     assert "PASS  C0/PluginMetadata/test_the_name_is_one_that_lightning_can_take" in passing.stdout
