@@ -77,11 +77,9 @@ from northbridge.conformance.tests.lightning.sharding import Resharding, Shardin
 from northbridge.conformance.tests.lightning.training import TrainingTests
 from northbridge.conformance.tests.lightning.weights_agreement import FabricWeightsAgreement, WeightsAgreementTests
 from northbridge.conformance.tests.plugin.declaration import Declaration, PluginMetadata
-from northbridge.conformance.tests.plugin.detection import Detection
-from northbridge.conformance.tests.plugin.missing_parts import MissingHardware, MissingSoftware
+from northbridge.conformance.tests.plugin.detection import Detection, MissingHardware, MissingSoftware
 from northbridge.conformance.tests.plugin.pickling import Pickling
-from northbridge.conformance.tests.plugin.plugin_import import PluginImport
-from northbridge.conformance.tests.plugin.software_load import SoftwareLoading
+from northbridge.conformance.tests.plugin.software import PluginImport, SoftwareLoading
 
 _ONE_OR_SEVERAL = (
     FabricTraining,

@@ -1,4 +1,4 @@
-"""What a report says about a backend and a machine.
+"""What a report says about the suite, a backend and a machine.
 
 The backend is asked in a process of its own, which may crash, hang or print; where it gives no answer, the metadata's
 few facts serve, and nothing is claimed.
@@ -6,13 +6,17 @@ few facts serve, and nothing is claimed.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from northbridge import capabilities
 from northbridge.capabilities import Capabilities, Claim
 from northbridge.conformance.report.report import BackendFacts, MachineFacts
 from northbridge.conformance.runs.question import ask_again
@@ -21,6 +25,8 @@ from northbridge.diagnostics.environment import describe_system, tell_value
 from northbridge.discovery import installed
 from northbridge.discovery.declared import get
 from northbridge.discovery.simulated import simulation_of
+
+_SUITE = Path(__file__).parents[1]
 
 _LIMIT_S = 900.0
 """How long loading may take: some software is compiled on first use."""
@@ -118,3 +124,13 @@ def strict_options(name: str) -> Mapping[str, str]:
     """
     simulation = simulation_of(name)
     return {**get(name).bridge.strict_options, **(simulation.strict_options if simulation else {})}
+
+
+@cache
+def digest_sources() -> str:
+    """Return a digest of every file of the suite, and of the claims that its levels take; read once a process."""
+    total = hashlib.sha256()
+    for path in (*sorted(_SUITE.rglob("*.py")), Path(capabilities.__file__)):
+        total.update(f"{path.relative_to(_SUITE.parent).as_posix()}\n".encode())
+        total.update(path.read_bytes())
+    return total.hexdigest()

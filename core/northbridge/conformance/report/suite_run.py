@@ -8,10 +8,9 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 
 from northbridge.conformance.levels import LEVELS
-from northbridge.conformance.report.facts import Facts, find_facts, now
+from northbridge.conformance.report.facts import Facts, digest_sources, find_facts, now
 from northbridge.conformance.report.grading import grant, judge_claims, judge_tests
 from northbridge.conformance.report.report import Report, SuiteFacts
-from northbridge.conformance.report.sources import digest_sources
 from northbridge.conformance.runner.supervisor import Course, watch
 
 

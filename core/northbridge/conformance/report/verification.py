@@ -8,9 +8,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from northbridge.conformance.levels import LEVELS
+from northbridge.conformance.report.facts import digest_sources
 from northbridge.conformance.report.grading import grant, judge_claims
 from northbridge.conformance.report.report import Report
-from northbridge.conformance.report.sources import digest_sources
 from northbridge.conformance.runner.supervisor import plan
 from northbridge.conformance.verdict import judge
 

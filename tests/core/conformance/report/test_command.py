@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from northbridge.conformance.report import command
-from northbridge.conformance.report.sources import digest_sources
+from northbridge.conformance.report.facts import digest_sources
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 

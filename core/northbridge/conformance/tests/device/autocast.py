@@ -51,22 +51,20 @@ class Autocast(OneDevice):
             assert sums.item() == 2 / step
 
     @shows("float16")
-    def test_a_product_in_float16_overflows(self, backend: str, chip: northbridge.Device, device: torch.device) -> None:
+    def test_a_product_in_float16_overflows(self, backend: str, device: torch.device) -> None:
         with refused_where_denied(backend, "float16"):
-            with torch.autocast(chip.type, dtype=torch.float16):
+            with torch.autocast(device.type, dtype=torch.float16):
                 product = torch.full((1, 1), 300.0, device=device) @ torch.full((1, 1), 300.0, device=device)
             assert product.item() == float("inf")
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @pytest.mark.parametrize("name", IN_FLOAT32)
     @shows("{dtype}")
-    def test_in_float32_beside_is_computed(
-        self, backend: str, chip: northbridge.Device, device: torch.device, name: str, dtype: str
-    ) -> None:
+    def test_in_float32_beside_is_computed(self, backend: str, device: torch.device, name: str, dtype: str) -> None:
         kind, operation = getattr(torch, dtype), IN_FLOAT32[name]
         numbers = torch.tensor([[0.25, 0.5], [0.75, 1.25]], device=device)
 
-        with refused_where_denied(backend, dtype), torch.autocast(chip.type, dtype=kind):
+        with refused_where_denied(backend, dtype), torch.autocast(device.type, dtype=kind):
             product = numbers @ numbers
             found = operation(product)
             assert product.dtype == kind
@@ -76,10 +74,8 @@ class Autocast(OneDevice):
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @shows("float64")
-    def test_float64_stays_what_it_is(
-        self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
-    ) -> None:
-        with refused_where_denied(backend, "float64"), torch.autocast(chip.type, dtype=getattr(torch, dtype)):
+    def test_float64_stays_what_it_is(self, backend: str, device: torch.device, dtype: str) -> None:
+        with refused_where_denied(backend, "float64"), torch.autocast(device.type, dtype=getattr(torch, dtype)):
             numbers = torch.full((2, 2), 1 + 2.0**-40, dtype=torch.float64, device=device)
             for found in (
                 numbers @ torch.eye(2, dtype=torch.float64, device=device),
@@ -90,38 +86,34 @@ class Autocast(OneDevice):
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @shows("{dtype}")
-    def test_it_ends_where_it_ends(
-        self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str
-    ) -> None:
+    def test_it_ends_where_it_ends(self, backend: str, device: torch.device, dtype: str) -> None:
         kind = getattr(torch, dtype)
         numbers = torch.ones(2, 2, device=device)
 
-        with refused_where_denied(backend, dtype), torch.autocast(chip.type, dtype=kind):
-            with torch.autocast(chip.type, enabled=False):
+        with refused_where_denied(backend, dtype), torch.autocast(device.type, dtype=kind):
+            with torch.autocast(device.type, enabled=False):
                 assert (numbers @ numbers).dtype == torch.float32
-            assert torch.is_autocast_enabled(chip.type)
-            assert torch.get_autocast_dtype(chip.type) == kind
+            assert torch.is_autocast_enabled(device.type)
+            assert torch.get_autocast_dtype(device.type) == kind
             assert (numbers @ numbers).dtype == kind
         assert (numbers @ numbers).dtype == torch.float32
 
     @shows("bfloat16", "float16")
-    def test_one_within_another_has_its_own_dtype(
-        self, backend: str, chip: northbridge.Device, device: torch.device
-    ) -> None:
+    def test_one_within_another_has_its_own_dtype(self, backend: str, device: torch.device) -> None:
         numbers = torch.ones(2, 2, device=device)
         found: list[torch.dtype] = []
 
         with refused_where_denied(backend, "bfloat16"), refused_where_denied(backend, "float16"):
             for outer, inner in ((torch.bfloat16, torch.float16), (torch.float16, torch.bfloat16)):
-                with torch.autocast(chip.type, dtype=outer):
-                    with torch.autocast(chip.type, dtype=inner):
+                with torch.autocast(device.type, dtype=outer):
+                    with torch.autocast(device.type, dtype=inner):
                         found.append((numbers @ numbers).dtype)
                     found.append((numbers @ numbers).dtype)
             assert found == [torch.float16, torch.bfloat16, torch.bfloat16, torch.float16]
 
     @pytest.mark.parametrize("dtype", DTYPES)
     @shows("{dtype}", "autograd")
-    def test_layers_train_in(self, backend: str, chip: northbridge.Device, device: torch.device, dtype: str) -> None:
+    def test_layers_train_in(self, backend: str, device: torch.device, dtype: str) -> None:
         kind = getattr(torch, dtype)
         torch.manual_seed(0)
         layer, given = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(4, 7)
@@ -131,7 +123,7 @@ class Autocast(OneDevice):
 
         layer(given).square().mean().backward()
         with refused_where_denied(backend, dtype):
-            with torch.autocast(chip.type, dtype=kind):
+            with torch.autocast(device.type, dtype=kind):
                 loss = twin(given.to(device)).float().square().mean()
             loss.backward()
 

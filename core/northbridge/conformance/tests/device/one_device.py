@@ -57,6 +57,12 @@ class OneDevice(Suite):
         return torch.device(chip.type, device.index + 1) if alone else chip.root(0)
 
 
+def gradient_of(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the gradient of ``tensor``, which has to have one."""
+    assert tensor.grad is not None
+    return tensor.grad
+
+
 @contextmanager
 def refused_where_denied(
     backend: str,

@@ -1,10 +1,89 @@
-"""How many devices a backend says that this machine has."""
+"""What a machine has: how many devices, and what a user reads where the chip or its software is missing."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from northbridge.conformance.tests.plugin.plugin_suite import HEAVY, PluginSuite, is_refused_for_lack
+import pytest
+
+from northbridge.conformance.runs.question import ask
+from northbridge.conformance.tests.plugin.plugin_suite import HEAVY, PluginSuite, is_refused_for_lack, trainer_namespace
+
+
+class MissingSoftware(PluginSuite):
+    """Where the vendor's package cannot be found, every answer is an error of Northbridge's that names it.
+
+    A backend without a package brings its software itself, and nothing is hidden from it: it loads, or says why not.
+    """
+
+    advice: ClassVar[str] = (
+        "Bridge.package, which has to name the vendor's package; Bridge.load(), the one place to import it, which lets"
+        " ModuleNotFoundError through; and Bridge.detect() where the package is not installed"
+    )
+
+    @pytest.fixture
+    def found(self, backend: str, environ: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
+        """How each question ended, without the package: kind of the error and message."""
+        package = declared["package"] or ""
+        hidden = {"NORTHBRIDGE_SIMULATE": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if package else {}
+        return ask("missing_software", backend, package, trainer_namespace(), environ={**environ, **hidden}).facts
+
+    def test_it_is_declared_all_the_same(self, backend: str, found: dict[str, Any]) -> None:
+        assert found["declared"] == ["", repr(backend)]
+
+    def test_to_look_for_devices_is_harmless(self, found: dict[str, Any]) -> None:
+        kind, said = found["detected"]
+
+        assert kind in ("", "SoftwareMissingError"), said
+        assert found["available"][0] == "", found["available"][1]
+
+    def test_to_load_it_names_what_is_missing(
+        self, backend: str, found: dict[str, Any], declared: dict[str, Any]
+    ) -> None:
+        kind, said = found["loaded"]
+
+        if declared["package"] is None and kind == "":
+            assert said == repr(backend)
+        else:
+            assert kind in ("SoftwareMissingError", "SoftwareLoadError"), said
+            assert repr(backend) in said
+            assert (declared["package"] or "").partition(".")[0] in said
+
+    def test_a_trainer_names_what_is_missing(
+        self, backend: str, found: dict[str, Any], declared: dict[str, Any]
+    ) -> None:
+        if declared["package"] is not None:
+            kind, said = found["trainer"]
+            assert kind in ("SoftwareMissingError", "SoftwareLoadError"), said
+            assert f"accelerator={backend!r}" in said or f"backend {backend!r}" in said
+            assert declared["package"].partition(".")[0] in said
+
+
+class MissingHardware(PluginSuite):
+    """Where no device is found, a Trainer says so, or that the software is missing, and does not train on the CPU."""
+
+    advice: ClassVar[str] = (
+        "Bridge.detect(), which answers 0 where no device is found, and whatever the plugin does instead of it"
+    )
+
+    @pytest.fixture
+    def found(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
+        """How a Trainer ended, what is available, and how loading ended where the Trainer found no software."""
+        return ask("missing_hardware", backend, trainer_namespace(), environ=environ).facts
+
+    def test_a_trainer_says_that_there_is_no_such_device(self, backend: str, found: dict[str, Any]) -> None:
+        kind, said = found["trainer"]
+
+        if kind == "SoftwareMissingError":  # which a Trainer looks for where no device is found
+            assert f"backend {backend!r}" in said
+            assert found["loaded"][0] == kind, f"data_loaders it ended with {found['loaded']}"
+        else:
+            assert kind == "HardwareMissingError", said
+            assert f"accelerator={backend!r} was asked for, but this machine has no such device" in said
+
+    def test_it_is_not_available(self, backend: str, found: dict[str, Any]) -> None:
+        assert found["detected"] == 0
+        assert backend not in found["available"]
 
 
 class Detection(PluginSuite):
