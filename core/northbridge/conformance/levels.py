@@ -24,26 +24,21 @@ from northbridge.conformance.tests.collective.ddp_gradients import GradientAvera
 from northbridge.conformance.tests.collective.groups import FollowingGroups, GroupsTests
 from northbridge.conformance.tests.collective.transfers import Exchanges, Transfers
 from northbridge.conformance.tests.collective.waits import MissingRank, Waits
-from northbridge.conformance.tests.device.autocast import Autocast
 from northbridge.conformance.tests.device.device import DeviceTests
-from northbridge.conformance.tests.device.distributions import Distributions
 from northbridge.conformance.tests.device.dtypes import Dtypes
-from northbridge.conformance.tests.device.extreme_numbers import ExtremeNumbers
-from northbridge.conformance.tests.device.gradient_scaler import GradientScaling
+from northbridge.conformance.tests.device.extremes import ExtremeNumbers, LargeOperations
 from northbridge.conformance.tests.device.gradients import Gradients
 from northbridge.conformance.tests.device.inference_mode import InferenceMode
-from northbridge.conformance.tests.device.large_operations import LargeOperations
-from northbridge.conformance.tests.device.layers import Layers
+from northbridge.conformance.tests.device.layers import Layers, Traces
 from northbridge.conformance.tests.device.matrix_unit import MatrixUnit
-from northbridge.conformance.tests.device.memory import Memory
+from northbridge.conformance.tests.device.memory import Memory, OutOfMemory
+from northbridge.conformance.tests.device.mixed_precision import Autocast, GradientScaling
 from northbridge.conformance.tests.device.operation_options import OperationOptions
 from northbridge.conformance.tests.device.operations import Operations
-from northbridge.conformance.tests.device.out_of_memory import OutOfMemory
 from northbridge.conformance.tests.device.placement import Placement
-from northbridge.conformance.tests.device.random_numbers import RandomNumbers
+from northbridge.conformance.tests.device.random_numbers import Distributions, RandomNumbers
 from northbridge.conformance.tests.device.saved_tensors import SavedTensors
 from northbridge.conformance.tests.device.streams import Streams
-from northbridge.conformance.tests.device.traces import Traces
 from northbridge.conformance.tests.device.views import Views
 from northbridge.conformance.tests.endurance.endurance import Endurance
 from northbridge.conformance.tests.endurance.interruptions import KilledRank, Preemption, Restarts

@@ -1,4 +1,4 @@
-"""Operations on numbers that are large, small, not finite, or none at all, beside the CPU's."""
+"""Operations on numbers that are large, small, not finite, or none at all, and on tensors of some size."""
 
 from __future__ import annotations
 
@@ -177,4 +177,37 @@ class ExtremeNumbers(ComparedOperations):
         "Ordinary numbers pass among Operations: look at how the kernel keeps from running over, by taking away the"
         " largest first; at a compiler that takes it for granted that all numbers are finite; and at kernels that are"
         " started for no number at all."
+    )
+
+
+ADDED_UP = Tolerance(1e-4, 3e-3)
+"""A thousand products of numbers around 1, whose sum is some ten times as large; eight or ten bits are not enough."""
+
+CONVOLVED_LARGE = Tolerance(5e-3, 5e-2)
+"""As of small convolutions, ten bits are: torch has CUDA compute them so."""
+
+LARGE = (
+    Operation("mm", (floats(513, 1025), floats(1025, 257)), within=ADDED_UP),
+    Operation("bmm", (floats(5, 129, 1025), floats(5, 1025, 65)), within=ADDED_UP),
+    Operation("addmm", (floats(257), floats(513, 1025), floats(1025, 257)), within=ADDED_UP),
+    Operation("nn.functional.linear", (floats(129, 1025), floats(513, 1025), floats(513)), within=ADDED_UP),
+    Operation("nn.functional.conv2d", (floats(4, 65, 33, 33), floats(33, 65, 3, 3)), within=CONVOLVED_LARGE),
+    Operation("softmax", (floats(513, 1025), -1), within=Tolerance(1e-4, 1e-5)),
+    Operation("nn.functional.layer_norm", (floats(513, 1025), [1025]), within=Tolerance(1e-4, 1e-4)),
+    Operation("sum", (floats(513, 1025), 0), within=ADDED_UP),
+    Operation("mean", (floats(513, 1025),), within=Tolerance(1e-4, 1e-5)),
+    Operation("cumsum", (floats(33, 4097), 1), within=Tolerance(1e-4, 1e-2)),
+    Operation("exp", (floats(1025, 1025),), within=Tolerance(1e-4, 1e-5)),
+    Operation("sort", (floats(33, 4097),), within=EXACT),
+)
+"""What is tried, in sizes that are no powers of two."""
+
+
+class LargeOperations(ComparedOperations):
+    """Operations on a million numbers and sums of a thousand products give the CPU's numbers, and gradients."""
+
+    table = LARGE
+    advice: ClassVar[str] = (
+        "The small cases of the same operation pass: look at which kernel your torch plugin chooses by the size, and in"
+        " how many bits it computes and adds up."
     )
