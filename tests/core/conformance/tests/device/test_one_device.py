@@ -12,8 +12,6 @@ from northbridge.conformance.tests.device.one_device import refuse_without, refu
 from northbridge.conformance.verdict import Verdict
 from northbridge.discovery.declared import is_declared
 
-WORDS = "its results are others"
-
 
 @pytest.fixture
 def backend(monkeypatch: pytest.MonkeyPatch) -> str:
@@ -25,20 +23,28 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> str:
     return "cpu_sim"
 
 
-def test_wrong_results_in_a_dtype_that_is_denied_are_a_refusal_with_its_reason(backend: str) -> None:
-    told = f"asked for float64.*{WORDS}.*it has no room"
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(AssertionError("1 is not 2"), "its results are others"), (RuntimeError("no such kernel"), "no such kernel; ")],
+    ids=["wrong results", "the vendor's error"],
+)
+def test_what_comes_of_a_dtype_that_is_denied_is_a_refusal_with_its_reason(
+    backend: str, error: Exception, words: str
+) -> None:
+    told = f"asked for float64.*{words}.*it has no room"
 
-    with pytest.raises(northbridge.UnsupportedError, match=told) as error, refused_where_denied(backend, "float64"):
-        raise AssertionError("1 is not 2")
+    with pytest.raises(northbridge.UnsupportedError, match=told) as caught, refused_where_denied(backend, "float64"):
+        raise error
 
-    assert error.value.capability == "float64"
-    assert isinstance(error.value.__cause__, AssertionError)
+    assert caught.value.capability == "float64"
+    assert caught.value.__cause__ is error
 
 
 @pytest.mark.parametrize("claim", ["float16", "int64"])
-def test_wrong_results_in_a_dtype_that_is_not_denied_stay_wrong(backend: str, claim: str) -> None:
-    with pytest.raises(AssertionError, match="1 is not 2"), refused_where_denied(backend, claim):
-        raise AssertionError("1 is not 2")
+@pytest.mark.parametrize("error", [AssertionError("1 is not 2"), RuntimeError("no such kernel")])
+def test_what_comes_of_a_dtype_that_is_not_denied_passes_through(backend: str, claim: str, error: Exception) -> None:
+    with pytest.raises(type(error), match=str(error)), refused_where_denied(backend, claim):
+        raise error
 
 
 def test_right_results_in_a_dtype_that_is_denied_raise_nothing(backend: str) -> None:
@@ -46,18 +52,6 @@ def test_right_results_in_a_dtype_that_is_denied_raise_nothing(backend: str) -> 
         found = 1
 
     assert found == 1
-
-
-def test_an_error_of_the_vendors_in_a_dtype_that_is_denied_is_a_refusal_with_its_words(backend: str) -> None:
-    told = "asked for float64, and it raised the vendor's words; .*it has no room"
-
-    with pytest.raises(northbridge.UnsupportedError, match=told), refused_where_denied(backend, "float64"):
-        raise RuntimeError("the vendor's words")
-
-
-def test_an_error_of_the_vendors_in_a_dtype_that_is_claimed_passes_through(backend: str) -> None:
-    with pytest.raises(RuntimeError, match="the vendor's words"), refused_where_denied(backend, "float16"):
-        raise RuntimeError("the vendor's words")
 
 
 def test_what_takes_a_dtype_that_is_denied_is_refused_with_its_reason(backend: str) -> None:
