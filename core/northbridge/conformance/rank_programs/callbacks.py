@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Validated, classifier, own_rank, trainer
+from northbridge.conformance.runs.hosts import Validated, classifier, lightnings, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -30,7 +29,7 @@ def _fit(scenario: Scenario, folder: Path, called: list[Any], **arguments: Any) 
 
 
 def _log(scenario: Scenario, folder: Path) -> dict[str, Any]:
-    callbacks, loggers = _lightnings(scenario, "callbacks"), _lightnings(scenario, "loggers")
+    callbacks, loggers = lightnings(scenario, "callbacks"), lightnings(scenario, "loggers")
     tables = loggers.CSVLogger(folder, name="callbacks")
     boards = loggers.TensorBoardLogger(folder, name="boards")
     called = [
@@ -56,7 +55,7 @@ def _log(scenario: Scenario, folder: Path) -> dict[str, Any]:
 
 
 def _stop(scenario: Scenario, folder: Path) -> dict[str, Any]:
-    callbacks = _lightnings(scenario, "callbacks")
+    callbacks = lightnings(scenario, "callbacks")
     timer = callbacks.Timer(duration={"hours": 1})
     called = [timer, callbacks.TQDMProgressBar(), callbacks.SpikeDetection(finite_only=True)]
     called.append(callbacks.EarlyStopping("validation loss", patience=1, min_delta=1.0))
@@ -65,7 +64,7 @@ def _stop(scenario: Scenario, folder: Path) -> dict[str, Any]:
 
 
 def _keep(scenario: Scenario, folder: Path) -> dict[str, Any]:
-    callbacks = _lightnings(scenario, "callbacks")
+    callbacks = lightnings(scenario, "callbacks")
     kept = folder / f"kept-{scenario.namespace}"
     checkpoints = callbacks.ModelCheckpoint(kept, "{epoch}", "validation loss", save_top_k=2, save_last=True)
     _fit(scenario, folder, [checkpoints], enable_checkpointing=True)
@@ -79,16 +78,12 @@ def _keep(scenario: Scenario, folder: Path) -> dict[str, Any]:
 
 
 def _average(scenario: Scenario, folder: Path) -> list[float]:
-    callbacks = _lightnings(scenario, "callbacks")
+    callbacks = lightnings(scenario, "callbacks")
     if not hasattr(callbacks, "EMAWeightAveraging"):  # before Lightning 2.6
         return []
     _, module = _fit(scenario, folder, [callbacks.EMAWeightAveraging(decay=0.8)])
     numbers: list[float] = torch.cat([each.detach().cpu().flatten() for each in module.parameters()]).tolist()
     return numbers[:40]
-
-
-def _lightnings(scenario: Scenario, room: str) -> Any:
-    return import_module(f"{scenario.namespace}.{room}")
 
 
 class _Watched(Validated):
@@ -98,7 +93,7 @@ class _Watched(Validated):
 
 def profilers(scenario: Scenario, folder: Path) -> None:
     """Train under each of Lightning's profilers; report weights and the profilers' summaries."""
-    kinds = _lightnings(scenario, "profilers")
+    kinds = lightnings(scenario, "profilers")
     found: dict[str, Any] = {}
     rank = 0
     for name, kind in (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from torch.nn.functional import cross_entropy
 from northbridge.conformance.rank_programs.training import train_epoch
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, fabric, is_trainer, set_up, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, fabric, is_trainer, lightnings, set_up, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import CheckpointError
@@ -38,7 +37,7 @@ def save(scenario: Scenario, folder: Path) -> None:
     if not is_trainer(scenario.namespace):
         fabric(scenario).launch(_save, folder)
         return
-    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    callbacks = lightnings(scenario, "callbacks")
     keep = callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1)
     host = trainer(scenario, folder, callbacks=[keep], enable_checkpointing=True)
     host.fit(classifier(scenario.namespace, MODEL, folder, "checkpoints.save"), loader(shuffle=False))
@@ -216,7 +215,7 @@ def _fit_failing(scenario: Scenario, folder: Path) -> None:
 
 
 def _through_others(scenario: Scenario, folder: Path) -> dict[str, Any]:
-    ios: Any = import_module(f"{scenario.namespace}.plugins.io")
+    ios = lightnings(scenario, "plugins.io")
     stock: Any = NAMESPACES[scenario.namespace].fabric_module("plugins.io.torch_io").TorchCheckpointIO
     written: list[str] = []
 

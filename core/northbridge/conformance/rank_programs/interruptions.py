@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from torch import Tensor
 from northbridge.conformance.rank_programs.random_states import Resumable
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, own_rank, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, lightnings, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -50,7 +49,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 def _fit(
     scenario: Scenario, folder: Path, checkpoint: Path | None = None, sent: signal.Signals | None = None
 ) -> dict[str, Any]:
-    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    callbacks = lightnings(scenario, "callbacks")
     keep: dict[str, Any] = {"dirpath": folder, "every_n_train_steps": EVERY_N_STEPS, "save_last": True}
     host = trainer(
         scenario,
@@ -87,7 +86,7 @@ def killed_rank(scenario: Scenario, folder: Path) -> None:
 
     A rank that outlives it reports that the training went on to its end.
     """
-    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    callbacks = lightnings(scenario, "callbacks")
     checkpoints = callbacks.ModelCheckpoint(dirpath=folder, every_n_train_steps=1, save_last=True)
     host = trainer(scenario, folder, enable_checkpointing=True, callbacks=[checkpoints], max_epochs=100)
     host.fit(classifier(scenario.namespace, "mlp", folder, "interruptions.killed_rank fit", _Dying), loader())

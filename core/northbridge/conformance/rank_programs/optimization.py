@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Validated, classifier, trainer
+from northbridge.conformance.runs.hosts import Validated, classifier, lightnings, trainer
 from northbridge.conformance.runs.models import SAMPLES, adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -119,7 +118,7 @@ WAYS = {
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Report the weights and the steps of each way, and the learning rate at its end."""
-    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    callbacks = lightnings(scenario, "callbacks")
     found: dict[str, Any] = {}
     rank = 0
     for name, way in WAYS.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, own_rank, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, lightnings, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.plugins.checkpoint_io import stock_format
@@ -77,7 +76,7 @@ def _fit(
 
 
 def _keep(scenario: Scenario, folder: Path) -> list[Any]:
-    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    callbacks = lightnings(scenario, "callbacks")
     return [
         callbacks.ModelCheckpoint(dirpath=folder, filename="{epoch}", save_top_k=-1),
         callbacks.ModelCheckpoint(dirpath=folder, filename="{step}", save_top_k=-1, every_n_train_steps=_WITHIN),

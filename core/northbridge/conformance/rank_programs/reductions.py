@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.rank_programs.collective_reductions import large_number
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, classifier, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, fabric, is_trainer, lightnings, trainer
 from northbridge.conformance.runs.models import CLASSES, loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.current import loaded
@@ -83,7 +82,7 @@ def _exchange(
 
 def metrics(scenario: Scenario, folder: Path) -> None:
     """Train until a whole number has not fallen for two epochs; each rank reports every metric it has."""
-    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
+    callbacks = lightnings(scenario, "callbacks")
     patience = callbacks.EarlyStopping("errors", mode="min", patience=2)
     host = trainer(scenario, folder, max_epochs=20, callbacks=[patience])
     host.fit(

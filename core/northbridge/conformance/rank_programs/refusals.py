@@ -12,14 +12,14 @@ import torch.distributed
 from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, build, combine, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import Classifier, build, combine, fabric, is_trainer, lightnings, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Try everything; a run that goes on in silence is reported as no error at all."""
-    strategies: Any = importlib.import_module(f"{scenario.namespace}.strategies")
+    strategies = lightnings(scenario, "strategies")
     cpu = torch.device("cpu")
 
     def on_the_cpu() -> None:

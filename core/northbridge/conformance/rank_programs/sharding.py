@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, lightnings, trainer
 from northbridge.conformance.runs.models import adam, pictures
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import Stock
@@ -83,7 +82,7 @@ def _spread(net: Any, mesh: Any) -> Any:
 
 
 def _strategy(scenario: Scenario, layout: tuple[int, int], checkpoint: Path) -> Any:
-    stock: Any = import_module(f"{scenario.namespace}.strategies.model_parallel").ModelParallelStrategy
+    stock = lightnings(scenario, "strategies.model_parallel").ModelParallelStrategy
     arguments: dict[str, Any] = {
         "data_parallel_size": layout[0],
         "tensor_parallel_size": layout[1],

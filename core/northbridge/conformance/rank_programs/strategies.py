@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import wraps
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostL
 
 import northbridge
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
+from northbridge.conformance.runs.hosts import Classifier, classifier, lightnings, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -27,7 +26,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
     A hook compresses to no dtype that the chip denies; then nothing is compressed.
     """
-    stock: Any = import_module(f"{scenario.namespace}.strategies").DDPStrategy
+    stock = lightnings(scenario, "strategies").DDPStrategy
     calls: list[int] = []
     denied = _denied(scenario.accelerator)
     compress_hook = allreduce_hook if "float16" in denied else fp16_compress_hook

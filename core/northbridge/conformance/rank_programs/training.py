@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from northbridge.conformance.runs.hosts import (
     fabric,
     facts,
     is_trainer,
+    lightnings,
     set_up,
     trainer,
 )
@@ -80,8 +80,8 @@ def train_epoch(host: Any, net: Any, optimizer: Any, batches: Any) -> None:
 
 def device_stats(scenario: Scenario, folder: Path) -> None:
     """Train with Lightning's DeviceStatsMonitor; rank 0 reports its columns' largest numbers, and the chip's."""
-    callbacks: Any = import_module(f"{scenario.namespace}.callbacks")
-    loggers: Any = import_module(f"{scenario.namespace}.loggers")
+    callbacks = lightnings(scenario, "callbacks")
+    loggers = lightnings(scenario, "loggers")
     logger = loggers.CSVLogger(folder, name="training.device_stats")
     arguments = {"logger": logger, "callbacks": [callbacks.DeviceStatsMonitor(cpu_stats=False)], "log_every_n_steps": 1}
     host = trainer(scenario, folder, **arguments)
@@ -169,7 +169,7 @@ _FITS = 16
 
 def tune(scenario: Scenario, folder: Path) -> None:
     """Report the batch sizes that both modes find, and the learning rate that is suggested."""
-    tuner: Any = import_module(f"{scenario.namespace}.tuner")
+    tuner = lightnings(scenario, "tuner")
     found: dict[str, Any] = {}
     for mode in ("power", "binsearch"):
         module = classifier(scenario.namespace, "mlp", folder, "training.tune fit", _Tuned)

@@ -35,6 +35,11 @@ def is_trainer(namespace: str) -> bool:
     return NAMESPACES[namespace].is_trainer
 
 
+def lightnings(scenario: Scenario, module: str) -> Any:
+    """Return a module of the scenario's namespace, such as ``"callbacks"``."""
+    return import_module(f"{scenario.namespace}.{module}")
+
+
 def trainer(scenario: Scenario, folder: Path, **arguments: Any) -> Any:
     """Return a seeded Trainer of the scenario's namespace for two epochs; ``arguments`` win over the scenario's."""
     namespace: Any = import_module(scenario.namespace)
