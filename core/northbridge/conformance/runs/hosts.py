@@ -87,7 +87,7 @@ def build(model: str) -> torch.nn.Module:
 def combine(namespace: str, mixin: type, stock: str = "LightningModule") -> Any:
     """Return the class of ``mixin`` over Lightning's class ``stock`` in ``namespace``."""
     own = getattr(import_module(namespace), stock)
-    return type(mixin.__name__, (mixin, own), {"combined": (namespace, mixin)})
+    return type(mixin.__name__, (mixin, own), {"__module__": mixin.__module__, "combined": (namespace, mixin)})
 
 
 class Classifier(Stock):  # type: ignore[misc]  # of Lightning's module
