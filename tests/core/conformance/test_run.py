@@ -82,20 +82,18 @@ def test_a_topic_that_nobody_reported_on_is_a_failure_that_says_why() -> None:
 
 def test_a_topic_whose_duty_was_refused_is_refused_with_the_same_words() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}] * 2
-    outcome = RunResult(
-        Path(), {"refused gradient_scaler": refused, "failed tuner": [{"traceback": "ValueError: no"}]}, ""
-    )
+    findings = {"refused precision.scaler": refused, "failed training.tune": [{"traceback": "ValueError: no"}]}
+    outcome = RunResult(Path(), findings, "")
 
     with pytest.raises(UnsupportedError, match="acme has no float16") as caught:
-        outcome.ranks("gradient_scaler resumed")
+        outcome.ranks("precision.scaler resumed")
 
     assert caught.value.capability == "float16"
 
 
 def test_a_refusal_does_not_excuse_a_duty_beside_it() -> None:
-    outcome = RunResult(
-        Path(), {"refused gradient_scaler": [{"message": "acme has no float16", "capability": "float16"}]}, ""
-    )
+    refused = [{"message": "acme has no float16", "capability": "float16"}]
+    outcome = RunResult(Path(), {"refused precision.scaler": refused}, "")
 
     with pytest.raises(AssertionError, match="nothing was found out about 'training mlp'"):
         outcome.ranks("training mlp")

@@ -65,12 +65,12 @@ class TestSample(Suite):
 
 
 @pytest.fixture
-def sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the suite be the sample."""
+def sample(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the suite be the sample, or the text that the test is given."""
 
     def write(folder: Path, *_: object) -> Path:
         (folder / "pytest.ini").write_text("[pytest]\n")
-        (folder / "test_conformance.py").write_text(TESTS)
+        (folder / "test_conformance.py").write_text(getattr(request, "param", TESTS))
         return folder / "test_conformance.py"
 
     monkeypatch.setattr(supervisor, "write_tests", write)
@@ -122,16 +122,8 @@ def test_a_plan_runs_nothing(sample: None, tmp_path: Path) -> None:
     assert len(plan(tmp_path, "acme", ("C1",))) == 10
 
 
-def test_tests_that_cannot_be_collected_are_an_error_with_the_reason(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def write(folder: Path, *_: object) -> Path:
-        (folder / "pytest.ini").write_text("[pytest]\n")
-        (folder / "test_conformance.py").write_text("import a_module_that_is_not_there\n")
-        return folder / "test_conformance.py"
-
-    monkeypatch.setattr(supervisor, "write_tests", write)
-
+@pytest.mark.parametrize("sample", ["import a_module_that_is_not_there\n"], indirect=True)
+def test_tests_that_cannot_be_collected_are_an_error_with_the_reason(sample: None) -> None:
     with pytest.raises(SuiteError, match="a_module_that_is_not_there"):
         watch("acme", ("C1",))
 
@@ -140,8 +132,7 @@ def test_the_file_of_tests_is_what_a_vendor_would_write(tmp_path: Path) -> None:
     file = supervisor.write_tests(tmp_path, "acme", ("C0", "C1"))
 
     assert file.read_text() == (
-        'from northbridge.conformance.levels import C0, C1\n\n\nclass TestC0(C0):\n    backend = "acme"\n'.replace(
-            '"', "'"
-        )
-        + '\n\nclass TestC1(C1):\n    backend = "acme"\n'.replace('"', "'")
+        "from northbridge.conformance.levels import C0, C1\n"
+        "\n\nclass TestC0(C0):\n    backend = 'acme'\n"
+        "\n\nclass TestC1(C1):\n    backend = 'acme'\n"
     )
