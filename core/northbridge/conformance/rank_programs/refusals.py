@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,38 +22,27 @@ def perform(scenario: Scenario, folder: Path) -> None:
     """Try everything; a run that goes on in silence is reported as no error at all."""
     strategies = lightnings(scenario, "strategies")
     cpu = torch.device("cpu")
-
-    def on_the_cpu() -> None:
-        _train(scenario, folder, strategy=strategies.SingleDeviceStrategy(device=cpu))
-
-    def ddp_on_the_cpu() -> None:
-        _train(scenario, folder, strategy=strategies.DDPStrategy(parallel_devices=[cpu]))
-
-    def left_behind() -> None:
-        _train(scenario, folder, model=_Forgetful(build("mlp")))
-
-    def with_group(backend: str) -> Callable[[], None]:
-        def attempt() -> None:
-            if backend == "fake":
-                importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers it
-            where = (folder / f"{backend}.store").as_uri()
-            torch.distributed.init_process_group(backend, init_method=where, rank=0, world_size=1)
-            try:
-                _train(scenario, folder, strategy="ddp")
-            finally:
-                torch.distributed.destroy_process_group()
-
-        return attempt
-
-    attempts = {
-        "single device on the CPU": on_the_cpu,
-        "DDP on the CPU": ddp_on_the_cpu,
-        "tensor left on the CPU": left_behind,
-        "group of gloo": with_group("gloo"),
-        "group of fake": with_group("fake"),
+    train = partial(_train, scenario, folder)
+    attempts: dict[str, Callable[[], None]] = {
+        "single device on the CPU": lambda: train(strategy=strategies.SingleDeviceStrategy(device=cpu)),
+        "DDP on the CPU": lambda: train(strategy=strategies.DDPStrategy(parallel_devices=[cpu])),
+        "tensor left on the CPU": lambda: train(model=_Forgetful(build("mlp"))),
+        "group of gloo": lambda: _train_in_group(scenario, folder, "gloo"),
+        "group of fake": lambda: _train_in_group(scenario, folder, "fake"),
     }
     for name, attempt in attempts.items():
         write(folder, f"refusals {name}", 0, _error_of(attempt))
+
+
+def _train_in_group(scenario: Scenario, folder: Path, backend: str) -> None:
+    if backend == "fake":
+        importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers it
+    where = (folder / f"{backend}.store").as_uri()
+    torch.distributed.init_process_group(backend, init_method=where, rank=0, world_size=1)
+    try:
+        _train(scenario, folder, strategy="ddp")
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def _error_of(attempt: Callable[[], None]) -> dict[str, str]:
