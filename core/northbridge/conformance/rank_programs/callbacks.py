@@ -40,18 +40,14 @@ def _log(scenario: Scenario, folder: Path) -> dict[str, Any]:
     ]
     shown = {"enable_progress_bar": True, "enable_model_summary": True}
     host, module = _fit(scenario, folder, called, logger=[tables, boards], **shown)
+    found: dict[str, Any] = {"weights": fingerprint(module.state_dict())}
     if host.is_global_zero:
         with (Path(tables.log_dir) / "metrics.csv").open() as file:
             rows = list(csv.DictReader(file))
         losses = [float(row["validation loss"]) for row in rows if row["validation loss"]]
         boards = [path.stat().st_size > 0 for path in Path(boards.log_dir).glob("events.*")]
-        return {
-            "weights": fingerprint(module.state_dict()),
-            "losses": losses,
-            "columns": sorted(rows[0]),
-            "boards": boards,
-        }
-    return {"weights": fingerprint(module.state_dict())}
+        found |= {"losses": losses, "columns": sorted(rows[0]), "boards": boards}
+    return found
 
 
 def _stop(scenario: Scenario, folder: Path) -> dict[str, Any]:
@@ -77,13 +73,12 @@ def _keep(scenario: Scenario, folder: Path) -> dict[str, Any]:
     }
 
 
-def _average(scenario: Scenario, folder: Path) -> list[float]:
+def _average(scenario: Scenario, folder: Path) -> Any:
     callbacks = lightnings(scenario, "callbacks")
     if not hasattr(callbacks, "EMAWeightAveraging"):  # before Lightning 2.6
         return []
     _, module = _fit(scenario, folder, [callbacks.EMAWeightAveraging(decay=0.8)])
-    numbers: list[float] = torch.cat([each.detach().cpu().flatten() for each in module.parameters()]).tolist()
-    return numbers[:40]
+    return torch.cat([each.detach().cpu().flatten() for each in module.parameters()])[:40].tolist()
 
 
 class _Watched(Validated):

@@ -77,14 +77,13 @@ def _train(rank: Rank, dtype: torch.dtype = torch.float32) -> list[float]:
     return _numbers(net)
 
 
-def _begin_apart(rank: Rank) -> list[float]:
+def _begin_apart(rank: Rank) -> Any:
     """Return weights and buffers, made anew by each rank from a seed of its own, that DDP begins with."""
     torch.manual_seed(rank.number)
     layer = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     torch.nn.init.normal_(layer.get_buffer("1.running_mean"))
     net = DistributedDataParallel(layer.to(rank.device), **rank.collective.ddp_options())
-    numbers: list[float] = torch.cat([each.detach().cpu().flatten() for each in net.state_dict().values()]).tolist()
-    return numbers
+    return torch.cat([each.detach().cpu().flatten() for each in net.state_dict().values()]).tolist()
 
 
 def _step(net: nn.Module, optimizer: Any, images: Tensor, labels: Tensor) -> None:

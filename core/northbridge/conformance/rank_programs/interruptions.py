@@ -32,11 +32,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
     if scenario.launch == "restarts":
         last = folder / "last.ckpt"
         is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
-        found = {
-            "after a restart": _fit(
-                scenario, folder, last if last.exists() else None, signal.SIGKILL if is_first else None
-            )
-        }
+        sent = signal.SIGKILL if is_first else None
+        found = {"after a restart": _fit(scenario, folder, last if last.exists() else None, sent)}
     else:
         found = {"through": _fit(scenario, folder)}
         try:
@@ -50,17 +47,11 @@ def _fit(
     scenario: Scenario, folder: Path, checkpoint: Path | None = None, sent: signal.Signals | None = None
 ) -> dict[str, Any]:
     callbacks = lightnings(scenario, "callbacks")
-    keep: dict[str, Any] = {"dirpath": folder, "every_n_train_steps": EVERY_N_STEPS, "save_last": True}
-    host = trainer(
-        scenario,
-        folder,
-        enable_checkpointing=True,
-        callbacks=[
-            callbacks.ModelCheckpoint(**keep)
-            if scenario.launch == "restarts"
-            else callbacks.OnExceptionCheckpoint(folder)
-        ],
-    )
+    if scenario.launch == "restarts":
+        keep = callbacks.ModelCheckpoint(dirpath=folder, every_n_train_steps=EVERY_N_STEPS, save_last=True)
+    else:
+        keep = callbacks.OnExceptionCheckpoint(folder)
+    host = trainer(scenario, folder, enable_checkpointing=True, callbacks=[keep])
     module = classifier(scenario.namespace, "dropout", folder, "interruptions fit", _Interrupted)
     module.sent = sent
     host.fit(module, Resumable(), ckpt_path=checkpoint)

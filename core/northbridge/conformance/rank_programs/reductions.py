@@ -90,13 +90,9 @@ def metrics(scenario: Scenario, folder: Path) -> None:
         loader(),
         loader(shuffle=False),
     )
-    numbers = {name: value.item() for name, value in host.callback_metrics.items()}
-    write(
-        folder,
-        "reductions.metrics",
-        host.global_rank,
-        {**numbers, "stopped": patience.stopped_epoch, "epochs": host.current_epoch},
-    )
+    found = {name: value.item() for name, value in host.callback_metrics.items()}
+    found |= {"stopped": patience.stopped_epoch, "epochs": host.current_epoch}
+    write(folder, "reductions.metrics", host.global_rank, found)
 
 
 class _Measured(Classifier):
