@@ -34,14 +34,15 @@ def perform(scenario: Scenario, folder: Path) -> None:
         "after a sanity check": _fit(scenario, folder, _shuffled(), num_sanity_val_steps=2),
         "taken up at an epoch's end": _take_up_epoch(scenario, folder, folder),
         "through, resumable": _fit(scenario, folder, Resumable(), _keep(scenario, folder / "resumable")),
-        "taken up within an epoch": _take_up(scenario, folder, Resumable(), folder / "resumable" / within),
+        "taken up within an epoch": _fit(scenario, folder, Resumable(), checkpoint=folder / "resumable" / within),
     }
     rank = own_rank()
     bare = torch.load(folder / "shuffled" / _AT_END, weights_only=True)
     delattr(bare["loops"], KEY)
     with stock_format():
         torch.save(bare, folder / f"bare-{rank}.ckpt")
-    found["taken up without the states"] = _take_up(scenario, folder, _shuffled(), folder / f"bare-{rank}.ckpt")
+    without = _fit(scenario, folder, _shuffled(), checkpoint=folder / f"bare-{rank}.ckpt")
+    found["taken up without the states"] = without
     write(folder, "random_states", rank, found)
 
 
@@ -53,11 +54,7 @@ def resume(scenario: Scenario, folder: Path) -> None:
 
 def _take_up_epoch(scenario: Scenario, folder: Path, kept: Path) -> str:
     """Return the weights after the second epoch of the training whose run has the folder ``kept``."""
-    return _take_up(scenario, folder, _shuffled(), kept / "shuffled" / _AT_END)
-
-
-def _take_up(scenario: Scenario, folder: Path, batches: Any, checkpoint: Path) -> str:
-    return _fit(scenario, folder, batches, checkpoint=checkpoint)
+    return _fit(scenario, folder, _shuffled(), checkpoint=kept / "shuffled" / _AT_END)
 
 
 def _fit(

@@ -11,7 +11,6 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -94,27 +93,21 @@ def find_facts(name: str, environ: Mapping[str, str] = os.environ) -> Facts:
         found: dict[str, Any] = ask_again("description", name, environ=environ, limit_s=_LIMIT_S).facts
     except (AssertionError, HungError) as error:
         return Facts(BackendFacts(**origin, problem=str(error)))
+    claims: dict[str, Any] = {
+        name: Claim(**value) if isinstance(value, dict) else value for name, value in found["capabilities"].items()
+    }
     return Facts(
         BackendFacts(**origin, **found["backend"]),
-        Capabilities(**{claim: _decode(value) for claim, value in found["capabilities"].items()}),
+        Capabilities(**claims),
         found["versions"],
         tuple(found["variables"]),
     )
-
-
-def now() -> str:
-    """Return the time, as a report has it."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def _processor() -> str:
     with open("/proc/cpuinfo") as file:
         names = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
     return names[0] if names else platform.machine()
-
-
-def _decode(value: Any) -> Any:  # a bool, or a claim's fields
-    return Claim(**value) if isinstance(value, dict) else value
 
 
 def strict_options(name: str) -> Mapping[str, str]:

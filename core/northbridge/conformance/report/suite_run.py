@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
 from importlib.metadata import version
 
 from northbridge.conformance.levels import LEVELS
-from northbridge.conformance.report.facts import Facts, digest_sources, find_facts, now
+from northbridge.conformance.report.facts import Facts, digest_sources, find_facts
 from northbridge.conformance.report.grading import grant, judge_claims, judge_tests
 from northbridge.conformance.report.report import Report, SuiteFacts
 from northbridge.conformance.runner.supervisor import Course, watch
@@ -27,7 +28,7 @@ def prove(
     ``only`` limits it to tests whose ids hold one of these texts; such a report grants nothing. Raises what
     :func:`~northbridge.discovery.installed.find` raises, and :class:`SuiteError`.
     """
-    began, start = now(), time.monotonic()
+    began, start = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
     digest_sources()  # of the files that run, and not of what somebody edits meanwhile
     facts = find_facts(name, environ)
     environ = facts.environ_of_suite(environ)

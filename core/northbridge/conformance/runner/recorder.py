@@ -106,7 +106,7 @@ class EventRecorder:
 def identify(item: pytest.Item) -> str:
     """Return the test's id in a report: ``C1/Device/test_indexing``."""
     suite = _suite(item)
-    return f"{suite.level}/{_name(suite)}/{item.name}"
+    return f"{suite.level}/{suite.__name__.removeprefix('Test')}/{item.name}"
 
 
 def describe(item: pytest.Item, only: Collection[str] = ()) -> Planned:
@@ -157,7 +157,3 @@ def _suite(item: pytest.Item) -> type[Suite]:
     assert parent is not None
     suite: type[Suite] = parent.obj
     return suite
-
-
-def _name(suite: type[Suite]) -> str:
-    return suite.__name__.removeprefix("Test")

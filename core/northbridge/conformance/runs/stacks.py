@@ -38,7 +38,9 @@ def collect_stacks(group: int, folder: Path) -> str:
     }
     for pid in asked:
         os.kill(pid, DUMP)
-    return "\n".join(f"{_describe(pid, asked[pid])}:\n{stacks}" for pid, stacks in _read(asked))
+    return "\n".join(
+        f"rank {asked[pid].stem.rpartition('-')[2]} (process {pid}):\n{stacks}" for pid, stacks in _read(asked)
+    )
 
 
 def kill_group(group: int) -> None:
@@ -88,8 +90,3 @@ def _catches(pid: int, number: int) -> bool:
         return False
     caught = next(line.split()[1] for line in status.splitlines() if line.startswith("SigCgt"))
     return bool(int(caught, 16) & 1 << (number - 1))
-
-
-def _describe(pid: int, file: Path) -> str:
-    _, _, rank = file.stem.rpartition("-")
-    return f"rank {rank} (process {pid})"
