@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +92,7 @@ def interim(scenario: Scenario, folder: Path) -> None:
 
 def _loop_interim(host: Any, kept: Path) -> tuple[dict[str, Any], Any]:
     net, optimizer = set_up(host, INTERIM_MODEL)
+    state = {"net": net, "optimizer": optimizer}
     found: dict[str, Any] = {}
     batches = host.setup_dataloaders(loader())
     for epoch in range(2):
@@ -101,13 +101,8 @@ def _loop_interim(host: Any, kept: Path) -> tuple[dict[str, Any], Any]:
             host.backward(cross_entropy(net(images), labels))
             optimizer.step()
             if (epoch, number) == (0, _BATCH):
-                save = partial(_save_state, host, {"net": net, "optimizer": optimizer}, kept / FILE)
-                found = _keep(net, kept / FILE, save)
+                found = _keep(net, kept / FILE, lambda spoils: host.save(kept / FILE, {**state, **spoils}))
     return found, net
-
-
-def _save_state(host: Any, state: dict[str, Any], file: Path, spoils: dict[str, Any]) -> None:
-    host.save(file, {**state, **spoils})
 
 
 class _Keeping(Classifier):

@@ -52,8 +52,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
     for late in (0, rank.ranks - 1):
         found[f"barrier, rank {late} late"] = attempt(partial(pass_barrier, rank, late))
     for name, begin in (
-        ("all_reduce", _all_reduce),
-        ("all_gather", _all_gather),
+        ("all_reduce", lambda rank: rank.collective.all_reduce(rank.tensor([rank.number + 1.0] * 3))),
+        ("all_gather", lambda rank: torch.cat(rank.collective.all_gather(rank.tensor([rank.number + 1.0])))),
         ("broadcast", _broadcast),
         ("torch's all_gather", _torchs_all_gather),
     ):
@@ -81,14 +81,6 @@ def _read_at_once(rank: Rank, begin: Callable[[Rank], torch.Tensor]) -> Any:
     if rank.is_last:
         time.sleep(LATE_S / 2)
     return (begin(rank) * 2).tolist()
-
-
-def _all_reduce(rank: Rank) -> torch.Tensor:
-    return rank.collective.all_reduce(rank.tensor([rank.number + 1.0] * 3))
-
-
-def _all_gather(rank: Rank) -> torch.Tensor:
-    return torch.cat(rank.collective.all_gather(rank.tensor([rank.number + 1.0])))
 
 
 def _broadcast(rank: Rank) -> torch.Tensor:

@@ -39,17 +39,20 @@ class Pickling(PluginSuite):
     def test_another_process_finds_its_own(
         self, backend: str, environ: dict[str, str], loaded: dict[str, Any], when: Literal["declared", "loaded"]
     ) -> None:
-        pickles = loaded["pickles"].get(when, loaded["pickles"]["declared"])
-        texts = json.dumps({part: text for part, (kind, text) in pickles.items() if kind == "pickle"})
-        found = ask("unpickling", backend, texts, environ=environ).facts
+        found = _open(backend, environ, loaded, when)
 
         assert {part: found.get(part) for part in _PARTS} == dict.fromkeys(_PARTS, "as declared here")
 
     def test_to_unpickle_it_loads_nothing(
         self, backend: str, environ: dict[str, str], loaded: dict[str, Any], declared: dict[str, Any]
     ) -> None:
-        pickles = loaded["pickles"].get("loaded", loaded["pickles"]["declared"])
-        texts = json.dumps({part: text for part, (kind, text) in pickles.items() if kind == "pickle"})
-        found = ask("unpickling", backend, texts, environ=environ).facts
+        found = _open(backend, environ, loaded, "loaded")
 
         assert not set(found["modules"]) & (HEAVY | {(declared["package"] or "").partition(".")[0]})
+
+
+def _open(backend: str, environ: dict[str, str], loaded: dict[str, Any], when: str) -> dict[str, Any]:
+    """Return what another process finds in the pickles; where the software is missing, in those as declared."""
+    pickles = loaded["pickles"].get(when, loaded["pickles"]["declared"])
+    texts = json.dumps({part: text for part, (kind, text) in pickles.items() if kind == "pickle"})
+    return ask("unpickling", backend, texts, environ=environ).facts
