@@ -83,9 +83,13 @@ def build(model: str) -> torch.nn.Module:
     return MODELS[model]()
 
 
-@cache
 def combine(namespace: str, mixin: type, stock: str = "LightningModule") -> Any:
-    """Return the class of ``mixin`` over Lightning's class ``stock`` in ``namespace``."""
+    """Return the class of ``mixin`` over Lightning's class ``stock`` in ``namespace``, the same one each time."""
+    return _combine(namespace, mixin, stock)  # the type of a cached function takes no class that derives from Any
+
+
+@cache
+def _combine(namespace: str, mixin: type, stock: str) -> Any:
     own = getattr(import_module(namespace), stock)
     return type(mixin.__name__, (mixin, own), {"__module__": mixin.__module__, "combined": (namespace, mixin)})
 
