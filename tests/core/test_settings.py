@@ -57,19 +57,13 @@ def test_an_empty_environment_gives_the_defaults() -> None:
 
 def test_each_field_is_read_from_its_variable() -> None:
     settings = AcmeSettings.read(
-        {
-            "NORTHBRIDGE_ACME_DEVICES": "2",
-            "NORTHBRIDGE_ACME_MEMORY": "512MiB",
-            "NORTHBRIDGE_ACME_LAZY": "1",
-        }
+        {"NORTHBRIDGE_ACME_DEVICES": "2", "NORTHBRIDGE_ACME_MEMORY": "512MiB", "NORTHBRIDGE_ACME_LAZY": "1"}
     )
 
     assert (settings.devices, settings.memory, settings.lazy) == (2, 2**29, True)
 
 
-def test_without_an_argument_the_environment_of_the_process_is_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_an_argument_the_environment_of_the_process_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_ACME_DEVICES", "3")
 
     assert AcmeSettings.read().devices == 3

@@ -75,10 +75,7 @@ def test_above_that_level_it_is_told_what_this_machine_lacks(report: Report) -> 
 
     assert len(beyond) > 100
     assert {(test.verdict, test.evidence) for test in beyond} == {
-        (
-            Verdict.NOT_RUN,
-            f"backend 'nb_cuda': torch {torch.__version__} was built without CUDA; install one with CUDA",
-        )
+        (Verdict.NOT_RUN, f"backend 'nb_cuda': torch {torch.__version__} was built without CUDA; install one with CUDA")
     }
     assert not report.levels[1].granted
 

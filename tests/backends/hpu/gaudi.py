@@ -31,8 +31,5 @@ GAUDI = SimChip(
         "rank 2: node 1, card 7, module 0",
         "rank 3: node 1, card 6, module 1",
     ),
-    nodes=(
-        {"NORTHBRIDGE_HPU_SIM_MODULES": "5,4,7,6,2,1,0,3"},
-        {"NORTHBRIDGE_HPU_SIM_MODULES": "7,6,5,4,3,2,1,0"},
-    ),
+    nodes=({"NORTHBRIDGE_HPU_SIM_MODULES": "5,4,7,6,2,1,0,3"}, {"NORTHBRIDGE_HPU_SIM_MODULES": "7,6,5,4,3,2,1,0"}),
 )

@@ -174,10 +174,7 @@ def test_the_names_of_strategies_and_plugins(tmp_path: Path, cards: int, example
 
 @pytest.mark.parametrize(
     "example",
-    [
-        'trainer = Trainer(accelerator="hpu", devices=8)',
-        "trainer = Trainer(accelerator=HPUAccelerator(), devices=8)",
-    ],
+    ['trainer = Trainer(accelerator="hpu", devices=8)', "trainer = Trainer(accelerator=HPUAccelerator(), devices=8)"],
 )
 def test_eight_cards(tmp_path: Path, example: str) -> None:
     assert_one_training(train(tmp_path, ACCELERATOR + TRAINS.format(example=example), afresh=False), 8)

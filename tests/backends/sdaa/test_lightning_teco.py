@@ -26,13 +26,7 @@ class TestLightningTeco(Predecessor):
     several = "dpp_sdaa"
     single = 'devices=1, strategy="single_sdaa"'
     homes: ClassVar = {"Trainer": northbridge_sdaa, "Fabric": northbridge_sdaa.fabric}
-    exported = (
-        "SDAAAccelerator",
-        "SingleSDAAStrategy",
-        "SDAADDPStrategy",
-        "SDAACheckpointIO",
-        "SDAAPrecisionPlugin",
-    )
+    exported = ("SDAAAccelerator", "SingleSDAAStrategy", "SDAADDPStrategy", "SDAACheckpointIO", "SDAAPrecisionPlugin")
     unsupported: ClassVar = {
         "SDAAFSDPStrategy": ("fsdp", "write strategy='ddp'"),
         "SDAAFSDPPrecision": ("fsdp", "write strategy='ddp' and precision='bf16-mixed'"),

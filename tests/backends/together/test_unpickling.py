@@ -23,10 +23,7 @@ from tests.scripts import run_forked
 
 SCRIPT = Path(__file__).with_name("open_hostile.py")
 
-ALLOWED = (
-    "torch.load(FILE, weights_only=False)",
-    "strategy().checkpoint_io.load_checkpoint(FILE, weights_only=False)",
-)
+ALLOWED = ("torch.load(FILE, weights_only=False)", "strategy().checkpoint_io.load_checkpoint(FILE, weights_only=False)")
 """Where the user allows code, it runs: the files are as hostile as they say."""
 
 WEIGHTS_ONLY = (

@@ -88,14 +88,8 @@ def test_what_is_as_the_contract_says_holds(write: Write, software: Software, sa
         (line("toy_chip.count", "function", "(device)"), "it has no parameter 'device': () -> int"),
         (line("toy_chip.Stream.wait", "method", "(event, stream)"), "it has no parameter 'stream': (event)"),
         (line("toy_chip.angry", "attribute"), "reading toy_chip.angry raised OSError: no driver"),
-        (
-            line("toy_chip.lazy", "function", "() -> bool", **{"try": True}),
-            "called, it returned '1', a str",
-        ),
-        (
-            line("toy_chip.fails", "function", "() -> bool", **{"try": True}),
-            "called, it raised OSError: no driver",
-        ),
+        (line("toy_chip.lazy", "function", "() -> bool", **{"try": True}), "called, it returned '1', a str"),
+        (line("toy_chip.fails", "function", "() -> bool", **{"try": True}), "called, it raised OSError: no driver"),
     ],
 )
 def test_what_is_otherwise_is_wrong(write: Write, software: Software, said: str, found: str) -> None:

@@ -71,10 +71,7 @@ def test_each_line_is_found_again_in_the_file(write: Write) -> None:
             [line("toy_chip.f", "function", "(card) -> int", **{"try": True})],
             "try=true calls it with no arguments, and its signature asks for some",
         ),
-        (
-            [line("toy_chip", "module"), line("toy_chip", "class")],
-            "line 13 is wrong: 'toy_chip' is in line 5 already",
-        ),
+        ([line("toy_chip", "module"), line("toy_chip", "class")], "line 13 is wrong: 'toy_chip' is in line 5 already"),
         (["\n[[symbol]\n"], "contract.toml is wrong: Expected ']]' at the end of an array declaration (at line 5,"),
         (["symbol = [{name = 'toy_chip'}]"], "1 symbols, and 0 lines that begin with [[symbol]]"),
         (["\nsymbols = []"], "symbol is missing"),

@@ -67,11 +67,7 @@ def test_variables_of_a_run_that_can_be_right_are_right(free_port: str) -> None:
             "MASTER_PORT",
             f"MASTER_PORT='many' on host {HOST[6:-1]}: it is not a number; export",
         ),
-        (
-            {"MASTER_PORT": "70000"},
-            "MASTER_PORT",
-            "MASTER_PORT='70000' on host",
-        ),
+        ({"MASTER_PORT": "70000"}, "MASTER_PORT", "MASTER_PORT='70000' on host"),
         ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK", "with WORLD_SIZE='4' it is from 0 to 3; unset RANK"),
         ({"NODE_RANK": "-1"}, "NODE_RANK", "it counts from 0; export NODE_RANK, 0 on the first node"),
         ({"LOCAL_RANK": "-1"}, "LOCAL_RANK", "it counts from 0; unset LOCAL_RANK"),

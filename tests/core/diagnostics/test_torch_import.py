@@ -121,9 +121,7 @@ if before is None:
 """
 
 
-def test_software_that_switches_autoload_off_is_told(
-    write_plugin: Callable[[str, str], Site],
-) -> None:
+def test_software_that_switches_autoload_off_is_told(write_plugin: Callable[[str, str], Site]) -> None:
     site = write_plugin("own", "Software.package = 'torch_own'")
     (site.folders[-1] / "torch_own.py").write_text(SWITCHING)
 

@@ -269,10 +269,7 @@ class TestSwitchedOff:
 
     @pytest.mark.parametrize(
         ("value", "unknown", "hint"),
-        [
-            ("CPU_SIM", "CPU_SIM", "Did you mean 'cpu_sim'?"),
-            ("cpu_sim,acme", "acme", "`northbridge list` says more"),
-        ],
+        [("CPU_SIM", "CPU_SIM", "Did you mean 'cpu_sim'?"), ("cpu_sim,acme", "acme", "`northbridge list` says more")],
     )
     def test_a_name_that_no_backend_has_is_refused(
         self, value: str, unknown: str, hint: str, nothing_known: None, monkeypatch: pytest.MonkeyPatch

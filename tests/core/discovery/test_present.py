@@ -275,8 +275,7 @@ class TestTheVendorsOwnDetect:
         assert detect(backend_that(lambda: 3)) == 3
 
     @pytest.mark.parametrize(
-        ("error", "told"),
-        [(OSError("no such ioctl"), "OSError: no such ioctl"), (SystemExit(2), "SystemExit: 2")],
+        ("error", "told"), [(OSError("no such ioctl"), "OSError: no such ioctl"), (SystemExit(2), "SystemExit: 2")]
     )
     def test_what_it_raises_is_told(self, error: BaseException, told: str) -> None:
         with pytest.raises(northbridge.DetectionError) as caught:

@@ -394,20 +394,13 @@ def test_one_node_without_a_variable_is_silent_and_touches_no_network(devices: i
 
 
 def test_what_lightnings_launcher_writes_on_one_node_is_silent(free_port: int) -> None:
-    written = {
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(free_port),
-        "NODE_RANK": "0",
-        "WORLD_SIZE": "2",
-    }
+    written = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port), "NODE_RANK": "0", "WORLD_SIZE": "2"}
 
     for local_rank in ("0", "1"):
         check_environment(started(nodes=1), {**written, "LOCAL_RANK": local_rank})
 
 
-def test_what_lightnings_launcher_writes_on_the_first_of_two_nodes_is_silent(
-    free_port: int,
-) -> None:
+def test_what_lightnings_launcher_writes_on_the_first_of_two_nodes_is_silent(free_port: int) -> None:
     given = {"NODE_RANK": "0", "MASTER_PORT": str(free_port)}
     written = {**given, "MASTER_ADDR": "127.0.0.1", "WORLD_SIZE": "4", "LOCAL_RANK": "0"}
 
@@ -462,9 +455,7 @@ def test_lsf_is_silent() -> None:
 
 @pytest.mark.usefixtures("offline")
 @pytest.mark.parametrize("launcher", ["mpi", "user"])
-def test_nothing_is_asked_of_mpi_and_a_users_own_environment_before_they_answer(
-    launcher: Launcher,
-) -> None:
+def test_nothing_is_asked_of_mpi_and_a_users_own_environment_before_they_answer(launcher: Launcher) -> None:
     left_over = {"MASTER_ADDR": "a..b", "MASTER_PORT": "x", "WORLD_SIZE": "1", "NODE_RANK": "9"}
 
     check_environment(launch(launcher=launcher), left_over)
@@ -549,9 +540,7 @@ def test_a_failure_on_one_node_is_not_blamed_on_lightnings_own_address() -> None
     assert explain_connection_failure(started(nodes=1), TimeoutError(), environ) is None
 
 
-def test_the_environment_of_the_process_is_read_where_none_is_given(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_environment_of_the_process_is_read_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_PORT", "x")
 
     with pytest.raises(ClusterError, match="MASTER_PORT='x'"):

@@ -9,15 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.core.command import (
-    NO_CHIP,
-    assert_ends_with_its_children,
-    backend,
-    beside,
-    flowing,
-    northbridge,
-    row,
-)
+from tests.core.command import NO_CHIP, assert_ends_with_its_children, backend, beside, flowing, northbridge, row
 
 from northbridge.processes.child import Reply, Stage, ask
 

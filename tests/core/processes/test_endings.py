@@ -9,8 +9,7 @@ from northbridge.processes.endings import describe_error, describe_exit
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
-    [(0, "ended with exit code 0"), (-15, "was killed by SIGTERM"), (-40, "was killed by signal 40")],
+    ("code", "told"), [(0, "ended with exit code 0"), (-15, "was killed by SIGTERM"), (-40, "was killed by signal 40")]
 )
 def test_the_end_of_a_process_in_words(code: int, told: str) -> None:
     assert describe_exit(code) == told

@@ -68,9 +68,7 @@ def test_without_a_cache_of_the_user_it_is_in_the_home(
     assert open_folder(None) == tmp_path / ".cache" / "northbridge" / "cpu_sim"
 
 
-def test_a_user_without_a_home_is_told_which_variable_to_set(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_user_without_a_home_is_told_which_variable_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", "~")
 
@@ -100,10 +98,7 @@ def shared_with_group(folder: Path) -> None:
     folder.chmod(0o770)
 
 
-@pytest.mark.parametrize(
-    ("make", "mode"),
-    [(shared_with_all, "777"), (shared_with_group, "770")],
-)
+@pytest.mark.parametrize(("make", "mode"), [(shared_with_all, "777"), (shared_with_group, "770")])
 def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, make: Callable[[Path], None], mode: str) -> None:
     """The advice is to delete it: after a chmod, what others have put there would be loaded."""
     cache = tmp_path / "cache"
@@ -340,20 +335,10 @@ def another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        another_torch,
-        another_commit_of_torch,
-        another_cxx_abi,
-        another_python_abi,
-        another_machine,
-        another_c_library,
-    ],
+    [another_torch, another_commit_of_torch, another_cxx_abi, another_python_abi, another_machine, another_c_library],
 )
 def test_the_key_depends_on_what_the_chip_is_compiled_against(
-    monkeypatch: pytest.MonkeyPatch,
-    sources: Path,
-    compiler: Compiler,
-    change: Callable[[pytest.MonkeyPatch], None],
+    monkeypatch: pytest.MonkeyPatch, sources: Path, compiler: Compiler, change: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
     before = key(Recipe((sources,)), compiler)
     change(monkeypatch)

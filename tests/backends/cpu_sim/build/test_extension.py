@@ -184,9 +184,7 @@ def start_ranks(place: Place, *, then: str) -> list[subprocess.Popen[str]]:
     return ranks
 
 
-def test_the_first_build_says_why_it_takes_a_minute_in_one_line(
-    compiled: tuple[Place, str],
-) -> None:
+def test_the_first_build_says_why_it_takes_a_minute_in_one_line(compiled: tuple[Place, str]) -> None:
     assert compiled[1] == f"{REASON}\n"
 
 
@@ -195,18 +193,11 @@ def test_ninja_is_the_packages_own_and_not_the_one_on_path(compiled: tuple[Place
     assert len(list(compiled[0].cache.glob("*.so"))) == 1
 
 
-def test_a_build_leaves_the_chip_and_the_lock_and_nothing_else(
-    compiled: tuple[Place, str],
-) -> None:
-    assert sorted(path.suffix or path.name for path in compiled[0].cache.iterdir()) == [
-        ".so",
-        "lock",
-    ]
+def test_a_build_leaves_the_chip_and_the_lock_and_nothing_else(compiled: tuple[Place, str]) -> None:
+    assert sorted(path.suffix or path.name for path in compiled[0].cache.iterdir()) == [".so", "lock"]
 
 
-def test_a_later_start_loads_the_chip_quickly_in_silence_and_without_the_builder(
-    compiled: tuple[Place, str],
-) -> None:
+def test_a_later_start_loads_the_chip_quickly_in_silence_and_without_the_builder(compiled: tuple[Place, str]) -> None:
     builder = ["torch.utils.cpp_extension", "filelock", "rich", "ninja"]
     process = compiled[0].start(json.dumps(builder), NAME, program=LATER_START)
     out, said = process.communicate(timeout=LIMIT)
@@ -342,8 +333,7 @@ def test_a_compile_failure_shows_the_first_error_the_log_and_no_traceback(tmp_pa
 
     (log,) = place.cache.glob("*.log")
     assert re.match(
-        r"compiling the simulated chip failed: .*chip\.cpp:2:\d+: error: .*undeclared.*; ",
-        str(caught.value),
+        r"compiling the simulated chip failed: .*chip\.cpp:2:\d+: error: .*undeclared.*; ", str(caught.value)
     )
     assert str(caught.value).endswith(f"; the whole log is {log}")
     assert "Traceback" not in str(caught.value)

@@ -89,9 +89,5 @@ def run(folder: Path, host: str, code: str, **environ: str) -> subprocess.Comple
 
     (folder / "sitecustomize.py").write_text(PRETENDED.format(host=HOSTS[host][0]))
     before = os.environ.get("PYTHONPATH")
-    environ = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])]),
-        **environ,
-    }
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *([before] if before else [])]), **environ}
     return subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)

@@ -61,10 +61,7 @@ def test_set_device_takes_index_string_and_device(chip: ModuleType) -> None:
 def test_an_index_that_is_not_there_is_refused_with_those_that_are(
     chip: ModuleType, use: Callable[[ModuleType], object]
 ) -> None:
-    with pytest.raises(
-        RuntimeError,
-        match=r"cpu_sim:9 was asked for, but there are 8 devices \(0 to 7\)",
-    ):
+    with pytest.raises(RuntimeError, match=r"cpu_sim:9 was asked for, but there are 8 devices \(0 to 7\)"):
         use(chip)
 
 

@@ -116,9 +116,7 @@ def test_free_and_used_memory_are_the_total(chip: ModuleType) -> None:
     assert total - free == chip.memory_allocated(tensor.device)
 
 
-def test_statistics_are_named_as_on_cuda_and_torch_accelerator_gives_them_too(
-    chip: ModuleType,
-) -> None:
+def test_statistics_are_named_as_on_cuda_and_torch_accelerator_gives_them_too(chip: ModuleType) -> None:
     tensor = torch.ones(1024, device="cpu_sim:5")
 
     stats = chip.memory_stats(5)
@@ -130,9 +128,7 @@ def test_statistics_are_named_as_on_cuda_and_torch_accelerator_gives_them_too(
     assert chip.memory_stats(5) == stats
 
 
-def test_a_tensor_too_large_is_refused_with_what_was_asked_in_use_and_there(
-    chip: ModuleType,
-) -> None:
+def test_a_tensor_too_large_is_refused_with_what_was_asked_in_use_and_there(chip: ModuleType) -> None:
     keep = torch.empty(2**20, dtype=torch.uint8, device="cpu_sim:6")
     before = chip.memory_allocated(6)
     refused = chip.memory_stats(6)["num_ooms"]
@@ -149,9 +145,7 @@ def test_a_tensor_too_large_is_refused_with_what_was_asked_in_use_and_there(
     assert chip.memory_stats(6)["num_ooms"] == refused + 1
 
 
-def test_a_cpu_kernels_result_too_large_is_refused_and_training_can_go_on(
-    in_fork: Callable[..., str],
-) -> None:
+def test_a_cpu_kernels_result_too_large_is_refused_and_training_can_go_on(in_fork: Callable[..., str]) -> None:
     said = in_fork(
         """
         x = torch.ones(40 * 2**18, device="cpu_sim")  # 40 MiB of 64
@@ -173,9 +167,7 @@ def test_a_cpu_kernels_result_too_large_is_refused_and_training_can_go_on(
     assert after == "[2.0, 2.0, 2.0, 2.0] 10485760.0"
 
 
-def test_an_out_argument_that_cannot_grow_stays_as_it_was(
-    in_fork: Callable[..., str],
-) -> None:
+def test_an_out_argument_that_cannot_grow_stays_as_it_was(in_fork: Callable[..., str]) -> None:
     said = in_fork(
         """
         x = torch.ones(40 * 2**18, device="cpu_sim")

@@ -131,8 +131,7 @@ def test_a_generator_of_the_users_own_can_be_copied_by_its_state(chip: ModuleTyp
     twin.set_state(generator.get_state())
 
     assert torch.equal(
-        torch.rand(4, device="cpu_sim", generator=twin),
-        torch.rand(4, device="cpu_sim", generator=generator),
+        torch.rand(4, device="cpu_sim", generator=twin), torch.rand(4, device="cpu_sim", generator=generator)
     )
 
 

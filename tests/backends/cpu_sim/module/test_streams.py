@@ -230,10 +230,7 @@ def test_a_destination_on_another_device_may_go_before_the_copy(chip: ModuleType
 
 @pytest.mark.parametrize(
     "resize",
-    [
-        lambda there: there.resize_(8),
-        lambda there: there.untyped_storage().resize_(32),
-    ],
+    [lambda there: there.resize_(8), lambda there: there.untyped_storage().resize_(32)],
     ids=["the tensor", "the storage"],
 )
 def test_a_copy_that_is_given_before_a_resize_is_not_lost(

@@ -77,10 +77,7 @@ def test_a_file_says_everything_there_is(tmp_path: Path) -> None:
     assert device.collective.name == "exampleccl"
     assert device.collective.lacks.reductions == {"product": "no products"}
     assert device.collective.lacks.dtypes == {"uint8": "no bytes"}
-    assert device.collective.lacks.calls == {
-        "recv_anysource": "say whose",
-        "reduce_scatter": {"int64": "no integers"},
-    }
+    assert device.collective.lacks.calls == {"recv_anysource": "say whose", "reduce_scatter": {"int64": "no integers"}}
     assert device.collective.reduces is not None
     assert (device.collective.reduces.natively, device.collective.reduces.through) == (("float32",), "float32")
 

@@ -70,10 +70,7 @@ OF_ONE_NODE = {
             " HABANA_VISIBLE_MODULES"
         ),
     ),
-    "too few modules": (
-        {"HABANA_VISIBLE_MODULES": "0"},
-        "DevicesError: ",
-    ),
+    "too few modules": ({"HABANA_VISIBLE_MODULES": "0"}, "DevicesError: "),
     "modules that do not reach each other": (
         {"HABANA_VISIBLE_MODULES": "1,2"},
         (

@@ -112,10 +112,7 @@ def test_what_is_called_later_waits_for_the_first_use(run: Run) -> None:
     print(calls, torch.sdaa._initialized, torch_sdaa.__version__)
     """)
 
-    assert said.splitlines()[-2:] == [
-        "[] False False False",
-        "['waited', 'at once'] True 3.3.0b0+simulated",
-    ]
+    assert said.splitlines()[-2:] == ["[] False False False", "['waited', 'at once'] True 3.3.0b0+simulated"]
 
 
 @pytest.mark.shows("torch.backends.sdaa.matmul")

@@ -56,11 +56,7 @@ def test_each_form_of_devices_names_the_indices_that_lightning_takes_it_for(
             "devices=[0, 1, 0, 1, 2] names device 0, 1 of 'acme' more than once; name each device once",
         ),
         ("1,1", 3, "devices='1,1' names device 1 of 'acme' more than once; name each device once"),
-        (
-            [0, 3],
-            3,
-            "devices=[0, 3] names device 3 of 'acme', but this machine has 3 (0 to 2); name only those",
-        ),
+        ([0, 3], 3, "devices=[0, 3] names device 3 of 'acme', but this machine has 3 (0 to 2); name only those"),
         ([-1], 3, "devices=[-1] names device -1 of 'acme', but this machine has 3 (0 to 2); name only those"),
         ([1], 1, "devices=[1] names device 1 of 'acme', but this machine has 1 (index 0); name only those"),
     ],

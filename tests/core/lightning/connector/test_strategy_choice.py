@@ -508,9 +508,7 @@ def test_the_name_of_our_strategy_on_lightnings_own_accelerator_is_refused(build
 def test_gloo_for_the_chips_tensors_is_refused(namespace: Namespace, build: Build) -> None:
     with pytest.raises(CollectiveError) as refusal:
         build(
-            accelerator="cpu_sim",
-            devices=2,
-            strategy=strategies(namespace).DDPStrategy(process_group_backend="gloo"),
+            accelerator="cpu_sim", devices=2, strategy=strategies(namespace).DDPStrategy(process_group_backend="gloo")
         )
 
     assert str(refusal.value) == (

@@ -41,11 +41,7 @@ def everything() -> dict[str, object]:
 REPLACED: dict[str, tuple[object, str, object]] = {
     "load": (torch.serialization, "load", lambda file, **_: pickle.load(file)),
     "reader": (torch.serialization, "_load", careless(torch.serialization._load)),
-    "reader of the former format": (
-        torch.serialization,
-        "_legacy_load",
-        careless(torch.serialization._legacy_load),
-    ),
+    "reader of the former format": (torch.serialization, "_legacy_load", careless(torch.serialization._legacy_load)),
     "unpickler": (unpickler, "Unpickler", pickle._Unpickler),
     "load of the unpickler": (unpickler, "load", lambda file, **_: pickle.load(file)),
     "method of the unpickler": (unpickler.Unpickler, "load", lambda self: pickle._Unpickler(self).load()),

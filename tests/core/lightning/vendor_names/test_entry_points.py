@@ -250,11 +250,7 @@ class TestSuccession:
         by_accelerator, _, record = ask(site, THEIRS_UNGUARDED.replace("lightning_anvil", "another_package"))
 
         assert "northbridge" not in by_accelerator["said"]
-        assert [
-            "anvil",
-            "given up",
-            "another_package.accelerator.AnvilAccelerator has registered it",
-        ] in record
+        assert ["anvil", "given up", "another_package.accelerator.AnvilAccelerator has registered it"] in record
 
     def test_what_lightning_finds_with_the_archived_package_is_brought_up_by_ours(self, site: Site) -> None:
         built, record = ask(site, SAYS_AUTO)

@@ -98,10 +98,7 @@ def every_collective() -> None:
             sender = dist.recv(x := full(0.0), tag=4)
             assert sender == 0
             expect(x, 8, 8, 8)
-        operations = [
-            dist.P2POp(dist.isend, full(mine), 1 - RANK),
-            dist.P2POp(dist.irecv, x := full(0.0), 1 - RANK),
-        ]
+        operations = [dist.P2POp(dist.isend, full(mine), 1 - RANK), dist.P2POp(dist.irecv, x := full(0.0), 1 - RANK)]
         for work in dist.batch_isend_irecv(operations):
             work.wait()
         expect(x, *[3.0 - mine] * 3)

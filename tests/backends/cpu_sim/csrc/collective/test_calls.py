@@ -19,9 +19,7 @@ def test_objects_travel_and_gradients_flow_through_collectives(on_ranks: Ranks) 
     on_ranks("objects_and_gradients")
 
 
-def test_200_collectives_on_temporaries_own_their_memory_until_they_are_done(
-    on_ranks: Ranks,
-) -> None:
+def test_200_collectives_on_temporaries_own_their_memory_until_they_are_done(on_ranks: Ranks) -> None:
     for said in on_ranks("temporaries"):
         assert said.splitlines()[-1] == "held True left 0"
 

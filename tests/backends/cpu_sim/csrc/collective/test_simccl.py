@@ -62,11 +62,7 @@ def test_sends_and_receives_are_done_without_being_waited_for(run: Run) -> None:
 
 
 def test_calls_that_are_not_checked_end_in_turn_whoever_asks(run: Run) -> None:
-    run(
-        "unchecked",
-        NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES="0",
-        NORTHBRIDGE_CPU_SIM_STREAMS="immediate",
-    )
+    run("unchecked", NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES="0", NORTHBRIDGE_CPU_SIM_STREAMS="immediate")
 
 
 def test_tensors_that_the_library_cannot_carry_are_refused(run: Run) -> None:

@@ -28,9 +28,7 @@ def test_a_process_that_holds_one_card_calls_it_0(in_fork: Callable[..., str]) -
     ]
 
 
-def test_a_process_that_has_touched_a_card_holds_card_0(
-    in_fork: Callable[..., str],
-) -> None:
+def test_a_process_that_has_touched_a_card_holds_card_0(in_fork: Callable[..., str]) -> None:
     said = in_fork(
         """
         torch.ones(1, device="cpu_sim")

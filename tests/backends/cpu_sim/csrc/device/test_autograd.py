@@ -69,9 +69,7 @@ thread.join()
 """
 
 
-def test_a_chip_loaded_after_a_cpu_backward_trains_on_every_thread(
-    in_fresh_process: Callable[..., str],
-) -> None:
+def test_a_chip_loaded_after_a_cpu_backward_trains_on_every_thread(in_fresh_process: Callable[..., str]) -> None:
     said = in_fresh_process(AFTER_A_CPU_BACKWARD)
 
     assert said.splitlines() == ["[2.0, 2.0]"] * 2

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 
-def test_a_child_forked_before_the_first_use_may_use_the_chip(
-    in_fork: Callable[..., str],
-) -> None:
+def test_a_child_forked_before_the_first_use_may_use_the_chip(in_fork: Callable[..., str]) -> None:
     said = in_fork(
         """
         import os
@@ -24,9 +22,7 @@ def test_a_child_forked_before_the_first_use_may_use_the_chip(
     assert said == "2.0\n"
 
 
-def test_a_child_forked_after_the_first_use_is_refused_every_use(
-    in_fork: Callable[..., str],
-) -> None:
+def test_a_child_forked_after_the_first_use_is_refused_every_use(in_fork: Callable[..., str]) -> None:
     said = in_fork(
         """
         import os

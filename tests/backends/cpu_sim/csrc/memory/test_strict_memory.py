@@ -100,9 +100,7 @@ def test_training_is_the_same_where_freed_memory_is_trapped(in_fork: Callable[..
     assert trapped == in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="any")
 
 
-def test_work_that_goes_on_keeps_memory_that_a_resize_takes_from_its_tensor(
-    in_fork: Callable[..., str],
-) -> None:
+def test_work_that_goes_on_keeps_memory_that_a_resize_takes_from_its_tensor(in_fork: Callable[..., str]) -> None:
     program = """
     import torch.distributed as dist
     dist.init_process_group("simccl", store=dist.HashStore(), rank=0, world_size=1)

@@ -34,9 +34,7 @@ MODELS: dict[str, Callable[[], tuple[nn.Module, Tensor]]] = {
     "transformer": lambda: (
         nn.Sequential(
             nn.TransformerEncoder(
-                nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True),
-                2,
-                enable_nested_tensor=False,
+                nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True), 2, enable_nested_tensor=False
             ),
             nn.Flatten(),
             nn.Linear(32 * 6, 10),
