@@ -138,9 +138,7 @@ class TestTheCardOfARank:
         ],
         ids=["it is not there", "it is not among those of the run", "another was asked for"],
     )
-    def test_a_module_id_that_contradicts_is_refused_for_one_process_too(
-        self, run: Run, index: int, environ: dict[str, str]
-    ) -> None:
+    def test_one_processs_wrong_module_id_is_refused_too(self, run: Run, index: int, environ: dict[str, str]) -> None:
         said = last(run(REFUSED.format(index=index, world_size=1), first=LOAD, **environ))
 
         assert said.startswith(
@@ -177,9 +175,7 @@ class TestTheCardOfARank:
 
 class TestTheEnvironment:
     @pytest.mark.parametrize("variable", ["PT_HPU_GPU_MIGRATION", "PT_HPU_EMULATE_DISTRIBUTED"])
-    def test_a_switch_under_which_a_run_would_deceive_is_refused_before_the_import(
-        self, run: Run, variable: str
-    ) -> None:
+    def test_a_switch_that_would_deceive_is_refused_before_the_import(self, run: Run, variable: str) -> None:
         attempt = """
 import sys, northbridge
 try:

@@ -172,9 +172,7 @@ print("rank %d: %g\\n" % (trainer.global_rank, model.weight.item()), end="", flu
 
 
 @pytest.mark.parametrize("strategy", ['"hpu_parallel"', "HPUParallelStrategy()", '"auto"'])
-def test_gradients_of_1_and_3_are_averaged_where_the_archived_package_halved_each(
-    tmp_path: Path, strategy: str
-) -> None:
+def test_gradients_are_averaged_where_the_archived_package_halved_each(tmp_path: Path, strategy: str) -> None:
     (tmp_path / "train.py").write_text(AVERAGED.format(strategy=strategy))
 
     ran = run_script(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "hpu"})

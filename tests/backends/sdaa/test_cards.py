@@ -103,9 +103,7 @@ def test_cards_are_counted_by_their_places_on_the_bus(
     ("text", "cards"),
     [pytest.param(BY_GROUP, 2, id="a row is a core group"), pytest.param(BY_CARD, None, id="a row is a card")],
 )
-def test_devices_that_are_renumbered_are_counted_where_the_table_tells(
-    text: str, cards: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_renumbered_devices_are_looked_up(text: str, cards: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SDAA_VISIBLE_DEVICES", "5,0")
 
     assert Table.parse(text).count_cards([0, 1], total=2) == cards

@@ -35,9 +35,7 @@ def test_devices_are_counted_by_torch(device: northbridge.Device) -> None:
     assert device.count() == 32
 
 
-def test_a_variable_that_names_more_than_are_there_is_refused(
-    sdaa: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_variable_that_names_too_many_is_refused(sdaa: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     assert detect(northbridge.get("sdaa")) == 32
     monkeypatch.setenv("SDAA_VISIBLE_DEVICES", "0,1,99")
 
@@ -51,9 +49,7 @@ def test_a_variable_that_names_more_than_are_there_is_refused(
     )
 
 
-def test_it_is_called_what_teco_smi_calls_its_card_and_no_device_file(
-    device: northbridge.Device, sdaa: ModuleType
-) -> None:
+def test_it_is_called_what_teco_smi_calls_its_card(device: northbridge.Device, sdaa: ModuleType) -> None:
     assert sdaa.get_device_name(0) == "/dev/tcaicard0"
     assert device.label(0) == "TECO_AICARD_01"
 
@@ -66,9 +62,7 @@ def test_without_teco_smi_it_is_called_what_it_is(
     assert device.label(0) == "core group of a Teco card"
 
 
-def test_teco_smi_which_takes_a_process_is_asked_once_for_names_and_places(
-    device: northbridge.Device, nothing_read: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_asks_teco_smi_once(device: northbridge.Device, nothing_read: None, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter(["", "never asked for"])  # a table without rows
     monkeypatch.setattr(northbridge, "run_tool", lambda *_, **__: next(answers))
 
@@ -97,9 +91,7 @@ def test_autocast_takes_both_halves_whoever_is_asked(device: northbridge.Device)
 
 
 @pytest.mark.shows("float32 convolutions are computed in float16")
-def test_convolutions_are_exact_only_where_both_variables_say_so(
-    device: northbridge.Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_convolutions_are_exact_if_both_say_so(device: northbridge.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     assert claims()["float32_convolutions"].denied
     monkeypatch.setenv("TORCH_SDAA_CONV_USE_FP32", "1")
     assert claims()["float32_convolutions"].denied

@@ -44,9 +44,7 @@ RANGE = "precision='bf16-mixed' was asked for, and 'sdaa' has not bfloat16's ran
     ],
     ids=["float32", "float32 in earnest", "bfloat16", "float16"],
 )
-def test_two_ranks_are_told_once(
-    tmp_path: Path, precision: str, environ: dict[str, str], told: tuple[int, int]
-) -> None:
+def test_ranks_are_told_once(tmp_path: Path, precision: str, environ: dict[str, str], told: tuple[int, int]) -> None:
     (tmp_path / "train.py").write_text(SCRIPT)
 
     simulated = {**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa", **environ}

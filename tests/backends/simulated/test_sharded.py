@@ -12,9 +12,7 @@ PROGRAMS = Path(__file__).parents[1] / "sharded_rank_programs.py"
 
 class TestSharding:
     @pytest.mark.parametrize("size", [2, 4])
-    def test_what_is_spread_over_ranks_trains_what_one_process_trains(
-        self, on_ranks: OnRanks, mode: dict[str, str], size: int
-    ) -> None:
+    def test_ranks_train_what_one_process_trains(self, on_ranks: OnRanks, mode: dict[str, str], size: int) -> None:
         on_ranks(_the("fsdp", "dtensors", "tensor_parallel"), size, first="", **mode)
 
     def test_a_checkpoint_of_four_ranks_is_read_by_two_which_train_on(self, on_ranks: OnRanks, tmp_path: Path) -> None:

@@ -134,9 +134,7 @@ print(everybodys.tolist())
         for said in on_ranks(program):
             assert said.splitlines()[-3:] == [str([float("nan")] * 3), str([2.0] * 3), str([float("nan")] * 6)]
 
-    def test_ranks_that_call_different_things_are_told_of_each_others_call(
-        self, sim: SimChip, on_ranks: OnRanks
-    ) -> None:
+    def test_ranks_that_differ_are_told_of_each_others_call(self, sim: SimChip, on_ranks: OnRanks) -> None:
         program = (
             ranks_of(sim) + "print(told(lambda: dist.all_reduce(ones()) if rank else dist.broadcast(ones(4), 0)))\n"
         )
@@ -164,9 +162,7 @@ os._exit(0)
             assert "rank 1 (process " in said.splitlines()[-1]
             assert "has ended" in said.splitlines()[-1]
 
-    def test_the_flight_recorder_names_who_left_out_a_call(
-        self, sim: SimChip, on_ranks: OnRanks, tmp_path: Path
-    ) -> None:
+    def test_the_flight_recorder_names_the_absent_rank(self, sim: SimChip, on_ranks: OnRanks, tmp_path: Path) -> None:
         program = (
             ranks_of(sim)
             + """

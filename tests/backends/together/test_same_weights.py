@@ -27,9 +27,7 @@ def weights(file: Path) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("accelerator", ACCELERATORS[1:])
 @pytest.mark.parametrize("ranks", ["halves", "pairs"], ids=["one rank", "two ranks"])
 @pytest.mark.parametrize("written", ["", "fabric-"], ids=["Trainer", "Fabric"])
-def test_weights_are_those_of_the_cpu(
-    written: str, ranks: str, accelerator: str, request: pytest.FixtureRequest
-) -> None:
+def test_weights_are_the_cpus(written: str, ranks: str, accelerator: str, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(ranks)
     ours, theirs = weights(folder / f"{written}{accelerator}.ckpt"), weights(folder / f"{written}cpu.ckpt")
 

@@ -39,9 +39,7 @@ def python(code: str, folder: Path, simulated: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize(("first", "second"), list(permutations(CHIPS, 2)))
-def test_the_second_is_refused_before_it_loads_by_a_sentence_that_names_both(
-    first: str, second: str, tmp_path: Path
-) -> None:
+def test_the_second_is_refused_before_it_loads_and_both_are_named(first: str, second: str, tmp_path: Path) -> None:
     child = python(LOAD.format(first=first, second=second), tmp_path, first)
     said, complaints = child.communicate(timeout=250)
 

@@ -59,9 +59,7 @@ def test_the_default_is_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize("unusable", ["", "relative/path"])
-def test_without_a_cache_of_the_user_it_is_in_the_home(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unusable: str
-) -> None:
+def test_without_that_cache_it_is_in_the_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, unusable: str) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", unusable)
     monkeypatch.setenv("HOME", str(tmp_path))
 
@@ -156,9 +154,7 @@ def test_a_file_in_its_place_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whose", ["cache", "."])
-def test_a_folder_or_parent_of_another_user_is_refused(
-    tmp_path: Path, give_away: Callable[[Path], None], whose: str
-) -> None:
+def test_a_folder_of_another_user_is_refused(tmp_path: Path, give_away: Callable[[Path], None], whose: str) -> None:
     cache = tmp_path / "cache"
     open_folder(cache)
     give_away(tmp_path / whose)
@@ -229,9 +225,7 @@ def test_a_link_in_the_cache_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_a_file_in_the_cache_that_is_not_the_users_alone_is_refused(
-    tmp_path: Path, give_away: Callable[[Path], None]
-) -> None:
+def test_a_file_that_is_not_the_users_alone_is_refused(tmp_path: Path, give_away: Callable[[Path], None]) -> None:
     chip = kept(tmp_path, b"machine code")
     chip.chmod(0o620)
     with pytest.raises(BuildError, match=r"\.so can be written by others \(mode 620\)\. Fix: delete this file"):
@@ -252,9 +246,7 @@ def test_what_is_no_file_in_the_cache_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["lock", "{key}.log"])
-def test_a_link_for_a_builds_own_files_is_refused(
-    tmp_path: Path, sources: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_a_link_to_a_file_is_refused(tmp_path: Path, sources: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Else the build would empty the file that it leads to, or show it as the compiler's words."""
     recipe = Recipe((sources,))
     other = tmp_path / "other.txt"
@@ -269,9 +261,7 @@ def test_a_link_for_a_builds_own_files_is_refused(
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EACCES])
-def test_a_folder_that_cannot_be_made_is_refused_with_the_systems_reason(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int
-) -> None:
+def test_a_folder_that_cannot_be_made_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int) -> None:
     def refuse(self: Path, mode: int = 0o777, parents: bool = False, exist_ok: bool = False) -> None:
         raise OSError(code, os.strerror(code), str(self))
 

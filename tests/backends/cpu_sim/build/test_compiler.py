@@ -51,9 +51,7 @@ def test_cxx_with_an_unbalanced_quote_is_named(cxx: str) -> None:
 
 
 @pytest.mark.parametrize("entry", ["", ".", "bin"])
-def test_a_compiler_of_the_working_directory_is_passed_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
-) -> None:
+def test_a_compiler_of_this_folder_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str) -> None:
     """An empty entry of PATH is the working directory; most often nobody meant it."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "bin").mkdir()

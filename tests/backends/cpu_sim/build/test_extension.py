@@ -232,9 +232,7 @@ def test_a_damaged_chip_is_compiled_again(compiled: tuple[Place, str], tmp_path:
     assert len(chip.read_bytes()) == len(whole)
 
 
-def test_a_chip_that_does_not_load_is_refused_with_the_file_to_remove(
-    compiled: tuple[Place, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_broken_chip_is_refused(compiled: tuple[Place, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, NAME, raising=False)  # another test may have loaded the real one
     place = place_in(tmp_path)
     shutil.copytree(compiled[0].cache, place.cache)
@@ -251,9 +249,7 @@ def test_a_chip_that_does_not_load_is_refused_with_the_file_to_remove(
     assert NAME not in sys.modules
 
 
-def test_a_source_of_a_later_folder_takes_anothers_place_and_reads_the_headers_of_the_first(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_source_of_a_later_folder_replaces_one(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, NAME, raising=False)
     (place.sources / "answer.h").write_text("#define ANSWER 43")
     later = tmp_path / "a folder of a vendor"
@@ -310,9 +306,7 @@ def test_a_killed_build_ends_its_compiler_and_never_makes_the_next_wait(place: P
     os.close(hanging)
 
 
-def test_a_process_that_compiles_for_ever_is_named_and_not_waited_for(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_compiles_for_ever_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(northbridge_cpu_sim.build.lock, "PATIENCE", 0.1)
     place.cache.mkdir(mode=0o700)
     with open(place.cache / "lock", "w") as held:
@@ -343,9 +337,7 @@ def test_a_compile_failure_shows_the_first_error_the_log_and_no_traceback(tmp_pa
     assert not list(place.cache.glob("building-*"))
 
 
-def test_a_build_that_succeeds_at_last_removes_the_log_of_its_failure(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_build_that_succeeds_removes_the_log_of_a_failure(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", place.compiler(f"mkdir {place.root}/first 2> /dev/null && exit 1"))
     with pytest.raises(BuildError):
         locate(place.settings, place.recipe)
@@ -399,9 +391,7 @@ def test_a_chip_that_compiles_and_does_not_load_is_never_kept(tmp_path: Path) ->
     assert not list(place.cache.glob("*.so"))
 
 
-def test_a_disk_that_is_nearly_full_is_refused_before_the_compiler_starts(
-    place: Place, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_nearly_full_is_refused_at_once(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     free = 3 * 2**20
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10, 7, free))
 
@@ -413,9 +403,7 @@ def test_a_disk_that_is_nearly_full_is_refused_before_the_compiler_starts(
 
 
 @pytest.mark.parametrize("code", [errno.EROFS, errno.ENOSPC, errno.EACCES])
-def test_a_folder_that_cannot_be_written_is_refused_with_the_systems_reason(
-    place: Place, monkeypatch: pytest.MonkeyPatch, code: int
-) -> None:
+def test_a_folder_that_cannot_be_written_is_refused(place: Place, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
     def refuse(**where: object) -> NoReturn:
         raise OSError(code, os.strerror(code))
 

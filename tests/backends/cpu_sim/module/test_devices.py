@@ -58,9 +58,7 @@ def test_set_device_takes_index_string_and_device(chip: ModuleType) -> None:
         lambda chip: torch.Stream(device="cpu_sim:9"),
     ],
 )
-def test_an_index_that_is_not_there_is_refused_with_those_that_are(
-    chip: ModuleType, use: Callable[[ModuleType], object]
-) -> None:
+def test_an_index_that_is_not_there_is_refused(chip: ModuleType, use: Callable[[ModuleType], object]) -> None:
     with pytest.raises(RuntimeError, match=r"cpu_sim:9 was asked for, but there are 8 devices \(0 to 7\)"):
         use(chip)
 
@@ -93,9 +91,7 @@ def matrices() -> tuple[torch.Tensor, torch.Tensor]:
         lambda x, y: torch.ops.aten._foreach_add([x], [y]),
     ],
 )
-def test_an_operation_over_the_chip_and_the_cpu_raises_as_on_cuda(
-    chip: ModuleType, mix: Callable[[torch.Tensor, torch.Tensor], object]
-) -> None:
+def test_mixed_devices_raise_as_on_cuda(chip: ModuleType, mix: Callable[[torch.Tensor, torch.Tensor], object]) -> None:
     message = "Expected all tensors to be on the same device, but found at least two devices, cpu_sim:0 and cpu!"
     with pytest.raises(RuntimeError, match=message):
         mix(*matrices())

@@ -48,9 +48,7 @@ def draw(request: pytest.FixtureRequest) -> Callable[[str], torch.Tensor]:
     return DRAWS[request.param]
 
 
-def test_a_draw_leaves_the_cpus_generator_and_the_other_devices_alone(
-    chip: ModuleType, draw: Callable[[str], torch.Tensor]
-) -> None:
+def test_a_draw_leaves_other_generators_alone(chip: ModuleType, draw: Callable[[str], torch.Tensor]) -> None:
     torch.manual_seed(5)
     cpu, before = torch.get_rng_state(), chip.get_rng_state_all()
 
@@ -140,9 +138,7 @@ def test_a_generator_of_the_users_own_can_be_copied_by_its_state(chip: ModuleTyp
     [lambda generator: pickle.loads(pickle.dumps(generator)), copy.deepcopy, lambda generator: generator.clone_state()],
     ids=["pickle", "deepcopy", "clone_state"],
 )
-def test_a_twin_of_a_generator_goes_on_where_it_stood(
-    chip: ModuleType, twin_of: Callable[[torch.Generator], torch.Generator]
-) -> None:
+def test_a_twin_goes_on_where_it_stood(chip: ModuleType, twin_of: Callable[[torch.Generator], torch.Generator]) -> None:
     generator = torch.Generator(device="cpu_sim:1").manual_seed(3)
     torch.rand(4, device="cpu_sim:1", generator=generator)
 

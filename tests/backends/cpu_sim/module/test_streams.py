@@ -63,9 +63,7 @@ def test_the_next_operation_on_the_stream_finds_the_copy_done(chip: ModuleType) 
     ],
     ids=["the stream", "the device", "the event", "the stream for the event", "the event's wait", "the stream"],
 )
-def test_whoever_waits_finds_the_copy_done(
-    side: torch.Stream, wait: Callable[[torch.Stream, torch.Event], None]
-) -> None:
+def test_a_wait_finds_the_copy_done(side: torch.Stream, wait: Callable[[torch.Stream, torch.Event], None]) -> None:
     with side:
         there = pinned(1, 2).to(HERE, non_blocking=True)
         event = side.record_event()
@@ -233,9 +231,7 @@ def test_a_destination_on_another_device_may_go_before_the_copy(chip: ModuleType
     [lambda there: there.resize_(8), lambda there: there.untyped_storage().resize_(32)],
     ids=["the tensor", "the storage"],
 )
-def test_a_copy_that_is_given_before_a_resize_is_not_lost(
-    chip: ModuleType, resize: Callable[[torch.Tensor], object]
-) -> None:
+def test_a_copy_before_a_resize_is_not_lost(chip: ModuleType, resize: Callable[[torch.Tensor], object]) -> None:
     there = torch.zeros(2, device=HERE)
     there.copy_(pinned(1, 2), non_blocking=True)
 

@@ -330,9 +330,7 @@ def test_a_key_of_its_own_is_told_to_the_compiler(posed: SimulatedDevice) -> Non
     )
 
 
-def test_sources_of_a_vendor_are_added_or_take_the_place_of_those_of_their_name(
-    posed: SimulatedDevice, tmp_path: Path
-) -> None:
+def test_sources_of_a_vendor_are_added_or_replace_those_of_ours(posed: SimulatedDevice, tmp_path: Path) -> None:
     for name in ("autocast.cpp", "more.cpp", "more.h", "notes.txt"):
         (tmp_path / name).touch()
 

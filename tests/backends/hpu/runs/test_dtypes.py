@@ -39,9 +39,7 @@ LONG = (
         ),
     ],
 )
-def test_a_precision_that_it_does_not_compute_is_refused(
-    start: Start, precision: str, generation: str, sentence: str
-) -> None:
+def test_a_precision_it_lacks_is_refused(start: Start, precision: str, generation: str, sentence: str) -> None:
     job = start("dtypes.py", f"precision={precision}", NORTHBRIDGE_HPU_SIM_GENERATION=generation)
 
     assert job.end() == 1, job.said

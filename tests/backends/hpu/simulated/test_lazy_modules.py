@@ -31,9 +31,7 @@ def test_a_hooked_module_is_still_one_to_copy_and_pickle(run: Run) -> None:
     ("environ", "shares"),
     [({}, True), ({"PT_HPU_WEIGHT_SHARING": "0"}, False), ({"EXPERIMENTAL_WEIGHT_SHARING": "0"}, False)],
 )
-def test_attributes_take_another_way_unless_weight_sharing_is_off(
-    run: Run, environ: dict[str, str], shares: bool
-) -> None:
+def test_attributes_take_another_way_with_weight_sharing(run: Run, environ: dict[str, str], shares: bool) -> None:
     program = MODEL + (
         "Module = torch.nn.Module\n"
         "print(hasattr(Module, 'original__get_attr__'), Module.to.__module__ == 'torch.nn.modules.module')\n"

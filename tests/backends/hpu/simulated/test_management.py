@@ -33,9 +33,7 @@ def test_texts_are_bytes(hlml: ModuleType) -> None:
     assert all(isinstance(text, bytes) for text in (hlml.hlmlGetDriverVersion(), hlml.hlmlGetHLMLVersion()))
 
 
-def test_a_held_card_shows_all_of_its_memory_in_use(
-    run: Callable[..., str], start: Callable[..., subprocess.Popen[str]]
-) -> None:
+def test_a_held_card_shows_it_is_in_use(run: Callable[..., str], start: Callable[..., subprocess.Popen[str]]) -> None:
     look = """
     import pyhlml
     pyhlml.hlmlInit()

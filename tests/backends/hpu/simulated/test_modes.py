@@ -21,9 +21,7 @@ COUNT = "from northbridge_hpu.simulated import markers\n"
         ("1.22", "2", True),
     ],
 )
-def test_the_mode_is_the_variables_or_else_the_releases(
-    run: Run, release: str, variable: str | None, lazy: bool
-) -> None:
+def test_the_variable_or_else_the_release_decides(run: Run, release: str, variable: str | None, lazy: bool) -> None:
     said = {} if variable is None else {"PT_HPU_LAZY_MODE": variable}
     assert run("print(htcore.is_lazy())", NORTHBRIDGE_HPU_SIM_RELEASE=release, **said).endswith(f"{lazy}\n")
 

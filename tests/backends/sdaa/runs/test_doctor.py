@@ -65,9 +65,7 @@ def test_devices_are_told_with_the_cards_that_they_lie_on(
         ("SDAA_VISIBLE_DEVICES", "0,32", "SDAA_VISIBLE_DEVICES=0,32 names 2 devices, and torch.sdaa counts 1"),
     ],
 )
-def test_a_wrong_variable_is_told_and_blamed_on_nobody_else(
-    environment: dict[str, str], variable: str, text: str, words: str
-) -> None:
+def test_a_wrong_variable_is_told_alone(environment: dict[str, str], variable: str, text: str, words: str) -> None:
     found: dict[str, Any] = json.loads(ask(TECO, environment, "--json", **{variable: text}).stdout)
     told = [each["what"] for each in found["advice"]]
 

@@ -42,9 +42,7 @@ def line_of(path: Path, text: str) -> int:
 
 
 @pytest.mark.parametrize("threads", ["0", "1"], ids=["backward in the caller's thread", "backward in a thread of C++"])
-def test_the_rank_that_left_out_a_backward_is_named_with_the_others_line(
-    on_ranks: Callable[..., list[str]], tmp_path: Path, threads: str
-) -> None:
+def test_a_backward_left_out_is_named(on_ranks: Callable[..., list[str]], tmp_path: Path, threads: str) -> None:
     folder = tmp_path / "flight"
     environ = {"NORTHBRIDGE_FLIGHT_RECORDER": str(folder), "NORTHBRIDGE_CPU_SIM_AUTOGRAD_THREADS": threads}
     on_ranks("one_leaves_out_a_backward", size=3, programs=PROGRAMS, environ=environ)

@@ -12,9 +12,7 @@ PROGRAMS = Path(__file__).with_name("future_rank_programs.py")
 
 @pytest.mark.parametrize("program", ["calls_that_follow", "values_after_a_wait"])
 @pytest.mark.parametrize("streams", ["immediate", "deferred"])
-def test_a_future_may_be_followed_by_calls_and_has_its_value_after_a_wait(
-    on_ranks: Callable[..., list[str]], streams: str, program: str
-) -> None:
+def test_a_future_has_its_value_after_a_wait(on_ranks: Callable[..., list[str]], streams: str, program: str) -> None:
     for checks in "01":
         environ = {"NORTHBRIDGE_CPU_SIM_STREAMS": streams, "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": checks}
         on_ranks(program, environ=environ, programs=PROGRAMS)

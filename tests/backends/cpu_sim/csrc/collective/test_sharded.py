@@ -52,9 +52,7 @@ def test_tensor_parallel_inside_of_fsdp2_trains_what_one_process_trains(on_ranks
 
 
 @pytest.mark.parametrize(("written", "read"), [(4, 2), (2, 4)])
-def test_a_checkpoint_is_read_by_another_number_of_ranks_which_train_on(
-    on_ranks: Ranks, tmp_path: Path, written: int, read: int
-) -> None:
+def test_another_number_of_ranks_reads_a_checkpoint(on_ranks: Ranks, tmp_path: Path, written: int, read: int) -> None:
     folder = {"FOLDER": str(tmp_path)}
 
     on_ranks("save", written, environ=folder, programs=PROGRAMS)

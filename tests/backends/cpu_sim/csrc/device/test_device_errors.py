@@ -142,9 +142,7 @@ def test_the_error_of_a_list_of_tensors_stays_with_its_device(asynchronously: Ca
     assert said == [TOLD.replace("cpu_sim:0", "cpu_sim:1")] * 2 + ["worked 16.0"]
 
 
-def test_an_operation_on_a_layout_without_a_shape_alone_raises_its_own_error(
-    asynchronously: Callable[[str], list[str]],
-) -> None:
+def test_a_layout_without_a_shape_alone_raises_its_own_error(asynchronously: Callable[[str], list[str]]) -> None:
     said = asynchronously(
         """
         refused(lambda: torch.index_select(weights.to_sparse(), 0, rows))
@@ -156,9 +154,7 @@ def test_an_operation_on_a_layout_without_a_shape_alone_raises_its_own_error(
     assert said[1] == "worked 8.0"
 
 
-def test_an_operation_in_place_leaves_its_tensor_and_the_error_comes_later(
-    asynchronously: Callable[[str], list[str]],
-) -> None:
+def test_in_place_the_tensor_is_left_and_the_error_comes_later(asynchronously: Callable[[str], list[str]]) -> None:
     said = asynchronously(
         """
         print(weights.scatter_(0, rows.unsqueeze(1), 5.0) is weights)

@@ -164,9 +164,7 @@ def deterministic(fill: bool) -> Iterator[None]:
     ],
     ids=["empty", "empty_strided", "empty_like", "resize_"],
 )
-def test_in_deterministic_mode_memory_that_nobody_wrote_is_filled(
-    chip: ModuleType, make: Callable[[torch.dtype], Tensor]
-) -> None:
+def test_in_deterministic_mode_new_memory_is_filled(chip: ModuleType, make: Callable[[torch.dtype], Tensor]) -> None:
     with deterministic(fill=True):
         assert make(torch.float32).isnan().all()
         assert set(make(torch.int16).tolist()) == {torch.iinfo(torch.int16).max}

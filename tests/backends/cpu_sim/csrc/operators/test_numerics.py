@@ -78,9 +78,7 @@ def test_training_gives_the_cpus_weights_to_the_bit(chip: ModuleType, model: str
 
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
 @pytest.mark.parametrize("bidirectional", [False, True])
-def test_recurrent_layers_give_the_cpus_outputs_and_gradients(
-    chip: ModuleType, kind: Callable[..., nn.Module], bidirectional: bool
-) -> None:
+def test_recurrent_layers_are_the_cpus(chip: ModuleType, kind: Callable[..., nn.Module], bidirectional: bool) -> None:
     torch.manual_seed(0)
     on_cpu = kind(5, 7, num_layers=2, batch_first=True, bidirectional=bidirectional)
     on_chip = kind(5, 7, num_layers=2, batch_first=True, bidirectional=bidirectional)
@@ -187,9 +185,7 @@ def test_a_recurrent_layer_draws_its_dropout_from_the_chips_generator(chip: Modu
         ),
     ],
 )
-def test_an_operator_on_a_layout_that_the_chip_lacks_is_refused_by_name(
-    chip: ModuleType, compute: Callable[[], Tensor], said: str
-) -> None:
+def test_a_layout_that_the_chip_lacks_is_refused(chip: ModuleType, compute: Callable[[], Tensor], said: str) -> None:
     with pytest.raises(NotImplementedError, match=said):
         compute()
 
@@ -210,9 +206,7 @@ def test_packed_sequences_of_unequal_length_work(chip: ModuleType) -> None:
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled")
 @pytest.mark.parametrize("optimizer", [torch.optim.SparseAdam, torch.optim.SGD, torch.optim.Adagrad])
-def test_sparse_gradients_of_an_embedding_train_it_as_on_the_cpu(
-    chip: ModuleType, optimizer: Callable[..., torch.optim.Optimizer]
-) -> None:
+def test_sparse_gradients_train_an_embedding(chip: ModuleType, optimizer: Callable[..., torch.optim.Optimizer]) -> None:
     def run(device: str) -> Tensor:
         torch.manual_seed(0)
         embedding = nn.Embedding(10, 4, sparse=True).to(device)
@@ -298,9 +292,7 @@ def test_complex_numbers_have_gradients(chip: ModuleType) -> None:
         lambda x: torch.cumsum(x, 1, out=x),
     ],
 )
-def test_a_write_through_a_view_reaches_the_memory_as_on_the_cpu(
-    chip: ModuleType, write: Callable[[Tensor], object]
-) -> None:
+def test_a_write_through_a_view_reaches_the_memory(chip: ModuleType, write: Callable[[Tensor], object]) -> None:
     on_cpu = torch.arange(6.0).view(2, 3)
     on_chip = on_cpu.to("cpu_sim:1")
 
@@ -380,9 +372,7 @@ def test_attention_is_the_cpus_to_the_bit_both_ways(chip: ModuleType, compute: C
     ],
     ids=["mm", "addmm", "bmm", "baddbmm", "convolution"],
 )
-def test_large_products_of_float16_are_those_of_float32_rounded_once_both_ways(
-    chip: ModuleType, compute: Callable[[Tensor, Tensor], Tensor]
-) -> None:
+def test_float16_products_are_rounded_once(chip: ModuleType, compute: Callable[[Tensor, Tensor], Tensor]) -> None:
     torch.manual_seed(0)
     inputs = [torch.randn(128, 128).half() for _ in range(2)]
 
