@@ -97,9 +97,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     return ends(run(tmp_path_factory.mktemp("undisturbed")))
 
 
-def test_a_training_that_sigterm_has_ended_is_taken_up_and_has_the_weights_of_an_undisturbed_one(
-    tmp_path: Path, undisturbed: set[str]
-) -> None:
+def test_a_training_that_sigterm_has_ended_is_taken_up(tmp_path: Path, undisturbed: set[str]) -> None:
     noted = run(tmp_path, "3=SIGTERM")
     taken_up = run(tmp_path)
 
@@ -110,9 +108,7 @@ def test_a_training_that_sigterm_has_ended_is_taken_up_and_has_the_weights_of_an
     assert end.startswith("at step 8 ")
 
 
-def test_a_slurm_job_writes_its_checkpoint_between_two_batches_is_requeued_and_goes_on_there(
-    tmp_path: Path, undisturbed: set[str]
-) -> None:
+def test_a_slurm_job_is_requeued_and_goes_on(tmp_path: Path, undisturbed: set[str]) -> None:
     noted = run_job(tmp_path, "3=SIGUSR1", "5=SIGTERM")
     (tmp_path / "on_exception.ckpt").unlink()  # SLURM's is to be taken
     taken_up = run_job(tmp_path)

@@ -79,9 +79,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, torch.Ten
 
 
 @pytest.mark.parametrize("killed", [0, 1])
-def test_it_resumes_from_the_last_checkpoint_and_ends_with_the_weights_of_an_undisturbed_run(
-    tmp_path: Path, undisturbed: dict[str, torch.Tensor], killed: int
-) -> None:
+def test_it_ends_as_an_undisturbed_run(tmp_path: Path, undisturbed: dict[str, torch.Tensor], killed: int) -> None:
     weights, told = train(tmp_path / "run", killed)
 
     for name, tensor in undisturbed.items():

@@ -126,9 +126,7 @@ def opened(checkpoint: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("host", ["Trainer", "Fabric"])
 @pytest.mark.parametrize("way", ["shards", "one file"])
-def test_a_part_that_cannot_be_written_is_an_error_on_every_rank_and_the_old_checkpoint_stays(
-    tmp_path: Path, host: str, way: str
-) -> None:
+def test_a_part_that_cannot_be_written_is_every_ranks_error(tmp_path: Path, host: str, way: str) -> None:
     killed_while_writing(tmp_path / "saved.ckpt", shards=way == "shards")  # which the first save removes
     code, said, everything = run(tmp_path, host, "refused", way)
 

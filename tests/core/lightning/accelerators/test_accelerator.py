@@ -40,9 +40,7 @@ def test_the_name_is_the_backends_own(accelerator_class: Any) -> None:
     assert accelerator_class.of("acme").name() == "acme"
 
 
-def test_it_crosses_a_process_boundary_as_its_namespace_and_its_name(
-    namespace: Namespace, accelerator_class: Any
-) -> None:
+def test_it_is_pickled_as_its_namespace_and_its_name(namespace: Namespace, accelerator_class: Any) -> None:
     wire = pickle.dumps(accelerator_class("cpu_sim"))
     arrived = pickle.loads(wire)
 
@@ -58,9 +56,7 @@ def test_asking_whether_a_backend_is_available_never_raises(accelerator_class: A
     assert accelerator_class.of("nobody_brings_this").is_available() is False
 
 
-def test_a_detect_that_raises_makes_a_backend_unavailable(
-    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_detect_that_raises_means_unavailable(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(bridge: object) -> int:
         raise OSError("the driver is gone")
 
@@ -81,18 +77,14 @@ def test_hardware_that_is_absent_is_our_error_before_lightnings(build: Build, mo
     )
 
 
-def test_devices_that_are_absent_are_refused_when_the_host_is_built(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_that_are_absent_are_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_CPU_SIM_DEVICES", "2")
 
     with pytest.raises(ValueError, match=r"devices=3 asks for 3 devices of 'cpu_sim', but this machine has 2 \(0 to 1"):
         build(accelerator="cpu_sim", devices=3)
 
 
-def test_auto_takes_every_device_and_one_of_them_in_a_notebook(
-    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_auto_takes_every_device_in_a_notebook_one(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_CPU_SIM_DEVICES", "3")
     everywhere = accelerator_class.of("cpu_sim").auto_device_count()
     monkeypatch.setattr("sys.ps1", ">>> ", raising=False)
@@ -133,9 +125,7 @@ def test_a_device_of_another_kind_is_refused(accelerator_class: Any) -> None:
     )
 
 
-def test_taking_a_second_device_is_refused_and_taking_the_same_again_is_not(
-    namespace: Namespace, accelerator_class: Any
-) -> None:
+def test_taking_a_second_device_is_refused(namespace: Namespace, accelerator_class: Any) -> None:
     accelerator = accelerator_class("cpu_sim")
     first, second = accelerator.get_parallel_devices([0, 1])
     accelerator.take(first, local_rank=0, world_size=1)
@@ -151,9 +141,7 @@ def test_taking_a_second_device_is_refused_and_taking_the_same_again_is_not(
     )
 
 
-def test_the_seed_of_seed_everything_reaches_the_chip_that_is_loaded_later(
-    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_seed_reaches_a_chip_that_is_loaded_later(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     monkeypatch.setenv("PL_GLOBAL_SEED", "1234")
@@ -179,9 +167,7 @@ BUILT: tuple[dict[str, Any], ...] = (
 
 
 @pytest.mark.parametrize("arguments", BUILT, ids=str)
-def test_a_host_that_is_merely_built_takes_no_device(
-    build: Build, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_built_host_takes_no_device(build: Build, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     device = type(load("cpu_sim").device)
     for touch in ("select", "seed"):
         monkeypatch.setattr(device, touch, lambda *_, touch=touch: pytest.fail(f"{touch}() was called"))
@@ -224,9 +210,7 @@ def test_a_fabric_takes_its_device_where_it_is_used(build: Build, use: Callable[
 
 
 @pytest.mark.parametrize("text", ["abc", "-1", "4294967296", ""])
-def test_a_wrong_seed_of_the_environment_seeds_nothing(
-    accelerator_class: Any, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_a_wrong_seed_is_not_used(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """As on the CPU, where a run on one device never reads the variable."""
     monkeypatch.setenv("PL_GLOBAL_SEED", text)
     monkeypatch.setattr(type(get("cpu_sim").device), "seed", lambda self, seed: pytest.fail(f"seeded with {seed}"))
@@ -250,9 +234,7 @@ def test_a_simulated_chip_is_announced_once(caplog: pytest.LogCaptureFixture) ->
     ]
 
 
-def test_a_chip_whose_package_is_not_installed_is_told_from_one_that_is_not_there(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_package_is_told_from_a_missing_chip(monkeypatch: pytest.MonkeyPatch) -> None:
     bridge = get("cpu_sim").bridge
     monkeypatch.setattr(type(bridge), "detect", lambda self: 0)
 
@@ -269,9 +251,7 @@ def test_a_chip_whose_package_is_not_installed_is_told_from_one_that_is_not_ther
     )
 
 
-def test_a_chip_whose_package_is_not_installed_and_that_can_be_simulated_is_told_how(
-    install_here: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_simulation_of_a_missing_chip_is_offered(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install_here("stood_in")
     bridge = type(get("stood_in").bridge)
     monkeypatch.setattr(bridge, "package", "torch_stood_in", raising=False)
@@ -287,9 +267,7 @@ def test_a_chip_whose_package_is_not_installed_and_that_can_be_simulated_is_told
     assert caught.value.backend == "stood_in"
 
 
-def test_missing_software_is_told_where_detect_counts_by_itself(
-    install_here: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_software_is_told_from_no_device(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     """As `northbridge list` tells it: a chip that torch brings has no package that could be missed."""
     install_here("load_needs_software")
     bridge = type(get("load_needs_software").bridge)
@@ -302,9 +280,7 @@ def test_missing_software_is_told_where_detect_counts_by_itself(
         room.load_with_hardware("load_needs_software")
 
 
-def test_software_that_the_child_did_not_find_is_named_as_load_names_it(
-    install_here: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_software_the_child_misses_is_named_by_load(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install_here("load_needs_software")
     monkeypatch.setattr(type(get("load_needs_software").bridge), "package", None)  # as in a plugin of fifteen lines
 

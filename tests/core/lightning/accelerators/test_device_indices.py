@@ -25,9 +25,7 @@ from northbridge.lightning.accelerators.device_indices import parse_devices
         (" 0 , 2 ", [0, 2]),
     ],
 )
-def test_each_form_of_devices_names_the_indices_that_lightning_takes_it_for(
-    devices: object, indices: list[int]
-) -> None:
+def test_each_form_of_devices_is_read_as_by_lightning(devices: object, indices: list[int]) -> None:
     assert parse_devices(devices, count=3, name="acme") == indices
 
 

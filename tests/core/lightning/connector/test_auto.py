@@ -98,9 +98,7 @@ def test_the_simulated_chip_that_is_named_comes_first(build: Build, monkeypatch:
     assert Entry("auto", "chose cpu_sim", "NORTHBRIDGE_SIMULATE names it") in record()
 
 
-def test_the_simulated_chip_that_is_named_comes_before_lightnings_choice(
-    brought_up: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_named_chip_comes_before_lightnings_choice(brought_up: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
 
     assert choose_auto(lambda: "cuda") == "cpu_sim"
@@ -151,9 +149,7 @@ def test_what_lightning_finds_by_a_name_of_ours_is_brought_up_as_ours(pose: Pose
     assert said_by_auto() == (Entry("auto", "chose acme", "Lightning found its hardware"),)
 
 
-def test_what_lightning_finds_by_a_name_that_is_switched_off_is_lightnings(
-    pose: Pose, brought_up: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_switched_off_is_lightnings(pose: Pose, brought_up: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     pose("acme", cards=8)
     monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
 

@@ -34,9 +34,7 @@ def test_an_accelerator_of_any_other_namespace_is_converted(namespace: Namespace
         assert type(strategy.accelerator) is classes(namespace).accelerator.of("cpu_sim")
 
 
-def test_a_ddp_strategy_of_the_other_distribution_is_converted_with_its_arguments(
-    namespace: Namespace, build: Build
-) -> None:
+def test_the_others_ddp_strategy_is_converted_with_arguments(namespace: Namespace, build: Build) -> None:
     foreign = importlib.import_module(counterpart_of(namespace).home).DDPStrategy(
         find_unused_parameters=True, timeout=timedelta(seconds=77), start_method="spawn"
     )
@@ -48,9 +46,7 @@ def test_a_ddp_strategy_of_the_other_distribution_is_converted_with_its_argument
     assert (strategy._timeout, strategy._start_method) == (timedelta(seconds=77), "spawn")
 
 
-def test_a_strategy_that_carries_its_accelerator_brings_the_accelerators_twin(
-    namespace: Namespace, build: Build
-) -> None:
+def test_a_strategy_brings_its_accelerators_twin(namespace: Namespace, build: Build) -> None:
     home = importlib.import_module(counterpart_of(namespace).home)
     foreign = home.DDPStrategy(accelerator=home.Accelerator("cpu_sim"))
 
@@ -61,9 +57,7 @@ def test_a_strategy_that_carries_its_accelerator_brings_the_accelerators_twin(
 
 
 @pytest.mark.parametrize("wrap", [lambda io: io, lambda io: [io], lambda io: (io,)], ids=["bare", "list", "tuple"])
-def test_a_checkpoint_io_of_another_namespace_is_converted(
-    namespace: Namespace, build: Build, wrap: Callable[[Any], Any]
-) -> None:
+def test_anothers_checkpoint_io_is_converted(namespace: Namespace, build: Build, wrap: Callable[[Any], Any]) -> None:
     foreign = importlib.import_module(counterpart_of(namespace).home).CheckpointIO()
 
     strategy = build(accelerator="cpu_sim", devices=1, plugins=wrap(foreign)).strategy
@@ -72,9 +66,7 @@ def test_a_checkpoint_io_of_another_namespace_is_converted(
 
 
 @pytest.mark.parametrize("name", ["DDPStrategy", "SingleDeviceStrategy"])
-def test_a_strategy_of_a_trainer_in_a_fabric_is_refused_with_the_right_import_and_the_other_way_round(
-    namespace: Namespace, build: Build, name: str
-) -> None:
+def test_the_other_hosts_strategy_is_refused_with_the_import(namespace: Namespace, build: Build, name: str) -> None:
     build(accelerator="cpu_sim", devices=1)
     for other in other_namespaces(namespace):
         if other.is_trainer == namespace.is_trainer:
@@ -92,9 +84,7 @@ def test_a_strategy_of_a_trainer_in_a_fabric_is_refused_with_the_right_import_an
         )
 
 
-def test_a_stock_strategy_of_the_other_distribution_is_refused_with_the_right_import(
-    namespace: Namespace, build: Build
-) -> None:
+def test_the_others_stock_strategy_is_refused_with_the_import(namespace: Namespace, build: Build) -> None:
     counterpart = counterpart_of(namespace)
     foreign = counterpart.module("strategies").DDPStrategy()
 
@@ -108,9 +98,7 @@ def test_a_stock_strategy_of_the_other_distribution_is_refused_with_the_right_im
 
 
 @pytest.mark.parametrize("wrap", [lambda plugin: plugin, lambda plugin: [plugin]], ids=["bare", "list"])
-def test_a_stock_plugin_of_the_other_distribution_is_refused_with_the_right_import(
-    namespace: Namespace, build: Build, wrap: Callable[[Any], Any]
-) -> None:
+def test_the_others_stock_plugin_is_refused(namespace: Namespace, build: Build, wrap: Callable[[Any], Any]) -> None:
     foreign = counterpart_of(namespace).module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
 
     with pytest.raises(NamespaceError, match=rf"write `from {namespace.name}\.plugins import MixedPrecision`$"):

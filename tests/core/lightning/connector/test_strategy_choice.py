@@ -36,9 +36,7 @@ def strategies(namespace: Namespace) -> Any:
 
 @pytest.mark.parametrize("asked", ["auto", "single_device", "single_cpu_sim"])
 @pytest.mark.parametrize(("devices", "index"), [(1, 0), ([1], 1), ("1,", 1)])
-def test_one_device_trains_on_our_single_device_strategy(
-    namespace: Namespace, build: Build, asked: str, devices: Any, index: int
-) -> None:
+def test_one_device_trains_on_ours(namespace: Namespace, build: Build, asked: str, devices: Any, index: int) -> None:
     strategy = build(accelerator="cpu_sim", devices=devices, strategy=asked).strategy
 
     assert type(strategy) is classes(namespace).single_device
@@ -95,9 +93,7 @@ def test_the_names_that_only_a_trainer_has_work_too(
     assert {key: strategy._ddp_kwargs[key] for key in options} == options
 
 
-def test_two_devices_in_an_interactive_session_are_forked(
-    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_notebooks_ranks_are_forked(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespace.connector, "_IS_INTERACTIVE", True)
 
     strategy = build(accelerator="cpu_sim", devices=2).strategy
@@ -111,9 +107,7 @@ def test_ddp_on_one_device_stays_ddp(namespace: Namespace, build: Build) -> None
     assert type(strategy) is classes(namespace).ddp
 
 
-def test_two_nodes_with_a_device_each_train_with_ddp(
-    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_on_each_node_is_ddp(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_PORT", "29533")
     monkeypatch.setenv("MASTER_ADDR", "localhost")
     monkeypatch.setenv("NODE_RANK", "1")
@@ -125,9 +119,7 @@ def test_two_nodes_with_a_device_each_train_with_ddp(
     assert (strategy.global_rank, strategy.world_size) == (1, 2)
 
 
-def test_a_variable_of_slurms_that_is_not_a_number_is_named(
-    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slurms_wrong_variable_is_named(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lightning reads it wherever it is set, and no other of SLURM's need be."""
     monkeypatch.setenv("SLURM_NTASKS", "x")
 
@@ -199,9 +191,7 @@ def test_an_index_of_a_strategys_devices_that_is_not_there_is_refused(namespace:
     assert str(refusal.value) == "parallel_devices=['cpu_sim:0', 'cpu_sim:99']" + ABSENT
 
 
-def test_a_name_with_the_backend_in_it_picks_the_backend_where_the_accelerator_is_auto(
-    namespace: Namespace, build: Build
-) -> None:
+def test_a_name_with_the_backend_in_it_picks_the_backend(namespace: Namespace, build: Build) -> None:
     ddp = build(strategy="ddp_cpu_sim", devices=2).strategy
     single = build(strategy="single_cpu_sim", devices=1).strategy
 
@@ -270,9 +260,7 @@ def test_a_stock_single_device_strategy_on_the_chip_is_given_our_class(namespace
     assert str(strategy.root_device) == "cpu_sim:1"
 
 
-def test_a_class_derived_from_a_predecessors_strategy_is_refused_with_the_class_to_derive_from(
-    namespace: Namespace, build: Build
-) -> None:
+def test_a_class_derived_from_a_predecessors_is_refused(namespace: Namespace, build: Build) -> None:
     class Patient(strategies(namespace).DDPStrategy):  # type: ignore[misc]  # Lightning's class of this namespace
         __module__ = "lightning_habana.pytorch.strategies"
 
@@ -316,9 +304,7 @@ def test_a_class_derived_from_our_strategy_is_taken_as_it_is(namespace: Namespac
         ("acme", "no backend 'acme' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
     ],
 )
-def test_a_name_that_nobody_has_is_refused_with_the_nearest_that_somebody_has(
-    build: Build, asked: str, found: str
-) -> None:
+def test_a_name_that_nobody_has_is_refused_with_the_nearest(build: Build, asked: str, found: str) -> None:
     with pytest.raises(BackendNotFoundError) as refusal:
         build(accelerator=asked)
 
@@ -473,9 +459,7 @@ def test_the_single_device_strategy_with_two_devices_is_refused(build: Build, as
 
 
 @pytest.mark.parametrize("strategy_name", ["ddp", "single_device"])
-def test_our_strategy_on_lightnings_own_accelerator_is_refused(
-    namespace: Namespace, build: Build, strategy_name: str
-) -> None:
+def test_ours_on_lightnings_own_accelerator_is_refused(namespace: Namespace, build: Build, strategy_name: str) -> None:
     own = classes(namespace)
     build(accelerator="cpu_sim", devices=1)
     strategy = own.ddp() if strategy_name == "ddp" else own.single_device(device="cpu_sim:0")
@@ -584,9 +568,7 @@ def test_where_the_chip_is_loaded_another_chip_is_refused(
         )
 
 
-def test_where_the_chip_is_loaded_a_test_may_pretend_that_another_is_here(
-    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_test_may_pretend_another_chip(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
     build(accelerator="cpu_sim", devices=1)
 
@@ -624,9 +606,7 @@ def cuda_is_loaded_by_another_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("cuda_is_loaded_by_another_name")
 @pytest.mark.parametrize("asked", ["cuda", "gpu"])
-def test_where_a_backend_drives_what_lightning_drives_too_lightnings_word_is_lightnings(
-    namespace: Namespace, build: Build, asked: str
-) -> None:
+def test_lightnings_word_for_a_shared_chip_is_lightnings(namespace: Namespace, build: Build, asked: str) -> None:
     host = build(accelerator=asked, devices=[1])
 
     assert type(host.strategy) is strategies(namespace).SingleDeviceStrategy
@@ -635,9 +615,7 @@ def test_where_a_backend_drives_what_lightning_drives_too_lightnings_word_is_lig
 
 
 @pytest.mark.usefixtures("cuda_is_loaded_by_another_name")
-def test_where_a_backend_drives_what_lightning_drives_too_a_third_accelerator_on_its_devices_is_refused(
-    namespace: Namespace, build: Build
-) -> None:
+def test_a_third_accelerator_for_a_shared_chip_is_refused(namespace: Namespace, build: Build) -> None:
     with pytest.raises(UnsupportedError) as refusal:
         build(
             accelerator=someone_elses(namespace, "cuda:0"),

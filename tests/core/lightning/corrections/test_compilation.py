@@ -24,9 +24,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Backend:
     return other
 
 
-def test_torchs_own_is_refused_where_it_knows_no_interface_of_the_chip(
-    backend: Backend, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_torchs_own_is_refused_without_an_interface(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch._dynamo.device_interface.get_registered_device_interfaces", lambda: [("cpu", object)])
 
     with pytest.raises(UnsupportedError) as refused:

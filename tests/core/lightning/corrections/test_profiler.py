@@ -48,9 +48,7 @@ def test_the_chips_kernels_and_their_time_are_in_the_table(namespace: Namespace,
     assert re.search(r"Self CPU_SIM time total: \d", said)
 
 
-def test_activities_that_the_user_names_are_those_that_are_recorded(
-    namespace: Namespace, build: Build, tmp_path: Path
-) -> None:
+def test_activities_that_the_user_names_are_recorded(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     said = profile(namespace, build, tmp_path, activities=[ProfilerActivity.CPU])
 
     assert "aten::" in said

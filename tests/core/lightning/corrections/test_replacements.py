@@ -13,9 +13,7 @@ from northbridge.lightning.namespaces import Namespace
 
 class TestCompleteDevice:
     @pytest.mark.parametrize("asked", ["cpu_sim", "cpu_sim:1", "cpu"])
-    def test_a_module_that_the_user_moves_says_where_its_tensors_are(
-        self, trainer_namespace: Namespace, asked: str
-    ) -> None:
+    def test_a_moved_module_says_where_its_tensors_are(self, trainer_namespace: Namespace, asked: str) -> None:
         northbridge.load("cpu_sim")
         module: Any = importlib.import_module(f"{trainer_namespace.name}.demos.boring_classes").BoringModel()
 

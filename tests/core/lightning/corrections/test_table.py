@@ -72,9 +72,7 @@ def test_the_installed_lightning_is_served(namespace: Namespace) -> None:
 
 
 @pytest.mark.parametrize("version", ["2.3.3", "2.8.0", "2.8.0.dev0", "3.0"])
-def test_a_lightning_that_northbridge_does_not_know_is_left_alone_with_one_warning(
-    namespace: Namespace, pretend: Pretend, version: str
-) -> None:
+def test_an_unknown_lightning_is_left_alone_and_warned_of(namespace: Namespace, pretend: Pretend, version: str) -> None:
     pretend(version)
 
     with pytest.warns(UserWarning, match="^Northbridge leaves ") as caught:
@@ -102,9 +100,7 @@ def test_a_version_that_is_none_is_said_to_be_none(namespace: Namespace, pretend
     assert reason_against(namespace) == "its version 'main' is not one"
 
 
-def test_a_lightning_newer_than_the_newest_that_was_tested_is_used_and_the_record_says_so(
-    namespace: Namespace, pretend: Pretend
-) -> None:
+def test_a_newer_lightning_is_used_and_the_record_says_so(namespace: Namespace, pretend: Pretend) -> None:
     pretend("2.7.1")
 
     register(namespace.name)
@@ -134,9 +130,7 @@ def test_the_strategies_are_registered_for_people_to_find(namespace: Namespace) 
     assert {"single_cpu_sim", "ddp_cpu_sim", "ddp_cpu_sim_notebook_find_unused_parameters_true"} < set(ours)
 
 
-def test_a_backend_that_is_switched_off_after_it_was_registered_is_an_error_when_it_is_asked_for(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backend_switched_off_after_registration_is_an_error(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_DISABLE", "cpu_sim")
 
     with pytest.raises(BackendDisabledError) as refusal:
@@ -372,9 +366,7 @@ def test_one_backend_switched_off_is_not_registered_and_says_so_when_it_is_asked
         ("NORTHBRIDGE_SIMLATE", "cpu_sim", "did you mean NORTHBRIDGE_SIMULATE?"),
     ],
 )
-def test_a_wrong_setting_switches_nothing_off_and_is_told_to_whoever_asks_for_a_backend(
-    variable: str, value: str, meant: str
-) -> None:
+def test_a_wrong_setting_is_told_to_whoever_asks_for_a_backend(variable: str, value: str, meant: str) -> None:
     corrected, registered, said, entries = run(SWITCHED_OFF, **{variable: value})
 
     assert (corrected, registered) == (True, True)

@@ -48,9 +48,7 @@ def test_spawned_and_forked_ranks_have_our_launcher(namespace: Namespace, build:
     assert launcher.is_interactive_compatible is (strategy != "ddp_spawn")
 
 
-def test_scripts_that_are_started_anew_have_lightnings_launcher_with_words_for_them(
-    namespace: Namespace, build: Build
-) -> None:
+def test_scripts_have_lightnings_launcher_with_words(namespace: Namespace, build: Build) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy.launcher
 
     stock = namespace.module("strategies.launchers.subprocess_script")._SubprocessScriptLauncher
@@ -60,9 +58,7 @@ def test_scripts_that_are_started_anew_have_lightnings_launcher_with_words_for_t
     )
 
 
-def test_neither_a_search_for_hardware_nor_a_strategy_leaves_variables_behind(
-    build: Build, nothing_known: None
-) -> None:
+def test_neither_a_search_nor_a_strategy_leaves_variables(build: Build, nothing_known: None) -> None:
     before = dict(os.environ)
 
     build(devices=1)
@@ -72,9 +68,7 @@ def test_neither_a_search_for_hardware_nor_a_strategy_leaves_variables_behind(
 
 
 @pytest.mark.parametrize(("end", "code"), [(SystemExit(), 1), (SystemExit(0), 1), (SystemExit(3), 3)])
-def test_a_rank_that_leaves_early_is_no_success_whose_results_could_be_awaited(
-    work: Work, end: SystemExit, code: int
-) -> None:
+def test_a_rank_that_leaves_early_is_no_success(work: Work, end: SystemExit, code: int) -> None:
     with pytest.raises(SystemExit) as left:
         work(end)
 
@@ -106,9 +100,7 @@ def test_a_fit_that_would_fork_after_another_has_taken_the_chip_is_refused_befor
     assert refusal.value.capability == "fork"
 
 
-def test_ranks_are_spawned_from_a_process_that_holds_a_chip(
-    namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ranks_are_spawned_beside_a_chip(namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_spawn").strategy.launcher
     hold(named.load("cpu_sim"))
     started: list[object] = []
@@ -180,9 +172,7 @@ def test_a_rank_with_an_error_of_its_own_waits_for_nobody(work: Work, sibling: s
     assert sibling.poll() is None
 
 
-def test_no_rank_waits_long_for_one_that_goes_on(
-    work: Work, sibling: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_rank_waits_long(work: Work, sibling: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(multiprocessing, "PATIENCE_SECONDS", 0.1)
 
     with pytest.raises(RuntimeError, match="lost"):

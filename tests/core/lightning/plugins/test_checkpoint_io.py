@@ -206,9 +206,7 @@ def test_the_file_opens_where_only_plain_tensors_are_allowed(tmp_path: Path, che
     assert opened["weight"].device.type == "cpu"
 
 
-def test_a_checkpoint_io_of_the_users_own_gets_cpu_tensors_too(
-    namespace: Namespace, build: Build, tmp_path: Path
-) -> None:
+def test_the_users_own_gets_cpu_tensors_too(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     stock = namespace.fabric_module("plugins.io.torch_io").TorchCheckpointIO()
     strategy = build(accelerator="cpu_sim", devices=1, plugins=[stock]).strategy
     state = {"weight": torch.ones(2, device="cpu_sim")}
@@ -284,9 +282,7 @@ CheckpointIO().save_checkpoint({"epoch": 2, **state}, sys.argv[1])
 
 
 @pytest.mark.parametrize("written", [0, 1_000, 30_000, 70_000, 80_000, 81_000])
-def test_killed_at_any_write_it_leaves_the_old_file_and_nothing_that_looks_like_one(
-    tmp_path: Path, written: int
-) -> None:
+def test_killed_at_any_write_it_leaves_the_old_file_and_nothing_else(tmp_path: Path, written: int) -> None:
     target = tmp_path / "last.ckpt"
     torch.save({"epoch": 1}, target)
 
@@ -464,9 +460,7 @@ def test_a_trainer_that_has_trained_can_be_pickled(namespace: Namespace, build: 
     assert type(twin.strategy) is type(trainer.strategy)
 
 
-def test_what_the_user_has_put_in_the_place_of_torch_save_is_called(
-    tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_users_torch_save_is_called(tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[object] = []
     save = torch.save
 

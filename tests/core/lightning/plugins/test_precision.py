@@ -68,9 +68,7 @@ def test_a_mixed_precision_is_logged_in_lightnings_words(build: Build, logged: l
         ("bf16-true", "HalfPrecision"),
     ],
 )
-def test_a_precision_that_names_no_device_is_lightnings_own(
-    namespace: Namespace, build: Build, precision: Any, plugin: str
-) -> None:
+def test_without_a_device_it_is_lightnings_own(namespace: Namespace, build: Build, precision: Any, plugin: str) -> None:
     found = precision_of(build(accelerator="cpu_sim", devices=1, precision=precision))
 
     assert type(found) is getattr(namespace.module("plugins"), plugin)
@@ -133,9 +131,8 @@ def test_transformer_engine_is_refused(build: Build, precision: str) -> None:
     )
 
 
-def test_a_plugin_that_was_made_for_cuda_is_refused_where_lightning_would_train_in_float32(
-    namespace: Namespace, build: Build
-) -> None:
+def test_a_plugin_made_for_cuda_is_refused(namespace: Namespace, build: Build) -> None:
+    """Lightning would train in float32."""
     plugin = namespace.module("plugins").MixedPrecision("bf16-mixed", "cuda")
 
     with pytest.raises(UnsupportedError) as refusal:
@@ -153,9 +150,7 @@ def test_a_plugin_that_was_made_for_the_chip_is_taken_as_it_is(namespace: Namesp
     assert precision_of(build(accelerator="cpu_sim", devices=1, plugins=plugin)) is plugin
 
 
-def test_a_plugin_for_a_precision_that_the_chip_denies_is_refused(
-    namespace: Namespace, build: Build, claims: Claims
-) -> None:
+def test_a_plugin_that_the_chip_denies_is_refused(namespace: Namespace, build: Build, claims: Claims) -> None:
     claims(bfloat16=no("its matrix unit has none"))
     plugin = namespace.module("plugins").HalfPrecision("bf16-true")
 
@@ -164,9 +159,7 @@ def test_a_plugin_for_a_precision_that_the_chip_denies_is_refused(
 
 
 @pytest.mark.parametrize("namespace", [NAMESPACES["lightning.fabric"]], indirect=True, ids=str)
-def test_the_precision_of_a_command_line_is_refused_like_that_of_an_argument(
-    build: Build, claims: Claims, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_of_the_command_line_is_refused(build: Build, claims: Claims, monkeypatch: pytest.MonkeyPatch) -> None:
     claims(bfloat16=no("its matrix unit has none"))
     monkeypatch.setenv("LT_CLI_USED", "1")
     monkeypatch.setenv("LT_PRECISION", "bf16-mixed")
@@ -175,9 +168,7 @@ def test_the_precision_of_a_command_line_is_refused_like_that_of_an_argument(
         build(accelerator="cpu_sim", devices=1)
 
 
-def test_a_precision_that_the_chips_autocast_does_not_take_is_refused(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_precision_without_autocast_is_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     device = named.load("cpu_sim").device
@@ -193,9 +184,8 @@ def test_a_precision_that_the_chips_autocast_does_not_take_is_refused(
     )
 
 
-def test_a_gradient_scaler_for_another_device_is_refused_which_would_scale_nothing(
-    namespace: Namespace, build: Build
-) -> None:
+def test_a_gradient_scaler_for_another_device_is_refused(namespace: Namespace, build: Build) -> None:
+    """It would scale nothing."""
     scaler = GradScaler("cpu")
     plugin = namespace.module("plugins").MixedPrecision("16-mixed", "cpu_sim", scaler=scaler)
 

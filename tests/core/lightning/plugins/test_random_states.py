@@ -93,9 +93,7 @@ def test_a_forked_process_asks_no_chip_that_its_parent_holds() -> None:
     assert list(random_states.chip_states()) == ["cpu_sim"]
 
 
-def test_a_checkpoint_holds_what_torch_opens_without_running_code(
-    namespace: Namespace, build: Build, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_opened_without_running_code(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     fitted(namespace, build).save_checkpoint(tmp_path / "whole.ckpt")
 
     (states,) = saved_states(tmp_path / "whole.ckpt")
@@ -165,9 +163,9 @@ def test_broken_states_change_no_generator(namespace: Namespace) -> None:
 
 
 @pytest.mark.usefixtures("held")
-def test_the_states_of_other_ranks_come_without_torch_save_whose_calls_users_count(
-    namespace: Namespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_states_of_ranks_come_without_torch_save(namespace: Namespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users count its calls."""
+
     def gather(everybodys: list[object], mine: object) -> None:
         everybodys[:] = [pickle.loads(pickle.dumps(mine)), {}]
 
@@ -181,9 +179,7 @@ def test_the_states_of_other_ranks_come_without_torch_save_whose_calls_users_cou
     assert drawn() == expected
 
 
-def test_a_checkpoint_of_another_chip_gives_the_hosts_states_alone(
-    namespace: Namespace, build: Build, tmp_path: Path
-) -> None:
+def test_another_chips_checkpoint_gives_the_hosts_states(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     fitted(namespace, build).save_checkpoint(tmp_path / "theirs.ckpt")
     (states,) = saved_states(tmp_path / "theirs.ckpt")
     states["northbridge"] = {"another": torch.zeros(3, dtype=torch.uint8)}
@@ -241,9 +237,7 @@ def test_a_fit_that_takes_up_another_number_of_ranks_says_so(
     assert "was written by 2 ranks, and this run has 1: random numbers begin with the seed" in caplog.text
 
 
-def test_a_later_fit_from_the_beginning_does_not_take_them_up(
-    namespace: Namespace, build: Build, tmp_path: Path
-) -> None:
+def test_a_later_fit_from_the_beginning_has_none(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     host = fitted(namespace, build)
     host.save_checkpoint(tmp_path / "done.ckpt")
 

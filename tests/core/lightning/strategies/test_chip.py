@@ -45,9 +45,7 @@ def process_group() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("strategy", "devices"), [("auto", 1), ("ddp_spawn", 2)])
-def test_a_spawned_rank_loads_the_chip_before_it_unpickles_anything_that_names_it(
-    build: Build, strategy: str, devices: int
-) -> None:
+def test_a_spawned_rank_loads_the_chip_before_it_unpickles(build: Build, strategy: str, devices: int) -> None:
     wire = pickle.dumps(build(accelerator="cpu_sim", devices=devices, strategy=strategy).strategy)
     words = [argument for _, argument, _ in pickletools.genops(io.BytesIO(wire)) if isinstance(argument, str)]
 
@@ -88,9 +86,7 @@ def test_what_loads_first_names_its_backend() -> None:
     assert arrived.name == "cpu_sim"
 
 
-def test_the_root_device_of_a_chip_that_lets_a_process_hold_one_card_is_card_0(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_root_device_of_a_single_card_is_card_0(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     several = build(accelerator="cpu_sim", devices=[3]).strategy.root_device
     kind = type(declared.get("cpu_sim").device)
     monkeypatch.setattr(kind, "root", lambda device, index: torch.device("cpu_sim", 0))
@@ -100,9 +96,8 @@ def test_the_root_device_of_a_chip_that_lets_a_process_hold_one_card_is_card_0(
     assert (str(several), str(one)) == ("cpu_sim:3", "cpu_sim:0")
 
 
-def test_the_chip_is_asked_for_its_root_device_once_and_again_where_lightnings_is_another(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chip_is_asked_for_its_root_device_once(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again where Lightning's is another."""
     strategy = build(accelerator="cpu_sim", devices=2).strategy
     kind = type(declared.get("cpu_sim").device)
     asked: list[int] = []
@@ -145,9 +140,7 @@ def heard(run_on: Callable[[Backend], None]) -> list[str]:
 
 
 @pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
-def test_a_lazy_runtime_hears_of_the_end_of_every_backward_pass_and_of_every_step(
-    build: Build, heard: list[str]
-) -> None:
+def test_a_lazy_runtime_hears_of_every_backward_and_step(build: Build, heard: list[str]) -> None:
     fabric = build(accelerator="cpu_sim", devices=1)
     model = torch.nn.Linear(2, 1)
     model, optimizer = fabric.setup(model, torch.optim.SGD(model.parameters(), lr=0.1))
@@ -227,9 +220,7 @@ def test_every_call_of_backward_is_the_loops_own(
 @pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
 @pytest.mark.parametrize("strategy", ["auto", "ddp"])
 @pytest.mark.usefixtures("process_group")
-def test_in_a_fabric_it_hears_of_every_forward_pass_without_gradients_and_of_no_other(
-    build: Build, heard: list[str], strategy: str
-) -> None:
+def test_in_a_fabric_it_hears_of_forwards_without_gradients(build: Build, heard: list[str], strategy: str) -> None:
     fabric = build(accelerator="cpu_sim", devices=1, strategy=strategy)
     fabric.launch()
     model = fabric.setup_module(torch.nn.Linear(2, 1))

@@ -97,9 +97,7 @@ def test_a_tensor_on_the_cpu_is_reduced_on_the_chip_and_stays_on_the_cpu(
     assert logged.tolist() == [2.0]
 
 
-def test_a_tensor_on_another_chip_is_not_reduced_over_this_ones_library(
-    strategy: Any, group: Callable[[str], None]
-) -> None:
+def test_a_tensor_of_another_chip_is_not_reduced(strategy: Any, group: Callable[[str], None]) -> None:
     group("simccl")
 
     with pytest.raises(WrongDeviceError) as refusal:
@@ -118,9 +116,7 @@ def test_what_is_no_tensor_and_what_is_reduced_before_the_launch_comes_back_as_i
 
 
 @pytest.mark.parametrize("foreign", ["gloo", "fake"])
-def test_a_process_group_that_the_user_made_over_another_library_is_an_error(
-    strategy: Any, group: Callable[[str], None], foreign: str
-) -> None:
+def test_a_users_group_over_another_library_fails(strategy: Any, group: Callable[[str], None], foreign: str) -> None:
     importlib.import_module("torch.testing._internal.distributed.fake_pg")
     group(foreign)
 
@@ -227,9 +223,7 @@ def test_a_test_of_the_users_may_put_something_else_in_the_place_of_torchs_proce
     assert asked == [("simccl", timedelta(seconds=30))]
 
 
-def test_a_process_group_that_the_user_made_over_the_chips_library_is_used(
-    strategy: Any, group: Callable[[str], None]
-) -> None:
+def test_a_users_group_over_the_chips_library_is_used(strategy: Any, group: Callable[[str], None]) -> None:
     group("simccl")
     before = dist.group.WORLD
 
@@ -238,9 +232,7 @@ def test_a_process_group_that_the_user_made_over_the_chips_library_is_used(
     assert dist.group.WORLD is before
 
 
-def test_the_start_of_the_process_group_is_logged_in_lightnings_words(
-    build: Build, logged: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_groups_start_is_logged(build: Build, logged: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     said = []
     for accelerator, library in (("cpu", "gloo"), ("cpu_sim", "simccl")):
         logged.clear()
@@ -253,9 +245,7 @@ def test_the_start_of_the_process_group_is_logged_in_lightnings_words(
     assert said[1] == said[0]
 
 
-def test_waiting_for_the_ranks_raises_no_warning_about_the_device_they_selected(
-    strategy: Any, group: Callable[[str], None]
-) -> None:
+def test_waiting_for_the_ranks_raises_no_warning(strategy: Any, group: Callable[[str], None]) -> None:
     group("simccl")
     strategy.setup_environment()
 
@@ -297,9 +287,8 @@ def test_a_wrong_variable_of_the_cluster_is_refused_before_anything_is_launched(
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
-def test_nodes_that_cannot_meet_are_refused_before_anything_is_launched_and_not_where_a_script_is_tried_out(
-    build: Build, strategy: str
-) -> None:
+def test_nodes_that_cannot_meet_are_refused_before_the_launch(build: Build, strategy: str) -> None:
+    """But not where a script is tried out."""
     launcher = build(accelerator="cpu_sim", devices=1, num_nodes=2, strategy=strategy).strategy.launcher
 
     with pytest.raises(ClusterError, match=r"^MASTER_PORT is not set on host .* the 2 nodes would choose another port"):

@@ -217,9 +217,7 @@ def fit(build: Build, model: Any) -> list[str]:
 
 @pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 class TestInATrainer:
-    def test_the_labels_of_a_batch_are_told_of_once(
-        self, namespace: Namespace, build: Build, claims: Callable[..., None]
-    ) -> None:
+    def test_the_labels_are_told_once(self, namespace: Namespace, build: Build, claims: Callable[..., None]) -> None:
         claims(int64=NO_INT64)
 
         (message,) = fit(build, model_of(namespace))
@@ -241,9 +239,7 @@ class TestInATrainer:
 @pytest.mark.parametrize(
     "namespace", [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer], indirect=True, ids=str
 )
-def test_in_a_fabric_a_parameter_is_told_of_when_the_module_is_set_up(
-    build: Build, claims: Callable[..., None]
-) -> None:
+def test_in_a_fabric_a_parameter_is_told_of_at_setup(build: Build, claims: Callable[..., None]) -> None:
     claims(float64=NO_FLOAT64)
     fabric = build(accelerator="cpu_sim", devices=1)
 

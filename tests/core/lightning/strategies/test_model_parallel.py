@@ -55,9 +55,8 @@ def test_the_object_of_another_namespace_is_refused_with_the_right_import(namesp
         build(accelerator="cpu_sim", devices=2, strategy=stock(other))
 
 
-def test_16_mixed_is_refused_by_lightning_whose_scaler_knows_no_sharded_gradients(
-    namespace: Namespace, build: Build
-) -> None:
+def test_16_mixed_is_refused_by_lightning(namespace: Namespace, build: Build) -> None:
+    """Its scaler knows no sharded gradients."""
     with pytest.raises(ValueError, match=r"does not support .*precision='16-mixed'"):
         build(accelerator="cpu_sim", devices=2, strategy=stock(namespace), precision="16-mixed")
 

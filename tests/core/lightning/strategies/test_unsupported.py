@@ -68,9 +68,7 @@ def test_every_claim_of_training_and_of_several_ranks_can_be_denied() -> None:
     }
 
 
-def test_a_trainer_does_not_train_where_the_chip_denies_it_and_still_predicts(
-    trainer: Build, module: Any, claims: Claims
-) -> None:
+def test_a_chip_that_denies_training_still_predicts(trainer: Build, module: Any, claims: Claims) -> None:
     claims(fit=DENIED)
 
     said = refusal(lambda: trainer().fit(module), "fit")
@@ -92,9 +90,7 @@ def test_a_fabric_sets_no_optimizer_up_where_the_chip_denies_training(fabric: Bu
     assert fabric().setup(torch.nn.Linear(1, 1))(torch.ones(1, device="cpu_sim")).numel() == 1
 
 
-def test_a_trainer_that_would_keep_checkpoints_is_refused_before_the_first_step(
-    trainer: Build, module: Any, claims: Claims, tmp_path: Path
-) -> None:
+def test_keeping_checkpoints_is_refused_at_once(trainer: Build, module: Any, claims: Claims, tmp_path: Path) -> None:
     claims(checkpoint=DENIED)
     host = trainer(enable_checkpointing=True, default_root_dir=tmp_path)
 
@@ -104,9 +100,7 @@ def test_a_trainer_that_would_keep_checkpoints_is_refused_before_the_first_step(
     assert host.global_step == 0
 
 
-def test_a_checkpoint_is_refused_where_it_is_to_be_written(
-    trainer: Build, module: Any, fabric: Build, claims: Claims, tmp_path: Path
-) -> None:
+def test_a_checkpoint_is_refused(trainer: Build, module: Any, fabric: Build, claims: Claims, tmp_path: Path) -> None:
     claims(checkpoint=DENIED)
     host = trainer()
     host.fit(module)
@@ -135,9 +129,7 @@ def test_a_fit_is_not_taken_up_where_the_chip_denies_it_and_the_weights_are_stil
     trainer().validate(module, ckpt_path=tmp_path / "last.ckpt", verbose=False)
 
 
-def test_a_fabric_takes_up_no_optimizer_where_the_chip_denies_it_and_still_reads_weights(
-    fabric: Build, claims: Claims, tmp_path: Path
-) -> None:
+def test_a_fabric_without_optimizers_still_reads_weights(fabric: Build, claims: Claims, tmp_path: Path) -> None:
     host, net = fabric(), torch.nn.Linear(1, 1)
     net, optimizer = host.setup(net, torch.optim.SGD(net.parameters()))
     host.save(tmp_path / "last.ckpt", {"net": net, "optimizer": optimizer})
@@ -151,9 +143,7 @@ def test_a_fabric_takes_up_no_optimizer_where_the_chip_denies_it_and_still_reads
 
 
 @pytest.mark.parametrize("claim", LEVEL_CLAIMS["C3"])
-def test_several_ranks_are_not_built_where_the_chip_denies_what_they_need(
-    namespace: Namespace, build: Build, claims: Claims, claim: str
-) -> None:
+def test_ranks_that_lack_a_need_are_not_built(namespace: Namespace, build: Build, claims: Claims, claim: str) -> None:
     claims(**{claim: DENIED})
 
     said = refusal(lambda: build(accelerator="cpu_sim", devices=2), claim)
@@ -194,9 +184,7 @@ def test_a_model_is_not_spread_where_the_chip_denies_it(namespace: Namespace, bu
     assert build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy.world_size == 2
 
 
-def test_torchs_layers_of_batch_norm_over_all_ranks_are_refused_where_the_chip_denies_them(
-    namespace: Namespace, build: Build, claims: Claims
-) -> None:
+def test_torchs_synchronized_batch_norm_is_refused(namespace: Namespace, build: Build, claims: Claims) -> None:
     claims(sync_batchnorm=DENIED)
     strategy = build(accelerator="cpu_sim", devices=1, strategy="ddp").strategy
     layers: Any = torch.nn.SyncBatchNorm(2)

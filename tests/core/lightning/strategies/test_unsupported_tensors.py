@@ -192,9 +192,7 @@ def test_what_the_chip_holds_passes(namespace: Namespace, host: Any, tensor: tor
     train(namespace, host, model)
 
 
-def test_complex_numbers_on_a_chip_without_them_are_refused(
-    namespace: Namespace, host: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unsupported_complex_is_refused(namespace: Namespace, host: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(unsupported_tensors, "_why_no_dtype", lambda dtype, device: "it says so")
     model = model_of(namespace, nn.Embedding(4, 2, dtype=torch.complex64))
 

@@ -84,9 +84,7 @@ def registered(site: Site) -> Any:
 
 
 class TestRegistration:
-    def test_the_further_names_are_registered_in_trainer_and_fabric_and_no_plugin_is_imported_for_that(
-        self, registered: Any
-    ) -> None:
+    def test_the_further_names_are_registered_and_no_plugin_is_imported(self, registered: Any) -> None:
         found, _, _, imported, _ = registered
 
         names = ["anvil_ddp", "anvil_gone", "anvil_single", "anvil_sinlge", "anvil_string", "single_anvil"]
@@ -210,9 +208,7 @@ class TestSuccession:
     @pytest.mark.parametrize(
         ("code", "environ"), [(THEIRS_FIRST, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}), (THEIRS_LAST, {})]
     )
-    def test_ours_serves_the_name_of_a_package_that_the_backend_succeeds_and_says_so_once(
-        self, site: Site, code: str, environ: dict[str, str]
-    ) -> None:
+    def test_ours_serves_a_predecessors_name(self, site: Site, code: str, environ: dict[str, str]) -> None:
         by_accelerator, by_strategy, record = ask(site, code, **environ)
 
         assert by_accelerator == {"said": OURS, "warned": [SAID]}

@@ -60,9 +60,7 @@ def devices(strategy: Any) -> list[str]:
 # --- What a name becomes
 
 
-def test_an_accelerator_becomes_the_accelerator_of_the_namespace_it_is_given_to(
-    namespace: Namespace, build: Build
-) -> None:
+def test_an_accelerator_becomes_that_of_the_namespace(namespace: Namespace, build: Build) -> None:
     name = SimAccelerator()
 
     strategy = build(accelerator=name, devices=1).strategy
@@ -73,9 +71,7 @@ def test_an_accelerator_becomes_the_accelerator_of_the_namespace_it_is_given_to(
     assert issubclass(type(strategy.accelerator), SimAccelerator)
 
 
-def test_a_ddp_strategy_becomes_ours_with_its_arguments_and_brings_its_accelerator(
-    namespace: Namespace, build: Build
-) -> None:
+def test_a_ddp_strategy_becomes_ours_with_its_arguments(namespace: Namespace, build: Build) -> None:
     name = SimDDPStrategy(find_unused_parameters=True, timeout=timedelta(seconds=77), start_method="spawn")
 
     strategy = build(strategy=name, devices=2).strategy
@@ -87,9 +83,7 @@ def test_a_ddp_strategy_becomes_ours_with_its_arguments_and_brings_its_accelerat
     assert strategy.accelerator.name() == "cpu_sim"
 
 
-def test_a_single_device_strategy_becomes_ours_on_the_device_that_devices_takes(
-    namespace: Namespace, build: Build
-) -> None:
+def test_a_single_device_strategy_becomes_ours(namespace: Namespace, build: Build) -> None:
     strategy = build(accelerator="cpu_sim", strategy=SimSingleStrategy(), devices=[3]).strategy
 
     assert type(strategy) is classes(namespace).single_device
@@ -141,9 +135,7 @@ def test_a_checkpoint_io_chooses_no_accelerator(build: Build) -> None:
 
 @pytest.mark.parametrize(("word", "meant"), [("bf16", "bf16-mixed"), ("bf16-mixed", "bf16-mixed"), ("32-true", None)])
 @pytest.mark.parametrize("place", ["plugins", "strategy"])
-def test_a_precision_is_lightnings_own_on_the_chips_device(
-    namespace: Namespace, build: Build, word: str, meant: str | None, place: str
-) -> None:
+def test_precision_is_lightnings(namespace: Namespace, build: Build, word: str, meant: str | None, place: str) -> None:
     name = SimPrecision(word)
     inside = SimSingleStrategy(precision_plugin=name)
 
@@ -175,9 +167,7 @@ def test_names_that_a_strategy_holds_are_taken_with_it(namespace: Namespace, bui
     assert type(strategy.checkpoint_io) is classes(namespace).checkpoint_io
 
 
-def test_what_has_become_of_a_name_can_be_given_to_the_next_host_of_any_namespace(
-    namespace: Namespace, build: Build
-) -> None:
+def test_what_a_name_has_become_can_be_given_to_the_next_host(namespace: Namespace, build: Build) -> None:
     name = SimAccelerator()
     build(accelerator=name, devices=1)
 
