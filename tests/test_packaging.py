@@ -97,9 +97,7 @@ def test_wheel_leaves_ci_machinery_out(listing: list[str]) -> None:
     assert [name for name in listing if name.startswith("northbridge/conformance/") and ours.search(name)] == []
 
 
-def test_the_wheel_announces_its_backends_their_simulations_its_autoload_and_its_command(
-    wheel: Path, listing: list[str]
-) -> None:
+def test_the_wheel_announces_its_entry_points(wheel: Path, listing: list[str]) -> None:
     (entry_points,) = [name for name in listing if name.endswith("entry_points.txt")]
     announced = ConfigParser()
     with ZipFile(wheel) as archive:

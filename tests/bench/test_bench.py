@@ -251,9 +251,7 @@ class TestTheCommand:
         figures = json.loads((tmp_path / "report.json").read_text())["figures"]
         assert {name: each["value"] for name, each in figures.items()} == {"autoload": 1.5, "list": 0.25}
 
-    def test_what_was_measured_of_something_else_is_not_gone_on_with(
-        self, fake: Fake, capsys: pytest.CaptureFixture[str]
-    ) -> None:
+    def test_measurements_of_something_else_are_not_used(self, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
         fake(autoload=1.5)
         command.main(["--quick", "--only", "autoload"])
 

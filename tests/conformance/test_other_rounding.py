@@ -39,18 +39,14 @@ def try_weights(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch, **more:
     return try_backend("rounding", "C2", (WEIGHTS,), environ, forked="ROUNDING_SIMULATED" in more)
 
 
-def test_a_real_one_trains_the_weights_of_the_cpu_within_the_tolerance(
-    site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_real_one_trains_within_the_tolerance(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = try_weights(site, runs, monkeypatch)
 
     assert len(results) == len(MODELS)
     assert [(each.id, each.evidence) for each in results if each.verdict is not Verdict.PASS] == []
 
 
-def test_a_simulated_one_does_not_for_its_bits_are_others(
-    site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_simulated_one_is_held_to_the_bits(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = try_weights(site, runs, monkeypatch, ROUNDING_SIMULATED="1")
 
     assert {each.verdict for each in results} == {Verdict.FAIL}

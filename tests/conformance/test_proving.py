@@ -68,9 +68,7 @@ def test_a_level_that_is_not_said_to_be_simulated_is_another(command: Command, t
 
 
 @pytest.mark.parametrize("code", [1, 2])
-def test_a_command_that_leaves_no_report_is_told_and_an_old_one_does_not_serve(
-    command: Command, tmp_path: Path, code: int
-) -> None:
+def test_a_missing_report_is_told_and_an_old_one_does_not_serve(command: Command, tmp_path: Path, code: int) -> None:
     (tmp_path / "acme").mkdir()
     write_all(report_of(passing()), tmp_path / "acme")
     command(code)

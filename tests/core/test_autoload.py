@@ -183,9 +183,7 @@ class TestWhateverIsBroken:
         ],
         ids=["registration raises", "registration warns, and warnings are errors", "registration is gone"],
     )
-    def test_the_namespace_still_imports_and_the_record_and_the_log_say_what_was_wrong(
-        self, breaks: str, reason: str, site: Site
-    ) -> None:
+    def test_the_namespace_still_imports_and_the_fault_is_recorded(self, breaks: str, reason: str, site: Site) -> None:
         told = site.answer(
             WATCHED + "import logging\nlines = []\nkeep = logging.Handler()\nkeep.emit = lines.append\n"
             "logging.getLogger('northbridge').addHandler(keep)\nlogging.getLogger('northbridge').setLevel('INFO')\n"

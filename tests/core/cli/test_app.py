@@ -142,9 +142,7 @@ def test_the_simulated_chip_is_ready_with_its_devices(tmp_path: Path) -> None:
         (("takes_cuda",), "cuda", "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is one of Lightning's"),
     ],
 )
-def test_name_without_one_backend_ends_with_2(
-    install: Install, vendors: tuple[str, ...], name: str, words: str
-) -> None:
+def test_name_without_one_backend_ends_in_2(install: Install, vendors: tuple[str, ...], name: str, words: str) -> None:
     run = northbridge(install(*vendors), "conformance", name)
 
     assert run.returncode == 2

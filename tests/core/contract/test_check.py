@@ -121,9 +121,7 @@ def test_what_is_otherwise_is_wrong(write: Write, software: Software, said: str,
         (line("the import sets TOY", "behaviour"), "unchecked", "a behaviour, no symbol to look up"),
     ],
 )
-def test_what_is_neither_is_told_with_the_reason(
-    write: Write, software: Software, said: str, verdict: str, found: str
-) -> None:
+def test_what_is_neither_is_explained(write: Write, software: Software, said: str, verdict: str, found: str) -> None:
     software(CODE)
 
     assert judge(write, said) == [(verdict, found)]
@@ -162,9 +160,7 @@ def test_a_card_is_taken_where_that_is_asked_for(write: Write, software: Softwar
     assert module.taken == [None, "handle"]
 
 
-def test_a_module_that_nobody_has_imported_yet_is_imported(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_is_imported_where_needed(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     package = tmp_path / "toy_package"
     package.mkdir()
     (package / "__init__.py").touch()

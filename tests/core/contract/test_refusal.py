@@ -79,9 +79,7 @@ def test_what_some_releases_lack_is_not_refused(write: Write, software: Software
     refuse_broken(write(line("toy_chip.graph", "function", "()", required=False)))
 
 
-def test_a_module_that_is_installed_and_not_imported_is_left_alone(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_not_imported_is_left_alone(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "toy_management.py").write_text("raise OSError('no driver')")
     monkeypatch.syspath_prepend(tmp_path)
 

@@ -48,9 +48,7 @@ class TestThePage:
         assert "…" not in page
 
 
-def test_without_a_name_it_covers_every_backend_and_what_is_missing_is_no_error(
-    install: Install, without_lightning: Site
-) -> None:
+def test_without_a_name_missing_backends_are_no_error(install: Install, without_lightning: Site) -> None:
     site = beside(without_lightning, *install("acme", "no_hardware", "load_needs_software").folders)
 
     run = northbridge(site, "doctor", "--json")
@@ -73,9 +71,7 @@ def test_without_a_name_it_covers_every_backend_and_what_is_missing_is_no_error(
 @pytest.mark.parametrize(
     ("vendor", "code"), [("acme", 0), ("load_raises", 1), ("load_needs_software", 3), ("no_hardware", 4)]
 )
-def test_the_exit_code_tells_about_the_backend_that_was_named(
-    install: Install, without_lightning: Site, vendor: str, code: int
-) -> None:
+def test_the_exit_code_is_the_named_backends(install: Install, without_lightning: Site, vendor: str, code: int) -> None:
     site = beside(without_lightning, *install(vendor).folders)
 
     assert northbridge(site, "doctor", vendor).returncode == code
@@ -176,9 +172,7 @@ def test_a_simulated_chip_that_nobody_brings_is_wrong_usage(install: Install, co
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
-def test_the_end_of_the_command_is_the_end_of_what_it_asked(
-    contracted: Site, tmp_path: Path, number: int, code: int
-) -> None:
+def test_the_commands_end_is_that_of_its_children(contracted: Site, tmp_path: Path, number: int, code: int) -> None:
     alive = tmp_path / "alive"
     os.mkfifo(alive)
     paths = os.pathsep.join(map(str, contracted.folders))

@@ -12,9 +12,7 @@ from northbridge.diagnostics.table import show
 from northbridge.process_record import Entry
 
 
-def test_a_name_that_is_somebody_elses_there_is_told_with_its_owner(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_taken_names_owner_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     backend = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "ready", True, 2, False))
     namespace = NamespaceRow("lightning.fabric", "2.6.6", "lightning", "registered")

@@ -46,9 +46,7 @@ def reply_of(question: str, stage: str) -> Reply:
     ],
     ids=["raises", "exits", "dies"],
 )
-def test_who_breaks_the_import_of_torch_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, told: str
-) -> None:
+def test_who_breaks_the_import_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str, told: str) -> None:
     install_extension(tmp_path, body)
     monkeypatch.syspath_prepend(tmp_path)
 

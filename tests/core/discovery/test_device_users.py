@@ -66,9 +66,7 @@ def test_where_nobody_holds_any_nothing_is_found(tmp_path: Path) -> None:
     assert device_users(pattern(tmp_path)) == {}
 
 
-def test_of_simulated_cards_only_those_of_ones_own_server_are_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_the_cards_of_ones_own_server_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own, other = tmp_path / "own", tmp_path / "other"
     for folder in (own, other):
         folder.mkdir()

@@ -46,9 +46,7 @@ class TestInstalled:
         assert (acme.module, acme.distribution, acme.version) == ("northbridge_acme", "northbridge-acme", "0.1.0")
         assert repr(acme) == "<Plugin 'acme' in 'northbridge_acme', from northbridge-acme 0.1.0>"
 
-    def test_to_list_the_names_reads_no_more_than_the_names(
-        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_to_list_the_names_reads_them_alone(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
         install_here("acme")
         read: list[str] = []
         monkeypatch.setattr(PathDistribution, "read_text", _recorded(PathDistribution.read_text, read))
@@ -170,9 +168,7 @@ class TestANameThatCannotBeHad:
             f"no backend 'hal9000' is installed; found {', '.join(names())}. `northbridge list` says more"
         )
 
-    def test_where_nothing_is_installed_that_is_said(
-        self, nothing_known: None, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_if_nothing_is_installed_that_is_said(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(installed, "entry_points", lambda group: ())
 
         with pytest.raises(northbridge.BackendNotFoundError, match=r"is installed; found none\. `northbridge list`"):
@@ -226,9 +222,7 @@ class TestSwitchedOff:
             " 'acme' out of it"
         )
 
-    def test_one_that_was_used_before_is_refused_too(
-        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_that_was_used_is_refused_too(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
         install_here("acme")
         northbridge.get("acme")
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
@@ -248,9 +242,7 @@ class TestSwitchedOff:
 
         assert "acme" in names()
 
-    def test_a_name_that_is_also_claimed_twice_is_off(
-        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_name_that_is_claimed_twice_is_off(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
         install_here("twin_one", "twin_two")
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", "twin")
 
@@ -259,9 +251,7 @@ class TestSwitchedOff:
         ):
             northbridge.get("twin")
 
-    def test_a_value_that_could_mean_anything_is_refused(
-        self, nothing_known: None, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_value_without_a_meaning_is_refused(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", "true")
 
         with pytest.raises(northbridge.SettingsError, match="NORTHBRIDGE_DISABLE='true' is not allowed"):
@@ -302,9 +292,7 @@ class TestAvailable:
         assert "Lightning's own words" in reasons["cuda"]
         assert reasons["load_needs_software"] == reasons["hpu"] == reasons["sdaa"] == "no hardware is present"
 
-    def test_one_that_is_switched_off_is_left_out_and_the_record_says_why(
-        self, nothing_known: None, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_that_is_off_is_left_out_and_told(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", "cpu_sim")
 
         assert "cpu_sim" not in northbridge.available()

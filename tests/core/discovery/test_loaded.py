@@ -249,9 +249,7 @@ class TestBringUp:
         )
         assert current.loaded() is None
 
-    def test_a_launchers_variable_that_holds_no_number_is_blamed_before_the_software(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_launchers_variable_is_blamed_before_the_software(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("WORLD_SIZE", "abc")
 
         def call(at: str) -> None:
@@ -306,9 +304,7 @@ class TestBringUp:
         assert caught.value.backend == "tested"
         assert current.loaded() is None
 
-    def test_a_vendors_own_software_may_have_been_imported_before(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_vendors_own_software_may_come_before(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         announce(tmp_path, "tested", "tested")
         monkeypatch.syspath_prepend(tmp_path)
         _register_module("tested", monkeypatch)

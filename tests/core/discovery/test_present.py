@@ -56,9 +56,7 @@ class TestTheChild:
         assert northbridge.available() == {"cpu_sim": 8}
         assert northbridge.Entry("no_hardware", "not available", "no hardware is present") in northbridge.record()
 
-    def test_none_is_started_where_the_package_cannot_be_found(
-        self, install_here: Install, no_child: Callable[[], None]
-    ) -> None:
+    def test_none_is_started_without_the_package(self, install_here: Install, no_child: Callable[[], None]) -> None:
         install_here("load_needs_software")
         no_child()
 
@@ -150,9 +148,7 @@ class TestAChildThatIsAScript:
         assert count_in_child(northbridge.get("acme")) == 3
 
     @pytest.mark.parametrize("printed", ["2", '{"devices": 64}', 'northbridge found {"devices": 64}'])
-    def test_a_driver_that_prints_a_number_and_dies_has_not_answered(
-        self, child_that: Callable[[str], None], printed: str
-    ) -> None:
+    def test_a_driver_that_prints_and_dies_is_no_answer(self, child_that: Callable[[str], None], printed: str) -> None:
         child_that(f"echo '{printed}'; exit 4")
 
         with pytest.raises(
@@ -160,9 +156,7 @@ class TestAChildThatIsAScript:
         ):
             count_in_child(northbridge.get("acme"))
 
-    def test_a_driver_that_ends_the_process_without_a_word_has_not_answered(
-        self, child_that: Callable[[str], None]
-    ) -> None:
+    def test_a_driver_that_ends_the_process_has_not_answered(self, child_that: Callable[[str], None]) -> None:
         child_that("exit 0")
 
         with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 0 \(no last words\)"):
@@ -227,9 +221,7 @@ def test_a_plugin_cannot_print_into_the_answer(tmp_path: Path, monkeypatch: pyte
     assert ask("acme", printer.answer, who="acme", key="printer", limit=60.0) == {"devices": 2, "missing": "''"}
 
 
-def test_the_child_does_not_import_from_the_folder_it_stands_in(
-    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_child_imports_nothing_near_it(install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # A user's random.py or profile.py beside the place where the run is started.
     site = install("load_raises")
     (site.here / "json.py").write_text("raise RuntimeError('this is not the json you are looking for')\n")
@@ -305,9 +297,8 @@ class TestTheVendorsOwnDetect:
 
         assert caught.value is error
 
-    def test_one_that_hangs_is_given_up_and_not_asked_again_while_it_does(
-        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_one_that_hangs_is_given_up(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is not asked again while it hangs."""
         install_here("detect_hangs")
         monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "0.1")
         message = (

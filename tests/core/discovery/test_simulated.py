@@ -153,9 +153,7 @@ def test_a_simulation_of_two_distributions_is_refused(install_here: Install, mon
     )
 
 
-def test_a_hook_that_returns_something_else_is_a_broken_plugin(
-    install_here: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hook_that_returns_another_thing_is_broken(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install_here("acme", "simulation_returns_dict")
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "acme")
 
@@ -168,9 +166,7 @@ def test_a_hook_that_returns_something_else_is_a_broken_plugin(
     )
 
 
-def test_a_stand_in_that_raises_is_named_and_leaves_nothing_behind(
-    install_here: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stand_in_that_raises_leaves_nothing_behind(install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     install_here("acme", "stand_in_raises")
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "acme")
     import_module("torch")  # a stand-in is imported once torch is there, and not before

@@ -299,7 +299,7 @@ def test_a_port_taken_on_the_only_node_is_refused(taken_port: int) -> None:
     ],
     ids=["another node", "another process", "torchrun", "slurm"],
 )
-def test_only_rank_0_asks_whether_the_port_is_free(run: Run, environ: dict[str, str], taken_port: int) -> None:
+def test_only_rank_0_asks_for_a_free_port(run: Run, environ: dict[str, str], taken_port: int) -> None:
     check_environment(run, {**environ, "MASTER_PORT": str(taken_port)})
 
 
@@ -314,9 +314,7 @@ def test_only_rank_0_asks_whether_the_port_is_free(run: Run, environ: dict[str, 
     ],
     ids=["lightning", "torchrun", "slurm", "mpi", "user"],
 )
-def test_rank_0_of_every_launcher_asks_whether_the_port_is_free(
-    run: Run, environ: dict[str, str], taken_port: int
-) -> None:
+def test_rank_0_of_every_launcher_asks_for_a_free_port(run: Run, environ: dict[str, str], taken_port: int) -> None:
     environ = {**environ, "MASTER_PORT": str(taken_port)}
 
     assert refused(run, environ).variable == "MASTER_PORT"
@@ -572,9 +570,7 @@ def test_what_is_no_number_is_refused_before_lightning_reads_it(variable: str) -
         ("slurm", {"SLURM_NTASKS": "2"}, "SLURM_LOCALID", "SLURM_NTASKS"),
     ],
 )
-def test_a_launchers_variable_alone_is_refused(
-    launcher: Launcher, environ: dict[str, str], missing: str, mark: str
-) -> None:
+def test_a_lone_variable_is_refused(launcher: Launcher, environ: dict[str, str], missing: str, mark: str) -> None:
     """Before Lightning's cluster environment looks for the others, and raises a KeyError."""
     with pytest.raises(ClusterError) as refusal:
         check_numbers(launch(nodes=1, launcher=launcher), environ)

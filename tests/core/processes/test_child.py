@@ -66,9 +66,7 @@ def test_one_that_hangs_in_load_has_longer_and_is_given_up(write_plugin: Callabl
         ("print('out of licences', file=sys.stderr, flush=True); os._exit(0)", "exit code 0 while importing its"),
     ],
 )
-def test_one_that_ends_its_process_is_told_with_the_stage(
-    write_plugin: Callable[[str, str], Site], deed: str, told: str
-) -> None:
+def test_one_that_exits_is_told_with_the_stage(write_plugin: Callable[[str, str], Site], deed: str, told: str) -> None:
     found = backend("rude", northbridge(write_plugin("rude", deed), "list", "--json"))
 
     assert (found["status"], found["loadable"]) == ("broken", False)

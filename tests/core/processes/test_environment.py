@@ -58,9 +58,7 @@ def test_other_variables_are_left_as_the_import_made_them(monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux keeps the environment that a process began with")
-def test_what_an_earlier_import_wrote_is_put_back_to_what_the_process_began_with(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_an_earlier_import_wrote_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACME_PORT", "12345")
 
     with keep_environment(["ACME_PORT"], written={"ACME_PORT": "12345"}):
