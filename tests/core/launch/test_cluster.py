@@ -100,14 +100,28 @@ def refused(run: Run, environ: Mapping[str, str]) -> ClusterError:
     return caught.value
 
 
-def test_port_missing_with_several_nodes_is_refused() -> None:
-    error = refused(launch(), without(NODE_1, "MASTER_PORT"))
+MISSING = {
+    "MASTER_PORT": (
+        f" on node 1 {HOST}: each of the 2 nodes would choose another port, and they would not meet; export one free"
+        " port, the same on every node: MASTER_PORT=29500"
+    ),
+    "MASTER_ADDR": (
+        f" on node 1 {HOST}: this node would look for node 0 at 127.0.0.1, on itself; export MASTER_ADDR=<the address"
+        " of node 0 that the other nodes reach>"
+    ),
+    "NODE_RANK": (
+        f" on host {socket.gethostname()}: each of the 2 nodes would take itself for node 0; export NODE_RANK, 0 on the"
+        " first node, 1 on the next; where there is one node, unset it"
+    ),
+}
 
-    assert error.variable == "MASTER_PORT"
-    assert str(error) == (
-        f"MASTER_PORT is not set on node 1 {HOST}: each of the 2 nodes would choose another port,"
-        " and they would not meet; export one free port, the same on every node: MASTER_PORT=29500"
-    )
+
+@pytest.mark.parametrize("name", MISSING)
+def test_a_variable_missing_on_the_second_of_two_nodes_is_refused(name: str) -> None:
+    error = refused(launch(), without(NODE_1, name))
+
+    assert error.variable == name
+    assert str(error) == f"{name} is not set{MISSING[name]}"
 
 
 def test_the_port_is_asked_for_first_where_nothing_is_set() -> None:
@@ -120,35 +134,9 @@ def test_standalone_port_stands_in_for_the_port_as_in_lightning() -> None:
     assert "STANDALONE_PORT='x' on node 1" in str(refused(launch(), environ))
 
 
-def test_address_missing_on_another_node_than_the_first_is_refused() -> None:
-    error = refused(launch(), without(NODE_1, "MASTER_ADDR"))
-
-    assert error.variable == "MASTER_ADDR"
-    assert str(error) == (
-        f"MASTER_ADDR is not set on node 1 {HOST}: this node would look for node 0 at 127.0.0.1, on"
-        " itself; export MASTER_ADDR=<the address of node 0 that the other nodes reach>"
-    )
-
-
-def test_address_missing_on_the_first_node_is_fine(free_port: int) -> None:
-    check_environment(launch(), {"NODE_RANK": "0", "MASTER_PORT": str(free_port)})
-
-
-def test_node_rank_missing_with_several_nodes_is_refused() -> None:
-    error = refused(launch(), without(NODE_1, "NODE_RANK"))
-
-    assert error.variable == "NODE_RANK"
-    assert str(error) == (
-        f"NODE_RANK is not set on host {socket.gethostname()}: each of the 2 nodes would take"
-        " itself for node 0; export NODE_RANK, 0 on the first node, 1 on the next; where there"
-        " is one node, unset it"
-    )
-
-
 def test_group_rank_stands_in_for_node_rank_as_in_lightning() -> None:
-    check_environment(launch(), {**without(NODE_1, "NODE_RANK"), "GROUP_RANK": "1"})
-
     error = refused(launch(), {**without(NODE_1, "NODE_RANK"), "GROUP_RANK": "2"})
+
     assert error.variable == "GROUP_RANK"
 
 
@@ -184,11 +172,6 @@ def test_what_is_out_of_range_is_refused(name: str, text: str, rule: str) -> Non
     assert rule in str(error)
 
 
-@pytest.mark.parametrize("port", ["1", "65535"])
-def test_the_first_and_last_port_are_accepted(port: str) -> None:
-    check_environment(launch(), {**NODE_1, "MASTER_PORT": port})
-
-
 def test_a_node_rank_left_over_in_a_run_of_one_node_is_refused() -> None:
     error = refused(launch(nodes=1), {"NODE_RANK": "1"})
 
@@ -204,10 +187,6 @@ def test_a_world_size_left_over_in_the_shell_is_refused_with_the_cure() -> None:
         f"WORLD_SIZE='1' on host {socket.gethostname()}: with num_nodes=1 and devices=2 there are 2"
         " processes; unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices="
     )
-
-
-def test_a_world_size_of_nodes_times_devices_is_accepted() -> None:
-    check_environment(launch(), {**NODE_1, "WORLD_SIZE": "4"})
 
 
 def test_torchrun_for_another_number_of_processes_is_refused_with_its_command() -> None:
@@ -321,9 +300,7 @@ def test_rank_0_of_every_launcher_asks_for_a_free_port(run: Run, environ: dict[s
 
 
 def test_the_port_on_which_torchruns_agent_listens_is_not_taken(taken_port: int) -> None:
-    environ = torchrun(0, MASTER_PORT=str(taken_port))
-
-    check_environment(started(launcher="torchrun"), environ)
+    check_environment(started(launcher="torchrun"), torchrun(0, MASTER_PORT=str(taken_port)))
 
 
 def test_a_port_that_a_finished_run_left_in_time_wait_is_free() -> None:
@@ -385,17 +362,72 @@ def test_a_loopback_address_under_torchrun_is_one_warning_on_each_node() -> None
     assert ["on node 0" in str(each.message) for each in caught] == [True, False]
 
 
+LEFT_OVER = {"WORLD_SIZE": "1", "RANK": "9", "LOCAL_RANK": "9", "NODE_RANK": "9"}
+WRONG = {"MASTER_ADDR": "a..b", "MASTER_PORT": "x", "WORLD_SIZE": "1", "NODE_RANK": "9"}
+LSF = {"JSM_NAMESPACE_SIZE": "4", "JSM_NAMESPACE_RANK": "3", "JSM_NAMESPACE_LOCAL_RANK": "1"}
+
+
 @pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize("devices", [1, 2])
-def test_one_node_without_a_variable_is_silent_and_touches_no_network(devices: int) -> None:
-    check_environment(launch(nodes=1, devices=devices), {})
+@pytest.mark.parametrize(
+    ("run", "environ"),
+    [
+        pytest.param(launch(nodes=1, devices=1), {}, id="one process without a variable"),
+        pytest.param(launch(nodes=1, devices=2), {}, id="one node without a variable"),
+        *(
+            pytest.param(launch(launcher="slurm"), slurm(rank, **LEFT_OVER), id=f"slurm rank {rank}")
+            for rank in range(4)
+        ),
+        pytest.param(launch(launcher="slurm"), slurm(1, SLURM_NODEID="1", SLURM_LOCALID="0"), id="slurm in turn"),
+        pytest.param(started(launcher="lsf"), {**without(NODE_1, "NODE_RANK"), **LSF}, id="lsf"),
+        pytest.param(launch(launcher="mpi"), WRONG, id="mpi before it answers"),
+        pytest.param(launch(launcher="user"), WRONG, id="a user's own environment before it answers"),
+    ],
+)
+def test_it_is_silent_and_touches_no_network(run: Run, environ: dict[str, str]) -> None:
+    """Under a launcher of its own, whatever another would have read."""
+    check_environment(run, environ)
 
 
-def test_what_lightnings_launcher_writes_on_one_node_is_silent(free_port: int) -> None:
-    written = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port), "NODE_RANK": "0", "WORLD_SIZE": "2"}
+@pytest.mark.parametrize(
+    ("run", "environ"),
+    [
+        pytest.param(launch(), {**NODE_1, "MASTER_PORT": "1"}, id="the first port"),
+        pytest.param(launch(), {**NODE_1, "MASTER_PORT": "65535"}, id="the last port"),
+        pytest.param(launch(), {**NODE_1, "WORLD_SIZE": "4"}, id="a world size of nodes times devices"),
+        pytest.param(launch(), {**without(NODE_1, "NODE_RANK"), "GROUP_RANK": "1"}, id="a group's rank"),
+        pytest.param(started(), {**NODE_1, "RANK": "1", "LOCAL_RANK": "1"}, id="a rank counted in nodes"),
+        pytest.param(
+            started(nodes=1, launcher="torchrun"),
+            torchrun(1, WORLD_SIZE="2", MASTER_ADDR="localhost"),
+            id="one node under torchrun",
+        ),
+        pytest.param(launch(nodes=1, devices=1), {"LOCAL_RANK": "0"}, id="a rank left over, alone"),
+        pytest.param(
+            Run(1, 2, "lightning", "launch", starts_scripts=False), {"LOCAL_RANK": "0"}, id="a rank left over, spawned"
+        ),
+    ],
+)
+def test_it_is_silent(run: Run, environ: dict[str, str]) -> None:
+    check_environment(run, environ)
 
-    for local_rank in ("0", "1"):
-        check_environment(started(nodes=1), {**written, "LOCAL_RANK": local_rank})
+
+@pytest.mark.parametrize(
+    ("run", "environ"),
+    [
+        pytest.param(launch(), {"NODE_RANK": "0"}, id="the first node without an address"),
+        *(
+            pytest.param(
+                started(nodes=1),
+                {"MASTER_ADDR": "127.0.0.1", "NODE_RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": rank},
+                id=f"rank {rank} that Lightning's launcher started on one node",
+            )
+            for rank in "01"
+        ),
+        pytest.param(launch(nodes=1), {"LOCAL_RANK": "1"}, id="a rank that the user starts"),
+    ],
+)
+def test_it_is_silent_where_the_port_is_free(run: Run, environ: dict[str, str], free_port: int) -> None:
+    check_environment(run, {**environ, "MASTER_PORT": str(free_port)})
 
 
 def test_what_lightnings_launcher_writes_on_the_first_of_two_nodes_is_silent(free_port: int) -> None:
@@ -406,57 +438,12 @@ def test_what_lightnings_launcher_writes_on_the_first_of_two_nodes_is_silent(fre
     check_environment(started(), written)
 
 
-def test_a_rank_that_a_cluster_counts_in_nodes_is_left_alone() -> None:
-    check_environment(started(), {**NODE_1, "RANK": "1", "LOCAL_RANK": "1"})
-
-
 @pytest.mark.parametrize("agent_store", ["True", "False"], ids=["static", "c10d"])
 def test_two_nodes_under_torchrun_are_silent(agent_store: str, free_port: int) -> None:
     for rank in range(4):
         environ = torchrun(rank, TORCHELASTIC_USE_AGENT_STORE=agent_store, MASTER_PORT=str(free_port))
         check_environment(launch(launcher="torchrun"), environ)
         check_environment(started(launcher="torchrun"), environ)
-
-
-def test_one_node_under_torchrun_is_silent() -> None:
-    environ = torchrun(1, WORLD_SIZE="2", MASTER_ADDR="localhost")
-
-    check_environment(started(nodes=1, launcher="torchrun"), environ)
-
-
-@pytest.mark.usefixtures("offline")
-def test_slurm_is_silent_whatever_another_launcher_would_have_read() -> None:
-    for rank in range(4):
-        left_over = {"WORLD_SIZE": "1", "RANK": "9", "LOCAL_RANK": "9", "NODE_RANK": "9"}
-        check_environment(launch(launcher="slurm"), slurm(rank, **left_over))
-
-
-@pytest.mark.usefixtures("offline")
-def test_slurm_may_deal_ranks_out_in_turn() -> None:
-    environ = slurm(1, SLURM_NODEID="1", SLURM_LOCALID="0")
-
-    check_environment(launch(launcher="slurm"), environ)
-
-
-@pytest.mark.usefixtures("offline")
-def test_lsf_is_silent() -> None:
-    environ = {
-        "MASTER_ADDR": "192.0.2.1",
-        "MASTER_PORT": "10711",
-        "JSM_NAMESPACE_SIZE": "4",
-        "JSM_NAMESPACE_RANK": "3",
-        "JSM_NAMESPACE_LOCAL_RANK": "1",
-    }
-
-    check_environment(started(launcher="lsf"), environ)
-
-
-@pytest.mark.usefixtures("offline")
-@pytest.mark.parametrize("launcher", ["mpi", "user"])
-def test_nothing_is_asked_of_mpi_and_a_users_own_environment_before_they_answer(launcher: Launcher) -> None:
-    left_over = {"MASTER_ADDR": "a..b", "MASTER_PORT": "x", "WORLD_SIZE": "1", "NODE_RANK": "9"}
-
-    check_environment(launch(launcher=launcher), left_over)
 
 
 @pytest.mark.parametrize("launcher", ["mpi", "user"])
@@ -614,16 +601,3 @@ def test_a_rank_that_is_left_over_is_refused_before_it_waits_for_the_others(rank
         " alone, and each would choose another port; unset LOCAL_RANK if it is left over, or export one free port, the"
         " same on every node: MASTER_PORT=29500"
     )
-
-
-@pytest.mark.parametrize(
-    "run",
-    [launch(nodes=1, devices=1), Run(1, 2, "lightning", "launch", starts_scripts=False)],
-    ids=["alone", "spawned"],
-)
-def test_a_rank_that_is_left_over_where_nobody_waits_is_no_false_alarm(run: Run) -> None:
-    check_environment(run, {"LOCAL_RANK": "0"})
-
-
-def test_ranks_that_the_user_starts_and_tells_where_to_meet_are_no_false_alarm(free_port: int) -> None:
-    check_environment(launch(nodes=1), {"LOCAL_RANK": "1", "MASTER_PORT": str(free_port)})
