@@ -8,10 +8,9 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tests.core.conftest import Site
+from tests.core.conftest import Site
 
 Completed = subprocess.CompletedProcess[str]
 

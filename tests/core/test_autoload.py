@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install, Site
+from tests.core.conftest import Install, Site
 
 # Imports torch with everything in tests/vendors installed, and then a namespace of the real Lightning.
 REAL = """

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import FrozenInstanceError, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.core.conftest import Install
 
 import northbridge
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
 
 
 class Card(northbridge.Device):

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import torch
 import torch.distributed as dist
+from tests.core.conftest import Install
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # torch's
 
 import northbridge
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from tests.core.conftest import Install
 
 
 class Gloo(northbridge.Collective):

@@ -6,15 +6,12 @@ import ast
 import inspect
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.core.conftest import Install
 
 import northbridge
 from northbridge import errors
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
 
 HEAVY = ["torch", "pydantic", "lightning", "pytorch_lightning", "lightning_fabric"]
 TELL = f"import json, sys; print(json.dumps([each for each in {HEAVY} if each in sys.modules]))"

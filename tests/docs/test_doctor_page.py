@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from tests.core.command import beside, northbridge
+from tests.core.conftest import Install, Site
 from tests.docs.page import PAGES, shows
 
 from northbridge.diagnostics.environment import SHOWN
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install, Site
 
 
 def test_the_page_lists_the_variables_whose_values_are_told() -> None:

@@ -7,11 +7,11 @@ import os
 import pickle
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from tests.backends.simulation.predecessor import Predecessor
-from tests.core.conftest import install as install
+from tests.core.conftest import Install, install as install
 from tests.scripts import run_script
 
 import northbridge
@@ -19,9 +19,6 @@ import northbridge_hpu
 import northbridge_hpu.fabric
 from northbridge.errors import ArgumentsError, UnsupportedError
 from northbridge.lightning.vendor_names import arguments
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
 
 
 class TestLightningHabana(Predecessor):

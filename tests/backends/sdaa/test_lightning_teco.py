@@ -6,19 +6,16 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from tests.backends.simulation.predecessor import Predecessor
-from tests.core.conftest import install as install
+from tests.core.conftest import Install, install as install
 from tests.scripts import run_script
 
 import northbridge
 import northbridge_sdaa
 import northbridge_sdaa.fabric
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
 
 
 class TestLightningTeco(Predecessor):

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from tests.backends.simulation.chip import SimChip
+from tests.core.conftest import Install
 
 import northbridge
 from northbridge.errors import UnsupportedError
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
 
 BESIDE = """
 import json, warnings

@@ -9,14 +9,10 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.core.command import NO_CHIP, backend, command, flowing, northbridge, row
-from tests.core.conftest import Site
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
+from tests.core.conftest import Install, Site
 
 
 class TestTheCommand:

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.core.conftest import Install
 from tests.core.contract.conftest import HEAD, Write, line
 
 import northbridge
 from northbridge.contract import Contract, contract_of
 from northbridge.errors import PluginContractError
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
 
 
 def test_it_says_what_the_file_says(write: Write) -> None:

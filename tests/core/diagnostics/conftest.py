@@ -6,14 +6,11 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.core.command import beside, northbridge
-from tests.core.conftest import Site
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
+from tests.core.conftest import Install, Site
 
 _PLUGIN = """
 import os, signal, subprocess, sys, threading

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from tests.core.command import beside, northbridge
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install, Site
+from tests.core.conftest import Install, Site
 
 Examine = Callable[..., dict[str, Any]]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 from tests.core.command import Completed, backend, beside, flowing, northbridge, row
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install, Site
+from tests.core.conftest import Install, Site
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,10 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.core.command import NO_CHIP, assert_ends_with_its_children, beside, flowing, northbridge
-from tests.core.conftest import Site
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
+from tests.core.conftest import Install, Site
 
 
 class TestThePage:

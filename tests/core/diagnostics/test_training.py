@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.core.command import command
+from tests.core.conftest import Install
 
 from northbridge.diagnostics import training
 from northbridge.diagnostics.backends import BackendReport, BackendRow
@@ -18,11 +19,6 @@ from northbridge.diagnostics.training import SelfTest, train
 from northbridge.lightning.namespaces import NAMESPACES
 from northbridge.processes.child import Reply, Stage
 from northbridge.processes.queue import Queue
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from tests.core.conftest import Install
 
 READY = BackendReport(BackendRow("acme", "1.0", "northbridge-acme", "ready", True, 2, False))
 PASSED = {"device": "acme:0", "first_loss": 1.7, "last_loss": 0.1, "seconds": 0.5, "equal": True}

@@ -5,17 +5,13 @@ from __future__ import annotations
 import pickle
 from importlib.metadata import Distribution
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.core.broken_plugins import write_distribution
+from tests.core.conftest import Install
 
 import northbridge
 from northbridge.discovery.hooks import declare
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
-
 
 BROKEN: dict[str, tuple[type[northbridge.BackendError], str]] = {
     "import_raises": (

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import PathDistribution
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from bench.plugin import announce
+from tests.core.conftest import Install
 
 import northbridge
 from northbridge.discovery import installed
 from northbridge.discovery.installed import describe
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.core.conftest import Install
 
 
 def names() -> list[str]:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
 from bench.plugin import announce
+from tests.core.conftest import Install
 
 import northbridge
 from northbridge.discovery import current, loaded
 from northbridge.discovery.installed import names
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from tests.core.conftest import Install
 
 BROKEN: dict[str, tuple[str, str]] = {
     "load_needs_software": (

@@ -11,18 +11,16 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
+from tests.core.conftest import Install
 
 import northbridge
 from northbridge.discovery import present
 from northbridge.discovery.present import count_in_child, detect
 from northbridge.processes.environment import heirs_listen
 from northbridge.processes.question import ask
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
 
 SWITCH = "NORTHBRIDGE_DISABLE={name} switches the backend off"
 PATIENCE = "is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more, " + SWITCH

@@ -5,14 +5,11 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from tests.core.conftest import Install, Site
 
 import northbridge
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install, Site
 
 TELL = """
 import json, sys

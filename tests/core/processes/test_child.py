@@ -6,15 +6,12 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from tests.core.command import NO_CHIP, assert_ends_with_its_children, backend, beside, flowing, northbridge, row
+from tests.core.conftest import Install, Site
 
 from northbridge.processes.child import Reply, Stage, ask
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install, Site
 
 _HANG_IN_LOAD = "Software.load = lambda self: threading.Event().wait()"
 

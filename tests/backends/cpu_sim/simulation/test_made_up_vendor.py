@@ -6,12 +6,10 @@ import json
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Site
+from tests.core.conftest import Site
 
 SCRIPT = """
     import json

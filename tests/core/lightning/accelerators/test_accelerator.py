@@ -4,19 +4,17 @@ import importlib
 import logging
 import pickle
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
+from tests.core.conftest import Install
 
 from northbridge.discovery.declared import get
 from northbridge.discovery.named import load
 from northbridge.errors import HardwareMissingError, SoftwareMissingError, WrongDeviceError
 from northbridge.lightning.accelerators import accelerator as room
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
 
 Build = Callable[..., Any]
 

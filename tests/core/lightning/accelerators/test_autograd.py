@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 import torch
+from tests.core.conftest import Install
 
 import northbridge
 from northbridge.lightning.accelerators.autograd import assert_autograd_serves
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Install
 
 ASKED = """
 import json

@@ -5,10 +5,11 @@ import json
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from bench.plugin import announce
+from tests.core.conftest import Site
 
 from northbridge import Backend, Bridge, Capabilities, Collective, Device, process_record
 from northbridge.discovery import declared, installed
@@ -16,9 +17,6 @@ from northbridge.errors import AmbiguousAcceleratorError, BackendNotFoundError, 
 from northbridge.lightning.connector import auto
 from northbridge.lightning.connector.auto import choose_auto
 from northbridge.process_record import Entry, record
-
-if TYPE_CHECKING:
-    from tests.core.conftest import Site
 
 Build = Callable[..., Any]
 Pose = Callable[..., None]
