@@ -80,6 +80,14 @@ def fork_script(
     return fork(command, before, folder, output, after, imported, starts_ranks=bool(imported), stdin=stdin)
 
 
+def run_python(
+    *arguments: str, folder: Path | None = None, environ: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run Python in ``folder``; return how it ended, and what it printed to stdout and to stderr."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
+
+
 def wait(process: Process, script: Path, printed: Path) -> Ran:
     """Wait for the end of ``script``, and end whatever it started with it."""
     try:

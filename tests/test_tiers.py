@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests import __main__ as suites
+from tests.scripts import run_python
 from tests.tiers import SAMPLE, TABLE, TIERS, draw, entry_of
 
 ROOT = Path(__file__).parents[1]
@@ -55,9 +54,7 @@ def test_a_folder_without_tier_is_named() -> None:
 def test_a_fast_test_starts_no_process(tmp_path: Path, start: str, words: str) -> None:
     (tmp_path / "test_starts.py").write_text(f"def test_starts():\n    {start}\n")
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    child = subprocess.run(
-        [sys.executable, "-c", FAST], cwd=tmp_path, env=environ, capture_output=True, text=True, check=False
-    )
+    child = run_python("-c", FAST, folder=tmp_path, environ=environ)
 
     assert child.returncode == pytest.ExitCode.TESTS_FAILED, child.stdout + child.stderr
     assert words in child.stdout

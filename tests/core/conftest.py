@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 from tests.core.broken_plugins import PLUGINS
+from tests.scripts import run_python
 
 from northbridge import process_record
 from northbridge.discovery import declared, present
@@ -46,15 +47,8 @@ class Site:
     def python(self, code: str, *flags: str, **environ: str) -> subprocess.CompletedProcess[str]:
         """Run ``code`` in a child, in an empty folder and an environment that says nothing but ``environ``."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith(_OURS)}
-        return subprocess.run(
-            [sys.executable, *flags, "-c", code],
-            env={**clean, "PYTHONPATH": os.pathsep.join(map(str, self.folders)), **environ},
-            cwd=self.here,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        environ = {**clean, "PYTHONPATH": os.pathsep.join(map(str, self.folders)), **environ}
+        return run_python(*flags, "-c", code, folder=self.here, environ=environ)
 
     def answer(self, code: str, *flags: str, **environ: str) -> Any:
         """Return what ``code`` prints, as JSON; it may print nothing else, nor anything to stderr."""

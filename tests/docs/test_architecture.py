@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.import_graph import ROOT
+from tests.scripts import run_python
 from tests.test_import_graph import ROOMS
 
 PAGE = (ROOT / "ARCHITECTURE.md").read_text()
@@ -78,14 +77,8 @@ PASSED_BY = re.compile(r"\.(is_|has_|may_|refuse_|tell_|note|describe|_\w|__|<)|
 
 @pytest.mark.parametrize("walk", WALKS)
 def test_a_walk_is_the_one_that_is_taken(walk: str) -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", FOLLOW + WALKS[walk]],
-        env={**os.environ, "NORTHBRIDGE_SIMULATE": "hpu"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=True,
-    )
+    child = run_python("-c", FOLLOW + WALKS[walk], environ={**os.environ, "NORTHBRIDGE_SIMULATE": "hpu"})
+    assert child.returncode == 0, child.stderr
 
     (line,) = re.findall("^stations (.*)$", child.stdout, re.MULTILINE)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +14,7 @@ from typing import IO
 
 import pytest
 from tests.core.conftest import install as install
-from tests.scripts import fork_script, wait
+from tests.scripts import fork_script, run_python, wait
 
 from northbridge.conformance.runs.ports import reserve_port
 from northbridge.conformance.runs.processes import Process
@@ -48,14 +46,7 @@ def in_fresh_process() -> Callable[..., str]:
     """
 
     def run(program: str, **environ: str) -> str:
-        finished = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program)],
-            env={**os.environ, **environ},
-            capture_output=True,
-            text=True,
-            timeout=LIMIT_S,
-            check=False,
-        )
+        finished = run_python("-c", textwrap.dedent(program), environ={**os.environ, **environ})
         assert finished.returncode == 0, finished.stdout + finished.stderr
         return finished.stdout
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from tests.core.command import command
 from tests.core.conftest import Install
+from tests.scripts import run_python
 
 from northbridge.diagnostics import training
 from northbridge.diagnostics.backends import BackendReport, BackendRow
@@ -43,14 +42,8 @@ def test_the_simulated_chip_trains_on_one_card_and_on_two(tmp_path: Path) -> Non
     # What a cluster's job has in its environment says nothing about this test of one machine.
     environ = {**os.environ, "NODE_RANK": "0", "WORLD_SIZE": "16", "SLURM_NTASKS": "16", "SLURM_JOB_NAME": "job"}
 
-    run = subprocess.run(
-        [sys.executable, "-c", command("doctor", "cpu_sim", "--train", "--output", "found.json")],
-        env=environ,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    doctor = command("doctor", "cpu_sim", "--train", "--output", "found.json")
+    run = run_python("-c", doctor, folder=tmp_path, environ=environ)
 
     one, two = json.loads((tmp_path / "found.json").read_text())["trainings"]["cpu_sim"]
     for each in (one, two):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.core.conftest import Install
+from tests.scripts import run_python
 
 PROGRAM = Path(__file__).with_name("lazy_programs.py")
 
@@ -17,15 +16,7 @@ PROGRAM = Path(__file__).with_name("lazy_programs.py")
 @pytest.fixture(scope="module")
 def found(install: Install, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("lazy")
-    ended = subprocess.run(
-        [sys.executable, str(PROGRAM), str(folder)],
-        env=install("lazy").environ(),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    ended = run_python(str(PROGRAM), str(folder), folder=folder, environ=install("lazy").environ())
     assert ended.returncode == 0, ended.stderr
     read: dict[str, Any] = json.loads((folder / "found.json").read_text())
     return read

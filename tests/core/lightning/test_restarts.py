@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tests.scripts import run_python
 
 USER = """
 import os, signal, sys, time
@@ -59,14 +58,7 @@ def train(folder: Path, killed: int) -> tuple[dict[str, torch.Tensor], list[list
     folder.mkdir()
     (folder / "train.py").write_text(USER)
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=1"]
-    run = subprocess.run(
-        [sys.executable, *torchrun, "train.py", str(killed)],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    run = run_python(*torchrun, "train.py", str(killed), folder=folder)
     assert run.returncode == 0, run.stderr
     weights: dict[str, torch.Tensor] = torch.load(folder / "weights.pt", weights_only=True)
     words = [line.split() for line in run.stdout.splitlines()]

@@ -12,6 +12,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from tests.scripts import run_python
 
 from northbridge.processes.environment import import_path, python_command
 
@@ -201,15 +202,7 @@ def driven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]
         target.write_text(f"#!/bin/sh\necho program {program} >> {log}\n" if target.name == program else "")
         target.chmod(0o755)
     environ = {**os.environ, "CANARY_LOG": str(log), "PATH": f"{os.pathsep}{os.environ['PATH']}{os.pathsep}"}
-    run = subprocess.run(
-        [sys.executable, str(scripts / "drive.py"), str(work)],
-        cwd=here,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    run = run_python(str(scripts / "drive.py"), str(work), folder=here, environ=environ)
     assert run.returncode == 0, run.stderr
     found: dict[str, dict[str, str]] = json.loads(run.stdout.splitlines()[-1])
     return found

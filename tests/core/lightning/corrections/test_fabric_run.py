@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.scripts import run_forked
+from tests.scripts import run_forked, run_python
 
 FABRIC = """
 import os
@@ -44,15 +43,7 @@ OURS = "by northbridge.lightning.pytorch"
 
 
 def ran(folder: Path, *command: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    return run_python(*command, folder=folder, environ={**os.environ, **environ})
 
 
 def lines(said: str) -> list[str]:

@@ -4,13 +4,12 @@ import importlib
 import inspect
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from packaging.version import Version
+from tests.scripts import run_python
 
 from northbridge.errors import BackendDisabledError
 from northbridge.lightning.corrections import table
@@ -208,14 +207,7 @@ print("\\n" + json.dumps(report))
 
 
 def run(code: str, **environ: str) -> Any:
-    child = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, **environ},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    child = run_python("-c", code, environ={**os.environ, **environ})
     assert child.returncode == 0, child.stderr
     return json.loads(child.stdout.splitlines()[-1])
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from tests.scripts import run_forked
+from tests.scripts import run_forked, run_python
 
 from northbridge.discovery import current
 from northbridge.discovery.named import load
@@ -614,14 +614,8 @@ def test_what_users_keep_opens_where_no_plugin_is(tmp_path: Path) -> None:
 
     ran = run_forked(tmp_path / "train.py", "last.ckpt", folder=tmp_path)
     assert ran.status == 0, ran.said
-    opened = subprocess.run(
-        [sys.executable, "open.py", "last.ckpt"],
-        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environ = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    opened = run_python("open.py", "last.ckpt", folder=tmp_path, environ=environ)
 
     assert opened.returncode == 0, opened.stderr
     assert opened.stdout == (

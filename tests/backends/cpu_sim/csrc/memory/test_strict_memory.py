@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
+from tests.scripts import run_python
 
 HERE = "cpu_sim:0"
-LIMIT_S = 120.0
 
 TOUCH = """
 import ctypes
@@ -30,14 +29,8 @@ print("freed", read[10], flush=True)
 
 
 def touch_freed_memory(*, computed: bool, freed: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", TOUCH.format(computed=computed)],
-        env={**os.environ, "NORTHBRIDGE_CPU_SIM_FREED": freed},
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
+    environ = {**os.environ, "NORTHBRIDGE_CPU_SIM_FREED": freed}
+    return run_python("-c", TOUCH.format(computed=computed), environ=environ)
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16", "complex64"])
