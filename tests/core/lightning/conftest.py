@@ -31,6 +31,12 @@ def no_variable_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
             del os.environ[variable]
 
 
+@pytest.fixture(scope="session")
+def chip() -> None:
+    """torch knows the simulated chip."""
+    named.load("cpu_sim")
+
+
 @pytest.fixture(params=list(NAMESPACES.values()), ids=list(NAMESPACES))
 def namespace(request: pytest.FixtureRequest) -> Namespace:
     """Each of Lightning's namespaces in turn, imported as a user imports it."""

@@ -10,16 +10,12 @@ from typing import Any
 
 import pytest
 
-from northbridge.discovery.named import load
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import Namespace
 
+pytestmark = pytest.mark.usefixtures("chip")
+
 Build = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def chip() -> None:
-    load("cpu_sim")
 
 
 def derived(namespace: Namespace, kind: str) -> Any:

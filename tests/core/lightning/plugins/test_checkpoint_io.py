@@ -20,10 +20,11 @@ import torch
 from tests.scripts import run_forked, run_python
 
 from northbridge.discovery import current
-from northbridge.discovery.named import load
 from northbridge.errors import CheckpointError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
+
+pytestmark = pytest.mark.usefixtures("chip")
 
 Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
@@ -32,11 +33,6 @@ TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_train
 class Pair(NamedTuple):
     first: torch.Tensor
     second: torch.Tensor
-
-
-@pytest.fixture(autouse=True, scope="module")
-def chip() -> None:
-    load("cpu_sim")
 
 
 @pytest.fixture

@@ -7,13 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery.named import load
 from northbridge.lightning.plugins.sync_batch_norm import SyncBatchNorm, restore, synchronize
 
-
-@pytest.fixture(autouse=True, scope="module")
-def chip() -> None:
-    load("cpu_sim")
+pytestmark = pytest.mark.usefixtures("chip")
 
 
 class Own(nn.BatchNorm1d):

@@ -13,11 +13,13 @@ import pytest
 import torch
 
 from northbridge.backend import Backend
-from northbridge.discovery import declared, named
+from northbridge.discovery import declared
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies.chip import LoadFirst, assert_on_device
+
+pytestmark = pytest.mark.usefixtures("chip")
 
 Build = Callable[..., Any]
 FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
@@ -29,11 +31,6 @@ class Pinned(torch.nn.Linear):
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         return self
-
-
-@pytest.fixture(autouse=True, scope="module")
-def chip() -> None:
-    named.load("cpu_sim")
 
 
 @pytest.fixture

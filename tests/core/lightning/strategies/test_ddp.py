@@ -14,18 +14,14 @@ from tests.scripts import fork_script, wait
 
 from northbridge.capabilities import no
 from northbridge.conformance.runs.ports import reserve_port
-from northbridge.discovery import named
 from northbridge.errors import ClusterError, CollectiveError, UnsupportedError, VariableError, WrongDeviceError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies.parallel import reduction_word
 
+pytestmark = pytest.mark.usefixtures("chip")
+
 Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def chip() -> None:
-    named.load("cpu_sim")
 
 
 @pytest.fixture

@@ -9,17 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery import named
 from northbridge.errors import CollectiveError, NamespaceError, UnsupportedError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
+pytestmark = pytest.mark.usefixtures("chip")
+
 Build = Callable[..., Any]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def chip() -> None:
-    named.load("cpu_sim")
 
 
 def stock(namespace: Namespace, **arguments: Any) -> Any:

@@ -9,19 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from northbridge.discovery import named
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies import moved_parameters
 
+pytestmark = pytest.mark.usefixtures("chip")
+
 Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def chip() -> None:
-    named.load("cpu_sim")
 
 
 @pytest.fixture(autouse=True)
