@@ -88,6 +88,18 @@ def run_python(
     return subprocess.run(command, env=environ, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
 
 
+def start_python(
+    *arguments: str,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    stdin: int | None = None,
+    stderr: int | None = subprocess.PIPE,
+) -> subprocess.Popen[str]:
+    """Start Python in ``folder``, with a pipe for what it prints to stdout."""
+    command, pipe = [sys.executable, *arguments], subprocess.PIPE
+    return subprocess.Popen(command, env=environ, cwd=folder, stdin=stdin, stdout=pipe, stderr=stderr, text=True)
+
+
 def wait(process: Process, script: Path, printed: Path) -> Ran:
     """Wait for the end of ``script``, and end whatever it started with it."""
     try:

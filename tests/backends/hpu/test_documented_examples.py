@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from tests.scripts import run_forked, run_script
+from tests.scripts import run_forked, run_script, start_python
 
 from northbridge.conformance.runs.ports import reserve_port
 
@@ -216,20 +215,14 @@ NODES = [
 def test_two_nodes(tmp_path: Path, example: str) -> None:
     script = tmp_path / "train.py"
     script.write_text(STRATEGIES + TRAINS.format(example=example))
-    shared = {**SHORT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "WORLD_SIZE": "4"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port()), "WORLD_SIZE": "4"}
+    shared = {**os.environ, **SHORT, **meeting}
     nodes = [
-        subprocess.Popen(
-            [sys.executable, str(script)],
-            env={
-                **os.environ,
-                **shared,
-                "NODE_RANK": str(node),
-                "NORTHBRIDGE_HPU_SIM_SERVER": str(tmp_path / f"{node}"),
-            },
-            cwd=tmp_path,
-            stdout=subprocess.PIPE,
+        start_python(
+            str(script),
+            folder=tmp_path,
+            environ={**shared, "NODE_RANK": str(node), "NORTHBRIDGE_HPU_SIM_SERVER": str(tmp_path / str(node))},
             stderr=subprocess.STDOUT,
-            text=True,
         )
         for node in range(2)
     ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from types import ModuleType
 
 import pytest
 from tests.backends.simulation.chip import SimChip
-from tests.scripts import Ran, fork_script, wait
+from tests.scripts import Ran, fork_script, start_python, wait
 
 import northbridge
 from northbridge.conformance.runs.ports import reserve_port
@@ -73,14 +72,8 @@ def start(sim: SimChip, environment: dict[str, str]) -> Iterator[Start]:
     with contextlib.ExitStack() as started:
 
         def start(program: str, *, first: str = sim.imports, **environ: str) -> subprocess.Popen[str]:
-            process = subprocess.Popen(
-                [sys.executable, "-c", first + textwrap.dedent(program)],
-                env={**environment, **environ},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+            program, given = first + textwrap.dedent(program), {**environment, **environ}
+            process = start_python("-c", program, environ=given, stdin=subprocess.PIPE, stderr=subprocess.STDOUT)
             started.enter_context(process)  # which waits for it, once it has been killed
             started.callback(process.kill)
             return process

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from itertools import permutations
 from pathlib import Path
 
 import pytest
+from tests.scripts import run_python, start_python
 
 CHIPS = ("cpu_sim", "hpu", "sdaa")
 
@@ -30,21 +30,17 @@ print(json.dumps([told, new, torch.ones(2, device=first).sum().item()]))
 """
 
 
-def python(code: str, folder: Path, simulated: str) -> subprocess.Popen[str]:
+def environ_of(chip: str, folder: Path) -> dict[str, str]:
     environ = {name: value for name, value in os.environ.items() if "NORTHBRIDGE_" not in name}
-    environ |= {"NORTHBRIDGE_SIMULATE": simulated, "NORTHBRIDGE_HPU_SIM_SERVER": str(folder / "server")}
-    return subprocess.Popen(
-        [sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    return {**environ, "NORTHBRIDGE_SIMULATE": chip, "NORTHBRIDGE_HPU_SIM_SERVER": str(folder / "server")}
 
 
 @pytest.mark.parametrize(("first", "second"), list(permutations(CHIPS, 2)))
 def test_the_second_is_refused_before_it_loads_and_both_are_named(first: str, second: str, tmp_path: Path) -> None:
-    child = python(LOAD.format(first=first, second=second), tmp_path, first)
-    said, complaints = child.communicate(timeout=250)
+    child = run_python("-c", LOAD.format(first=first, second=second), environ=environ_of(first, tmp_path))
 
-    assert child.returncode == 0, complaints
-    told, new, total = json.loads(said.splitlines()[-1])
+    assert child.returncode == 0, child.stderr
+    told, new, total = json.loads(child.stdout.splitlines()[-1])
     assert told == (
         f"{second!r} was asked for, but this process already runs on {first!r}, and torch serves one accelerator per"
         f" process; start another process for {second!r}"
@@ -64,16 +60,8 @@ print(held.device.type, held.sum().item())
 
 
 def test_in_processes_side_by_side_all_work(tmp_path: Path) -> None:
-    environ = {name: value for name, value in os.environ.items() if "NORTHBRIDGE_" not in name}
-    environ |= {"NORTHBRIDGE_HPU_SIM_SERVER": str(tmp_path / "server")}
     children = [
-        subprocess.Popen(
-            [sys.executable, "-c", SIDE_BY_SIDE.format(chip=chip)],
-            env={**environ, "NORTHBRIDGE_SIMULATE": chip},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        start_python("-c", SIDE_BY_SIDE.format(chip=chip), environ=environ_of(chip, tmp_path), stdin=subprocess.PIPE)
         for chip in CHIPS
     ]
     for child in children:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.scripts import start_python
 
 import northbridge
 from northbridge import device_users
@@ -24,9 +25,7 @@ def test_a_process_that_has_a_card_open_is_found_with_its_number_and_command(tmp
     card = tmp_path / "card3"
     card.touch()
     hold = f"file = open({str(card)!r}); print('holds', flush=True); input()"
-    with subprocess.Popen(
-        [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as holder:
+    with start_python("-c", hold, stdin=subprocess.PIPE, stderr=None) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "holds\n"
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.scripts import start_python
 
 from northbridge.launch import parent_watch
 
@@ -87,14 +88,8 @@ def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path)
 def last_words(folder: Path, *, met: bool, fails: bool = False) -> str:
     """What a rank says whose launcher ended well or failed, after or before the ranks had met."""
     (folder / "last.py").write_text(LAST_WORDS)
-    with subprocess.Popen(
-        [sys.executable, "last.py", "met" if met else "alone", "fails" if fails else "ends well"],
-        cwd=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as first:
+    how = ("met" if met else "alone", "fails" if fails else "ends well")
+    with start_python("last.py", *how, folder=folder, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as first:
         assert first.stdin is not None
         assert first.stdout is not None
         assert first.wait(60) == int(fails)

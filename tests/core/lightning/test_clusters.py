@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.scripts import start_python
 
 from northbridge.conformance.runs.ports import reserve_port
 
@@ -90,14 +89,7 @@ def test_the_ranks_of_a_cluster_meet_and_train_one_model(
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "PORT_OF_TEST": port, "PYTHONPATH": str(tmp_path)}
 
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "train.py"],
-            cwd=tmp_path,
-            env={**os.environ, **meeting, **variables(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        start_python("train.py", folder=tmp_path, environ={**os.environ, **meeting, **variables(rank)})
         for rank in range(2)
     ]
     said = [rank.communicate(timeout=150) for rank in ranks]

@@ -22,6 +22,7 @@ from typing import NoReturn
 
 import ninja
 import pytest
+from tests.scripts import start_python
 
 import northbridge_cpu_sim.build.compile
 import northbridge_cpu_sim.build.lock
@@ -121,13 +122,8 @@ class Place:
     def start(
         self, *arguments: str, program: str = RANK, environ: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", program, str(self.sources), *arguments],
-            env={**os.environ, "NORTHBRIDGE_CPU_SIM_CACHE": str(self.cache), **(environ or {})},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        given = {**os.environ, "NORTHBRIDGE_CPU_SIM_CACHE": str(self.cache), **(environ or {})}
+        process = start_python("-c", program, str(self.sources), *arguments, environ=given)
         self.started.append(process)
         return process
 

@@ -6,12 +6,12 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.scripts import start_python
 
 from northbridge.conformance.runs.ports import reserve_port
 
@@ -28,12 +28,8 @@ def test_a_rank_is_killed_at_its_step_and_the_survivor_says_so() -> None:
         VARIABLE: "kill rank=1 step=3",
     }
     ranks = [
-        subprocess.Popen(
-            [sys.executable, str(PROGRAMS), "train"],
-            env={**os.environ, **cluster, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+        start_python(
+            str(PROGRAMS), "train", environ={**os.environ, **cluster, "RANK": str(rank)}, stderr=subprocess.STDOUT
         )
         for rank in range(2)
     ]
@@ -84,13 +80,7 @@ def test_a_hung_process_can_be_ended(number: signal.Signals, ends: int) -> None:
         x + x
         print("not reached")
     """
-    with subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, VARIABLE: "hang op=add"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as hung:
+    with start_python("-c", textwrap.dedent(program), environ={**os.environ, VARIABLE: "hang op=add"}) as hung:
         assert hung.stderr is not None
         line = next(line for line in hung.stderr if "planned fault" in line)
         hung.send_signal(number)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.scripts import start_python
 
 from northbridge_cpu_sim import CardTakenError, Server, ServerError
 
@@ -59,12 +60,7 @@ def hold(tmp_path: Path) -> Iterator[Hold]:
     started = []
 
     def hold(card: int, folder: Path = tmp_path) -> subprocess.Popen[str]:
-        child = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(folder), str(card)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        child = start_python("-c", HOLDER, str(folder), str(card), stdin=subprocess.PIPE, stderr=None)
         started.append(child)
         assert child.stdout is not None
         assert child.stdout.readline() == "taken\n"
@@ -216,9 +212,7 @@ def test_looking_at_the_file_in_its_own_process_lets_nothing_go(tmp_path: Path) 
 
 
 def test_a_forked_child_holds_nothing_and_keeps_nothing_from_others(tmp_path: Path) -> None:
-    parent = subprocess.Popen(
-        [sys.executable, "-c", FORKED, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+    parent = start_python("-c", FORKED, str(tmp_path), stdin=subprocess.PIPE, stderr=None)
     assert parent.stdout is not None
     assert parent.stdin is not None
     refused_to_the_child = parent.stdout.readline()

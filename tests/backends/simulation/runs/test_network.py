@@ -6,12 +6,12 @@ import os
 import select
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from tests.backends.simulation.runs.fixtures import nodes as nodes
 from tests.backends.simulation.runs.network import processes_in, two_nodes
+from tests.scripts import start_python
 
 HOLD = "from tests.backends.simulation.runs.network import two_nodes\nwith two_nodes() as nodes:\n"
 SAY = "    print(*(node.network for node in nodes), flush=True)\n"
@@ -29,14 +29,7 @@ SAY = "    print(*(node.network for node in nodes), flush=True)\n"
 )
 @pytest.mark.usefixtures("nodes")
 def test_nothing_is_left_of_the_two_nodes(rest: str, ended: signal.Signals | None) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD + SAY + rest],
-        cwd=Path(__file__).parents[4],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = start_python("-c", HOLD + SAY + rest, folder=Path(__file__).parents[4], stdin=subprocess.PIPE)
     assert process.stdout is not None
     networks = [int(each) for each in process.stdout.readline().split()]
     assert len(networks) == 2

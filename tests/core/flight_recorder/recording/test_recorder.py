@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.scripts import start_python
 
 from northbridge.conformance.runs.ports import reserve_port
 from northbridge.flight_recorder.analysis.calls import Call, RecordedRun
@@ -31,12 +31,11 @@ def start(function: str, folder: Path, size: int = 1, **environ: str) -> list[su
         "NORTHBRIDGE_FLIGHT_RECORDER": str(folder),
     }
     return [
-        subprocess.Popen(
-            [sys.executable, str(PROGRAMS), function],
-            env={**os.environ, **cluster, "RANK": str(rank), **environ},
-            stdout=subprocess.PIPE,
+        start_python(
+            str(PROGRAMS),
+            function,
+            environ={**os.environ, **cluster, "RANK": str(rank), **environ},
             stderr=subprocess.STDOUT,
-            text=True,
         )
         for rank in range(size)
     ]
