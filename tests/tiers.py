@@ -71,7 +71,7 @@ tests/core/lightning/ standard
     full connector/test_auto.py::test_a_plugin_that_nobody_asked_for_cannot_hurt_the_process
     full plugins/test_checkpoint_io.py::test_the_process_that_spawned_the_ranks_saves_when_they_are_gone
 tests/core/processes/ fast
-    standard test_child.py test_queue.py test_python_start.py
+    standard test_child.py test_python_start.py test_queue.py
 tests/core/untrusted/ fast
     standard test_terminal.py::test_no_other_console_is_made_in_the_core
 tests/backends/cpu_sim/ standard
