@@ -95,17 +95,13 @@ def refused(told: Told, code: int = 2) -> str:
 # --- Files that are none
 
 
-def make_folder(path: Path) -> None:
-    path.mkdir()
-
-
 def make_huge(path: Path) -> None:
     with path.open("wb") as file:
         file.truncate(MOST_BYTES + 1)
 
 
 NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "folder": (make_folder, "it is a folder"),
+    "folder": (Path.mkdir, "it is a folder"),
     "pipe": (os.mkfifo, "it is a device or a pipe"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "it is a device or a pipe"),
     "huge": (make_huge, "it has more than 64 MiB"),

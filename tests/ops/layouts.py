@@ -36,11 +36,6 @@ def channels_last(x: Tensor) -> Tensor:
     return x.contiguous(memory_format=formats[x.dim()]) if x.dim() in formats else x.contiguous()
 
 
-def with_new_strides(x: Tensor) -> Tensor:
-    """Return a copy with the strides of a new tensor, also in dimensions of size 1."""
-    return x.clone(memory_format=torch.contiguous_format)
-
-
 LAYOUTS: dict[str, Layout] = {
     "contiguous": torch.Tensor.contiguous,
     "channels-last": channels_last,
@@ -88,7 +83,8 @@ class Case:
 
     def evaluate(self, device: str) -> dict[str, Any]:
         """Return the results without gradients on ``device``, where torch may take other kernels than with them."""
-        if self.name.removeprefix("nn.").startswith(SHORTCUTS) and not _has_shortcuts(device):
+        with_shortcuts = ("cpu", torch._C._get_privateuse1_backend_name())
+        if self.name.removeprefix("nn.").startswith(SHORTCUTS) and torch.device(device).type not in with_shortcuts:
             return {}
         state = self.use.make().state_dict(keep_vars=True)
         state, args, kwargs = Carrier(device).carry((dict(state), *lay_out(self.use.called, LAYOUTS[self.layout])))
@@ -98,7 +94,8 @@ class Case:
                 with mode():
                     results = self.use(state, args, kwargs)
                 if self.name == "nn.MaxPool1d":  # the CPU has a kernel for this case alone, with strides of its own
-                    results = pytree.tree_map_only(Tensor, with_new_strides, results)
+                    renew = partial(torch.clone, memory_format=torch.contiguous_format)  # in dimensions of 1 too
+                    results = pytree.tree_map_only(Tensor, renew, results)
                 found[mode.__name__] = results
             except (RuntimeError, NotImplementedError) as error:
                 found[mode.__name__] = type(error).__name__
@@ -162,10 +159,6 @@ def cases() -> Iterator[Case]:
 
 def _tensors(tree: Any) -> list[Tensor]:
     return [x for x in pytree.tree_leaves(tree) if isinstance(x, Tensor)]
-
-
-def _has_shortcuts(device: str) -> bool:
-    return torch.device(device).type in ("cpu", torch._C._get_privateuse1_backend_name())
 
 
 def _can_be_made(use: layers.Use) -> bool:

@@ -6,7 +6,7 @@ import os
 
 import pytest
 from tests.ops.entries import Entry, Kind, read_entries
-from tests.ops.pool import Finished, run_entries
+from tests.ops.pool import run_entries
 from tests.ops.verdict import complaints
 
 PROCESSES = 1
@@ -23,27 +23,20 @@ def entries(with_science: None) -> list[Entry]:
     return read_entries()
 
 
-def run_on(chip: str, entries: list[Entry]) -> list[Finished]:
-    """Run ``entries`` on ``chip``."""
-    simulated = {} if chip == "cpu_sim" else {"NORTHBRIDGE_SIMULATE": chip}
-    return run_entries(entries, PROCESSES, environ={**os.environ, **simulated})
-
-
 @pytest.mark.parametrize("chip", ["cpu_sim", "hpu", "sdaa"])
 def test_recorded_layers_compute_other_input(entries: list[Entry], chip: str) -> None:
     """Each layer, traced, gives the CPU's nodes, and the CPU's numbers and gradients for other input."""
     kinds: tuple[Kind, ...] = ("trace", "export")
+    simulated = {} if chip == "cpu_sim" else {"NORTHBRIDGE_SIMULATE": chip}
     chosen = [
         entry
         for entry in entries
         if entry.kind in kinds and entry.name.startswith("nn.") and "functional" not in entry.name
+        if entry.kind == "trace" or entry.in_tenth or any(word in entry.name for word in WHOLE)
     ]
-    done = run_on(chip, [entry for entry in chosen if entry.kind == "trace" or _is_whole(entry) or entry.in_tenth])
+
+    done = run_entries(chosen, PROCESSES, environ={**os.environ, **simulated})
 
     assert complaints(done) == []
     assert sum(each.backwards for each in done) > 200
     assert {each.entry.kind for each in done if each.calls} == set(kinds)
-
-
-def _is_whole(entry: Entry) -> bool:
-    return any(word in entry.name for word in WHOLE)

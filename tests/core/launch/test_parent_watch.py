@@ -144,36 +144,23 @@ def test_what_a_process_that_lives_has_left_word_in_is_not_removed(tmp_path: Pat
         assert alive.exists()
 
 
-def hostile_text(place: Path) -> None:
-    place.write_bytes(b"\xff")
-
-
-def hostile_size(place: Path) -> None:
+def make_huge(place: Path) -> None:
     with place.open("wb") as file:
         file.truncate(8 * 2**30)
 
 
-def hostile_link(place: Path) -> None:
-    place.symlink_to(place.with_name("victim"))
+HOSTILE: dict[str, Callable[[Path], object]] = {
+    "no text": lambda place: place.write_bytes(b"\xff"),
+    "huge": make_huge,
+    "link": lambda place: place.symlink_to(place.with_name("victim")),
+    "hard link": lambda place: place.hardlink_to(place.with_name("victim")),
+    "pipe": os.mkfifo,
+    "folder": Path.mkdir,
+}
 
 
-def hostile_hard_link(place: Path) -> None:
-    place.hardlink_to(place.with_name("victim"))
-
-
-def hostile_pipe(place: Path) -> None:
-    os.mkfifo(place)
-
-
-def hostile_folder(place: Path) -> None:
-    place.mkdir()
-
-
-HOSTILE = (hostile_text, hostile_size, hostile_link, hostile_hard_link, hostile_pipe, hostile_folder)
-
-
-@pytest.mark.parametrize("make", HOSTILE)
-def test_a_file_in_the_shared_folder_harms_nothing(tmp_path: Path, make: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE)
+def test_a_file_in_the_shared_folder_harms_nothing(tmp_path: Path, make: Callable[[Path], object]) -> None:
     """It is neither read whole, nor waited for, nor followed to where it leads; a launch goes on."""
     victim = tmp_path / "victim"
     victim.touch()

@@ -14,10 +14,6 @@ _HANGS = "import threading; from northbridge.processes.child import Reporter; Re
 _HANGS += " threading.Event().wait()"
 
 
-def _tells(number: int) -> str:
-    return f"from northbridge.processes.child import Reporter; Reporter().end(number={number})"
-
-
 def test_queue_interrupted() -> None:
     begun, asked = threading.Event(), list[Future[Reply]]()
 
@@ -40,7 +36,8 @@ def test_queue_interrupted() -> None:
 
 
 def test_queue_answers_side_by_side() -> None:
+    tells = "from northbridge.processes.child import Reporter; Reporter().end(number={})"
     with Queue(lambda _who, _what: None) as queue:
-        asked = [queue.submit(queue.ask, str(number), _tells(number), {}) for number in range(3)]
+        asked = [queue.submit(queue.ask, str(number), tells.format(number), {}) for number in range(3)]
 
         assert [each.result() for each in asked] == [Reply({"number": number}) for number in range(3)]

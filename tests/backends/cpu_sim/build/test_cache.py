@@ -88,26 +88,18 @@ def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
     return given.add
 
 
-def shared_with_all(folder: Path) -> None:
-    folder.chmod(0o777)
-
-
-def shared_with_group(folder: Path) -> None:
-    folder.chmod(0o770)
-
-
-@pytest.mark.parametrize(("make", "mode"), [(shared_with_all, "777"), (shared_with_group, "770")])
-def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, make: Callable[[Path], None], mode: str) -> None:
+@pytest.mark.parametrize("mode", [0o777, 0o770], ids=oct)
+def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
     """The advice is to delete it: after a chmod, what others have put there would be loaded."""
     cache = tmp_path / "cache"
     cache.mkdir()
-    make(cache)
+    cache.chmod(mode)
 
     with pytest.raises(BuildError) as caught:
         open_folder(cache)
 
     assert str(caught.value) == (
-        f"the cache of the simulated chip cannot be used: {cache} can be written by others (mode {mode}). Fix: delete"
+        f"the cache of the simulated chip cannot be used: {cache} can be written by others (mode {mode:o}). Fix: delete"
         " it, for others may have filled it, or set NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
     )
 
@@ -298,40 +290,23 @@ def test_the_key_depends_on_the_flags(sources: Path, compiler: Compiler) -> None
     assert key(Recipe((sources,)), compiler) != key(Recipe((sources,), ("-O2", "-g")), compiler)
 
 
-def another_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch, "__version__", "2.14.0")
+WITH_OTHER_ABI = not torch.compiled_with_cxx11_abi()
+OTHERS: dict[str, tuple[object, str, object]] = {
+    "torch": (torch, "__version__", "2.14.0"),
+    "commit of torch": (torch.version, "git_version", "0" * 40),
+    "C++ ABI": (torch, "compiled_with_cxx11_abi", lambda: WITH_OTHER_ABI),
+    "Python ABI": (sysconfig, "get_config_var", lambda name: "cpython-399-x86_64-linux-gnu"),
+    "machine": (platform, "machine", lambda: "riscv128"),
+    "C library": (os, "confstr", lambda name: "glibc 9.99"),
+}
 
 
-def another_commit_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.version, "git_version", "0" * 40)
-
-
-def another_cxx_abi(monkeypatch: pytest.MonkeyPatch) -> None:
-    other = not torch.compiled_with_cxx11_abi()
-    monkeypatch.setattr(torch, "compiled_with_cxx11_abi", lambda: other)
-
-
-def another_python_abi(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sysconfig, "get_config_var", lambda name: "cpython-399-x86_64-linux-gnu")
-
-
-def another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "riscv128")
-
-
-def another_c_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "confstr", lambda name: "glibc 9.99")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [another_torch, another_commit_of_torch, another_cxx_abi, another_python_abi, another_machine, another_c_library],
-)
+@pytest.mark.parametrize("other", OTHERS)
 def test_the_key_depends_on_what_the_chip_is_compiled_against(
-    monkeypatch: pytest.MonkeyPatch, sources: Path, compiler: Compiler, change: Callable[[pytest.MonkeyPatch], None]
+    monkeypatch: pytest.MonkeyPatch, sources: Path, compiler: Compiler, other: str
 ) -> None:
     before = key(Recipe((sources,)), compiler)
-    change(monkeypatch)
+    monkeypatch.setattr(*OTHERS[other])
 
     assert key(Recipe((sources,)), compiler) != before
 

@@ -205,14 +205,11 @@ def model_of(namespace: Namespace, dtype: torch.dtype = torch.float32) -> Any:
     return Model()
 
 
-def labelled(batches: int) -> Any:
-    """Batches of inputs and class labels, which torch has in int64."""
-    data = torch.utils.data.TensorDataset(torch.ones(batches, 2), torch.zeros(batches, dtype=torch.int64))
-    return torch.utils.data.DataLoader(data, batch_size=1, num_workers=0)
-
-
 def fit(build: Build, model: Any) -> list[str]:
-    return told(lambda: build(accelerator="cpu_sim", devices=1, max_steps=2).fit(model, labelled(2)))
+    """What is told while two batches of inputs and class labels are fit, which torch has in int64."""
+    data = torch.utils.data.TensorDataset(torch.ones(2, 2), torch.zeros(2, dtype=torch.int64))
+    loader = torch.utils.data.DataLoader(data, batch_size=1, num_workers=0)
+    return told(lambda: build(accelerator="cpu_sim", devices=1, max_steps=2).fit(model, loader))
 
 
 @pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
