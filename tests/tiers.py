@@ -68,7 +68,7 @@ tests/core/lightning/ standard
     full test_clusters.py test_faults.py test_lazy_device.py test_notebooks.py test_planned_faults.py
     full test_preempted_jobs.py test_restarts.py test_sharded_checkpoints.py corrections/test_fabric_run.py
     full launchers/test_dead_ranks.py vendor_names/test_entry_points.py
-    full connector/test_auto.py::test_a_plugin_that_nobody_asked_for_cannot_hurt_the_process
+    full connector/test_auto.py::test_no_plugin_can_hurt_the_process
     full plugins/test_checkpoint_io.py::test_the_process_that_spawned_the_ranks_saves_when_they_are_gone
 tests/core/processes/ fast
     standard test_child.py test_python_start.py test_queue.py
@@ -101,7 +101,7 @@ tests/docs/ standard
     fast test_hang_page.py test_prove_page.py test_pip_lines.py
     full test_errors_page.py::test_the_message_shown_is_the_one_produced
     full test_samples.py::test_the_samples_of_a_page_do_what_it_says
-    full test_samples.py::test_a_command_prints_what_the_page_shows
+    full test_samples.py::test_a_command_prints_what_is_shown
 tests/examples/ full
     fast test_examples.py::test_an_example_imports_nothing_of_northbridge
 tests/forks/ standard

@@ -25,9 +25,7 @@ def northbridge(site: Site, *arguments: str, **environ: str) -> Completed:
     return site.python(command(*arguments), **{**NO_CHIP, **environ})
 
 
-def assert_ends_with_its_children(
-    arguments: list[str], environ: dict[str, str], alive: Path, number: int, code: int
-) -> None:
+def assert_children_end(arguments: list[str], environ: dict[str, str], alive: Path, number: int, code: int) -> None:
     """Assert that the signal ``number`` ends the command, and its child, which opens the FIFO ``alive``, with it."""
     hears_ctrl_c = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "  # in the background too
     program = [sys.executable, "-c", hears_ctrl_c + command(*arguments)]

@@ -60,9 +60,7 @@ def _right(sample: Sample, output: str) -> bool:
 
 
 @pytest.mark.parametrize(("page", "command", "shown"), COMMANDS)
-def test_a_command_prints_what_the_page_shows(
-    page: str, command: str, shown: str, install: Install, tmp_path: Path
-) -> None:
+def test_a_command_prints_what_is_shown(page: str, command: str, shown: str, install: Install, tmp_path: Path) -> None:
     variables, _, arguments = command.partition("northbridge ")
 
     done = subprocess.run(

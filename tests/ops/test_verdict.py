@@ -97,9 +97,7 @@ def test_only_an_error_that_names_the_operator_is_a_refusal() -> None:
 @pytest.mark.parametrize(
     ("name", "said"), [("crash", "ended its process by SIGSEGV"), ("hang", "ended its process by being killed")]
 )
-def test_a_process_that_crashes_or_hangs_is_the_failure_of_its_entry_alone(
-    monkeypatch: pytest.MonkeyPatch, name: str, said: str
-) -> None:
+def test_a_process_that_crashes_or_hangs_fails_its_entry(monkeypatch: pytest.MonkeyPatch, name: str, said: str) -> None:
     program = (
         "import json, os, sys, time\n"
         "for line in sys.stdin:\n"

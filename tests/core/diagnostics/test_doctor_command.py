@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.core.command import NO_CHIP, assert_ends_with_its_children, beside, flowing, northbridge
+from tests.core.command import NO_CHIP, assert_children_end, beside, flowing, northbridge
 from tests.core.conftest import Install, Site
 
 
@@ -180,4 +180,4 @@ def test_the_commands_end_is_that_of_its_children(contracted: Site, tmp_path: Pa
         "CONTRACTED_PIPE": str(alive),
     }
 
-    assert_ends_with_its_children(["doctor", "contracted"], environ, alive, number, code)
+    assert_children_end(["doctor", "contracted"], environ, alive, number, code)

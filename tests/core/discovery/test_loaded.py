@@ -285,9 +285,7 @@ class TestBringUp:
             " `import torch` brings it, TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it out)"
         )
 
-    def test_a_vendors_software_that_the_users_script_has_imported_is_named(
-        self, install_here: Install, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_another_vendors_software_is_named(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
         install_here("acme")
         _register_module("acme", monkeypatch)
 

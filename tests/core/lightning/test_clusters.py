@@ -78,9 +78,7 @@ def mpi(rank: int) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("variables", "environment"), [(slurm, "SLURMEnvironment"), (mpi, "MPIEnvironment")], ids=["SLURM", "MPI"]
 )
-def test_the_ranks_of_a_cluster_meet_and_train_one_model(
-    tmp_path: Path, variables: Callable[[int], dict[str, str]], environment: str
-) -> None:
+def test_ranks_of_a_cluster_meet(tmp_path: Path, variables: Callable[[int], dict[str, str]], environment: str) -> None:
     (tmp_path / "train.py").write_text(USER)
     if environment == "MPIEnvironment":
         (tmp_path / "mpi4py").mkdir()

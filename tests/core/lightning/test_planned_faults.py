@@ -114,9 +114,7 @@ RANKS = {"start": 1, "forward": 1, "collective": 1, "checkpoint": 0}
     + [(kind, place) for kind in ("slow", "oom", "corrupt", "lose") for place in ("collective", "checkpoint")]
     + [("hang", "collective"), ("hang", "checkpoint")],
 )
-def test_it_is_survived_or_ends_in_an_error_that_names_the_rank_and_the_newest_checkpoint_opens(
-    tmp_path: Path, kind: str, place: str
-) -> None:
+def test_it_is_survived_or_told_and_the_newest_checkpoint_opens(tmp_path: Path, kind: str, place: str) -> None:
     rank = RANKS[place]
 
     end = train(tmp_path, kind, place, rank)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.core.command import NO_CHIP, assert_ends_with_its_children, backend, beside, flowing, northbridge, row
+from tests.core.command import NO_CHIP, assert_children_end, backend, beside, flowing, northbridge, row
 from tests.core.conftest import Install, Site
 
 from northbridge.processes.child import Reply, Stage, ask
@@ -116,4 +116,4 @@ def test_the_end_of_the_command_is_the_end_of_what_it_asked(
     site = write_plugin("endless", f"pipe = open({str(alive)!r}, 'w'); threading.Event().wait()")
     environ = {**os.environ, **NO_CHIP, "PYTHONPATH": os.pathsep.join(map(str, site.folders))}
 
-    assert_ends_with_its_children(["list"], environ, alive, number, code)
+    assert_children_end(["list"], environ, alive, number, code)

@@ -132,9 +132,7 @@ def test_a_server_says_what_is_wrong(start: Start, wrong: dict[str, str], senten
     assert_refused(start, sentence, "train.py", *ONE_NODE, **wrong)
 
 
-def test_localhost_over_two_nodes_is_warned_about_on_both(
-    start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]
-) -> None:
+def test_both_nodes_warn_of_localhost(start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]) -> None:
     """It is right where they share a machine, so that it is no error until they have not met."""
     jobs = [
         start("train.py", *TWO_NODES, inside=node.inside, **{**environ, "MASTER_ADDR": "localhost"})

@@ -110,8 +110,6 @@ def test_its_statistics_are_a_fresh_dictionary_of_numbers(accelerator_class: Any
 
 
 def test_a_device_of_another_kind_is_refused(accelerator_class: Any) -> None:
-    import torch
-
     accelerator = accelerator_class("cpu_sim")
 
     with pytest.raises(WrongDeviceError) as refusal:
@@ -140,8 +138,6 @@ def test_taking_a_second_device_is_refused(namespace: Namespace, accelerator_cla
 
 
 def test_the_seed_reaches_a_chip_that_is_loaded_later(accelerator_class: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     monkeypatch.setenv("PL_GLOBAL_SEED", "1234")
     draws = []
     for index in (0, 1):

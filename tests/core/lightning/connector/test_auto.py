@@ -244,9 +244,7 @@ def test_a_trainer_without_arguments_takes_the_vendors_chip_that_is_present(inst
         ("raise SystemExit('no licence')", "could not be imported: SystemExit: no licence"),
     ],
 )
-def test_a_plugin_that_nobody_asked_for_cannot_hurt_the_process(
-    install: Callable[..., Site], tmp_path: Path, body: str, reason: str
-) -> None:
+def test_no_plugin_can_hurt_the_process(install: Callable[..., Site], tmp_path: Path, body: str, reason: str) -> None:
     announce(tmp_path, "rude", "northbridge_rude")
     (tmp_path / "northbridge_rude.py").write_text(f"print('noise')\n{body}\n")
     site = install("import_raises")

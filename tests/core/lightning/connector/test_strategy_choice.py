@@ -169,9 +169,7 @@ ABSENT = " of the strategy names device 99 of 'cpu_sim', but this machine has 8 
         (99, "auto", "device='cpu_sim:99'" + ABSENT),
     ],
 )
-def test_a_device_of_a_strategy_that_cannot_be_meant_is_refused(
-    namespace: Namespace, build: Build, device: int, asked: Any, message: str
-) -> None:
+def test_a_wrong_device_is_refused(namespace: Namespace, build: Build, device: int, asked: Any, message: str) -> None:
     given = strategies(namespace).SingleDeviceStrategy(device=torch.device("cpu_sim", device))
 
     with pytest.raises(DevicesError) as refusal:
@@ -284,13 +282,6 @@ def test_a_class_derived_from_what_is_refused_is_refused_too(namespace: Namespac
         build(accelerator="cpu_sim", devices=2, strategy=Mine())
 
 
-def test_a_class_derived_from_our_strategy_is_taken_as_it_is(namespace: Namespace, build: Build) -> None:
-    class Patient(importlib.import_module(namespace.home).DDPStrategy):  # type: ignore[misc]  # made at run time
-        pass
-
-    assert type(build(accelerator="cpu_sim", devices=2, strategy=Patient()).strategy) is Patient
-
-
 # --- What is refused
 
 
@@ -301,6 +292,8 @@ def test_a_class_derived_from_our_strategy_is_taken_as_it_is(namespace: Namespac
         ("CPU_SIM", "no backend 'CPU_SIM' is installed; found cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?"),
         ("xpu", "no backend 'xpu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
         ("npu", "no backend 'npu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
+        ("mlu", "no backend 'mlu' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
+        ("musa", "no backend 'musa' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
         ("acme", "no backend 'acme' is installed; found cpu_sim, hpu, sdaa. `northbridge list` says more"),
     ],
 )
@@ -309,12 +302,6 @@ def test_a_name_that_nobody_has_is_refused_with_the_nearest(build: Build, asked:
         build(accelerator=asked)
 
     assert str(refusal.value).startswith(f"{found} (Lightning: You selected an invalid accelerator name")
-
-
-@pytest.mark.parametrize("asked", ["npu", "mlu", "musa"])
-def test_another_vendors_name_is_not_taken_for_a_misspelt_cpu(build: Build, asked: str) -> None:
-    with pytest.raises(BackendNotFoundError, match=f"no backend '{asked}' is installed; found cpu_sim"):
-        build(accelerator=asked)
 
 
 @pytest.mark.parametrize("asked", ["cpuu", "cuda ", "gpus", "CPU", "GPU", "mp"])

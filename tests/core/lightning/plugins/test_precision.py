@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from torch.amp.grad_scaler import GradScaler
 
 from northbridge.capabilities import Capabilities, no
@@ -24,8 +25,6 @@ def precision_of(built: Any) -> Any:
 
 
 def test_bf16_mixed_autocasts_on_the_chips_own_device_type(namespace: Namespace, build: Build) -> None:
-    import torch
-
     plugin = precision_of(build(accelerator="cpu_sim", devices=1, precision="bf16-mixed"))
 
     assert type(plugin) is namespace.module("plugins").MixedPrecision
@@ -85,9 +84,7 @@ def test_without_a_device_it_is_lightnings_own(namespace: Namespace, build: Buil
         (64, "float64", "32-true"),
     ],
 )
-def test_a_precision_that_the_chip_denies_is_refused_with_one_that_works(
-    build: Build, claims: Claims, precision: Any, claim: str, instead: str
-) -> None:
+def test_a_denied_precision_is_refused(build: Build, claims: Claims, precision: Any, claim: str, instead: str) -> None:
     claims(**{claim: no("its matrix unit has none")})
     unified = "64-true" if precision == 64 else precision
 
@@ -101,9 +98,7 @@ def test_a_precision_that_the_chip_denies_is_refused_with_one_that_works(
     assert refusal.value.capability == claim
 
 
-def test_a_precision_that_the_cards_of_this_machine_deny_is_refused_although_the_family_claims_it(
-    build: Build, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_precision_that_the_cards_deny_is_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     def first_generation(device: object, claimed: Capabilities) -> Capabilities:
         return replace(claimed, float16=no("the first generation has none"))
 
@@ -169,8 +164,6 @@ def test_one_of_the_command_line_is_refused(build: Build, claims: Claims, monkey
 
 
 def test_a_precision_without_autocast_is_refused(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
-    import torch
-
     device = named.load("cpu_sim").device
     monkeypatch.setattr(type(device), "autocast_dtypes", lambda self: (torch.bfloat16,))
     build(accelerator="cpu_sim", devices=1, precision="bf16-mixed")

@@ -113,9 +113,7 @@ def test_a_checkpoint_is_refused(trainer: Build, module: Any, fabric: Build, cla
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_fit_is_not_taken_up_where_the_chip_denies_it_and_the_weights_are_still_read(
-    trainer: Build, module: Any, claims: Claims, tmp_path: Path
-) -> None:
+def test_a_fit_denied_to_go_on_still_reads_weights(trainer: Build, module: Any, claims: Claims, tmp_path: Path) -> None:
     saved = trainer()
     saved.fit(module)
     saved.save_checkpoint(tmp_path / "last.ckpt")
