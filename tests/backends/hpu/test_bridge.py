@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 
 import pytest
-
-Run = Callable[..., str]
+from tests.backends.simulation.processes import Run
 
 LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
 NEVER_SET = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")

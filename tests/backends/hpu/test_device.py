@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-from collections.abc import Callable
 
 import pytest
-
-Run = Callable[..., str]
-Start = Callable[..., "subprocess.Popen[str]"]
+from tests.backends.simulation.processes import Run, Start
 
 LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
 TAKE = "backend.bridge.prepare_rank(index={0}, local_rank=0, world_size=1)\nbackend.device.select({0})\n"

@@ -7,9 +7,8 @@ import subprocess
 from collections.abc import Callable
 
 import pytest
+from tests.backends.simulation.processes import Run
 from tests.core.command import command
-
-Run = Callable[..., str]
 
 LOAD = """
 import json, torch

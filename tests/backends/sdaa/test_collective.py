@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,10 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from tests.backends.simulation.processes import OnRanks
 from tests.scripts import run_script
 
 import northbridge
-
-OnRanks = Callable[..., "list[str]"]
 
 REDUCE = """
 import json, northbridge

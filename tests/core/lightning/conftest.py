@@ -17,6 +17,9 @@ from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 from northbridge.discovery import current, declared, named
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
+Build = Callable[..., Any]
+Claims = Callable[..., None]
+
 
 @pytest.fixture(autouse=True)
 def no_variable_of_a_launcher(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -57,7 +60,7 @@ def trainer_namespace(request: pytest.FixtureRequest) -> Namespace:
 
 
 @pytest.fixture
-def build(namespace: Namespace) -> Callable[..., Any]:
+def build(namespace: Namespace) -> Build:
     """Build what users of the namespace build, a Trainer that writes and shows nothing or a Fabric."""
     host: Any = getattr(importlib.import_module(namespace.name), namespace.host)
     quiet: dict[str, bool] = {}
@@ -96,7 +99,7 @@ def run_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[Backend], None]:
 
 
 @pytest.fixture
-def claims(run_on: Callable[[Backend], None]) -> Callable[..., None]:
+def claims(run_on: Callable[[Backend], None]) -> Claims:
     """Have the simulated chip claim something else about what it can do."""
 
     def claim(**claims: Claim) -> None:

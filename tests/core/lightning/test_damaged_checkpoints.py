@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 from tests.core.lightning.damage import damaged
 from tests.scripts import run_forked
 
 from northbridge.errors import CheckpointCodeError, CheckpointError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-
-Build = Callable[..., Any]
 
 HERE = Path(__file__).parent
 CASES = 100

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.backends.simulation.processes import Run, Start
 
 from northbridge_cpu_sim import Server
-
-Run = Callable[..., str]
-Start = Callable[..., subprocess.Popen[str]]
 
 TAKE = """
 try:

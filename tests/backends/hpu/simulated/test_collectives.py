@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.backends.simulation.processes import OnRanks
 
-OnRanks = Callable[..., list[str]]
 TRY = """
 import torch.distributed as dist
 try:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
-
-Run = Callable[..., str]
+from tests.backends.simulation.processes import Run
 
 
 def test_the_process_calls_its_card_0(hpu: ModuleType) -> None:

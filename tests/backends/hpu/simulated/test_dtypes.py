@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
+from tests.backends.simulation.processes import Run
 
-Run = Callable[..., str]
 TRY = """
 try:
     print({expression})

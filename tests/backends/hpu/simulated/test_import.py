@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
 
 import pytest
+from tests.backends.simulation.processes import Run
 
-Run = Callable[..., str]
 WRITTEN = ["MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID", "WORLD_SIZE", "RANK", "LOCAL_RANK"]
 SHOW = f"import os; print([os.environ.get(name) for name in {WRITTEN}])"
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
+from tests.backends.simulation.processes import Run
 
-Run = Callable[..., str]
 MODEL = """
 model = torch.nn.Sequential(torch.nn.Linear(2, 2))
 model.extra = torch.nn.Linear(2, 2)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from tests.backends.hpu.gaudi import GAUDI
+from tests.backends.simulation.processes import Run
 
-Run = Callable[..., str]
 COUNT = "from northbridge_hpu.simulated import markers\n"
 
 

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-Run = Callable[..., str]
+from tests.backends.simulation.processes import Run
 
 
 @pytest.fixture

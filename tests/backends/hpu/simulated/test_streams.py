@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
-
-Run = Callable[..., str]
+from tests.backends.simulation.processes import Run
 
 
 def test_a_stream_is_torchs_and_the_current_one_inside_its_context(hpu: ModuleType) -> None:

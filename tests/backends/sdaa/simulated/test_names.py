@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
 from types import ModuleType
 
 import pytest
 import torch
-
-Run = Callable[..., str]
+from tests.backends.simulation.processes import Run
 
 
 def test_devices_are_set_by_number_by_text_and_by_torchs_device(sdaa: ModuleType) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
-
-OnRanks = Callable[..., "list[str]"]
+from tests.backends.simulation.processes import OnRanks
 
 TRY = """
 def tried(act):

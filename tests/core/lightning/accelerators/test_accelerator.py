@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 import torch
 from tests.core.conftest import Install
+from tests.core.lightning.conftest import Build
 
 from northbridge.discovery.declared import get
 from northbridge.discovery.named import load
 from northbridge.errors import HardwareMissingError, SoftwareMissingError, WrongDeviceError
 from northbridge.lightning.accelerators import accelerator as room
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-
-Build = Callable[..., Any]
 
 
 @pytest.fixture

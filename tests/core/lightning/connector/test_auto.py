@@ -5,11 +5,11 @@ import json
 from collections.abc import Callable
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
-from typing import Any
 
 import pytest
 from bench.plugin import announce
 from tests.core.conftest import Site
+from tests.core.lightning.conftest import Build
 
 from northbridge import Backend, Bridge, Capabilities, Collective, Device, process_record
 from northbridge.discovery import declared, installed
@@ -18,7 +18,6 @@ from northbridge.lightning.connector import auto
 from northbridge.lightning.connector.auto import choose_auto
 from northbridge.process_record import Entry, record
 
-Build = Callable[..., Any]
 Pose = Callable[..., None]
 
 

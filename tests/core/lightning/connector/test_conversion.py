@@ -6,12 +6,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from tests.core.lightning.conftest import Build
 
 from northbridge.errors import NamespaceError
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-
-Build = Callable[..., Any]
 
 
 def other_namespaces(namespace: Namespace) -> list[Namespace]:

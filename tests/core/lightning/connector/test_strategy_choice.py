@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 
 import northbridge
 from northbridge.capabilities import Claim, no
@@ -23,7 +24,6 @@ from northbridge.errors import (
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
-Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 import importlib
 import pickle
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.core.lightning.conftest import Build
 
 from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import Namespace
 
 pytestmark = pytest.mark.usefixtures("chip")
-
-Build = Callable[..., Any]
 
 
 def derived(namespace: Namespace, kind: str) -> Any:

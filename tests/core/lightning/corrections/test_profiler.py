@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.core.lightning.conftest import Build
 from torch.profiler import ProfilerActivity
 
 from northbridge.capabilities import no
 from northbridge.discovery import declared, named
 from northbridge.lightning.corrections import profiler
 from northbridge.lightning.namespaces import Namespace
-
-Build = Callable[..., Any]
 
 # Lightning's CombinedLoader asks torch's trees in a way that torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")

@@ -2,14 +2,13 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.core.lightning.conftest import Build
 
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
-Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 pytestmark = pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from packaging.version import Version
+from tests.core.lightning.conftest import Build
 from tests.scripts import run_python
 
 from northbridge.errors import BackendDisabledError
@@ -17,7 +18,6 @@ from northbridge.lightning.corrections.table import CORRECTIONS, Correction, rea
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.process_record import Entry, record
 
-Build = Callable[..., Any]
 Pretend = Callable[[str], None]
 
 

@@ -7,9 +7,9 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
+from tests.core.lightning.conftest import Build
 
 from northbridge.discovery import named
 from northbridge.errors import UnsupportedError
@@ -19,7 +19,6 @@ from northbridge.lightning.classes import classes
 from northbridge.lightning.launchers import multiprocessing
 from northbridge.lightning.namespaces import Namespace
 
-Build = Callable[..., Any]
 Work = Callable[[BaseException], None]
 
 

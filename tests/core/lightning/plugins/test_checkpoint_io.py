@@ -9,7 +9,7 @@ import stat
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 from tests.scripts import run_forked, run_python
 
 from northbridge.discovery import current
@@ -26,7 +27,6 @@ from northbridge.lightning.plugins.checkpoint_io import to_cpu
 
 pytestmark = pytest.mark.usefixtures("chip")
 
-Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 

@@ -2,21 +2,18 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build, Claims
 from torch.amp.grad_scaler import GradScaler
 
 from northbridge.capabilities import Capabilities, no
 from northbridge.discovery import named
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
-
-Build = Callable[..., Any]
-Claims = Callable[..., None]
 
 
 def precision_of(built: Any) -> Any:

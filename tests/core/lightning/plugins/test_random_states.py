@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 from tests.scripts import run_forked
 from torch.utils.data import DataLoader, DistributedSampler
 
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.random_states import KEY, of_checkpoint
-
-Build = Callable[..., Any]
 
 # Lightning's CombinedLoader asks torch's trees in a way that torch deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 
 from northbridge.backend import Backend
 from northbridge.discovery import declared
@@ -21,7 +22,6 @@ from northbridge.lightning.strategies.chip import LoadFirst, assert_on_device
 
 pytestmark = pytest.mark.usefixtures("chip")
 
-Build = Callable[..., Any]
 FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 

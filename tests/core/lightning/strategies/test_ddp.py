@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from tests.core.lightning.conftest import Build
 from tests.scripts import fork_script, wait
 
 from northbridge.capabilities import no
@@ -20,7 +21,6 @@ from northbridge.lightning.strategies.parallel import reduction_word
 
 pytestmark = pytest.mark.usefixtures("chip")
 
-Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 

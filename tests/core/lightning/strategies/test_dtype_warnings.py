@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 
 import northbridge
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.strategies import dtype_warnings
 from northbridge.lightning.strategies.dtype_warnings import DtypeWarning, warn_of_batch, warn_of_module
 
-Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 
 NO_FLOAT64 = northbridge.no("it computes it as float32")

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import copy
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 from torch import nn
 
 from northbridge.errors import CollectiveError, NamespaceError, UnsupportedError
@@ -14,8 +14,6 @@ from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 pytestmark = pytest.mark.usefixtures("chip")
-
-Build = Callable[..., Any]
 
 
 def stock(namespace: Namespace, **arguments: Any) -> Any:

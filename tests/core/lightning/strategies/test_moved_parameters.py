@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 from torch import nn
 
 from northbridge.errors import WrongDeviceError
@@ -15,7 +16,6 @@ from northbridge.lightning.strategies import moved_parameters
 
 pytestmark = pytest.mark.usefixtures("chip")
 
-Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
 

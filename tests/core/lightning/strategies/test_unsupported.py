@@ -9,15 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build, Claims
 
 from northbridge.capabilities import LEVEL_CLAIMS, Claim, no
 from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies.unsupported import TRAINING_CLAIMS
-
-Build = Callable[..., Any]
-Claims = Callable[..., None]
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning"),  # Lightning's

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 from torch import nn
 
 from northbridge.discovery.named import load
@@ -15,8 +16,6 @@ from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies import unsupported_tensors
 from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients
-
-Build = Callable[..., Any]
 
 ADDED = "'words' is {}(sparse=True), but 'simccl' cannot add up sparse gradients. Fix: {}"
 HELD = "'words' is {}(sparse=True), but 'cpu_sim' has no sparse tensors (it says so). Fix: {}"

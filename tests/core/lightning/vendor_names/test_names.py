@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.core.lightning.conftest import Build
 
 import northbridge
 from northbridge.errors import ArgumentsError, BackendNotFoundError, DevicesError, UnsupportedError
@@ -17,7 +18,6 @@ from northbridge.lightning.classes import classes
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 from northbridge.lightning.vendor_names import arguments
 
-Build = Callable[..., Any]
 TRAINERS = [namespace for namespace in NAMESPACES.values() if namespace.is_trainer]
 FABRICS = [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer]
 
