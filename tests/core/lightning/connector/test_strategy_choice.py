@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, Claims
 
 import northbridge
 from northbridge.capabilities import Claim, no
@@ -360,9 +359,7 @@ def test_fsdp_is_refused_with_the_lines_of_the_sharded_strategy(namespace: Names
         ("fsdp", Claim("unknown", "nobody has tried"), "('cpu_sim' claims unknown: nobody has tried)"),
     ],
 )
-def test_where_the_chip_says_why_it_cannot_that_is_told_too(
-    build: Build, claims: Callable[..., None], asked: str, claim: Claim, said: str
-) -> None:
+def test_the_chips_own_reason_is_told_too(build: Build, claims: Claims, asked: str, claim: Claim, said: str) -> None:
     claims(**{asked.partition("_")[0]: claim})
 
     with pytest.raises(UnsupportedError) as refusal:
@@ -375,7 +372,7 @@ def test_where_the_chip_says_why_it_cannot_that_is_told_too(
 @pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
 @pytest.mark.parametrize("way", ["argument", "plugin", "auto"])
 def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(
-    namespace: Namespace, way: str, claims: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    namespace: Namespace, way: str, claims: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims(sync_batchnorm=Claim("no", "its sums are not exact"))
     trainer: Any = importlib.import_module(namespace.name).Trainer

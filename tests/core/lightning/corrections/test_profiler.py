@@ -1,12 +1,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, Claims
 from torch.profiler import ProfilerActivity
 
 from northbridge.capabilities import no
@@ -64,7 +63,7 @@ def test_a_profiler_that_is_made_before_the_chip_comes_is_told_when_the_profile_
     assert chosen["activities"] == [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
 
 
-def test_a_chip_that_denies_it_is_not_asked(claims: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_chip_that_denies_it_is_not_asked(claims: Claims, monkeypatch: pytest.MonkeyPatch) -> None:
     claims(profiler=no("its tool traces all or nothing"))
     monkeypatch.setattr(profiler, "loaded", lambda: declared.get("cpu_sim"))
     chosen = {"activities": profiler.Unasked([ProfilerActivity.CPU])}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, Claims
 from tests.scripts import fork_script, wait
 
 from northbridge.capabilities import no
@@ -250,7 +250,7 @@ def test_waiting_for_the_ranks_raises_no_warning(strategy: Any, group: Callable[
 
 
 @pytest.mark.parametrize("asked", ["ddp_fork", "ddp_notebook", "ddp_cpu_sim_fork"])
-def test_ranks_are_not_forked_where_the_chip_denies_it(build: Build, asked: str, claims: Callable[..., None]) -> None:
+def test_ranks_are_not_forked_where_the_chip_denies_it(build: Build, asked: str, claims: Claims) -> None:
     claims(fork=no("its runtime starts threads when it is loaded"))
 
     with pytest.raises(UnsupportedError) as refusal:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, Claims
 
 import northbridge
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
@@ -214,7 +214,7 @@ def fit(build: Build, model: Any) -> list[str]:
 
 @pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
 class TestInATrainer:
-    def test_the_labels_are_told_once(self, namespace: Namespace, build: Build, claims: Callable[..., None]) -> None:
+    def test_the_labels_are_told_once(self, namespace: Namespace, build: Build, claims: Claims) -> None:
         claims(int64=NO_INT64)
 
         (message,) = fit(build, model_of(namespace))
@@ -222,7 +222,7 @@ class TestInATrainer:
         assert message.startswith("a tensor of shape (1,) in the batch is int64")
         assert " is int64, and 'cpu_sim' has no int64: it holds it as int32;" in message
 
-    def test_a_parameter_is_told_of_once(self, namespace: Namespace, build: Build, claims: Callable[..., None]) -> None:
+    def test_a_parameter_is_told_of_once(self, namespace: Namespace, build: Build, claims: Claims) -> None:
         claims(float64=NO_FLOAT64)
 
         (message,) = fit(build, model_of(namespace, torch.float64))
@@ -236,7 +236,7 @@ class TestInATrainer:
 @pytest.mark.parametrize(
     "namespace", [namespace for namespace in NAMESPACES.values() if not namespace.is_trainer], indirect=True, ids=str
 )
-def test_in_a_fabric_a_parameter_is_told_of_at_setup(build: Build, claims: Callable[..., None]) -> None:
+def test_in_a_fabric_a_parameter_is_told_of_at_setup(build: Build, claims: Claims) -> None:
     claims(float64=NO_FLOAT64)
     fabric = build(accelerator="cpu_sim", devices=1)
 

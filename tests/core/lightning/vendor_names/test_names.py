@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, Claims
 
 import northbridge
 from northbridge.errors import ArgumentsError, BackendNotFoundError, DevicesError, UnsupportedError
@@ -489,7 +489,7 @@ def test_to_use_it_is_refused_with_the_reason_and_what_to_do() -> None:
     assert refusal.value.capability == "data_loaders"
 
 
-def test_an_unknown_without_a_reason_is_not_driven(claims: Callable[..., None]) -> None:
+def test_an_unknown_without_a_reason_is_not_driven(claims: Claims) -> None:
     claims(data_loaders=northbridge.unknown)
 
     with pytest.raises(
