@@ -16,189 +16,136 @@ and so on. Each holds the classes of its level, as classes within it: ``TestC1::
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
 from types import MappingProxyType
+from typing import Any, ClassVar, cast
 
-from northbridge.conformance.level import Adopted, Level
-from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
-from northbridge.conformance.tests.collective.ddp_gradients import GradientAveraging
-from northbridge.conformance.tests.collective.groups import FollowingGroups, GroupsTests
-from northbridge.conformance.tests.collective.transfers import Exchanges, Transfers
-from northbridge.conformance.tests.collective.waits import MissingRank, Waits
-from northbridge.conformance.tests.device.device import DeviceTests
-from northbridge.conformance.tests.device.dtypes import Dtypes
-from northbridge.conformance.tests.device.extremes import ExtremeNumbers, LargeOperations
-from northbridge.conformance.tests.device.gradients import Gradients
-from northbridge.conformance.tests.device.inference_mode import InferenceMode
-from northbridge.conformance.tests.device.layers import Layers, Traces
-from northbridge.conformance.tests.device.matrix_unit import MatrixUnit
-from northbridge.conformance.tests.device.memory import Memory, OutOfMemory
-from northbridge.conformance.tests.device.mixed_precision import Autocast, GradientScaling
-from northbridge.conformance.tests.device.operation_options import OperationOptions
-from northbridge.conformance.tests.device.operations import Operations
-from northbridge.conformance.tests.device.placement import Placement
-from northbridge.conformance.tests.device.random_numbers import Distributions, RandomNumbers
-from northbridge.conformance.tests.device.saved_tensors import SavedTensors
-from northbridge.conformance.tests.device.streams import Streams
-from northbridge.conformance.tests.device.views import Views
-from northbridge.conformance.tests.endurance.endurance import Endurance
-from northbridge.conformance.tests.endurance.interruptions import KilledRank, Preemption, Restarts
-from northbridge.conformance.tests.endurance.launches import Launches
-from northbridge.conformance.tests.endurance.side_by_side import SideBySide
-from northbridge.conformance.tests.lightning.callbacks import Callbacks, Profilers
-from northbridge.conformance.tests.lightning.checkpoints import (
-    Checkpoints,
-    CheckpointsOnTheCPU,
-    KeptCheckpoints,
-    Outlasting,
-    UsersCheckpointIO,
-)
-from northbridge.conformance.tests.lightning.compilation import Compilation, FabricCompilation
-from northbridge.conformance.tests.lightning.data_loaders import Loading
-from northbridge.conformance.tests.lightning.ddp import DistributedTraining, Strategies
-from northbridge.conformance.tests.lightning.devices import DeviceChoice, LastDevices, SecondDevice
-from northbridge.conformance.tests.lightning.fabric import FabricLoops, FabricTraining, Joining
-from northbridge.conformance.tests.lightning.hooks import BridgeHooks, UsersEnvironment
-from northbridge.conformance.tests.lightning.normalization import (
-    FabricSyncBatchNorm,
-    SyncBatchNormTests,
-    UnevenSyncBatchNorm,
-)
-from northbridge.conformance.tests.lightning.optimization import Optimization
-from northbridge.conformance.tests.lightning.precision import Precision
-from northbridge.conformance.tests.lightning.random_states import RandomStates
-from northbridge.conformance.tests.lightning.reductions import LoggedMetrics, Reductions
-from northbridge.conformance.tests.lightning.refusals import Refusals
-from northbridge.conformance.tests.lightning.sharding import Resharding, Sharding
-from northbridge.conformance.tests.lightning.training import TrainingTests
-from northbridge.conformance.tests.lightning.weights_agreement import FabricWeightsAgreement, WeightsAgreementTests
-from northbridge.conformance.tests.plugin.declaration import Declaration, PluginMetadata
-from northbridge.conformance.tests.plugin.detection import Detection, MissingHardware, MissingSoftware
-from northbridge.conformance.tests.plugin.pickling import Pickling
-from northbridge.conformance.tests.plugin.software import PluginImport, SoftwareLoading
+import pytest
 
-_ONE_OR_SEVERAL = (
-    FabricTraining,
-    Checkpoints,
-    CheckpointsOnTheCPU,
-    RandomStates,
-    Callbacks,
-    Optimization,
-    Loading,
-    FabricLoops,
-    Outlasting,
-    UsersCheckpointIO,
-    Profilers,
-    Compilation,
-    FabricCompilation,
-)
+from northbridge.capabilities import LEVEL_CLAIMS
+from northbridge.conformance import tests
+from northbridge.conformance.suite import NamespaceSuite, Runs, Suite, require_devices
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is asked of a backend at once."""
+
+    name: str
+    title: str
+    classes: tuple[type[Suite], ...]
+    devices: tuple[int, ...] = ()
+    """With how many devices a class runs that runs with several numbers of them."""
+
+    least_cases: int = 0
+    """How many tests have to run, for the level to say anything."""
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """What the backend has to claim and to prove, beside the claims of the levels below."""
+        return LEVEL_CLAIMS[self.name]
+
+
+class Adopted:
+    """The tests of a level, for a backend that a subclass names."""
+
+    level: ClassVar[Level]
+    backend: ClassVar[str]
+    environ: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Variables that are set for the processes of a run."""
+
+    def __init_subclass__(cls) -> None:
+        if "backend" in vars(cls):
+            for suite in cls.level.classes:
+                setattr(cls, _name(suite), _adopt(suite, cls))
+
+
+def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
+    """Return a class of the tests of ``suite``, as pytest is to collect it within ``adopted``."""
+
+    def backend(_self: Suite) -> str:
+        return adopted.backend
+
+    def environ(_self: Suite) -> dict[str, str]:
+        return dict(adopted.environ)
+
+    def machine(_self: Suite) -> None:
+        if adopted.level.name != "C0":  # which is about machines without the chip too
+            require_devices(adopted.backend, 1)
+
+    namespace: dict[str, Any] = {
+        "__doc__": suite.__doc__,
+        "__module__": adopted.__module__,
+        "__qualname__": f"{adopted.__qualname__}.{_name(suite)}",
+        "backend": pytest.fixture(backend),
+        "environ": pytest.fixture(environ),
+        "machine": pytest.fixture(autouse=True)(machine),
+        "level": adopted.level.name,
+        "adopted_for": adopted.backend,
+    }
+    if issubclass(suite, NamespaceSuite):
+        namespace["runs"] = _runs_with(suite, adopted.level.devices)
+        if suite.claims_of_several and all(number > 1 for _, number in namespace["runs"]):
+            namespace["claims"] = suite.claims_of_several
+    made: Any = type(_name(suite), (suite,), namespace)
+    return cast("type[Suite]", made)
+
+
+def _name(suite: type[Suite]) -> str:
+    """Return the name of an adopted class, which pytest collects."""
+    return f"Test{suite.__name__.removesuffix('Tests')}"
+
+
+def _runs_with(suite: type[NamespaceSuite], devices: tuple[int, ...]) -> Runs:
+    """Return the runs of ``suite`` for which there have to be so many devices."""
+    return tuple(run for run in suite.runs if max(run[1], suite.least_devices) in devices)
+
+
+def _find(folder: str, devices: tuple[int, ...]) -> tuple[type[Suite], ...]:
+    """Return the classes of ``folder`` but for bases of others; of those that have runs, the ones for ``devices``."""
+    package = f"{tests.__name__}.{folder}"
+    classes = [
+        each
+        for module in iter_modules([str(Path(*tests.__path__, folder))], f"{package}.")
+        for each in vars(import_module(module.name)).values()
+        if isinstance(each, type) and issubclass(each, Suite) and each.__module__ == module.name
+    ]
+    bases = {base for each in classes for base in each.__bases__}
+    return tuple(
+        each
+        for each in classes
+        if each not in bases and (not issubclass(each, NamespaceSuite) or _runs_with(each, devices))
+    )
+
+
+def _level(name: str, title: str, *folders: str, devices: tuple[int, ...] = (), least_cases: int = 0) -> Level:
+    """Return a level of what the modules in ``folders`` ask with so many ``devices``."""
+    return Level(
+        name, title, tuple(each for folder in folders for each in _find(folder, devices)), devices, least_cases
+    )
 
 
 class C0(Adopted):
-    level = Level(
-        "C0",
-        "The plugin",
-        (
-            PluginMetadata,
-            PluginImport,
-            Declaration,
-            Pickling,
-            Detection,
-            SoftwareLoading,
-            MissingSoftware,
-            MissingHardware,
-        ),
-    )
+    level = _level("C0", "The plugin", "plugin")
 
 
 class C1(Adopted):
-    level = Level(
-        "C1",
-        "One device",
-        (
-            DeviceTests,
-            Placement,
-            Dtypes,
-            MatrixUnit,
-            Autocast,
-            GradientScaling,
-            Views,
-            Operations,
-            OperationOptions,
-            ExtremeNumbers,
-            LargeOperations,
-            Layers,
-            Traces,
-            Gradients,
-            InferenceMode,
-            RandomNumbers,
-            Distributions,
-            Streams,
-            Memory,
-            OutOfMemory,
-            SavedTensors,
-        ),
-    )
+    level = _level("C1", "One device", "device")
 
 
 class C2(Adopted):
-    level = Level(
-        "C2",
-        "One device in Lightning",
-        (
-            TrainingTests,
-            Precision,
-            DeviceChoice,
-            Refusals,
-            KeptCheckpoints,
-            BridgeHooks,
-            UsersEnvironment,
-            *_ONE_OR_SEVERAL,
-        ),
-        devices=(1,),
-    )
+    level = _level("C2", "One device in Lightning", "lightning", devices=(1,))
 
 
 class C3(Adopted):
-    level = Level(
-        "C3",
-        "Several devices",
-        (
-            CollectiveReductions,
-            Transfers,
-            Exchanges,
-            GroupsTests,
-            FollowingGroups,
-            Waits,
-            GradientAveraging,
-            MissingRank,
-            DistributedTraining,
-            Reductions,
-            LoggedMetrics,
-            Strategies,
-            Joining,
-            WeightsAgreementTests,
-            FabricWeightsAgreement,
-            SyncBatchNormTests,
-            UnevenSyncBatchNorm,
-            FabricSyncBatchNorm,
-            SecondDevice,
-            LastDevices,
-            Sharding,
-            Resharding,
-            *_ONE_OR_SEVERAL,
-        ),
-        devices=(2, 4),
-        least_cases=200,
-    )
+    level = _level("C3", "Several devices", "collective", "lightning", devices=(2, 4), least_cases=200)
 
 
 class C4(Adopted):
-    level = Level(
-        "C4",
-        "Endurance and faults",
-        (Launches, Preemption, Restarts, KilledRank, Endurance, SideBySide),
-        devices=(1, 2),
-    )
+    level = _level("C4", "Endurance and faults", "endurance", devices=(1, 2))
 
 
 LEVELS: Mapping[str, Level] = MappingProxyType({each.level.name: each.level for each in (C0, C1, C2, C3, C4)})

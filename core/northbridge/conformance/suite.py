@@ -157,6 +157,9 @@ class NamespaceSuite(Suite):
     """
 
     runs: ClassVar[Runs] = ()
+    least_devices: ClassVar[int] = 1
+    """How many devices there have to be, where a run takes fewer: it belongs to the level of so many."""
+
     claims_of_several: ClassVar[tuple[str, ...]] = ()
     """The claims that its tests show with several devices, in the place of :attr:`claims`; none: the same."""
 

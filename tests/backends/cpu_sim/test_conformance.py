@@ -9,8 +9,7 @@ import pytest
 from tests.backends.one_namespace import in_one_namespace_of_a_kind
 from tests.conformance.proving import prove
 
-from northbridge.conformance.level import Adopted, Level
-from northbridge.conformance.levels import C4
+from northbridge.conformance.levels import C4, Adopted, Level
 from northbridge.conformance.run import RunResult
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
 from northbridge.conformance.tests.collective.groups import GroupsTests

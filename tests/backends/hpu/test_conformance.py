@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from tests.backends.one_namespace import in_one_namespace_of_a_kind
 
-from northbridge.conformance.level import Adopted, Level
+from northbridge.conformance.levels import Adopted, Level
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
 from northbridge.conformance.tests.collective.transfers import Exchanges, Transfers
 from northbridge.conformance.tests.lightning.checkpoints import Checkpoints, CheckpointsOnTheCPU

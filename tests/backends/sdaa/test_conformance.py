@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 from tests.backends.one_namespace import in_one_namespace_of_a_kind
 
-from northbridge.conformance.level import Adopted, Level
+from northbridge.conformance.levels import Adopted, Level
 from northbridge.conformance.tests.lightning.precision import Precision
 from northbridge.conformance.tests.lightning.training import TrainingTests
 

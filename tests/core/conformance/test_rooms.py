@@ -10,7 +10,6 @@ ROOMS = (
     "rank_programs",
     "run",
     "suite",
-    "level",
     "tests",
     "levels",
     "runner",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from northbridge.capabilities import Claim
-from northbridge.conformance.level import Level
-from northbridge.conformance.levels import LEVELS
+from northbridge.conformance.levels import LEVELS, Level
 from northbridge.conformance.report.report import NOT_ASKED, ClaimResult, Finding, LevelResult, TestResult
 from northbridge.conformance.runner.event_log import Ended, Planned
 from northbridge.conformance.runner.supervisor import Course

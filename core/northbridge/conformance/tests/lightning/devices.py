@@ -46,6 +46,7 @@ class SecondDevice(NamespaceSuite):
     """``devices=[1]`` really is the second device."""
 
     runs = in_each(TRAINERS[0], FABRICS[0])
+    least_devices = 2
     advice = (
         "Look at the Device's select() and root(), and at the bridge's prepare_rank(), for devices after the first."
     )
