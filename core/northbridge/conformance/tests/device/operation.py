@@ -124,6 +124,9 @@ class Operation:
     call: Callable[..., Any] | None = None
     """What is called where no function of torch says it by itself."""
 
+    curved: bool = False
+    """Whether a penalty on gradients, or a model that learns to learn, takes the gradient of its gradient."""
+
     @property
     def function(self) -> Callable[..., Any]:
         """What is called: of torch, or where torch has no function of the name, the tensor's method."""

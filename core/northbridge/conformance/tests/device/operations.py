@@ -13,12 +13,12 @@ import northbridge
 from northbridge.conformance.suite import shows
 from northbridge.conformance.tests.device.one_device import OneDevice
 from northbridge.conformance.tests.device.operation import EXACT, Form, Operation, Tolerance, as_it_is, turned
-from northbridge.conformance.tests.device.operation_table import CURVED, OPERATIONS
+from northbridge.conformance.tests.device.operation_table import OPERATIONS
 
 _OF_TENSORS = [each for each in OPERATIONS if each.name not in ("view", "view_as", "as_strided")]
 """Those that take tensors however they lie in memory."""
 
-_CURVED = [each for each in OPERATIONS if each.name in CURVED]
+_CURVED = [each for each in OPERATIONS if each.curved]
 
 
 class ComparedOperations(OneDevice):
