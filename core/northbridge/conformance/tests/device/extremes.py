@@ -44,7 +44,8 @@ _AROUND_A_THOUSAND = floats(3, 64, low=1000.0, high=1004.0)
 _NOTHING = floats(0, 3)
 _NO_NUMBERS = fixed([[_NAN, _NAN, _NAN], [_INFINITE, _NAN, _INFINITE]])
 
-LARGE_AND_SMALL = (
+EXTREMES = (
+    # Where the formula of the textbook runs over, or loses all digits, and a good kernel does not.
     _of("softmax", "large", _LARGE, 1, within=SUMMED),
     _of("log_softmax", "large", _LARGE, 1, within=SUMMED),
     _of("logsumexp", "large", _LARGE, 1, within=SUMMED),
@@ -79,10 +80,7 @@ LARGE_AND_SMALL = (
         training=True,
         within=CANCELLED,
     ),
-)
-"""Where the formula of the textbook runs over, or loses all digits, and a good kernel does not."""
-
-NOT_FINITE = (
+    # Infinity, and what is no number: where they come from, where they go, and where they must not.
     _told("div", "by zero", given([1.0, -1.0, 0.0]), given([0.0, 0.0, 0.0])),
     _told("log", "of zero and less", given([0.0, -1.0, 1.0])),
     _told("sqrt", "of less than zero", given([0.0, -1.0, 4.0])),
@@ -132,10 +130,7 @@ NOT_FINITE = (
         within=SUMMED,
     ),
     _told("where", "no number elsewhere", fixed([True, False, True]), given([1.0, _NAN, 3.0]), 0.0),
-)
-"""Infinity, and what is no number: where they come from, where they go, and where they must not."""
-
-NONE_AT_ALL = (
+    # Tensors in which nothing is, or one number.
     _of("sum", "none", _NOTHING, 0),
     _of("prod", "none", _NOTHING, 0),
     _told("mean", "none", _NOTHING, 0),
@@ -164,9 +159,6 @@ NONE_AT_ALL = (
     _of("softmax", "of one", floats(3, 1), 1),
     _of("sum", "of one number", given(2.5)),
 )
-"""Tensors in which nothing is, or one number."""
-
-EXTREMES = (*LARGE_AND_SMALL, *NOT_FINITE, *NONE_AT_ALL)
 
 
 class ExtremeNumbers(ComparedOperations):

@@ -60,7 +60,8 @@ _QUERIES = (floats(2, 2, 3, 4), floats(2, 2, 3, 4), floats(2, 2, 3, 4))
 _REPEATED = given([[4.0, 1.0, 4.0, 1.0, 4.0], [2.0, 2.0, 0.0, 2.0, 0.0]])
 _PICTURE = floats(2, 4, 7, 7)
 
-_ARITHMETIC = (
+OPTIONS = (
+    # Arithmetic
     _told("div", "cut towards zero", floats(3, 4), floats(4, low=0.3, high=0.4), rounding_mode="trunc"),
     _told("div", "rounded down", floats(3, 4), floats(4, low=0.3, high=0.4), rounding_mode="floor"),
     _told("div", "whole numbers, cut towards zero", _NEGATIVE, _DIVISORS, rounding_mode="trunc"),
@@ -89,9 +90,7 @@ _ARITHMETIC = (
     _called("mul", "truth values and numbers", lambda a, b: a * b, flags(3, 4), floats(4), within=EXACT),
     _called("mul", "whole numbers and one of Python's", lambda a: a * 0.5, whole(3, 4), differentiable=False),
     _called("to", "whole numbers, cut towards zero", lambda a: a.to(torch.int32), floats(9), differentiable=False),
-)
-
-_REDUCTIONS = (
+    # Reductions
     _of("sum", "all", floats(3, 4, 5)),
     _of("sum", "kept dimensions", floats(3, 4, 5), (0, 2), True),
     _told("sum", "truth values", flags(3, 4), 1),
@@ -118,9 +117,7 @@ _REDUCTIONS = (
     _told("any", "all", flags(3, 4)),
     _told("all", "whole numbers", whole(3, 4, high=3), 1),
     _exact("median", "all", floats(7)),
-)
-
-_ORDER_AND_PLACE = (
+    # Order and place
     _exact("sort", "equal ones in their order", _REPEATED, stable=True, dim=1),
     _told("argsort", "equal ones in their order", _REPEATED, stable=True, dim=1, descending=True),
     _exact("sort", "down the columns", floats(5, 3), 0),
@@ -157,9 +154,7 @@ _ORDER_AND_PLACE = (
     _told("repeat_interleave", "each as often as is said", whole(3), given([2, 0, 3])),
     _exact("permute", "from the end", floats(2, 3, 4), (-1, 0, -2)),
     _exact("as_strided", "from the third on", floats(12), (3, 2), (2, 1), 3),
-)
-
-_PRODUCTS = (
+    # Products
     _of("matmul", "two vectors", floats(5), floats(5)),
     _of("matmul", "a vector and a matrix", floats(4), floats(4, 3)),
     _of("matmul", "batches that are spread", floats(2, 1, 3, 4), floats(5, 4, 2)),
@@ -174,9 +169,7 @@ _PRODUCTS = (
     _of("linalg.cholesky", "the upper half", definite(4), upper=True, within=SOLVED),
     _of("linalg.solve_triangular", "the lower half", definite(4), floats(4, 2), upper=False, within=SOLVED),
     _of("nn.functional.linear", "without a bias, of many dimensions", floats(2, 3, 4), floats(5, 4)),
-)
-
-_ACTIVATIONS = (
+    # Activations
     _of("nn.functional.gelu", "by tanh", floats(3, 4), approximate="tanh"),
     _of("nn.functional.elu", "another slope", floats(3, 4), 0.3),
     _of("nn.functional.softplus", "steeper, and straight from there on", floats(3, 4), 3.0, 2.0),
@@ -189,9 +182,7 @@ _ACTIVATIONS = (
     _of("nn.functional.scaled_dot_product_attention", "where a mask is true", *_QUERIES, attn_mask=_MASK),
     _of("nn.functional.scaled_dot_product_attention", "a mask that is added", *_QUERIES, attn_mask=floats(3, 3)),
     _of("nn.functional.scaled_dot_product_attention", "another scale", *_QUERIES, scale=0.2),
-)
-
-_LAYERS = (
+    # Layers
     _of("nn.functional.conv2d", "far apart", _PICTURE, floats(3, 4, 3, 3), within=CONVOLVED, dilation=2, padding=2),
     _of("nn.functional.conv2d", "each channel alone", _PICTURE, floats(4, 1, 3, 3), within=CONVOLVED, groups=4),
     _of("nn.functional.conv2d", "the same size", _PICTURE, floats(3, 4, 3, 3), within=CONVOLVED, padding="same"),
@@ -266,9 +257,7 @@ _LAYERS = (
     _of("nn.functional.normalize", "by sums, down the columns", floats(3, 5), 1.0, 0),
     _of("nn.functional.embedding", "one that learns nothing", given([[1, 2, 1], [2, 0, 1]]), floats(4, 3), 2),
     _of("nn.functional.embedding_bag", "sums of bags", whole(7, high=6), floats(6, 3), given([0, 3, 3]), mode="sum"),
-)
-
-_LOSSES = (
+    # Losses
     _of("nn.functional.cross_entropy", "a class that does not count", _LOGITS, _CLASSES, ignore_index=1),
     _of("nn.functional.cross_entropy", "classes that are weighed", _LOGITS, _CLASSES, fixed([0.1, 2.0, 1.0, 3.0, 0.5])),
     _of("nn.functional.cross_entropy", "each", _LOGITS, _CLASSES, reduction="none"),
@@ -289,16 +278,6 @@ _LOSSES = (
         pos_weight=fixed([2.0, 0.5, 3.0, 1.0]),
     ),
     _of("nn.functional.margin_ranking_loss", "at a distance", floats(5), floats(5), signs(5), 0.7),
-)
-
-OPTIONS = (
-    *_ARITHMETIC,
-    *_REDUCTIONS,
-    *_ORDER_AND_PLACE,
-    *_PRODUCTS,
-    *_ACTIVATIONS,
-    *_LAYERS,
-    *_LOSSES,
 )
 """An operation stands here as often as it has options that are tried."""
 

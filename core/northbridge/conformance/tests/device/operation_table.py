@@ -46,7 +46,8 @@ def _told(name: str, *arguments: Any, **keywords: Any) -> Operation:
     return Operation(name, arguments, keywords, EXACT, differentiable=False)
 
 
-_ARITHMETIC = (
+OPERATIONS = (
+    # Arithmetic
     _of("add", floats(3, 4), floats(4), alpha=0.5),
     _of("sub", floats(3, 4), floats(3, 1)),
     _of("rsub", floats(3, 4), floats(3, 4)),
@@ -93,9 +94,7 @@ _ARITHMETIC = (
     _told("bitwise_not", whole(3, 4)),
     _told("bitwise_left_shift", whole(3, 4), whole(3, 4, high=4)),
     _told("bitwise_right_shift", whole(3, 4, high=99), whole(3, 4, high=4)),
-)
-
-_FUNCTIONS = (
+    # Functions of each number
     _curved("exp", floats(3, 4)),
     _of("exp2", floats(3, 4)),
     _curved("expm1", floats(3, 4)),
@@ -129,9 +128,7 @@ _FUNCTIONS = (
     _of("deg2rad", floats(3, 4)),
     _of("rad2deg", floats(3, 4)),
     _of("special.entr", floats(3, 4, low=0.1)),
-)
-
-_COMPARISONS = (
+    # Comparisons
     _told("eq", whole(3, 4, high=3), whole(3, 4, high=3)),
     _told("ne", whole(3, 4, high=3), whole(3, 4, high=3)),
     _told("lt", floats(3, 4), floats(3, 4)),
@@ -150,9 +147,7 @@ _COMPARISONS = (
     _told("logical_xor", flags(3, 4), flags(3, 4)),
     _told("logical_not", flags(3, 4)),
     _exact("where", flags(3, 4), floats(3, 4), floats(4)),
-)
-
-_REDUCTIONS = (
+    # Reductions
     _of("sum", floats(3, 4, 5), 1, within=SUMMED),
     _of("nansum", given([[1.0, float("nan"), 2.0], [3.0, 4.0, 5.5]]), 1, within=SUMMED),
     _of("mean", floats(3, 4, 5), (0, 2), within=SUMMED),
@@ -188,9 +183,7 @@ _REDUCTIONS = (
     _of("diff", floats(3, 5)),
     _of("dist", floats(3, 4), floats(3, 4), within=SUMMED),
     _of("cdist", floats(3, 4), floats(5, 4), within=SUMMED),
-)
-
-_SHAPES = (
+    # Shapes
     _exact("view", floats(3, 4), 2, 6),
     _exact("view_as", floats(3, 4), floats(2, 6)),
     _exact("reshape", floats(3, 4), (4, 3)),
@@ -235,9 +228,7 @@ _SHAPES = (
     _of("repeat_interleave", floats(3, 4), 2, 1, within=SUMMED),
     _exact("tril", floats(4, 4)),
     _exact("triu", floats(4, 4), 1),
-)
-
-_INDEXING = (
+    # Indexing and order
     _exact("__getitem__", floats(4, 5), (slice(1, 3), slice(None, None, 2))),
     _exact("index_select", floats(4, 5), 1, shuffled(5)),
     _of("gather", floats(4, 5), 1, whole(4, 5, high=5), within=SUMMED),
@@ -259,9 +250,7 @@ _INDEXING = (
     _told("unique", whole(9, high=4)),
     _told("searchsorted", given([0.0, 1.0, 2.0]), floats(5)),
     _told("bucketize", floats(5), given([-1.0, 0.0, 1.0])),
-)
-
-_LINEAR_ALGEBRA = (
+    # Linear algebra
     _curved("mm", floats(3, 4), floats(4, 5), within=SUMMED),
     _curved("bmm", floats(2, 3, 4), floats(2, 4, 5), within=SUMMED),
     _of("mv", floats(3, 4), floats(4), within=SUMMED),
@@ -290,9 +279,7 @@ _LINEAR_ALGEBRA = (
     _of("linalg.cholesky", definite(4), within=SOLVED),
     _of("linalg.eigvalsh", definite(4), within=SOLVED),
     _of("linalg.svdvals", floats(4, 3), within=SOLVED),
-)
-
-_ACTIVATIONS = (
+    # Activations
     _exact("nn.functional.relu", floats(3, 4)),
     _exact("nn.functional.relu6", floats(3, 4, high=9.0)),
     _of("nn.functional.leaky_relu", floats(3, 4), 0.1),
@@ -317,9 +304,7 @@ _ACTIVATIONS = (
     _of("nn.functional.prelu", floats(3, 4), floats(1, low=0.1), within=SUMMED),
     _curved("softmax", floats(3, 5), 1, within=SUMMED),
     _curved("log_softmax", floats(3, 5), 1, within=SUMMED),
-)
-
-_LAYERS = (
+    # Layers
     _curved("nn.functional.linear", floats(3, 4), floats(5, 4), floats(5), within=SUMMED),
     _of("nn.functional.bilinear", floats(3, 4), floats(3, 2), floats(5, 4, 2), within=SUMMED),
     _of("nn.functional.conv1d", floats(2, 3, 7), floats(4, 3, 3), floats(4), within=CONVOLVED),
@@ -371,9 +356,7 @@ _LAYERS = (
     _exact("nn.functional.pixel_unshuffle", floats(2, 2, 6, 6), 2),
     _of("nn.functional.cosine_similarity", floats(3, 5), floats(3, 5), within=SUMMED),
     _of("nn.functional.pairwise_distance", floats(3, 5), floats(3, 5), within=SUMMED),
-)
-
-_LOSSES = (
+    # Losses
     _curved("nn.functional.mse_loss", floats(3, 4), floats(3, 4), within=SUMMED),
     _of("nn.functional.l1_loss", floats(3, 4), floats(3, 4), within=SUMMED),
     _curved("nn.functional.smooth_l1_loss", floats(3, 4), floats(3, 4), within=SUMMED),
@@ -395,9 +378,7 @@ _LOSSES = (
     _of("nn.functional.triplet_margin_loss", floats(3, 5), floats(3, 5), floats(3, 5), within=SUMMED),
     _of("nn.functional.cosine_embedding_loss", floats(3, 5), floats(3, 5), signs(3), within=SUMMED),
     _of("nn.functional.soft_margin_loss", floats(5), signs(5), within=SUMMED),
-)
-
-_MAKING = (
+    # Tensors made of tensors, and of another dtype
     _told("zeros_like", floats(3, 4)),
     _told("ones_like", floats(3, 4)),
     _told("full_like", floats(3, 4), 2.5),
@@ -409,19 +390,5 @@ _MAKING = (
     _told("long", floats(3, 4)),
     _told("bool", whole(3, 4, high=2)),
     _told("item", floats(1)),
-)
-
-OPERATIONS = (
-    *_ARITHMETIC,
-    *_FUNCTIONS,
-    *_COMPARISONS,
-    *_REDUCTIONS,
-    *_SHAPES,
-    *_INDEXING,
-    *_LINEAR_ALGEBRA,
-    *_ACTIVATIONS,
-    *_LAYERS,
-    *_LOSSES,
-    *_MAKING,
 )
 """Each name once."""
