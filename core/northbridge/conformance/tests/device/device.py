@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
 import torch
 
@@ -17,7 +15,7 @@ DTYPES = ("int32", "int16", "int8", "uint8", "bool")
 class DeviceTests(OneDevice):
     """What a user of torch may expect from tensors on a device."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "These are operators and copies of your torch plugin, run through torch alone: Northbridge adds nothing to"
         " them. docs/write-a-backend.md, “What your torch plugin has to bring”, says what has to be there."
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ FLOATS = ("float32", "float16", "bfloat16", "float64")
 class Dtypes(OneDevice):
     """Each dtype that is claimed rounds, overflows and counts as the CPU's does."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "The claims in Capabilities(…) say which dtypes your chip computes in. Where a dtype is kept and computed in"
         " another one, deny it with no(“why”), or correct it in Device.capabilities() where generations differ."
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from northbridge.conformance.tests.device.operation import (
     EXACT,
@@ -165,7 +165,7 @@ class ExtremeNumbers(ComparedOperations):
     """Operations give what the CPU gives for numbers that are large, small, not finite, or none at all."""
 
     table = EXTREMES
-    advice: ClassVar[str] = (
+    advice = (
         "Ordinary numbers pass among Operations: look at how the kernel keeps from running over, by taking away the"
         " largest first; at a compiler that takes it for granted that all numbers are finite; and at kernels that are"
         " started for no number at all."
@@ -199,7 +199,7 @@ class LargeOperations(ComparedOperations):
     """Operations on a million numbers and sums of a thousand products give the CPU's numbers, and gradients."""
 
     table = LARGE
-    advice: ClassVar[str] = (
+    advice = (
         "The small cases of the same operation pass: look at which kernel your torch plugin chooses by the size, and in"
         " how many bits it computes and adds up."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ class Gradients(OneDevice):
     """What a user does with gradients holds for those of the chip, which are on the chip."""
 
     claims = ("autograd",)
-    advice: ClassVar[str] = (
+    advice = (
         "Autograd serves a device that torch knew before the first backward() of the process: Bridge.load() has to"
         " register it. Where one operation alone has a wrong gradient, its backward is a kernel of your torch plugin."
     )

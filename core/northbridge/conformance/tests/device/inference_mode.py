@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import ClassVar
 
 import pytest
 import torch
@@ -56,7 +55,7 @@ class InferenceMode(OneDevice):
     """Under torch.inference_mode the chip computes what the CPU does under torch.no_grad."""
 
     claims = ("inference_mode",)
-    advice: ClassVar[str] = (
+    advice = (
         "torch takes other kernels under inference_mode, which keep no track of views. Where they are missing, claim"
         ' inference_mode=northbridge.no("the reason").'
     )

@@ -7,7 +7,7 @@ import io
 import warnings
 import zlib
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -83,7 +83,7 @@ class Layers(OneDevice):
     """Each layer computes, learns and is kept on the chip as on the CPU."""
 
     claims = ("float32",)
-    advice: ClassVar[str] = (
+    advice = (
         "A layer is made of operators of your torch plugin: find the one that differs with Operations. Parameters that"
         " are others after a move are for _has_compatible_shallow_copy_type, which Northbridge registers."
     )
@@ -228,7 +228,7 @@ class Traces(OneDevice):
     """A traced layer computes with what it is given, and not what it computed when it was traced."""
 
     claims = ("float32",)
-    advice: ClassVar[str] = (
+    advice = (
         "A kernel of your torch plugin takes the place of operators that torch's tracer records, and of its result the"
         " tracer makes a constant. Register the kernel for what torch composes the operator of (_convolution for"
         " convolution), or compose it while torch traces, or raise then."

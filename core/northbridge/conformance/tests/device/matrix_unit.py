@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -44,7 +44,7 @@ SIZES = (3, 130)
 class MatrixUnit(OneDevice):
     """Convolutions are computed in float32, and products of bfloat16 have its range, where the chip claims it."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "Where your matrix unit takes neither float32 nor bfloat16, its inputs pass through a dtype with fewer bits:"
         " deny float32_convolutions or bfloat16_range with no(“why”), so that users are warned, or correct the claim in"
         " Device.capabilities() where a variable of your software decides it."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ SLACK = 4 * MIB
 class Memory(OneDevice):
     """Statistics follow what tensors take and give back, on the device that they are on."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "Look at Device.memory_stats(index): by default it is torch.<type>.memory_stats(index), in bytes, of the device"
         " of that index; memory that no tensor holds any longer must not count as allocated."
     )
@@ -186,7 +186,7 @@ class OutOfMemory(Suite):
     """
 
     claims = ("out_of_memory",)
-    advice: ClassVar[str] = (
+    advice = (
         "The allocator of your torch plugin has to raise torch.OutOfMemoryError, or a RuntimeError whose words stand in"
         " Device.out_of_memory, and to leave the process and what it holds alone."
     )

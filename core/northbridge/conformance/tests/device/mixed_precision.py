@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import ClassVar
 
 import pytest
 import torch
@@ -27,7 +26,7 @@ IN_FLOAT32: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 class Autocast(OneDevice):
     """Inside autocast, products are computed in the dtype that is asked for, and in no other."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "Look at Device.autocast_dtypes(), and at the autocast kernels that your torch plugin registers: torch turns"
         " autocast off, with a warning, for a dtype that get_amp_supported_dtype() of torch.<type> does not list."
     )
@@ -149,7 +148,7 @@ class GradientScaling(OneDevice):
     """A scaler divides gradients by its scale, and takes no step where one number of them is not finite."""
 
     claims = ("float16",)
-    advice: ClassVar[str] = (
+    advice = (
         "torch's GradScaler calls _amp_foreach_non_finite_check_and_unscale_ and _amp_update_scale_ of your torch"
         " plugin: the first has to look at every number of every gradient."
     )

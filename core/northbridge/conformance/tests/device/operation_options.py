@@ -6,7 +6,7 @@ An operation with an option is another kernel for many chips, or a branch of one
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
@@ -286,7 +286,7 @@ class OperationOptions(ComparedOperations):
     """Operations give the CPU's numbers and gradients with what users ask of them beside the plain call, too."""
 
     table = OPTIONS
-    advice: ClassVar[str] = (
+    advice = (
         "The plain call of the same operation passes among Operations: look at what your torch plugin makes of the"
         " argument that is another here. One that it does not know it has to refuse, and not to ignore."
     )

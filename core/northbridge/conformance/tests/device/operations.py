@@ -45,7 +45,7 @@ class Operations(ComparedOperations):
     """Each operation gives the CPU's numbers, in the CPU's dtype and on the chip, and so does its gradient."""
 
     table = OPERATIONS
-    advice: ClassVar[str] = (
+    advice = (
         "The operation is a kernel of your torch plugin: run it alone on the chip and on the CPU. Where the numbers are"
         " near and not near enough, look for a mode that computes float32 in fewer bits."
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ ASKED: Mapping[str, Callable[[northbridge.Device, int], object]] = MappingProxyT
 class Placement(OneDevice):
     """Devices are counted, numbered and selected as they say, and their tensors do not mix."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "Look at Device.count(), select(index) and root(index): number i of the process's devices is the one that"
         " select(i) takes and root(i) names. Where a process holds one card, see “One card per process”."
     )

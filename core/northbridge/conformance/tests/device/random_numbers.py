@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -38,7 +38,7 @@ class RandomNumbers(OneDevice):
     """Each device has a generator of its own, which is seeded, read and put back."""
 
     claims = ("random_numbers",)
-    advice: ClassVar[str] = (
+    advice = (
         "Look at Device.seed(), random_state() and set_random_state(): they speak to manual_seed_all, get_rng_state and"
         " set_rng_state of torch.<type>, which have to reach the generator that the chip's kernels draw from."
     )
@@ -235,7 +235,7 @@ class Distributions(OneDevice):
     """Numbers are spread as torch says, and dropout drops its share."""
 
     claims = ("random_numbers",)
-    advice: ClassVar[str] = (
+    advice = (
         "Look at the kernels of your torch plugin that draw: which numbers they make of the generator's bits, and"
         " whether each is drawn once."
     )

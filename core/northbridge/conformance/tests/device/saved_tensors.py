@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ from northbridge.conformance.tests.device.one_device import OneDevice
 class SavedTensors(OneDevice):
     """What was on the chip opens there, on the CPU and on another device, as it was."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "torch.load asks torch.<type> for what it needs to open a file on the chip; tensors without a storage of their"
         " own kind are pickled through the CPU. Both belong to your torch plugin."
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ class Streams(OneDevice):
     one queue, and says so.
     """
 
-    advice: ClassVar[str] = (
+    advice = (
         "Device.synchronize() has to block until all queued work is done, copies that were not waited for included."
         " Streams are Stream, Event, stream and current_stream of torch.<type>, as torch.cuda has them."
     )

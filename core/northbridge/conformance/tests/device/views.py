@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import ClassVar
 
 import pytest
 import torch
@@ -35,7 +34,7 @@ class Views(OneDevice):
     """Views share memory with what they are a view of, whatever their strides and offsets."""
 
     claims = ("views",)
-    advice: ClassVar[str] = (
+    advice = (
         "Your torch plugin's copies and kernels have to honour strides and storage offsets: look at its copy between"
         " device and host, and at as_strided and view, for tensors that are not contiguous."
     )

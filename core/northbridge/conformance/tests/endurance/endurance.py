@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -25,7 +25,7 @@ class Endurance(NamespaceSuite):
 
     runs = in_each(TRAINERS[0], devices=(1, 2))
     steps = always("endurance")
-    advice: ClassVar[str] = (
+    advice = (
         "what the vendor's software keeps for each step: events, streams, graphs that Bridge.after_step() should"
         " submit, buffers of the communication library; and memory_allocated() of its torch module"
     )

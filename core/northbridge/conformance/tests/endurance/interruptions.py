@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import ClassVar
 
 import pytest
 import torch
@@ -29,7 +28,7 @@ class Preemption(NamespaceSuite):
     runs = one_and_two_devices(*TRAINERS)
     steps = always("interruptions")
     claims = ("resume",)
-    advice: ClassVar[str] = (
+    advice = (
         "what the vendor's software does with SIGTERM; and the state of the chip's generators, which a checkpoint"
         " keeps: Device.random_state() and Device.set_random_state()"
     )
@@ -48,7 +47,7 @@ class Restarts(NamespaceSuite):
 
     runs = in_each(TRAINERS[0])
     claims = ("resume",)
-    advice: ClassVar[str] = (
+    advice = (
         "whether a card is free as soon as the process that held it is killed; and Collective.initialize(), which has"
         " to meet anew in each attempt, with the store that Northbridge gives it"
     )
@@ -71,7 +70,7 @@ class KilledRank(NamespaceSuite):
     """A rank that is killed takes the others with it, soon, and what was saved is whole."""
 
     runs = in_each(TRAINERS[0], devices=(2,))
-    advice: ClassVar[str] = (
+    advice = (
         "the communication library, which has to end with an error in the ranks whose partner is gone, and not to wait"
         " for it; and threads and processes of the vendor's that outlive a rank"
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
 
 import northbridge
@@ -21,7 +19,7 @@ class Launches(Suite):
     Where the chip denies that ranks may be forked, to fork them ends in :class:`UnsupportedError`.
     """
 
-    advice: ClassVar[str] = (
+    advice = (
         "what the vendor's software does when it is imported, or a card is touched, in a process that starts others:"
         " Bridge.load() takes no card; and the claim `fork`, where it does not survive one"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 
@@ -21,7 +20,7 @@ class SideBySide(NamespaceSuite):
     """
 
     runs = in_each(TRAINERS[0], devices=(1, 2))
-    advice: ClassVar[str] = (
+    advice = (
         "what processes of one machine share: files and ports of the vendor's software, a MASTER_PORT that its import"
         " writes (northbridge.keep_environment() takes it back), and cards that it takes before it is told which one"
     )

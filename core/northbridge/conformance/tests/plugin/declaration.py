@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ast import literal_eval
-from typing import Any, ClassVar
+from typing import Any
 
 from packaging.version import Version
 
@@ -18,7 +18,7 @@ _FACTS = ("simulated", "auto")
 class Declaration(PluginSuite):
     """The parts of the backend carry names that torch can take, and capabilities of the right types."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "the Backend(…) that the plugin's hook returns: the attribute `type` of its Device, `name` of its Collective,"
         " `package` of its Bridge, and its Capabilities, whose claims are northbridge.yes, northbridge.no('why') and"
         " northbridge.unknown"
@@ -67,7 +67,7 @@ class Declaration(PluginSuite):
 class PluginMetadata(PluginSuite):
     """One distribution announces the name, and its module declares a backend of that name."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "the plugin's pyproject.toml: [project] name and version, and the entry point of the group"
         ' "northbridge.backends"; and the hook northbridge_backend() of the module that it names'
     )

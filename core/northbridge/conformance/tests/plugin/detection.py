@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -16,7 +16,7 @@ class MissingSoftware(PluginSuite):
     A backend without a package brings its software itself, and nothing is hidden from it: it loads, or says why not.
     """
 
-    advice: ClassVar[str] = (
+    advice = (
         "Bridge.package, which has to name the vendor's package; Bridge.load(), the one place to import it, which lets"
         " ModuleNotFoundError through; and Bridge.detect() where the package is not installed"
     )
@@ -62,9 +62,7 @@ class MissingSoftware(PluginSuite):
 class MissingHardware(PluginSuite):
     """Where no device is found, a Trainer says so, or that the software is missing, and does not train on the CPU."""
 
-    advice: ClassVar[str] = (
-        "Bridge.detect(), which answers 0 where no device is found, and whatever the plugin does instead of it"
-    )
+    advice = "Bridge.detect(), which answers 0 where no device is found, and whatever the plugin does instead of it"
 
     @pytest.fixture
     def found(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
@@ -89,7 +87,7 @@ class MissingHardware(PluginSuite):
 class Detection(PluginSuite):
     """The backend counts its devices without being loaded, and counts as many afterwards."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "Bridge.detect(), which has to answer with a number on every machine, also on one without driver, card or"
         " software; Device.count(); and is_available() and device_count() of the vendor's torch module"
     )

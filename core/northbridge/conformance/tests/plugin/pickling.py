@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -16,7 +16,7 @@ _PARTS = ("backend", "device", "collective", "bridge", "capabilities")
 class Pickling(PluginSuite):
     """The backend and its parts are pickled, and hold nothing that is this process's alone."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "the attributes of the plugin's Device, Collective and Bridge: what is this process's alone, such as an open"
         " file, a lock, a socket, a module or a lambda, is made where it is used, or left out by __getstate__();"
         " and a __reduce__() of a Backend of your own"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -23,7 +23,7 @@ _TRIES = 5
 class PluginImport(PluginSuite):
     """The import of the plugin's module is quick, silent and without traces, and brings no vendor's software."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "the top of the plugin's module: move imports into the hook northbridge_backend(), into Bridge.load() and into"
         " the methods that need them; `python -X importtime -c 'import <module>'` shows what takes the time"
     )
@@ -80,7 +80,7 @@ _USERS = {"MASTER_ADDR": "127.0.0.2", "MASTER_PORT": "29531", "OMP_NUM_THREADS":
 class SoftwareLoading(PluginSuite):
     """The software is loaded once and for all, and what the user has set in the environment stays."""
 
-    advice: ClassVar[str] = (
+    advice = (
         "Bridge.load(), which has to do nothing when it is called again; and what writes to os.environ in"
         " Bridge.prepare(), Bridge.load() and Bridge.prepare_rank(): use os.environ.setdefault(), and"
         " northbridge.keep_environment() around an import that writes"
