@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from northbridge.contract import Contract, check_line, contract_of
 from northbridge.device import describe_device_type
 from northbridge.diagnostics import torch_import
-from northbridge.diagnostics.backends import FINDING, BackendReport, Claimed, report_on
+from northbridge.diagnostics.backends import FINDING, BackendReport, Claimed, VendorVariable, report_on
 from northbridge.discovery.cards import counted_cards
 from northbridge.discovery.current import loaded
 from northbridge.discovery.declared import get
@@ -183,13 +183,7 @@ def _check_contract(contract: Contract, report: Reporter, environ: dict[str, str
         "checked": checked,
     }
     variables = [
-        {
-            "name": symbol.name,
-            "value": value,
-            "written": now if now != value else None,
-            "meaning": symbol.meaning,
-            "evidence": symbol.evidence,
-        }
+        asdict(VendorVariable(symbol.name, value, now if now != value else None, symbol.meaning, symbol.evidence))
         for symbol in contract.symbols
         if symbol.kind == "environment"
         for value, now in [(environ.get(symbol.name), os.environ.get(symbol.name))]

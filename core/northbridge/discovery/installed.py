@@ -113,19 +113,15 @@ def find(name: str) -> Plugin:
             backend=name,
         )
     (plugin,) = claims
-    if not is_wellformed(name):
-        raise BackendNameError(
-            f"{plugin} calls its backend {name!r}, and a name is made of lower-case letters, digits and underscores;"
-            f" its vendor has to choose another name, until then uninstall {plugin.distribution}",
-            backend=name,
-        )
-    if name in LIGHTNING_NAMES:
-        raise BackendNameError(
-            f"{plugin} calls its backend {name!r}, which is one of Lightning's own words for an accelerator; its"
-            f" vendor has to choose another name, until then uninstall {plugin.distribution}",
-            backend=name,
-        )
-    return plugin
+    if is_wellformed(name) and name not in LIGHTNING_NAMES:
+        return plugin
+    taken = "which is one of Lightning's own words for an accelerator"
+    wrong = taken if is_wellformed(name) else "and a name is made of lower-case letters, digits and underscores"
+    raise BackendNameError(
+        f"{plugin} calls its backend {name!r}, {wrong}; its vendor has to choose another name, until then uninstall"
+        f" {plugin.distribution}",
+        backend=name,
+    )
 
 
 def say_not_installed(name: str) -> str:

@@ -89,10 +89,8 @@ COMBINATIONS = (
         "_MultiProcessingLauncher",
         (MultiProcessingLauncherMixin,),
     ),
-    Combination(
-        "weights_agreement", "WeightsAgreement", "callbacks", "Callback", (WeightsAgreementMixin,), ("Trainer",)
-    ),
-    Combination("weights_agreement", "WeightsAgreement", "", "object", (WeightsAgreementMixin,), ("Fabric",)),
+    Combination(*_AGREEMENT, "callbacks", "Callback", (WeightsAgreementMixin,), ("Trainer",)),
+    Combination(*_AGREEMENT, "", "object", (WeightsAgreementMixin,), ("Fabric",)),
     Combination("layer_sync", "LayerSync", "plugins.layer_sync", "TorchSyncBatchNorm", (LayerSyncMixin,), ("Trainer",)),
 )
 """Every class of ours that derives from one of Lightning's."""
