@@ -1,4 +1,4 @@
-"""One compilation of the chip: the process that does it, and what is said when it fails."""
+"""One compilation of the chip at a time: the process that does it, and what is said when it fails."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import ninja
+from filelock import FileLock, Timeout
 from rich.console import Console
 
-from northbridge_cpu_sim.build.cache import VARIABLE, keep, writing
+from northbridge_cpu_sim.build.cache import VARIABLE, keep, refuse_foreign, writing
 from northbridge_cpu_sim.build.compiler import Compiler, absolute_folders
 from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.errors import BuildError
 
 REASON = "compiling the simulated chip, once per machine: about a minute on two free cores"
+
+PATIENCE = 15 * 60
+"""How many seconds to wait for another process that compiles."""
 
 _PRIVATE = "building-"
 _ROOM = 128 * 2**20
@@ -34,6 +38,28 @@ _CURES = (
     (r"\bPython\.h: ", "install Python's headers: apt install python3-dev"),
     (r"\bexec(ute)? .?cc1plus", "the compiler is incomplete: apt install g++"),
 )
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock; wait for it up to :data:`PATIENCE`. Raises :class:`BuildError`.
+
+    It is the system's lock and ends with its holder: a killed build leaves nothing to wait for.
+    """
+    refuse_foreign(folder / "lock")
+    lock = FileLock(str(folder / "lock"))
+    with writing(folder):
+        try:
+            lock.acquire(timeout=PATIENCE)
+        except Timeout:
+            raise BuildError(
+                f"another process has been compiling the simulated chip for {PATIENCE // 60} "
+                f"minutes: end it (fuser {folder / 'lock'} says which it is), or set {VARIABLE}"
+            ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def compile_chip(name: str, recipe: Recipe, compiler: Compiler, *, chip: Path, log: Path) -> None:

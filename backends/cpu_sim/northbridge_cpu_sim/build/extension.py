@@ -39,9 +39,8 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
     if cache.is_whole(chip):
         return chip
 
-    # Only a process that finds nothing pays for these imports.
-    from northbridge_cpu_sim.build.compile import compile_chip, failure
-    from northbridge_cpu_sim.build.lock import locked
+    # Only a process that finds nothing pays for this import.
+    from northbridge_cpu_sim.build.compile import compile_chip, failure, locked
 
     cache.refuse_foreign(log)
     before = _last_change(log)

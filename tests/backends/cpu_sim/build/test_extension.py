@@ -25,7 +25,6 @@ import pytest
 from tests.scripts import start_python
 
 import northbridge_cpu_sim.build.compile
-import northbridge_cpu_sim.build.lock
 from northbridge_cpu_sim.build.cache import keep
 from northbridge_cpu_sim.build.compile import REASON, announced
 from northbridge_cpu_sim.build.extension import NAME, build, locate
@@ -50,18 +49,18 @@ PyMODINIT_FUNC INIT(TORCH_EXTENSION_NAME)() {
 RANK = """
 import sys, time
 from pathlib import Path
-import northbridge_cpu_sim.build.lock as lock
+import northbridge_cpu_sim.build.compile as compilation
 from northbridge_cpu_sim.build.extension import locate
 from northbridge_cpu_sim.errors import BuildError
 from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.settings import SimSettings
 
-class Lock(lock.FileLock):
+class Lock(compilation.FileLock):
     def acquire(self, *args, **kwargs):
         print("waiting", flush=True)
         return super().acquire(*args, **kwargs)
 
-lock.FileLock = Lock
+compilation.FileLock = Lock
 try:
     print(locate(SimSettings.read(), Recipe((Path(sys.argv[1]),))))
 except BuildError as error:
@@ -303,7 +302,7 @@ def test_a_killed_build_ends_its_compiler_and_never_makes_the_next_wait(place: P
 
 
 def test_a_process_that_compiles_for_ever_is_not_waited_for(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(northbridge_cpu_sim.build.lock, "PATIENCE", 0.1)
+    monkeypatch.setattr(northbridge_cpu_sim.build.compile, "PATIENCE", 0.1)
     place.cache.mkdir(mode=0o700)
     with open(place.cache / "lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
