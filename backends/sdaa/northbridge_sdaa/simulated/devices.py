@@ -1,9 +1,9 @@
-"""The functions of ``torch.sdaa`` about devices that are not as CUDA's."""
+"""The functions of ``torch.sdaa`` that are not as CUDA's, or not as the simulated chip's."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -67,3 +67,51 @@ def get_device_capability(device: DeviceLike = None) -> None:
 def is_bf16_supported() -> bool:
     """Return that tensors can be of bfloat16."""
     return True
+
+
+class Generators(Sequence[torch.Generator]):
+    """One generator a device, each made when it is asked for."""
+
+    def __getitem__(self, index: int) -> torch.Generator:  # type: ignore[override] # no slices
+        return chip.default_generator(index)
+
+    def __len__(self) -> int:
+        return len(machine.visible())
+
+
+def get_rng_state(device: torch.device | str | int = "sdaa") -> torch.Tensor:
+    """Return the state of a device's generator; what has no index is the current device."""
+    return chip.get_rng_state(device)
+
+
+def set_rng_state(new_state: torch.Tensor, device: torch.device | str | int = "sdaa") -> None:
+    """Set the state of a device's generator."""
+    chip.set_rng_state(new_state, device)
+
+
+# Memory that is reserved was called cached.
+
+
+def empty_cache() -> None:
+    """Give cached memory back, of which there is none."""
+    chip.empty_cache()
+
+
+def memory_cached(device: DeviceLike = None) -> int:
+    """Return the bytes taken from a device."""
+    return chip.memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceLike = None) -> int:
+    """Return the most bytes taken from a device."""
+    return chip.max_memory_reserved(device)
+
+
+def reset_max_memory_cached(device: DeviceLike = None) -> None:
+    """Start all peaks anew: they are not kept apart."""
+    chip.reset_peak_memory_stats(device)
+
+
+def reset_max_memory_allocated(device: DeviceLike = None) -> None:
+    """Start all peaks anew: they are not kept apart."""
+    chip.reset_peak_memory_stats(device)

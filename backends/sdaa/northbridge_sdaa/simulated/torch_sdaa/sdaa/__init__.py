@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from northbridge_cpu_sim import module as _chip
 from northbridge_sdaa.simulated.devices import (
+    Generators as _Generators,
     _lazy_call as _lazy_call,
     _lazy_init as _lazy_init,
     device_count as device_count,
+    empty_cache as empty_cache,
     get_device_capability as get_device_capability,
     get_device_name as get_device_name,
     get_device_properties as get_device_properties,
+    get_rng_state as get_rng_state,
     is_available as is_available,
     is_bf16_supported as is_bf16_supported,
-)
-from northbridge_sdaa.simulated.generators import (
-    Generators as _Generators,
-    get_rng_state as get_rng_state,
-    set_rng_state as set_rng_state,
-)
-from northbridge_sdaa.simulated.memory import (
-    empty_cache as empty_cache,
     max_memory_cached as max_memory_cached,
     memory_cached as memory_cached,
     reset_max_memory_allocated as reset_max_memory_allocated,
     reset_max_memory_cached as reset_max_memory_cached,
+    set_rng_state as set_rng_state,
 )
 from northbridge_sdaa.simulated.record import watch as _watch
 
