@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,14 @@ DRIVER = "1.22.0-0000000"
 
 _NO_HALF = "float16/half is not supported on Gaudi."
 _NO_FLOAT8 = "float8 is not supported on Gaudi."
+
+
+class synDeviceType(enum.IntEnum):
+    """The generations; their numbers are the simulation's own."""
+
+    synDeviceGaudi = 1
+    synDeviceGaudi2 = 2
+    synDeviceGaudi3 = 3
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,11 @@ _GENERATIONS = {
 def generation() -> Generation:
     """Return the generation of this server's cards."""
     return _GENERATIONS[HPUSimSettings.read().generation]
+
+
+def _get_device_type() -> int:
+    """Return the generation of the server's cards; no card is taken."""
+    return generation().number
 
 
 def card() -> SimulatedDevice:

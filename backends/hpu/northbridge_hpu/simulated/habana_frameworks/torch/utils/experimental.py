@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from northbridge_hpu.simulated.experimental import (
+from northbridge_hpu.simulated.machine import (
     _get_device_type as _get_device_type,
     synDeviceType as synDeviceType,
 )
