@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import northbridge
 
 if TYPE_CHECKING:
+    from northbridge_cpu_sim.bridge import STRICT_OPTIONS as STRICT_OPTIONS
     from northbridge_cpu_sim.errors import (
         BuildError as BuildError,
         CardTakenError as CardTakenError,
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
     from northbridge_cpu_sim.simulation.record import Record as Record
     from northbridge_cpu_sim.simulation.server import Server as Server
     from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice as SimulatedDevice
-    from northbridge_cpu_sim.simulation.strict_options import STRICT_OPTIONS as STRICT_OPTIONS
 
 _HOMES = {
+    "bridge": ("STRICT_OPTIONS",),
     "errors": ("BuildError", "CardTakenError", "DeviceFileError", "FaultError", "ServerError"),
     "faults.fault": ("Fault",),
     "faults.plan": ("MetFault", "count_step", "faults_met", "planned_faults"),
@@ -41,7 +42,6 @@ _HOMES = {
     "simulation.record": ("Record",),
     "simulation.server": ("Server",),
     "simulation.simulated_device": ("SimulatedDevice",),
-    "simulation.strict_options": ("STRICT_OPTIONS",),
 }
 _HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
 

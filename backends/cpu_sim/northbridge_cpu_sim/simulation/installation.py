@@ -7,8 +7,10 @@ import importlib
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
+from torch.autograd import Variable
 from torch.utils.backend_registration import (
     generate_methods_for_privateuse1_backend,
     rename_privateuse1_backend,
@@ -20,7 +22,6 @@ from northbridge_cpu_sim.build.extension import build
 from northbridge_cpu_sim.build.recipe import recipe_for
 from northbridge_cpu_sim.faults import plan
 from northbridge_cpu_sim.module import chip
-from northbridge_cpu_sim.module.backward import count_on_after_backwards
 from northbridge_cpu_sim.module.device_type import accept_in_meshes, choose_as_for_cpu, name_in_dlpack
 from northbridge_cpu_sim.module.shared_memory import refuse_sharing
 from northbridge_cpu_sim.settings import SimSettings
@@ -76,7 +77,7 @@ def install(
     choose_as_for_cpu(device.type)
     if device.autograd_threads:
         atexit.register(extension.settle_autograd_threads)
-        count_on_after_backwards(extension)
+        _count_on_after_backwards(extension)
     else:
         # The chip does this for every thread that touches it; this one may run a backward before.
         torch.autograd.set_multithreading_enabled(False)
@@ -129,3 +130,20 @@ def _configure(
     if settings.errors == "asynchronous":
         importlib.import_module("torch._meta_registrations")  # what tells the shapes of results that never come
     extension.register_fallbacks()
+
+
+def _count_on_after_backwards(extension: ModuleType) -> None:
+    """Let a thread number its next nodes behind those that a backward has made, as where it made them itself.
+
+    The C++ sees to that for every node but the first, since no code of the chip runs before an operator of autograd.
+    """
+    engine: Any = Variable._execution_engine
+
+    class Engine(type(engine)):  # type: ignore[misc]  # torch's, untyped
+        def run_backward(self, *arguments: Any, **options: Any) -> Any:
+            try:
+                return super().run_backward(*arguments, **options)
+            finally:
+                extension.share_sequence_numbers()
+
+    Variable._execution_engine = Engine()
