@@ -68,8 +68,7 @@ class _Interrupted(Classifier):
         is_last = self.global_rank == self.trainer.world_size - 1
         if self.sent is not None and is_last and self.global_step == INTERRUPTED:
             os.kill(os.getpid(), self.sent)
-        loss: Tensor = super().training_step(batch, batch_index)
-        return loss
+        return super().training_step(batch, batch_index)
 
 
 def killed_rank(scenario: Scenario, folder: Path) -> None:
@@ -89,5 +88,4 @@ class _Dying(Classifier):
         if self.global_step == KILLED_IN and self.global_rank == self.trainer.world_size - 1:
             write(self.folder, "killed", 0, {"rank": self.global_rank, "at": time.time()})
             os.kill(os.getpid(), signal.SIGKILL)
-        loss: Tensor = super().training_step(batch, batch_index)
-        return loss
+        return super().training_step(batch, batch_index)

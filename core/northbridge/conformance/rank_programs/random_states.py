@@ -118,8 +118,7 @@ class Resumable:
 class _Drawing(Classifier):
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         pictures, labels = batch
-        loss: Tensor = super().training_step((pictures + torch.randn(()).item(), labels), batch_index)
-        return loss
+        return super().training_step((pictures + torch.randn(()).item(), labels), batch_index)
 
     def validation_step(self, batch: Any, batch_index: int) -> None:
         torch.rand(3, device=self.device)

@@ -192,8 +192,7 @@ class _Tuned(Classifier):
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         if len(batch[0]) > _FITS:
             torch.empty(2**50, dtype=torch.uint8, device=self.device)
-        loss: Tensor = super().training_step(batch, batch_index)
-        return loss
+        return super().training_step(batch, batch_index)
 
     def configure_optimizers(self) -> Any:
         return adam(self.parameters(), rate=self.lr)
