@@ -64,8 +64,7 @@ class Device(ABC):
 
     def memory_stats(self, index: int) -> dict[str, float]:
         """Return numbers about the device's memory, in bytes where they are sizes. Called by DeviceStatsMonitor."""
-        stats: dict[str, float] = dict(self._call("memory_stats", index))
-        return stats
+        return dict(self._call("memory_stats", index))
 
     def empty_cache(self) -> None:
         """Give cached memory back. Called after training.

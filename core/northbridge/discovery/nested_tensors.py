@@ -82,8 +82,7 @@ def encode_padded(encoder: Any, src: Tensor, padding: Tensor) -> Tensor:
     for layer in encoder.layers:
         output = layer(output, src_mask=None, is_causal=False, src_key_padding_mask=padding)
     output = output.masked_fill(padding.unsqueeze(-1), 0.0)
-    normalized: Tensor = output if encoder.norm is None else encoder.norm(output)
-    return normalized
+    return output if encoder.norm is None else encoder.norm(output)
 
 
 def _is_behind(padding: Tensor) -> bool:

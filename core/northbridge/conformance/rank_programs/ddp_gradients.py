@@ -93,8 +93,7 @@ def _step(net: nn.Module, optimizer: Any, images: Tensor, labels: Tensor) -> Non
 
 
 def _numbers(net: nn.Module) -> list[float]:
-    numbers: list[float] = torch.cat([each.detach().cpu().flatten() for each in net.parameters()])[::7].tolist()
-    return numbers
+    return torch.cat([each.detach().cpu().flatten() for each in net.parameters()])[::7].tolist()
 
 
 def _compressed_gradient(rank: Rank) -> float:

@@ -148,8 +148,7 @@ def _facts(net: nn.Module) -> dict[str, Any]:
 
 
 def _whole(tensor: Any) -> Tensor:
-    result: Tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-    return result
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
 class _Sharded(Stock):  # type: ignore[misc]  # of Lightning's module

@@ -64,8 +64,7 @@ def _index_one(connector: Any, device: torch.device, asked: Any) -> torch.device
             f" {len(indices)}; write devices=1, or a strategy for several devices"
         )
     if device.index is None:
-        first: torch.device = connector.accelerator.get_parallel_devices(indices)[0]
-        return first
+        return connector.accelerator.get_parallel_devices(indices)[0]
     written = f"device='{device}'"
     _check_indices(connector, [device.index], written)
     if _names_indices(asked) and indices != [device.index]:

@@ -33,11 +33,9 @@ class FabricSingleDeviceMixin(FabricMixin, SingleDeviceMixin):
     def root_device(self) -> torch.device:
         """The device, which is taken for this process by asking."""
         self._take_when_used()
-        device: torch.device = super().root_device
-        return device
+        return super().root_device
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Set up ``module`` on the device, which is taken for that."""
         self._take_when_used()
-        prepared: torch.nn.Module = super().setup_module(module)
-        return prepared
+        return super().setup_module(module)
