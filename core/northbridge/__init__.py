@@ -77,11 +77,7 @@ if TYPE_CHECKING:
     )
     from northbridge.process_record import Entry as Entry, record as record
     from northbridge.processes.environment import keep_environment as keep_environment
-    from northbridge.settings import (
-        Indices as Indices,
-        Settings as Settings,
-        VendorSettings as VendorSettings,
-    )
+    from northbridge.settings import Indices as Indices, Settings as Settings, VendorSettings as VendorSettings
     from northbridge.simulation import Simulation as Simulation
 
 

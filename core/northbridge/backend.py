@@ -29,12 +29,7 @@ class Backend:
     api: int = 1
 
     def __post_init__(self) -> None:
-        parts = {
-            "device": Device,
-            "collective": Collective,
-            "bridge": Bridge,
-            "capabilities": Capabilities,
-        }
+        parts = {"device": Device, "collective": Collective, "bridge": Bridge, "capabilities": Capabilities}
         for part, kind in parts.items():
             value = getattr(self, part)
             if not isinstance(value, kind):

@@ -141,10 +141,7 @@ def _show_advice(console: Terminal, diagnosis: Diagnosis) -> None:
         _title(console, "Nothing is wrong.")
         return
     _title(console, "What is wrong, and what to do, most important first")
-    print_pairs(
-        console,
-        [(f"{each.level}: {each.about}", each.what, _style(each.level)) for each in diagnosis.advice],
-    )
+    print_pairs(console, [(f"{each.level}: {each.about}", each.what, _style(each.level)) for each in diagnosis.advice])
 
 
 def _style(verdict: str) -> str:

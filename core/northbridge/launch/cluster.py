@@ -156,11 +156,7 @@ def _refuse_wrong_port(found: LaunchEnvironment) -> None:
 def _refuse_out_of_range(found: LaunchEnvironment) -> None:
     run, processes = found.run, found.run.nodes * found.run.devices
     asked = f"with num_nodes={run.nodes} and devices={run.devices}"
-    for field, count in (
-        ("node_rank", run.nodes),
-        ("local_rank", run.devices),
-        ("rank", processes),
-    ):
+    for field, count in (("node_rank", run.nodes), ("local_rank", run.devices), ("rank", processes)):
         value: int | None = getattr(found.values, field)
         if value is not None and not 0 <= value < count:
             raise found.error(field, f"{asked} it is from 0 to {count - 1}")

@@ -11,10 +11,7 @@ from typing import Any
 
 import torch
 from torch.autograd import Variable
-from torch.utils.backend_registration import (
-    generate_methods_for_privateuse1_backend,
-    rename_privateuse1_backend,
-)
+from torch.utils.backend_registration import generate_methods_for_privateuse1_backend, rename_privateuse1_backend
 
 import northbridge
 from northbridge_cpu_sim import module as cuda_like

@@ -14,12 +14,7 @@ from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.discovery.present import detect, missing_software
 from northbridge.discovery.simulated import is_simulable
-from northbridge.errors import (
-    HardwareMissingError,
-    NorthbridgeError,
-    SoftwareMissingError,
-    WrongDeviceError,
-)
+from northbridge.errors import HardwareMissingError, NorthbridgeError, SoftwareMissingError, WrongDeviceError
 from northbridge.lightning.accelerators.autograd import assert_autograd_serves
 from northbridge.lightning.accelerators.device_indices import parse_devices
 from northbridge.lightning.accelerators.held import hold

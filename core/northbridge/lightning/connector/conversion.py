@@ -59,10 +59,7 @@ def _convert(namespace: Namespace, thing: Any) -> Any:
 
 def _refuse_foreign(namespace: Namespace, thing: Any) -> None:
     home = type(thing).__module__
-    theirs = next(
-        (each for each in NAMESPACES.values() if home == each.name or home.startswith(f"{each.name}.")),
-        None,
-    )
+    theirs = next((each for each in NAMESPACES.values() if home == each.name or home.startswith(f"{each.name}.")), None)
     if theirs is None or theirs.name in (namespace.name, namespace.fabric):
         return
     name = type(thing).__name__

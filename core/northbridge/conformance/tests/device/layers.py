@@ -201,12 +201,7 @@ class Layers(OneDevice):
         assert_near([*twin.parameters()], [*layer.parameters()], device, within)
 
 
-def learn(
-    layer: nn.Module,
-    given: tuple[Tensor, ...],
-    device: torch.device,
-    form: Form = as_it_is,
-) -> list[Any]:
+def learn(layer: nn.Module, given: tuple[Tensor, ...], device: torch.device, form: Form = as_it_is) -> list[Any]:
     """Return what ``layer`` makes of ``given`` in training, and the gradients of its parameters and of what it got.
 
     ``form`` lays out on the device what it is given.
