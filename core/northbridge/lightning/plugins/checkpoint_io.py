@@ -140,7 +140,11 @@ class CheckpointIOMixin(NamespaceMixin):
             with stock_format():
                 super().save_checkpoint(checkpoint, path, storage_options=storage_options)
             return
-        _write(checkpoint, Path(path))
+        import torch
+
+        target = Path(path)
+        with writing(target), draft_of(target) as draft, stock_format(), draft.open("wb") as file:
+            torch.save(checkpoint, file)
 
     def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Read what Lightning reads, as it does; raises :class:`CheckpointError` for what is no checkpoint."""
@@ -149,14 +153,13 @@ class CheckpointIOMixin(NamespaceMixin):
         return checkpoint
 
 
-def _write(checkpoint: dict[str, Any], target: Path) -> None:
-    import torch
-
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Write the checkpoint ``target`` inside; raises :class:`CheckpointError` where the system refuses."""
     try:
-        with draft_of(target) as draft, stock_format(), draft.open("wb") as file:
-            torch.save(checkpoint, file)
+        yield
     except (OSError, RuntimeError) as error:
-        refusal = refusal_of_system(error)
+        refusal = _refusal_of_system(error)
         if refusal is None:
             raise
         raise unwritable(target, refusal) from refusal
@@ -176,7 +179,7 @@ def unwritable(target: Path, refusal: OSError) -> CheckpointError:
     )
 
 
-def refusal_of_system(error: BaseException) -> OSError | None:
+def _refusal_of_system(error: BaseException) -> OSError | None:
     """Return the system's own error behind ``error``, or None.
 
     torch ends its archive in a file that is full already, and raises an error of its own about that. A file that it

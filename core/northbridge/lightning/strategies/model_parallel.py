@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.atomic_write import discard, name_draft, put_in_place, remove_left
 from northbridge.lightning.plugins.checkpoint_files import unreadable
-from northbridge.lightning.plugins.checkpoint_io import refusal_of_system, to_cpu, unwritable
+from northbridge.lightning.plugins.checkpoint_io import to_cpu, unwritable, writing
 from northbridge.lightning.strategies.fabric import FabricMixin
 from northbridge.lightning.strategies.parallel import ParallelMixin
 from northbridge.lightning.strategies.trainer import TrainerMixin
@@ -150,12 +150,8 @@ def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:
     from torch.distributed.checkpoint.api import CheckpointException
 
     try:
-        save(draft)
-    except (OSError, RuntimeError) as error:
-        refusal = refusal_of_system(error)
-        if refusal is None:
-            raise
-        raise unwritable(target, refusal) from refusal
+        with writing(target):
+            save(draft)
     except CheckpointException as error:  # torch raises it on every rank, wherever it failed
         rank, (reason, _) = next(iter(error.failures.items()))
         if not isinstance(reason, OSError):
