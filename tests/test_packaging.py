@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -56,8 +57,19 @@ def listing(wheel: Path) -> list[str]:
         return archive.namelist()
 
 
-def test_the_wheel_installs_the_core_and_the_backends_and_nothing_else(listing: list[str]) -> None:
-    metadata = f"northbridge-{northbridge_version()}.dist-info"
+def test_version_comes_from_the_tag(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    commit = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--allow-empty", "--message=a"]
+    versions = []
+    for command in (["true"], ["git", "init", "--quiet"], commit, ["git", "tag", "v0.3.0rc1"], commit):
+        call(command, tmp_path)
+        versions.append(call([sys.executable, "-m", "hatchling", "version"], tmp_path).strip())
+
+    assert versions == ["0.1.0", "0.1.0", "0.1.0", "0.3.0rc1", "0.3.0rc1"]
+
+
+def test_the_wheel_installs_the_core_and_the_backends_and_nothing_else(wheel: Path, listing: list[str]) -> None:
+    metadata = f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"
 
     assert {name.split("/")[0] for name in listing} == {"northbridge", *BACKENDS, metadata}
 
@@ -322,8 +334,3 @@ def test_what_serves_every_vendor_names_none(folder: Path) -> None:
     ]
 
     assert named == []
-
-
-def northbridge_version() -> str:
-    (line,) = [each for each in (ROOT / "pyproject.toml").read_text().splitlines() if each.startswith("version = ")]
-    return line.split('"')[1]
