@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from configparser import ConfigParser
 from email.message import Message
 from email.parser import Parser
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 import northbridge
 import northbridge_cpu_sim
@@ -26,8 +28,6 @@ import northbridge_cpu_sim
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "northbridge"
 BACKENDS = {package.name: package for package in (ROOT / "backends").glob("*/northbridge_*")}
-VENDORS_DISTRIBUTIONS: dict[str, set[str]] = {"hpu": {"habana-pyhlml"}, "sdaa": set()}
-"""What the extras bring: of the vendors' software, what is on the public index."""
 VENDORS_MODULES = ("habana_frameworks", "pyhlml", "torch_sdaa")
 VENDORS_WORDS = re.compile(
     r"(?<![a-z])(hpus?|hccl|habana|gaudi|synapse|sdaa|tccl|teco|tecorigin)(?![a-z])", re.IGNORECASE
@@ -162,21 +162,30 @@ def test_the_wheel_asks_for_a_lightning_that_is_not_a_thiefs(metadata: Message) 
         assert list(wanted.specifier.filter(offered)) == ["2.4.0", "2.6.6", "2.7.0"]
 
 
-def test_the_wheel_has_an_extra_for_each_lightning_and_for_each_vendors_software(metadata: Message) -> None:
-    extras = {"lightning", "pytorch-lightning", "conformance", *VENDORS_DISTRIBUTIONS}
-    assert set(metadata.get_all("Provides-Extra", [])) == extras
+def test_extras_and_dependencies_name_no_vendor(metadata: Message) -> None:
+    """A vendor's name that is not on the public index is free for anybody to take there."""
+    asked_for = metadata.get_all("Requires-Dist", [])
+
+    assert set(metadata.get_all("Provides-Extra", [])) == {"lightning", "pytorch-lightning", "conformance"}
     assert {"pytest", "lightning", "pytorch-lightning"} <= requirements(metadata, extra="conformance").keys()
-    for extra, distributions in VENDORS_DISTRIBUTIONS.items():
-        assert requirements(metadata, extra=extra).keys() == distributions
+    assert not [line for line in asked_for if VENDORS_WORDS.search(line)]
 
 
-def test_without_its_extra_a_vendors_software_is_asked_for_by_nobody(metadata: Message) -> None:
+def test_no_setup_installs_what_a_vendor_brings() -> None:
     files = [(ROOT / name).read_text() for name in ("Makefile", "constraints.txt", ".ci/run")]
 
-    # A distribution that is not on the public index is a name that anybody may take there.
-    assert "torch" in requirements(metadata)
-    assert not set().union(*VENDORS_DISTRIBUTIONS.values()) & requirements(metadata).keys()
-    assert not [text for text in files if re.search(r"habana|torch.sdaa|\[[\w,-]*\b(hpu|sdaa)\b", text, re.IGNORECASE)]
+    assert not [text for text in files if re.search(r"habana|torch.sdaa|--group[= ](?!dev|science)", text)]
+
+
+def test_every_import_is_declared(metadata: Message) -> None:
+    """torch brings typing_extensions today, and may stop."""
+    distributions = packages_distributions()
+    optional = {"lightning", "pytorch_lightning", "torchmetrics", "pytest", *VENDORS_MODULES}
+    imported = {name.split(".")[0] for file in python_files(CORE, *BACKENDS.values()) for name, _ in imports(file)}
+    third = {name for name in imported if name in distributions and not name.startswith("northbridge")}
+
+    declared = {canonicalize_name(name) for name in requirements(metadata)}
+    assert not [name for name in third - optional if declared.isdisjoint(map(canonicalize_name, distributions[name]))]
 
 
 def test_the_wheel_says_what_it_runs_on_and_under_which_licence(metadata: Message) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from tests.docs.page import PAGES, ROOT
+from tests.docs.page import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,17 +19,11 @@ else:
 ON_THE_INDEX = {"torch", "lightning", "pytorch-lightning", "lightning-habana", "habana-pyhlml", "ninja", "pytest"}
 """Looked up on PyPI when it was written here."""
 
-SOURCES = {
-    **PAGES,
-    **{
-        str(path.relative_to(ROOT)): path
-        for pattern in ("examples/**/*.md", "core/**/*.py", "backends/**/*.py")
-        for path in sorted(ROOT.glob(pattern))
-    },
-}
+_PATTERNS = ("*.md", ".github/**/*.*", "docs/**/*.md", "examples/**/*.md", "core/**/*.py", "backends/**/*.py")
+SOURCES = {str(path.relative_to(ROOT)): path for pattern in _PATTERNS for path in sorted(ROOT.glob(pattern))}
 _JOINT = re.compile(r'"\s*\n\s*f?"')  # between two parts of one text in a program
 _PART = r"[^\s,;:()`'\"#]+"
-_COMMAND = re.compile(rf"pip install((?:[ ]+(?:'[^']*'|\"[^\"]*\"|{_PART}(?::{_PART})*))+)")
+_COMMAND = re.compile(rf"pip3? install((?:[ ]+(?:'[^']*'|\"[^\"]*\"|{_PART}(?::{_PART})*))+)")
 _WORD = re.compile(r"'[^']*'|\"[^\"]*\"|\S+")
 
 
