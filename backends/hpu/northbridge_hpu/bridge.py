@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from types import MappingProxyType
 
@@ -16,6 +18,9 @@ from northbridge_hpu.settings import HPUSettings
 
 _WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
 """What the vendor's import writes where it is unset. MASTER_PORT=12345 would be every job's on a machine."""
+
+_VENDORS_VERSION = re.compile(r"\d+(\.\d+){3}(\+.*)?")
+"""Release and build, as ``python_packages/setup.py`` of github.com/HabanaAI/gaudi-pytorch-bridge joins them."""
 
 
 class HPUBridge(northbridge.Bridge):
@@ -95,6 +100,7 @@ class HPUBridge(northbridge.Bridge):
         self._mark()
 
     def describe_machine(self) -> dict[str, object]:
+        _check_distribution()
         if not cards.can_be_asked():
             return {"cards": "unknown: habana-pyhlml is not installed"}
         order = {module: device for device, module in enumerate(cards.visible_modules())}
@@ -106,6 +112,21 @@ class HPUBridge(northbridge.Bridge):
                 for pid, (index, command) in northbridge.device_users(cards.DEVICE_FILE).items()
             },
         }
+
+
+def _check_distribution() -> None:
+    """Raise where habana-torch-plugin, a name that is free on the public index, is not the vendor's."""
+    for found in distributions(name="habana-torch-plugin"):
+        wrong = "" if _VENDORS_VERSION.fullmatch(str(found.version)) else "its version is not like 1.24.1.482"
+        packages = (found.read_text("top_level.txt") or "").split() + [file.parts[0] for file in found.files or ()]
+        if "habana_frameworks" not in packages:
+            wrong = "it brings no habana_frameworks"
+        if wrong:
+            raise northbridge.SoftwareMissingError(
+                f"habana-torch-plugin {found.version} is not the vendor's: {wrong}."
+                " Fix: uninstall it, and install Gaudi's software as docs.habana.ai says",
+                backend="hpu",
+            )
 
 
 def _mark_nothing() -> None:
