@@ -19,9 +19,6 @@ from northbridge_hpu.settings import HPUSettings
 _WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
 """What the vendor's import writes where it is unset. MASTER_PORT=12345 would be every job's on a machine."""
 
-_VENDORS_VERSION = re.compile(r"\d+(\.\d+){3}(\+.*)?")
-"""Release and build, as ``python_packages/setup.py`` of github.com/HabanaAI/gaudi-pytorch-bridge joins them."""
-
 
 class HPUBridge(northbridge.Bridge):
     """Bring ``habana_frameworks.torch`` in, choose the card by its module id, and mark steps in lazy mode."""
@@ -117,14 +114,14 @@ class HPUBridge(northbridge.Bridge):
 def _check_distribution() -> None:
     """Raise where habana-torch-plugin, a name that is free on the public index, is not the vendor's."""
     for found in distributions(name="habana-torch-plugin"):
-        wrong = "" if _VENDORS_VERSION.fullmatch(str(found.version)) else "its version is not like 1.24.1.482"
+        # Release and build, as python_packages/setup.py of github.com/HabanaAI/gaudi-pytorch-bridge joins them.
+        wrong = "" if re.fullmatch(r"\d+(\.\d+){3}(\+.*)?", str(found.version)) else "its version is unlike 1.24.1.482"
         packages = (found.read_text("top_level.txt") or "").split() + [file.parts[0] for file in found.files or ()]
-        if "habana_frameworks" not in packages:
-            wrong = "it brings no habana_frameworks"
+        wrong = wrong if "habana_frameworks" in packages else "it brings no habana_frameworks"
         if wrong:
             raise northbridge.SoftwareMissingError(
                 f"habana-torch-plugin {found.version} is not the vendor's: {wrong}."
-                " Fix: uninstall it, and install Gaudi's software as docs.habana.ai says",
+                " Fix: uninstall it, and install the vendor's as docs.habana.ai says",
                 backend="hpu",
             )
 

@@ -210,7 +210,7 @@ except northbridge.SettingsError as error:
     [
         ("1.24.1.482", "habana_frameworks", ""),
         ("0.0.0.0+5a56187", "habana_frameworks", ""),
-        ("1.24.1", "habana_frameworks", "its version is not like"),
+        ("1.24.1", "habana_frameworks", "its version is unlike"),
         ("1.24.1.482", "setup", "it brings no habana_frameworks"),
     ],
 )
