@@ -39,9 +39,12 @@ soak: setup ## train under faults at random moments, and look for what goes wron
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),60)
 
-check: setup ## run the linter, the formatter and both type checkers
+check: setup ## run the linter, the formatter, the spelling checks and both type checkers
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
+	$(RUN)/codespell
+	@git log --no-merges --format='%h%x09%s' origin/main..HEAD 2>/dev/null | awk -F'\t' \
+		'length($$2) > 72 { print "subject over 72 characters: " $$0; long = 1 } END { exit long }'
 	@$(MAKE) --no-print-directory -j2 mypy pyright
 
 mypy: setup
