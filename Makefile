@@ -43,6 +43,8 @@ check: setup ## run the linter, the formatter, the spelling checks and both type
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/codespell
+	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml
+	$(RUN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/chip.yml
 	@git log --no-merges --format='%h%x09%s' origin/main..HEAD 2>/dev/null | awk -F'\t' \
 		'length($$2) > 72 { print "subject over 72 characters: " $$0; long = 1 } END { exit long }'
 	@$(MAKE) --no-print-directory -j2 mypy pyright

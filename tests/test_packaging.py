@@ -21,6 +21,7 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.tiers import TIERS
 
 import northbridge
 import northbridge_cpu_sim
@@ -85,21 +86,6 @@ def test_the_wheel_brings_every_source_and_nothing_that_was_made_from_one(listin
     assert {name for name in listing if ".dist-info/" not in name} == sources
     assert {Path(name).suffix for name in sources} <= {".py", ".cpp", ".h", ".typed", ".toml", ".html", ".css", ".js"}
     assert {f"{package}/py.typed" for package in ("northbridge", *BACKENDS)} <= sources
-    # What is no Python, and so is easily forgotten.
-    assert {
-        "northbridge/conformance/report/pages/templates/page.css",
-        "northbridge/conformance/report/pages/templates/report.html",
-        "northbridge_cpu_sim/csrc/bindings.cpp",
-        "northbridge_hpu/contract.toml",
-        "northbridge_hpu/simulated/device.toml",
-        "northbridge_hpu/simulated/csrc/hooks.cpp",
-        "northbridge_hpu/simulated/habana_frameworks/torch/__init__.py",
-        "northbridge_hpu/simulated/pyhlml.py",
-        "northbridge_sdaa/contract.toml",
-        "northbridge_sdaa/simulated/device.toml",
-        "northbridge_sdaa/simulated/teco_smi.py",
-        "northbridge_sdaa/simulated/torch_sdaa/__init__.py",
-    } <= sources
 
 
 def test_wheel_leaves_ci_machinery_out(listing: list[str]) -> None:
@@ -193,6 +179,25 @@ def test_the_wheel_says_what_it_runs_on_and_under_which_licence(metadata: Messag
     assert metadata["Requires-Python"] == ">=3.10"
 
 
+# --- The door for maintainers
+
+
+def test_commands_of_hooks_and_workflow_exist() -> None:
+    check = (ROOT / "Makefile").read_text().partition("\ncheck:")[2].partition("\n\n")[0]
+    hooks = re.findall(r"entry: \.venv/bin(.*)", (ROOT / ".pre-commit-config.yaml").read_text())
+    workflow = (ROOT / ".github" / "workflows" / "tests.yml").read_text()
+
+    assert len(hooks) >= 3
+    assert [command for command in hooks if f"\t$(RUN){command}\n" not in check] == []
+    assert f"tier: [{', '.join(TIERS)}]" in workflow
+    assert "-c constraints" not in workflow
+
+
+@pytest.mark.parametrize("form", ["bug", "chip"])
+def test_issue_form_asks_for_the_doctor(form: str) -> None:
+    assert "Output of `northbridge doctor --json" in (ROOT / f".github/ISSUE_TEMPLATE/{form}.yml").read_text()
+
+
 # --- A fresh environment
 
 TEN_LINES = """
@@ -245,14 +250,6 @@ def test_a_fresh_environment_lists_every_backend(environment: Path, tmp_path: Pa
     listed = json.loads(call(command, tmp_path, without_this_checkout()))
 
     assert [backend["name"] for backend in listed["backends"]] == ["cpu_sim", "hpu", "sdaa"]
-
-
-def test_a_fresh_environment_has_no_module_of_a_vendors_name(environment: Path, tmp_path: Path) -> None:
-    code = f"from importlib.util import find_spec; print(*map(find_spec, {VENDORS_MODULES}))"
-
-    said = call([str(environment / "bin" / "python"), "-c", code], tmp_path, without_this_checkout())
-
-    assert said.split() == ["None"] * len(VENDORS_MODULES)
 
 
 def test_a_fresh_environment_trains_ten_lines_on_the_simulated_chip(environment: Path, tmp_path: Path) -> None:
