@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import ClassVar
 
 from northbridge.conformance.level import Adopted, Level
 from northbridge.conformance.tests.collective.collective_reductions import CollectiveReductions
@@ -94,7 +95,7 @@ _ONE_OR_SEVERAL = (
 
 
 class C0(Adopted):
-    level = Level(
+    level: ClassVar[Level] = Level(
         "C0",
         "The plugin",
         (
@@ -111,7 +112,7 @@ class C0(Adopted):
 
 
 class C1(Adopted):
-    level = Level(
+    level: ClassVar[Level] = Level(
         "C1",
         "One device",
         (
@@ -141,7 +142,7 @@ class C1(Adopted):
 
 
 class C2(Adopted):
-    level = Level(
+    level: ClassVar[Level] = Level(
         "C2",
         "One device in Lightning",
         (
@@ -159,7 +160,7 @@ class C2(Adopted):
 
 
 class C3(Adopted):
-    level = Level(
+    level: ClassVar[Level] = Level(
         "C3",
         "Several devices",
         (
@@ -193,7 +194,7 @@ class C3(Adopted):
 
 
 class C4(Adopted):
-    level = Level(
+    level: ClassVar[Level] = Level(
         "C4",
         "Endurance and faults",
         (Launches, Preemption, Restarts, KilledRank, Endurance, SideBySide),

@@ -37,7 +37,8 @@ class Stream(IterableDataset[Any]):
     """As many pictures on each rank."""
 
     def __init__(self, rank: int, ranks: int) -> None:
-        self.rank, self.ranks = rank, ranks
+        self.rank: int = rank
+        self.ranks: int = ranks
 
     def __iter__(self) -> Iterator[Any]:
         images, labels = pictures(32).tensors

@@ -88,9 +88,9 @@ class Resumable:
     """Batches in an order that is drawn for each epoch, which can be taken up within one."""
 
     def __init__(self) -> None:
-        self.batches = list(loader(8 * _BATCHES, shuffle=False))
+        self.batches: list[Any] = list(loader(8 * _BATCHES, shuffle=False))
         self.order: list[int] = []
-        self.given = 0
+        self.given: int = 0
 
     def __len__(self) -> int:
         return len(self.batches)

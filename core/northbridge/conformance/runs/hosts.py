@@ -101,8 +101,9 @@ class Classifier(Stock):  # type: ignore[misc]  # of Lightning's module
 
     def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
         super().__init__()
-        self.net = net
-        self.folder, self.topic = folder, topic
+        self.net: torch.nn.Module = net
+        self.folder: Path = folder
+        self.topic: str = topic
 
     def __reduce__(self) -> tuple[object, ...]:
         # A spawned rank gets the module by pickle, and a class that a function made has no importable name.

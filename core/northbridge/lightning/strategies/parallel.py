@@ -36,13 +36,13 @@ class ParallelMixin(ChipMixin):
 
     _start_method = "popen"  # where Lightning's strategy knows no other
 
-    sigterm_noted = False
+    sigterm_noted: bool = False
     """Whether this rank has received SIGTERM, which ends the training at the next batch."""
 
-    ranks_end = False
+    ranks_end: bool = False
     """Whether the ranks have agreed to end for it, so that what they do until then they do together."""
 
-    requeue_noted = False
+    requeue_noted: bool = False
     """Whether this rank has heard from SLURM that the job is put into its queue again."""
 
     ranks_requeue = False

@@ -88,7 +88,7 @@ class TrainerMixin(NamespaceMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.optimizers = state["_optimizers"]  # Lightning wraps each once more, as where they are made
+        self.optimizers: Any = state["_optimizers"]  # Lightning wraps each once more, as where they are made
 
     # A fit that resumes from a checkpoint draws what the saved run would have drawn.
 

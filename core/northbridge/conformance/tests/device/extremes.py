@@ -172,7 +172,7 @@ EXTREMES = (*LARGE_AND_SMALL, *NOT_FINITE, *NONE_AT_ALL)
 class ExtremeNumbers(ComparedOperations):
     """Operations give what the CPU gives for numbers that are large, small, not finite, or none at all."""
 
-    table = EXTREMES
+    table: tuple[Operation, ...] = EXTREMES
     advice: ClassVar[str] = (
         "Ordinary numbers pass among Operations: look at how the kernel keeps from running over, by taking away the"
         " largest first; at a compiler that takes it for granted that all numbers are finite; and at kernels that are"
@@ -206,7 +206,7 @@ LARGE = (
 class LargeOperations(ComparedOperations):
     """Operations on a million numbers and sums of a thousand products give the CPU's numbers, and gradients."""
 
-    table = LARGE
+    table: tuple[Operation, ...] = LARGE
     advice: ClassVar[str] = (
         "The small cases of the same operation pass: look at which kernel your torch plugin chooses by the size, and in"
         " how many bits it computes and adds up."
