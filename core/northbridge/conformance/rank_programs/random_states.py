@@ -11,7 +11,7 @@ from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, lightnings, own_rank, trainer
+from northbridge.conformance.runs.hosts import _Classifier, classifier, lightnings, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.plugins.checkpoint_io import stock_format
@@ -115,7 +115,7 @@ class Resumable:
         self.order, self.given = state["order"], state["given"]
 
 
-class _Drawing(Classifier):
+class _Drawing(_Classifier):
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         pictures, labels = batch
         loss: Tensor = super().training_step((pictures + torch.randn(()).item(), labels), batch_index)

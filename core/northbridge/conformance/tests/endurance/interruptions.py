@@ -14,7 +14,6 @@ from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import (
     TRAINERS,
     NamespaceSuite,
-    Runs,
     Steps,
     always,
     in_each,
@@ -28,7 +27,7 @@ from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
 class Preemption(NamespaceSuite):
     """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
 
-    runs: Runs = one_and_two_devices(*TRAINERS)
+    runs: tuple[tuple[str, int], ...] = one_and_two_devices(*TRAINERS)
     steps: Steps = always("interruptions")
     claims: tuple[str, ...] = ("resume",)
     advice: ClassVar[str] = (
@@ -48,7 +47,7 @@ class Preemption(NamespaceSuite):
 class Restarts(NamespaceSuite):
     """Under torchrun with restarts, a killed rank costs the steps since the last checkpoint and no more."""
 
-    runs: Runs = in_each(TRAINERS[0])
+    runs: tuple[tuple[str, int], ...] = in_each(TRAINERS[0])
     claims: tuple[str, ...] = ("resume",)
     advice: ClassVar[str] = (
         "whether a card is free as soon as the process that held it is killed; and Collective.initialize(), which has"
@@ -72,7 +71,7 @@ class Restarts(NamespaceSuite):
 class KilledRank(NamespaceSuite):
     """A rank that is killed takes the others with it, soon, and what was saved is whole."""
 
-    runs: Runs = in_each(TRAINERS[0], devices=(2,))
+    runs: tuple[tuple[str, int], ...] = in_each(TRAINERS[0], devices=(2,))
     advice: ClassVar[str] = (
         "the communication library, which has to end with an error in the ranks whose partner is gone, and not to wait"
         " for it; and threads and processes of the vendor's that outlive a rank"

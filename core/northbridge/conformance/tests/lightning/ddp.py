@@ -11,7 +11,6 @@ from northbridge.conformance.suite import (
     Differences,
     EqualWeights,
     NamespaceSuite,
-    Runs,
     cpu_run,
     in_each,
     several_devices,
@@ -24,7 +23,7 @@ class DistributedTraining(EqualWeights):
     The data set has an odd number of samples: the ranks' sampler repeats some.
     """
 
-    runs: Runs = several_devices(*TRAINERS)
+    runs: tuple[tuple[str, int], ...] = several_devices(*TRAINERS)
     claims: tuple[str, ...] = ("ddp_averaging",)
     advice = (
         "Where one device trains right and several do not, look at the sum all-reduce of the library, at its"
@@ -64,7 +63,7 @@ class DistributedTraining(EqualWeights):
 class Strategies(NamespaceSuite):
     """A stock strategy object and a registered variant keep what the user asked for."""
 
-    runs: Runs = in_each(*TRAINERS, devices=(2,))
+    runs: tuple[tuple[str, int], ...] = in_each(*TRAINERS, devices=(2,))
     claims: tuple[str, ...] = ("ddp_averaging",)
     advice = (
         "Look at the Collective's ddp_options(), which the user's own arguments win over, and at all_reduce of"

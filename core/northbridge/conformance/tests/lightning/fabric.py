@@ -14,7 +14,6 @@ from northbridge.conformance.suite import (
     MODELS,
     Differences,
     EqualWeights,
-    Runs,
     UsesSuite,
     in_each,
     one_and_several_devices,
@@ -25,7 +24,7 @@ from northbridge.conformance.suite import (
 class FabricTraining(EqualWeights):
     """Fabric trains as Lightning's own does on as many CPU ranks."""
 
-    runs: Runs = one_and_several_devices(*FABRICS)
+    runs: tuple[tuple[str, int], ...] = one_and_several_devices(*FABRICS)
     claims: tuple[str, ...] = ("fit",)
     claims_of_several: tuple[str, ...] = ("ddp_averaging",)
     advice = (
@@ -55,7 +54,7 @@ class FabricTraining(EqualWeights):
 class FabricLoops(UsesSuite):
     """Accumulation, clipping, closures, schedules and data of a loop of one's own do what they do on the CPU."""
 
-    runs: Runs = one_and_two_devices(*FABRICS)
+    runs: tuple[tuple[str, int], ...] = one_and_two_devices(*FABRICS)
     claims: tuple[str, ...] = ("fit",)
     advice = (
         "The way that differs names what to look at: clipping takes norms, LBFGS dot products, the loaders copies"
@@ -74,7 +73,7 @@ class FabricLoops(UsesSuite):
 class Joining(UsesSuite):
     """Gradients that wait for their reduction, and ranks that run out of batches at different times."""
 
-    runs: Runs = in_each(FABRICS[0], devices=(2,))
+    runs: tuple[tuple[str, int], ...] = in_each(FABRICS[0], devices=(2,))
     claims: tuple[str, ...] = ("ddp_averaging",)
     advice = "Join sends zeros for ranks that are done: look at all_reduce of numbers of steps, and at broadcast."
 
