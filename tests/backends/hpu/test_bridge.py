@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -208,23 +207,21 @@ except northbridge.SettingsError as error:
 @pytest.mark.parametrize(
     ("version", "package", "problem"),
     [
-        ("1.24.1.482", "habana_frameworks", ""),
-        ("0.0.0.0+5a56187", "habana_frameworks", ""),
-        ("1.24.1", "habana_frameworks", "its version is unlike"),
+        ("1.24.1", "habana_frameworks", "its version is unlike 1.24.1.482"),
         ("1.24.1.482", "setup", "it brings no habana_frameworks"),
+        ("0.0.0.0+5a56187", "habana_frameworks", "$"),  # the vendor's
     ],
 )
 def test_distribution_of_a_stranger(
     version: str, package: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    metadata = tmp_path / f"habana_torch_plugin-{version}.dist-info"
+    metadata = tmp_path / "habana_torch_plugin.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text(f"Name: habana-torch-plugin\nVersion: {version}\n")
     (metadata / "RECORD").write_text(f"{package}/__init__.py,,\n")
     monkeypatch.syspath_prepend(tmp_path)
 
-    raises = pytest.raises(northbridge.SoftwareMissingError, match=f"plugin {re.escape(version)} is not .*{problem}")
-    with raises if problem else nullcontext():
+    with pytest.raises(northbridge.SoftwareMissingError, match=problem) if problem != "$" else nullcontext():
         HPUBridge().describe_machine()
 
 
