@@ -39,9 +39,15 @@ soak: setup ## train under faults at random moments, and look for what goes wron
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),60)
 
-check: setup ## run the linter, the formatter and both type checkers
+check: setup ## run the linter, the formatter, both type checkers, and the checks of spelling, dependencies and configuration
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
+	$(RUN)/codespell
+	$(RUN)/deptry core backends/cpu_sim backends/hpu backends/sdaa
+	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml
+	$(RUN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/chip.yml
+	@git log --no-merges --format='%h%x09%s' origin/main..HEAD 2>/dev/null | awk -F'\t' \
+		'length($$2) > 72 { print "subject over 72 characters: " $$0; long = 1 } END { exit long }'
 	@$(MAKE) --no-print-directory -j2 mypy pyright
 
 mypy: setup

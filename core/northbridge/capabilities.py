@@ -25,9 +25,9 @@ class Claim:
         return self.answer == "no"
 
 
-yes = Claim("yes")
-unknown = Claim("unknown")
-not_driven = Claim("unknown", "Northbridge does not drive it yet")
+yes: Claim = Claim("yes")
+unknown: Claim = Claim("unknown")
+not_driven: Claim = Claim("unknown", "Northbridge does not drive it yet")
 
 
 def no(reason: str) -> Claim:

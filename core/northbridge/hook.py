@@ -8,7 +8,7 @@ from typing import Any
 
 import pluggy
 
-hookimpl = pluggy.HookimplMarker("northbridge")
+hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("northbridge")
 """Marks a plugin's ``northbridge_backend()``."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict, dataclass
 
-logger = logging.getLogger("northbridge")
+logger: logging.Logger = logging.getLogger("northbridge")
 
 
 class _Clean(logging.Filter):

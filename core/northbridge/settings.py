@@ -43,7 +43,7 @@ class Settings(pydantic.BaseModel):
     """
 
     # As arguments of the class, they would make mypy without pydantic's plugin refuse subclasses.
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+    model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(frozen=True, extra="forbid")
 
     prefix: ClassVar[str]
     """What the names of the variables begin with, such as ``"NORTHBRIDGE_ACME_"``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,11 @@ follow(
 """,
 }
 
-PASSED_BY = re.compile(r"\.(is_|has_|may_|refuse_|tell_|note|describe|_\w|__|<)|\.(disables|distribution|version)$")
+PASSED_BY = re.compile(r"\.(is_|has_|may_|refuse_|tell_|note|describe|_[a-z]|__|<)|\.(disables|distribution|version)$")
 """Functions that are asked about the value, or refuse it, and do not hand it on."""
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no qualified name")
 @pytest.mark.parametrize("walk", WALKS)
 def test_a_walk_is_the_one_that_is_taken(walk: str) -> None:
     child = run_python("-c", FOLLOW + WALKS[walk], environ={**os.environ, "NORTHBRIDGE_SIMULATE": "hpu"})

@@ -60,7 +60,7 @@ _VENDORS = (
 )
 _PRELUDE = '''
 import json, os, socket
-from contextlib import chdir, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from sys import executable
@@ -90,7 +90,9 @@ def environ(**variables):
             del os.environ[name]
 
 def read_device_file(text):
-    with TemporaryDirectory() as folder, chdir(folder):
+    with TemporaryDirectory() as folder, ExitStack() as back:
+        back.callback(os.chdir, os.getcwd())
+        os.chdir(folder)
         Path("device.toml").write_text(text)
         SimulatedDevice.read(Path("device.toml"))
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from importlib.metadata import distributions
 from importlib.util import find_spec
 from types import MappingProxyType
 
@@ -95,6 +97,7 @@ class HPUBridge(northbridge.Bridge):
         self._mark()
 
     def describe_machine(self) -> dict[str, object]:
+        _check_distribution()
         if not cards.can_be_asked():
             return {"cards": "unknown: habana-pyhlml is not installed"}
         order = {module: device for device, module in enumerate(cards.visible_modules())}
@@ -106,6 +109,21 @@ class HPUBridge(northbridge.Bridge):
                 for pid, (index, command) in northbridge.device_users(cards.DEVICE_FILE).items()
             },
         }
+
+
+def _check_distribution() -> None:
+    """Raise where habana-torch-plugin, a name that is free on the public index, is not the vendor's."""
+    for found in distributions(name="habana-torch-plugin"):
+        # Release and build, as python_packages/setup.py of github.com/HabanaAI/gaudi-pytorch-bridge joins them.
+        wrong = "" if re.fullmatch(r"\d+(\.\d+){3}(\+.*)?", str(found.version)) else "its version is unlike 1.24.1.482"
+        packages = (found.read_text("top_level.txt") or "").split() + [file.parts[0] for file in found.files or ()]
+        wrong = wrong if "habana_frameworks" in packages else "it brings no habana_frameworks"
+        if wrong:
+            raise northbridge.SoftwareMissingError(
+                f"habana-torch-plugin {found.version} is not the vendor's: {wrong}."
+                " Fix: uninstall it, and install the vendor's as docs.habana.ai says",
+                backend="hpu",
+            )
 
 
 def _mark_nothing() -> None:

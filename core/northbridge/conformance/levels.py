@@ -129,23 +129,23 @@ def _level(name: str, title: str, *folders: str, devices: tuple[int, ...] = (), 
 
 
 class C0(Adopted):
-    level = _level("C0", "The plugin", "plugin")
+    level: ClassVar[Level] = _level("C0", "The plugin", "plugin")
 
 
 class C1(Adopted):
-    level = _level("C1", "One device", "device")
+    level: ClassVar[Level] = _level("C1", "One device", "device")
 
 
 class C2(Adopted):
-    level = _level("C2", "One device in Lightning", "lightning", devices=(1,))
+    level: ClassVar[Level] = _level("C2", "One device in Lightning", "lightning", devices=(1,))
 
 
 class C3(Adopted):
-    level = _level("C3", "Several devices", "collective", "lightning", devices=(2, 4), least_cases=200)
+    level: ClassVar[Level] = _level("C3", "Several devices", "collective", "lightning", devices=(2, 4), least_cases=200)
 
 
 class C4(Adopted):
-    level = _level("C4", "Endurance and faults", "endurance", devices=(1, 2))
+    level: ClassVar[Level] = _level("C4", "Endurance and faults", "endurance", devices=(1, 2))
 
 
 LEVELS: Mapping[str, Level] = MappingProxyType({each.level.name: each.level for each in (C0, C1, C2, C3, C4)})

@@ -133,7 +133,7 @@ class Suite:
     adopted_for: ClassVar[str] = ""
     """The backend whose tests have adopted the class."""
 
-    claims: ClassVar[tuple[str, ...]] = ()
+    claims: tuple[str, ...] = ()
     """The claims that all tests of the class show, as :func:`shows` says it of one."""
 
     advice: ClassVar[str] = ""
@@ -156,14 +156,14 @@ class NamespaceSuite(Suite):
     Each of its tests is one for each of its :attr:`runs`.
     """
 
-    runs: ClassVar[Runs] = ()
-    least_devices: ClassVar[int] = 1
+    runs: Runs = ()
+    least_devices: int = 1
     """How many devices there have to be, where a run takes fewer: it belongs to the level of so many."""
 
-    claims_of_several: ClassVar[tuple[str, ...]] = ()
+    claims_of_several: tuple[str, ...] = ()
     """The claims that its tests show with several devices, in the place of :attr:`claims`; none: the same."""
 
-    steps: ClassVar[Steps] = BASICS
+    steps: Steps = BASICS
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test for each run; pytest calls it for each function of the class."""
@@ -204,7 +204,7 @@ class NamespaceSuite(Suite):
 class UsesSuite(NamespaceSuite):
     """What a class has that looks at what users do beside the basics."""
 
-    steps = USES
+    steps: Steps = USES
 
 
 class EqualWeights(NamespaceSuite):

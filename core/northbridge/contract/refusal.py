@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 
 from northbridge.contract.check import disagreement
 from northbridge.contract.document import Contract
@@ -22,7 +22,8 @@ def refuse_broken(contract: Contract) -> None:
     if not wrong:
         return
     symbol, reason = wrong[0]
-    installed = ", ".join(map(_name_and_version, contract.distributions)) or f"no distribution of {contract.vendor}'s"
+    found = [f"{each} {version_of(each)}" if version_of(each) else f"no {each}" for each in contract.distributions]
+    installed = ", ".join(found) or f"no distribution of {contract.vendor}'s"
     more = f", and so are {len(wrong) - 1} more" if len(wrong) > 1 else ""
     raise ContractError(
         f"{contract.who} needs {symbol}, and {reason}; found: {installed}."
@@ -51,8 +52,6 @@ def _reason_against(symbol: Symbol) -> str:
         return ""
 
 
-def _name_and_version(distribution: str) -> str:
-    try:
-        return f"{distribution} {version(distribution)}"
-    except PackageNotFoundError:
-        return f"no {distribution}"
+def version_of(distribution: str) -> str | None:
+    """Return the version of ``distribution``; None where it is not installed."""
+    return next((found.version for found in distributions(name=distribution)), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import pydantic
 from typing_extensions import Self
@@ -24,7 +24,7 @@ class Symbol(pydantic.BaseModel):
     """One line of the contract: something of the vendor's, and what is known about it."""
 
     # Strict: a release that is written without quotation marks, 1.20, would be read as 1.2.
-    model_config = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Text
     kind: Kind

@@ -8,10 +8,9 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, TypeVar
 
-from northbridge.contract import Contract, check_line, contract_of
+from northbridge.contract import Contract, check_line, contract_of, version_of
 from northbridge.device import describe_device_type
 from northbridge.diagnostics import torch_import
 from northbridge.diagnostics.backends import FINDING, BackendReport, Claimed, VendorVariable, report_on
@@ -177,7 +176,7 @@ def _check_contract(contract: Contract, report: Reporter, environ: dict[str, str
     about = {
         "path": str(contract.path),
         "vendor": contract.vendor,
-        "distributions": {name: _version(name) for name in contract.distributions},
+        "distributions": {name: version_of(name) for name in contract.distributions},
         "lines": len(contract.symbols),
         "inferred": sum(symbol.evidence == "inferred" for symbol in contract.symbols),
         "checked": checked,
@@ -193,10 +192,3 @@ def _check_contract(contract: Contract, report: Reporter, environ: dict[str, str
         report.begin("contract", unfinished=symbol.name)
         finding = check_line(contract, symbol, acquire=acquire)
         report.begin("contract", **{f"{FINDING}{finding.line}": asdict(finding)})
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return version(distribution)
-    except PackageNotFoundError:
-        return None

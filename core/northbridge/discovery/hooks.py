@@ -29,7 +29,7 @@ from northbridge.simulation import Simulation
 
 _PROJECT = "northbridge"
 
-hookspec = pluggy.HookspecMarker(_PROJECT)
+hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker(_PROJECT)
 
 
 @hookspec(firstresult=True)

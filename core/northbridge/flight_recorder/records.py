@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import pydantic
 from typing_extensions import Self
@@ -19,7 +19,7 @@ _Time = Annotated[float, pydantic.Field(ge=0, lt=1e12)]
 
 
 class _Record(pydantic.BaseModel):
-    model_config = pydantic.ConfigDict(frozen=True, strict=True, str_max_length=10_000)
+    model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(frozen=True, strict=True, str_max_length=10_000)
 
 
 class RankRecord(_Record):

@@ -6,18 +6,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-from northbridge.lightning.accelerators.accelerator import AcceleratorMixin
-from northbridge.lightning.launchers.multiprocessing import MultiProcessingLauncherMixin
-from northbridge.lightning.launchers.subprocess_script import SubprocessScriptLauncherMixin
+from northbridge.lightning.accelerators.accelerator import _AcceleratorMixin
+from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLauncherMixin
+from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
 from northbridge.lightning.namespaces import Namespace
-from northbridge.lightning.plugins.checkpoint_io import CheckpointIOMixin
-from northbridge.lightning.plugins.layer_sync import LayerSyncMixin
-from northbridge.lightning.strategies.ddp import DDPMixin
-from northbridge.lightning.strategies.fabric import FabricMixin
-from northbridge.lightning.strategies.model_parallel import FabricModelParallelMixin, TrainerModelParallelMixin
-from northbridge.lightning.strategies.single_device import FabricSingleDeviceMixin, SingleDeviceMixin
-from northbridge.lightning.strategies.trainer import TrainerMixin
-from northbridge.lightning.weights_agreement import WeightsAgreementMixin
+from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
+from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
+from northbridge.lightning.strategies.ddp import _DDPMixin
+from northbridge.lightning.strategies.fabric import _FabricMixin
+from northbridge.lightning.strategies.model_parallel import _FabricModelParallelMixin, _TrainerModelParallelMixin
+from northbridge.lightning.strategies.single_device import _FabricSingleDeviceMixin, _SingleDeviceMixin
+from northbridge.lightning.strategies.trainer import _TrainerMixin
+from northbridge.lightning.weights_agreement import _WeightsAgreementMixin
 
 
 @dataclass(frozen=True)
@@ -67,31 +67,33 @@ _SHARDED = ("model_parallel", "ModelParallelStrategy", "strategies.model_paralle
 _AGREEMENT = ("weights_agreement", "WeightsAgreement")
 
 COMBINATIONS = (
-    Combination("accelerator", "Accelerator", "accelerators", "Accelerator", (AcceleratorMixin,)),
-    Combination(*_SINGLE, (TrainerMixin, SingleDeviceMixin), ("Trainer",)),
-    Combination(*_SINGLE, (FabricSingleDeviceMixin,), ("Fabric",)),
-    Combination(*_DDP, (TrainerMixin, DDPMixin), ("Trainer",)),
-    Combination(*_DDP, (FabricMixin, DDPMixin), ("Fabric",)),
-    Combination(*_SHARDED, (TrainerModelParallelMixin,), ("Trainer",)),
-    Combination(*_SHARDED, (FabricModelParallelMixin,), ("Fabric",)),
-    Combination("checkpoint_io", "CheckpointIO", "plugins", "TorchCheckpointIO", (CheckpointIOMixin,)),
+    Combination("accelerator", "Accelerator", "accelerators", "Accelerator", (_AcceleratorMixin,)),
+    Combination(*_SINGLE, (_TrainerMixin, _SingleDeviceMixin), ("Trainer",)),
+    Combination(*_SINGLE, (_FabricSingleDeviceMixin,), ("Fabric",)),
+    Combination(*_DDP, (_TrainerMixin, _DDPMixin), ("Trainer",)),
+    Combination(*_DDP, (_FabricMixin, _DDPMixin), ("Fabric",)),
+    Combination(*_SHARDED, (_TrainerModelParallelMixin,), ("Trainer",)),
+    Combination(*_SHARDED, (_FabricModelParallelMixin,), ("Fabric",)),
+    Combination("checkpoint_io", "CheckpointIO", "plugins", "TorchCheckpointIO", (_CheckpointIOMixin,)),
     Combination(
         "script_launcher",
         "SubprocessScriptLauncher",
         "strategies.launchers.subprocess_script",
         "_SubprocessScriptLauncher",
-        (SubprocessScriptLauncherMixin,),
+        (_SubprocessScriptLauncherMixin,),
     ),
     Combination(
         "launcher",
         "MultiProcessingLauncher",
         "strategies.launchers.multiprocessing",
         "_MultiProcessingLauncher",
-        (MultiProcessingLauncherMixin,),
+        (_MultiProcessingLauncherMixin,),
     ),
-    Combination(*_AGREEMENT, "callbacks", "Callback", (WeightsAgreementMixin,), ("Trainer",)),
-    Combination(*_AGREEMENT, "", "object", (WeightsAgreementMixin,), ("Fabric",)),
-    Combination("layer_sync", "LayerSync", "plugins.layer_sync", "TorchSyncBatchNorm", (LayerSyncMixin,), ("Trainer",)),
+    Combination(*_AGREEMENT, "callbacks", "Callback", (_WeightsAgreementMixin,), ("Trainer",)),
+    Combination(*_AGREEMENT, "", "object", (_WeightsAgreementMixin,), ("Fabric",)),
+    Combination(
+        "layer_sync", "LayerSync", "plugins.layer_sync", "TorchSyncBatchNorm", (_LayerSyncMixin,), ("Trainer",)
+    ),
 )
 """Every class of ours that derives from one of Lightning's."""
 

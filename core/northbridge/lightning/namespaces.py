@@ -112,7 +112,7 @@ Stock: Any = ABC
 """Base of the mixins. To a type checker it has all attributes of the stock class that a mixin is combined with."""
 
 
-class NamespaceMixin(Stock):  # type: ignore[misc]  # the stock class is known at run time only
+class _NamespaceMixin(Stock):  # type: ignore[misc]  # the stock class is known at run time only
     """Base of the classes that ``classes.py`` combines with a stock class of each namespace.
 
     It derives from ABC and has no ``__slots__``, as Lightning's classes do: Python gives an object a new class only

@@ -16,7 +16,7 @@ _NAMED = 3
 _SHIFTS = (0, 16, 32, 48)
 
 
-class WeightsAgreementMixin:
+class _WeightsAgreementMixin:
     """Check every ``every_n_steps`` optimizer steps, at the start and at the end, that the ranks agree.
 
     A callback of a Trainer; a Fabric has no callbacks, and calls :meth:`check`.

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from tests.backends.simulation.processes import Run
+
+import northbridge
+from northbridge_hpu.bridge import HPUBridge
 
 LOAD = "import northbridge\nbackend = northbridge.load('hpu')\nimport os, torch\n"
 NEVER_SET = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
@@ -197,6 +202,27 @@ except northbridge.SettingsError as error:
 
         assert last(run(ask, first=LOAD)) == "0"
         assert last(run(ask, first=LOAD, PT_HPU_WEIGHT_SHARING="1")) == "1"
+
+
+@pytest.mark.parametrize(
+    ("version", "package", "problem"),
+    [
+        ("1.24.1", "habana_frameworks", "its version is unlike 1.24.1.482"),
+        ("1.24.1.482", "setup", "it brings no habana_frameworks"),
+        ("0.0.0.0+5a56187", "habana_frameworks", "$"),  # the vendor's
+    ],
+)
+def test_distribution_of_a_stranger(
+    version: str, package: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = tmp_path / "habana_torch_plugin.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Name: habana-torch-plugin\nVersion: {version}\n")
+    (metadata / "RECORD").write_text(f"{package}/__init__.py,,\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(northbridge.SoftwareMissingError, match=problem) if problem != "$" else nullcontext():
+        HPUBridge().describe_machine()
 
 
 class TestMarkers:

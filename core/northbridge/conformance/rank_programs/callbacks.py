@@ -10,7 +10,7 @@ import torch
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Validated, classifier, lightnings, own_rank, trainer
+from northbridge.conformance.runs.hosts import _Validated, classifier, lightnings, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -81,7 +81,7 @@ def _average(scenario: Scenario, folder: Path) -> Any:
     return torch.cat([each.detach().cpu().flatten() for each in module.parameters()])[:40].tolist()
 
 
-class _Watched(Validated):
+class _Watched(_Validated):
     def training_step(self, batch: Any, batch_index: int) -> Any:
         return {"loss": super().training_step(batch, batch_index)}
 

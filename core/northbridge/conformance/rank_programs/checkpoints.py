@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from northbridge.conformance.rank_programs.training import train_epoch
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, fabric, is_trainer, lightnings, set_up, trainer
+from northbridge.conformance.runs.hosts import _Classifier, classifier, fabric, is_trainer, lightnings, set_up, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import CheckpointError
@@ -105,7 +105,7 @@ def _loop_interim(host: Any, kept: Path) -> tuple[dict[str, Any], Any]:
     return found, net
 
 
-class _Keeping(Classifier):
+class _Keeping(_Classifier):
     spoils: dict[str, Any]
 
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
@@ -239,7 +239,7 @@ def _try(action: Any, *arguments: Any) -> str:
     return "nothing was wrong"
 
 
-class _Failing(Classifier):
+class _Failing(_Classifier):
     path: Any = _NOWHERE
 
     def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, combine, trainer
+from northbridge.conformance.runs.hosts import _Classifier, classifier, combine, trainer
 from northbridge.conformance.runs.models import pictures
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import Stock
@@ -37,11 +37,11 @@ class Stream(IterableDataset[Any]):
     """As many pictures on each rank."""
 
     def __init__(self, rank: int, ranks: int) -> None:
-        self.rank, self.ranks = rank, ranks
+        self._rank, self._ranks = rank, ranks
 
     def __iter__(self) -> Iterator[Any]:
         images, labels = pictures(32).tensors
-        yield from list(zip(images, labels, strict=True))[self.rank :: self.ranks]
+        yield from list(zip(images, labels, strict=True))[self._rank :: self._ranks]
 
 
 class Uneven(torch.utils.data.Sampler[list[int]]):
@@ -115,7 +115,7 @@ class _Pictures(Stock):  # type: ignore[misc]  # of Lightning's data module
         return DataLoader(pictures(), batch_size=8)
 
 
-class _Loaded(Classifier):
+class _Loaded(_Classifier):
     def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
         super().__init__(net, folder, topic)
         self.noted: dict[str, Any] = {"batches": 0, "pinned": True, "in workers": True}

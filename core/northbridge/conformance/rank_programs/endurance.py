@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, classifier, trainer
+from northbridge.conformance.runs.hosts import _Classifier, classifier, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -41,7 +41,7 @@ def _held(device: Any, root: Any) -> dict[str, int]:
     }
 
 
-class _Enduring(Classifier):
+class _Enduring(_Classifier):
     def __init__(self, net: Any, folder: Path, topic: str) -> None:
         super().__init__(net, folder, topic)
         self.held: dict[int, dict[str, int]] = {}

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy
 
 import northbridge
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, build, classifier, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import _Classifier, build, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -102,7 +102,7 @@ def _loop(host: Any) -> None:
             optimizer.step()
 
 
-class _Hooked(Classifier):
+class _Hooked(_Classifier):
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         _calls.append("forward")
         return super().training_step(batch, batch_index)

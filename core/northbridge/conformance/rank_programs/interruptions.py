@@ -13,7 +13,7 @@ from torch import Tensor
 from northbridge.conformance.rank_programs.random_states import Resumable
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, lightnings, own_rank, trainer
+from northbridge.conformance.runs.hosts import _Classifier, classifier, lightnings, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -58,7 +58,7 @@ def _fit(
     return {"weights": fingerprint(module.state_dict()), "began": module.began}
 
 
-class _Interrupted(Classifier):
+class _Interrupted(_Classifier):
     sent: signal.Signals | None = None
     began: int | None = None
 
@@ -83,7 +83,7 @@ def killed_rank(scenario: Scenario, folder: Path) -> None:
     write(folder, "went on", host.global_rank, {})
 
 
-class _Dying(Classifier):
+class _Dying(_Classifier):
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         if self.global_step == KILLED_IN and self.global_rank == self.trainer.world_size - 1:
             write(self.folder, "killed", 0, {"rank": self.global_rank, "at": time.time()})

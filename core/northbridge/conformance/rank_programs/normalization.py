@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.rank_programs.training import train_epoch
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, build, combine, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import _Classifier, build, combine, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader, pictures
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.declared import get
@@ -118,6 +118,6 @@ def _largest(ours: Any, theirs: Any) -> float:
     return float(distance.max()) if distance.numel() else 0.0
 
 
-class _Normalizing(Classifier):
+class _Normalizing(_Classifier):
     def configure_optimizers(self) -> Any:
         return torch.optim.SGD(self.parameters(), lr=_RATE)

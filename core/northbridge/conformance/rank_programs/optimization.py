@@ -12,12 +12,12 @@ from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Validated, classifier, lightnings, trainer
+from northbridge.conformance.runs.hosts import _Validated, classifier, lightnings, trainer
 from northbridge.conformance.runs.models import SAMPLES, adam, loader
 from northbridge.conformance.runs.scenario import Scenario
 
 
-class _Plain(Validated):
+class _Plain(_Validated):
     def configure_optimizers(self) -> Any:
         return adam(self.trained())
 

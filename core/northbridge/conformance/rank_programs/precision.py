@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from northbridge.conformance.rank_programs.training import train_models
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, build, classifier, fabric, is_trainer, set_up, trainer
+from northbridge.conformance.runs.hosts import _Classifier, build, classifier, fabric, is_trainer, set_up, trainer
 from northbridge.conformance.runs.models import loader, seen
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import UnsupportedError
@@ -119,7 +119,7 @@ def _loss(scores: Tensor, labels: Tensor, batch: int) -> Tensor:
     return loss * float("inf") if batch == OVERFLOW else loss
 
 
-class _Scaled(Classifier):
+class _Scaled(_Classifier):
     def on_train_start(self) -> None:
         self.course = _Course()
 

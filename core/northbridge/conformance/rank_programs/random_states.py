@@ -11,7 +11,7 @@ from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import Classifier, classifier, lightnings, own_rank, trainer
+from northbridge.conformance.runs.hosts import _Classifier, classifier, lightnings, own_rank, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.plugins.checkpoint_io import stock_format
@@ -88,9 +88,9 @@ class Resumable:
     """Batches in an order that is drawn for each epoch, which can be taken up within one."""
 
     def __init__(self) -> None:
-        self.batches = list(loader(8 * _BATCHES, shuffle=False))
+        self.batches: list[Any] = list(loader(8 * _BATCHES, shuffle=False))
         self.order: list[int] = []
-        self.given = 0
+        self.given: int = 0
 
     def __len__(self) -> int:
         return len(self.batches)
@@ -115,7 +115,7 @@ class Resumable:
         self.order, self.given = state["order"], state["given"]
 
 
-class _Drawing(Classifier):
+class _Drawing(_Classifier):
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         pictures, labels = batch
         return super().training_step((pictures + torch.randn(()).item(), labels), batch_index)

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.rank_programs.collective_reductions import large_number
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, classifier, fabric, is_trainer, lightnings, trainer
+from northbridge.conformance.runs.hosts import _Classifier, classifier, fabric, is_trainer, lightnings, trainer
 from northbridge.conformance.runs.models import CLASSES, loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.current import loaded
@@ -40,7 +40,7 @@ def _in_fabric(host: Any, folder: Path) -> None:
     write(folder, "reductions", host.global_rank, found)
 
 
-class _Exchanging(Classifier):
+class _Exchanging(_Classifier):
     def on_train_start(self) -> None:
         strategy = self.trainer.strategy
         found = _exchange(strategy.reduce, self.all_gather, strategy.broadcast, self.device, self.global_rank)
@@ -95,7 +95,7 @@ def metrics(scenario: Scenario, folder: Path) -> None:
     write(folder, "reductions.metrics", host.global_rank, found)
 
 
-class _Measured(Classifier):
+class _Measured(_Classifier):
     def __init__(self, net: torch.nn.Module, folder: Path, topic: str) -> None:
         from torchmetrics import MeanMetric
         from torchmetrics.classification import MulticlassAccuracy

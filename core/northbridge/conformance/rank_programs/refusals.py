@@ -13,7 +13,7 @@ import torch.distributed
 from torch import Tensor
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, build, combine, fabric, is_trainer, lightnings, trainer
+from northbridge.conformance.runs.hosts import _Classifier, build, combine, fabric, is_trainer, lightnings, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -70,7 +70,7 @@ def _train(scenario: Scenario, folder: Path, model: torch.nn.Module | None = Non
     net = model if model is not None else build("mlp")
     if is_trainer(scenario.namespace):
         host = trainer(scenario, folder, strategy=strategy, max_epochs=1)
-        host.fit(combine(scenario.namespace, Classifier)(net, folder, "refusals fit"), loader())
+        host.fit(combine(scenario.namespace, _Classifier)(net, folder, "refusals fit"), loader())
     else:
         host = fabric(scenario, strategy=strategy)
         host.launch()

@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, classifier, facts, trainer
+from northbridge.conformance.runs.hosts import _Classifier, classifier, facts, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -47,7 +47,7 @@ def _meet(meeting: Path, name: str) -> None:
         time.sleep(0.01)
 
 
-class _Accompanying(Classifier):
+class _Accompanying(_Classifier):
     meeting: Path | None = None
 
     def on_train_start(self) -> None:

@@ -16,7 +16,7 @@ from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostL
 
 import northbridge
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, classifier, lightnings, trainer
+from northbridge.conformance.runs.hosts import _Classifier, classifier, lightnings, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
@@ -76,7 +76,7 @@ def _train(scenario: Scenario, folder: Path, topic: str, strategy: Any, model: s
     return rank
 
 
-class _Inspecting(Classifier):
+class _Inspecting(_Classifier):
     def on_train_start(self) -> None:
         ddp = self.trainer.strategy.model
         names = ("find_unused_parameters", "gradient_as_bucket_view", "static_graph", "bucket_bytes_cap")

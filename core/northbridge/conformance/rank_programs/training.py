@@ -15,8 +15,8 @@ from northbridge.conformance.rank_programs.hooks import changed_since
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import (
-    Classifier,
-    Validated,
+    _Classifier,
+    _Validated,
     classifier,
     combine,
     fabric,
@@ -113,7 +113,7 @@ def _numbers(metrics: Any) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-class _Staged(Validated):
+class _Staged(_Validated):
     def test_step(self, batch: Any, batch_index: int) -> None:
         self.log("test loss", cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
 
@@ -182,7 +182,7 @@ def tune(scenario: Scenario, folder: Path) -> None:
     write(folder, "training.tune", 0, found)
 
 
-class _Tuned(Classifier):
+class _Tuned(_Classifier):
     batch_size = 2
     lr = 1e-3
 

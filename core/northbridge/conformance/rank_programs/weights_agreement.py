@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.hosts import Classifier, build, classifier, fabric, is_trainer, trainer
+from northbridge.conformance.runs.hosts import _Classifier, build, classifier, fabric, is_trainer, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import WeightsDisagreeError
@@ -78,7 +78,7 @@ class Caught:
         return False
 
 
-class _Changing(Classifier):
+class _Changing(_Classifier):
     changes: bool
 
     def on_train_batch_start(self, batch: Any, batch_index: int) -> None:

@@ -7,7 +7,7 @@ which test it does.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
@@ -15,7 +15,7 @@ from northbridge.conformance.verdict import Ending
 
 
 class _Line(BaseModel):
-    model_config = ConfigDict(frozen=True)
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True)
 
 
 class Planned(_Line):

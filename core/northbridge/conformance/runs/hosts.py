@@ -94,7 +94,7 @@ def _combine(namespace: str, mixin: type, stock: str) -> Any:
     return type(mixin.__name__, (mixin, own), {"__module__": mixin.__module__, "combined": (namespace, mixin)})
 
 
-class Classifier(Stock):  # type: ignore[misc]  # of Lightning's module
+class _Classifier(Stock):  # type: ignore[misc]  # of Lightning's module
     """A LightningModule that trains a network; each rank reports."""
 
     combined: ClassVar[tuple[str, type]]
@@ -123,14 +123,14 @@ class Classifier(Stock):  # type: ignore[misc]  # of Lightning's module
         write(self.folder, self.topic, self.global_rank, facts(self, self.trainer.strategy))
 
 
-class Validated(Classifier):
+class _Validated(_Classifier):
     """One that logs its loss of the validation, too."""
 
     def validation_step(self, batch: Any, batch_index: int) -> None:
         self.log("validation loss", cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
 
 
-def classifier(namespace: str, model: str, folder: Path, topic: str, kind: type = Classifier) -> Any:
+def classifier(namespace: str, model: str, folder: Path, topic: str, kind: type = _Classifier) -> Any:
     """Return a LightningModule of ``namespace`` that trains one of :data:`MODELS`; each rank reports ``topic``."""
     return combine(namespace, kind)(build(model), folder, topic)
 

@@ -56,10 +56,10 @@ class Transformer(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embed = nn.Linear(8, 16)
+        self.embed: nn.Linear = nn.Linear(8, 16)
         layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-        self.head = Head(16)
+        self.encoder: nn.TransformerEncoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head: Head = Head(16)
 
     def forward(self, pictures: Tensor) -> Tensor:
         result: Tensor = self.head(self.encoder(self.embed(pictures.squeeze(1))).mean(1))
@@ -71,10 +71,10 @@ class TiedWeights(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.first = nn.Linear(64, 64)
-        self.second = nn.Linear(64, 64)
+        self.first: nn.Linear = nn.Linear(64, 64)
+        self.second: nn.Linear = nn.Linear(64, 64)
         self.second.weight = self.first.weight
-        self.head = Head(64)
+        self.head: Head = Head(64)
 
     def forward(self, pictures: Tensor) -> Tensor:
         result: Tensor = self.head(self.second(self.first(pictures.flatten(1)).relu()).relu())
@@ -86,8 +86,8 @@ class TiedAndNormed(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm2d(1)
-        self.tied = TiedWeights()
+        self.norm: nn.BatchNorm2d = nn.BatchNorm2d(1)
+        self.tied: TiedWeights = TiedWeights()
 
     def forward(self, pictures: Tensor) -> Tensor:
         result: Tensor = self.tied(self.norm(pictures))
@@ -99,7 +99,7 @@ class Ensemble(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.members = nn.ModuleList([Mlp(), ConvNet(), Transformer()])
+        self.members: nn.ModuleList = nn.ModuleList([Mlp(), ConvNet(), Transformer()])
 
     def forward(self, pictures: Tensor) -> Tensor:
         return torch.stack([member(pictures) for member in self.members]).sum(0)
@@ -117,8 +117,8 @@ class UnusedParameters(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.used = Head(64)
-        self.unused = nn.Linear(64, CLASSES)
+        self.used: Head = Head(64)
+        self.unused: nn.Linear = nn.Linear(64, CLASSES)
 
     def forward(self, pictures: Tensor) -> Tensor:
         result: Tensor = self.used(pictures.flatten(1))

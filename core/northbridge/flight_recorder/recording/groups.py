@@ -16,7 +16,7 @@ class CountedGroup:
     def __init__(self, process_group: Any, life: int) -> None:
         self._alive = weakref.ref(process_group)
         self.name: str = process_group.group_name
-        self.key = f"{self.name}/{life}"
+        self.key: str = f"{self.name}/{life}"
         self._ranks = _ranks_of(process_group)
         self._about = {
             "name": self.name,

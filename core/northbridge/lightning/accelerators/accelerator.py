@@ -18,7 +18,7 @@ from northbridge.errors import HardwareMissingError, NorthbridgeError, SoftwareM
 from northbridge.lightning.accelerators.autograd import assert_autograd_serves
 from northbridge.lightning.accelerators.device_indices import parse_devices
 from northbridge.lightning.accelerators.held import hold
-from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.process_record import logger, note
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class AcceleratorQuestions(ABC):
         return [torch.device(kind, index) for index in devices]
 
 
-class AcceleratorMixin(AcceleratorQuestions, NamespaceMixin):
+class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
     """One chip family in Lightning; ``Accelerator("acme")`` for the backend ``acme``.
 
     Lightning asks the accelerator's *class* whether it is available and what ``devices=`` means, so each backend gets a

@@ -12,7 +12,7 @@ from typing import Any
 from northbridge.errors import UnsupportedError
 from northbridge.launch.group_end import resume
 from northbridge.lightning.accelerators.held import held
-from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.processes.endings import started_at, state_of, this_machine
 from northbridge.processes.environment import heirs_listen
 
@@ -23,7 +23,7 @@ PATIENCE_SECONDS = 3.0
 """How long a failed rank waits for another rank to end first."""
 
 
-class MultiProcessingLauncherMixin(NamespaceMixin):
+class _MultiProcessingLauncherMixin(_NamespaceMixin):
     """Start the ranks as processes of this one, leave none behind, and wait for none that has left."""
 
     def launch(self, *args: Any, **kwargs: Any) -> Any:

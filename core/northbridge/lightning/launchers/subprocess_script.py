@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.processes.environment import heirs_listen
 
 
-class SubprocessScriptLauncherMixin(NamespaceMixin):
+class _SubprocessScriptLauncherMixin(_NamespaceMixin):
     """Start the ranks as scripts, and tell them what this process knows."""
 
     strategy: Any = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from northbridge.discovery.current import is_vendors, loaded
 from northbridge.errors import CheckpointError
-from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.atomic_write import draft_of
 from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.containers import replace_in
@@ -119,7 +119,7 @@ def stock_format() -> Iterator[None]:
         torch.save = in_place
 
 
-class CheckpointIOMixin(NamespaceMixin):
+class _CheckpointIOMixin(_NamespaceMixin):
     """Write a local checkpoint whole or not at all, its tensors on the CPU; used unless the user brings another."""
 
     _lightnings_save: ClassVar[Any]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.lightning.namespaces import _NamespaceMixin
 
 if TYPE_CHECKING:
     import torch
 
 
-class LayerSyncMixin(NamespaceMixin):
+class _LayerSyncMixin(_NamespaceMixin):
     """Let batch norm see the batches of all ranks while a model is fitted."""
 
     def __init__(self, backend: str) -> None:

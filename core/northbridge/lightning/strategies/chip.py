@@ -13,7 +13,7 @@ from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerators.accelerator import announce_simulation, announced, is_ours
 from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_of_module
 from northbridge.lightning.strategies.moved_parameters import follow, following, refuse_left_behind
-from northbridge.lightning.strategies.saved_state import SavedStateMixin
+from northbridge.lightning.strategies.saved_state import _SavedStateMixin
 from northbridge.lightning.strategies.unsupported import refuse_inference_mode
 from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors, tensors_of
 
@@ -44,7 +44,7 @@ def _load_first(name: str, told: tuple[str, ...]) -> LoadFirst:
     return LoadFirst(name)
 
 
-class ChipMixin(SavedStateMixin):
+class _ChipMixin(_SavedStateMixin):
     """Run on the accelerator's chip.
 
     A combined class inherits from Lightning's ``stock_class`` and from mixins alone: only then can a strategy that the

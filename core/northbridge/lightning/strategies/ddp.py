@@ -7,7 +7,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from northbridge.errors import CollectiveError, UnsupportedError
-from northbridge.lightning.strategies.parallel import ParallelMixin
+from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS
 from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients, tensors_of
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from northbridge.backend import Backend
 
 
-class DDPMixin(ParallelMixin):
+class _DDPMixin(_ParallelMixin):
     """Train on several devices of a chip, a process each, over the chip's communication library."""
 
     _ddp_kwargs: dict[str, Any]

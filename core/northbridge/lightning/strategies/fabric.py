@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import wraps
 from typing import Any
 
-from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
 from northbridge.lightning.strategies.unsupported import refuse_unsupported
 
 
-class FabricMixin(NamespaceMixin):
-    """Stands before :class:`ChipMixin` in a strategy for a Fabric."""
+class _FabricMixin(_NamespaceMixin):
+    """Stands before :class:`_ChipMixin` in a strategy for a Fabric."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -21,7 +21,7 @@ class FabricMixin(NamespaceMixin):
         # A Fabric forbids loss.backward() under a strategy that has its own: this one passes for Lightning's, wrapped.
         @wraps(cls.stock_class.backward)
         def backward(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return FabricMixin.backward(self, *args, **kwargs)
+            return _FabricMixin.backward(self, *args, **kwargs)
 
         setattr(cls, "backward", backward)  # noqa: B010 - a method of a class that is made at run time
 

@@ -13,9 +13,9 @@ from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.atomic_write import discard, name_draft, put_in_place, remove_left
 from northbridge.lightning.plugins.checkpoint_files import unreadable
 from northbridge.lightning.plugins.checkpoint_io import to_cpu, unwritable, writing
-from northbridge.lightning.strategies.fabric import FabricMixin
-from northbridge.lightning.strategies.parallel import ParallelMixin
-from northbridge.lightning.strategies.trainer import TrainerMixin
+from northbridge.lightning.strategies.fabric import _FabricMixin
+from northbridge.lightning.strategies.parallel import _ParallelMixin
+from northbridge.lightning.strategies.trainer import _TrainerMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_unsupported
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS keeps what it has seen of a folder for so long, unless told otherwise
 
 
-class ModelParallelMixin(ParallelMixin):
+class _ModelParallelMixin(_ParallelMixin):
     """Train a model that is spread over several devices of a chip, a process each."""
 
     _needs = (*OF_SEVERAL_RANKS, "sharding")
@@ -75,7 +75,7 @@ class ModelParallelMixin(ParallelMixin):
             raise unreadable(path, reason) from error
 
 
-class TrainerModelParallelMixin(TrainerMixin, ModelParallelMixin):
+class _TrainerModelParallelMixin(_TrainerMixin, _ModelParallelMixin):
     """Train a Trainer's model that is spread over several devices of a chip, a process each."""
 
     def setup(self, trainer: Any) -> None:
@@ -101,7 +101,7 @@ class TrainerModelParallelMixin(TrainerMixin, ModelParallelMixin):
         return checkpoint
 
 
-class FabricModelParallelMixin(FabricMixin, ModelParallelMixin):
+class _FabricModelParallelMixin(_FabricMixin, _ModelParallelMixin):
     """Train a Fabric's model that is spread over several devices of a chip, a process each."""
 
     @property

@@ -13,7 +13,7 @@ from northbridge.launch.group_end import leave_at_the_end, note_failure
 from northbridge.launch.parent_watch import end_with_launcher
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
 from northbridge.lightning.launchers.dead_ranks import name_dead_ranks
-from northbridge.lightning.strategies.chip import ChipMixin
+from northbridge.lightning.strategies.chip import _ChipMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_unsupported
 
 if TYPE_CHECKING:
@@ -31,18 +31,18 @@ _LAUNCHERS: dict[str, Launcher] = {
 }
 
 
-class ParallelMixin(ChipMixin):
+class _ParallelMixin(_ChipMixin):
     """Run on several devices, a process each."""
 
     _start_method = "popen"  # where Lightning's strategy knows no other
 
-    sigterm_noted = False
+    sigterm_noted: bool = False
     """Whether this rank has received SIGTERM, which ends the training at the next batch."""
 
-    ranks_end = False
+    ranks_end: bool = False
     """Whether the ranks have agreed to end for it, so that what they do until then they do together."""
 
-    requeue_noted = False
+    requeue_noted: bool = False
     """Whether this rank has heard from SLURM that the job is put into its queue again."""
 
     ranks_requeue = False

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from northbridge.errors import CheckpointError
-from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.checkpoint_files import reading
 from northbridge.lightning.plugins.checkpoint_io import stock_format
 
 
-class SavedStateMixin(NamespaceMixin):
+class _SavedStateMixin(_NamespaceMixin):
     """Write and read checkpoints that open on any chip, or none."""
 
     _checkpoint_io: Any

@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from northbridge.lightning.accelerators.accelerator import is_ours
-from northbridge.lightning.strategies.chip import ChipMixin
-from northbridge.lightning.strategies.fabric import FabricMixin
+from northbridge.lightning.strategies.chip import _ChipMixin
+from northbridge.lightning.strategies.fabric import _FabricMixin
 
 if TYPE_CHECKING:
     import torch
 
 
-class SingleDeviceMixin(ChipMixin):
+class _SingleDeviceMixin(_ChipMixin):
     """Train on one device of a chip."""
 
     strategy_name = "single_device"
 
 
-class FabricSingleDeviceMixin(FabricMixin, SingleDeviceMixin):
+class _FabricSingleDeviceMixin(_FabricMixin, _SingleDeviceMixin):
     """Run a Fabric on one device of a chip."""
 
     # On one device a Fabric need not be launched, and setup_environment() is then never called. To ask for its

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from northbridge.lightning.namespaces import NamespaceMixin
+from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.checkpoint_files import refuse_other_parts, refuse_other_than_dict
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import torch
 
 
-class TrainerMixin(NamespaceMixin):
-    """Stands before :class:`ChipMixin` in a strategy for a Trainer."""
+class _TrainerMixin(_NamespaceMixin):
+    """Stands before :class:`_ChipMixin` in a strategy for a Trainer."""
 
     _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit resumes
 
@@ -88,7 +88,7 @@ class TrainerMixin(NamespaceMixin):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.optimizers = state["_optimizers"]  # Lightning wraps each once more, as where they are made
+        self.optimizers: Any = state["_optimizers"]  # Lightning wraps each once more, as where they are made
 
     # A fit that resumes from a checkpoint draws what the saved run would have drawn.
 
@@ -145,7 +145,7 @@ class TrainerMixin(NamespaceMixin):
         checkpoint = self.with_random_states(checkpoint)
         self._on_rank_zero(
             filepath,
-            lambda: super(TrainerMixin, self).save_checkpoint(
+            lambda: super(_TrainerMixin, self).save_checkpoint(
                 to_cpu(checkpoint), filepath, storage_options=storage_options
             ),
         )

@@ -76,7 +76,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
         cls.backend_name = backend
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.arguments = bind(
+        self.arguments: dict[str, Any] = bind(
             type(self).__name__,
             args,
             kwargs,
@@ -182,7 +182,7 @@ class PrecisionName(VendorName):
             near = difflib.get_close_matches(word, self.words, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise ArgumentsError(f"{call} is no precision{hint}; it takes {', '.join(self.words)}")
-        self.precision = self.words[word]
+        self.precision: str = self.words[word]
 
     @classmethod
     def stands_for(cls, base: type) -> bool:

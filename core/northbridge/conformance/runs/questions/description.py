@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 DISTRIBUTIONS = ("torch", "lightning", "pytorch-lightning", "lightning-fabric", "torchmetrics", "pytest")
@@ -14,7 +13,7 @@ DISTRIBUTIONS = ("torch", "lightning", "pytorch-lightning", "lightning-fabric", 
 def answer(name: str) -> dict[str, object]:
     """Return what the backend ``name`` is and claims, corrected by its cards, and why it could not be loaded."""
     import northbridge
-    from northbridge.contract import contract_of
+    from northbridge.contract import contract_of, version_of
 
     backend = northbridge.get(name)
     contract: Any = contract_of(backend)
@@ -26,6 +25,8 @@ def answer(name: str) -> dict[str, object]:
         label = backend.device.label(0) if devices else ""
     except Exception as error:  # noqa: BLE001 - told in the report
         problem = f"{type(error).__name__}: {error}"
+    distributions = (*DISTRIBUTIONS, *(contract.distributions if contract else ()))
+    versions = {each: found for each in distributions if (found := version_of(each))}
     return {
         "backend": {
             "api": backend.api,
@@ -37,16 +38,6 @@ def answer(name: str) -> dict[str, object]:
             "problem": problem,
         },
         "capabilities": asdict(capabilities),
-        "versions": {"python": platform.python_version(), **_versions(contract)},
+        "versions": {"python": platform.python_version(), **versions},
         "variables": [each.name for each in contract.symbols if each.kind == "environment"] if contract else [],
     }
-
-
-def _versions(contract: Any) -> dict[str, str]:
-    found = {}
-    for distribution in (*DISTRIBUTIONS, *(contract.distributions if contract else ())):
-        try:
-            found[distribution] = version(distribution)
-        except PackageNotFoundError:
-            continue
-    return found

@@ -164,7 +164,7 @@ EXTREMES = (
 class ExtremeNumbers(ComparedOperations):
     """Operations give what the CPU gives for numbers that are large, small, not finite, or none at all."""
 
-    table = EXTREMES
+    table: tuple[Operation, ...] = EXTREMES
     advice = (
         "Ordinary numbers pass among Operations: look at how the kernel keeps from running over, by taking away the"
         " largest first; at a compiler that takes it for granted that all numbers are finite; and at kernels that are"
@@ -198,7 +198,7 @@ LARGE = (
 class LargeOperations(ComparedOperations):
     """Operations on a million numbers and sums of a thousand products give the CPU's numbers, and gradients."""
 
-    table = LARGE
+    table: tuple[Operation, ...] = LARGE
     advice = (
         "The small cases of the same operation pass: look at which kernel your torch plugin chooses by the size, and in"
         " how many bits it computes and adds up."

@@ -32,7 +32,7 @@ class Double(torch.autograd.Function):
 class Gradients(OneDevice):
     """What a user does with gradients holds for those of the chip, which are on the chip."""
 
-    claims = ("autograd",)
+    claims: tuple[str, ...] = ("autograd",)
     advice = (
         "Autograd serves a device that torch knew before the first backward() of the process: Bridge.load() has to"
         " register it. Where one operation alone has a wrong gradient, its backward is a kernel of your torch plugin."

@@ -54,7 +54,7 @@ WAYS: dict[str, Callable[[Tensor], Tensor]] = {
 class InferenceMode(OneDevice):
     """Under torch.inference_mode the chip computes what the CPU does under torch.no_grad."""
 
-    claims = ("inference_mode",)
+    claims: tuple[str, ...] = ("inference_mode",)
     advice = (
         "torch takes other kernels under inference_mode, which keep no track of views. Where they are missing, claim"
         ' inference_mode=northbridge.no("the reason").'

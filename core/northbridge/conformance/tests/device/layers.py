@@ -82,7 +82,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
 class Layers(OneDevice):
     """Each layer computes, learns and is kept on the chip as on the CPU."""
 
-    claims = ("float32",)
+    claims: tuple[str, ...] = ("float32",)
     advice = (
         "A layer is made of operators of your torch plugin: find the one that differs with Operations. Parameters that"
         " are others after a move are for _has_compatible_shallow_copy_type, which Northbridge registers."
@@ -222,7 +222,7 @@ _CPU = torch.device("cpu")
 class Traces(OneDevice):
     """A traced layer computes with what it is given, and not what it computed when it was traced."""
 
-    claims = ("float32",)
+    claims: tuple[str, ...] = ("float32",)
     advice = (
         "A kernel of your torch plugin takes the place of operators that torch's tracer records, and of its result the"
         " tracer makes a constant. Register the kernel for what torch composes the operator of (_convolution for"

@@ -185,7 +185,7 @@ class OutOfMemory(Suite):
     The process is one of its own, on the first device: a chip that ends it does not end the suite.
     """
 
-    claims = ("out_of_memory",)
+    claims: tuple[str, ...] = ("out_of_memory",)
     advice = (
         "The allocator of your torch plugin has to raise torch.OutOfMemoryError, or a RuntimeError whose words stand in"
         " Device.out_of_memory, and to leave the process and what it holds alone."

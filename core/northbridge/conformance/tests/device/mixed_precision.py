@@ -147,7 +147,7 @@ SCALE = 1024.0
 class GradientScaling(OneDevice):
     """A scaler divides gradients by its scale, and takes no step where one number of them is not finite."""
 
-    claims = ("float16",)
+    claims: tuple[str, ...] = ("float16",)
     advice = (
         "torch's GradScaler calls _amp_foreach_non_finite_check_and_unscale_ and _amp_update_scale_ of your torch"
         " plugin: the first has to look at every number of every gradient."

@@ -285,7 +285,7 @@ OPTIONS = (
 class OperationOptions(ComparedOperations):
     """Operations give the CPU's numbers and gradients with what users ask of them beside the plain call, too."""
 
-    table = OPTIONS
+    table: tuple[Operation, ...] = OPTIONS
     advice = (
         "The plain call of the same operation passes among Operations: look at what your torch plugin makes of the"
         " argument that is another here. One that it does not know it has to refuse, and not to ignore."

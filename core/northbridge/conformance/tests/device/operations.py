@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +24,7 @@ _CURVED = [each for each in OPERATIONS if each.curved]
 class ComparedOperations(OneDevice):
     """Operations of a table give the CPU's numbers, and gradients where they have any."""
 
-    table: ClassVar[tuple[Operation, ...]]
+    table: tuple[Operation, ...]
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Make a test for each operation of the table; pytest calls it for each function of the class."""
@@ -44,7 +44,7 @@ class ComparedOperations(OneDevice):
 class Operations(ComparedOperations):
     """Each operation gives the CPU's numbers, in the CPU's dtype and on the chip, and so does its gradient."""
 
-    table = OPERATIONS
+    table: tuple[Operation, ...] = OPERATIONS
     advice = (
         "The operation is a kernel of your torch plugin: run it alone on the chip and on the CPU. Where the numbers are"
         " near and not near enough, look for a mode that computes float32 in fewer bits."

@@ -20,7 +20,7 @@ class Queues:
     def __init__(self, chip: northbridge.Device) -> None:
         self._module: Any = chip.module
         names = ("Stream", "Event", "stream", "current_stream")
-        self.are_several = all(hasattr(self._module, name) for name in names)
+        self.are_several: bool = all(hasattr(self._module, name) for name in names)
 
     def current(self) -> Any:
         """Return the current stream."""

@@ -37,7 +37,7 @@ MOST_BITS = 32
 class RandomNumbers(OneDevice):
     """Each device has a generator of its own, which is seeded, read and put back."""
 
-    claims = ("random_numbers",)
+    claims: tuple[str, ...] = ("random_numbers",)
     advice = (
         "Look at Device.seed(), random_state() and set_random_state(): they speak to manual_seed_all, get_rng_state and"
         " set_rng_state of torch.<type>, which have to reach the generator that the chip's kernels draw from."
@@ -234,7 +234,7 @@ MANY = 20000
 class Distributions(OneDevice):
     """Numbers are spread as torch says, and dropout drops its share."""
 
-    claims = ("random_numbers",)
+    claims: tuple[str, ...] = ("random_numbers",)
     advice = (
         "Look at the kernels of your torch plugin that draw: which numbers they make of the generator's bits, and"
         " whether each is drawn once."

@@ -33,7 +33,7 @@ WAYS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
 class Views(OneDevice):
     """Views share memory with what they are a view of, whatever their strides and offsets."""
 
-    claims = ("views",)
+    claims: tuple[str, ...] = ("views",)
     advice = (
         "Your torch plugin's copies and kernels have to honour strides and storage offsets: look at its copy between"
         " device and host, and at as_strided and view, for tensors that are not contiguous."

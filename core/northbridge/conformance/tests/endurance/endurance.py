@@ -8,7 +8,7 @@ import pytest
 
 from northbridge.conformance.rank_programs.endurance import EARLY, LATE
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import TRAINERS, NamespaceSuite, always, in_each
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, Runs, Steps, always, in_each
 
 CHIP_BYTES = 2**16
 """How much more the chip may hold late than early: 80 bytes for each step between."""
@@ -23,8 +23,8 @@ PROCESS_BYTES = 2**24
 class Endurance(NamespaceSuite):
     """A thousand steps hold no more than two hundred: memory of the chip and of the host, files and threads."""
 
-    runs = in_each(TRAINERS[0], devices=(1, 2))
-    steps = always("endurance")
+    runs: Runs = in_each(TRAINERS[0], devices=(1, 2))
+    steps: Steps = always("endurance")
     advice = (
         "what the vendor's software keeps for each step: events, streams, graphs that Bridge.after_step() should"
         " submit, buffers of the communication library; and memory_allocated() of its torch module"

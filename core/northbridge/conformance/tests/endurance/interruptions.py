@@ -13,6 +13,8 @@ from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import (
     TRAINERS,
     NamespaceSuite,
+    Runs,
+    Steps,
     always,
     in_each,
     one_and_two_devices,
@@ -25,9 +27,9 @@ from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
 class Preemption(NamespaceSuite):
     """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
 
-    runs = one_and_two_devices(*TRAINERS)
-    steps = always("interruptions")
-    claims = ("resume",)
+    runs: Runs = one_and_two_devices(*TRAINERS)
+    steps: Steps = always("interruptions")
+    claims: tuple[str, ...] = ("resume",)
     advice = (
         "what the vendor's software does with SIGTERM; and the state of the chip's generators, which a checkpoint"
         " keeps: Device.random_state() and Device.set_random_state()"
@@ -45,8 +47,8 @@ class Preemption(NamespaceSuite):
 class Restarts(NamespaceSuite):
     """Under torchrun with restarts, a killed rank costs the steps since the last checkpoint and no more."""
 
-    runs = in_each(TRAINERS[0])
-    claims = ("resume",)
+    runs: Runs = in_each(TRAINERS[0])
+    claims: tuple[str, ...] = ("resume",)
     advice = (
         "whether a card is free as soon as the process that held it is killed; and Collective.initialize(), which has"
         " to meet anew in each attempt, with the store that Northbridge gives it"
@@ -69,7 +71,7 @@ class Restarts(NamespaceSuite):
 class KilledRank(NamespaceSuite):
     """A rank that is killed takes the others with it, soon, and what was saved is whole."""
 
-    runs = in_each(TRAINERS[0], devices=(2,))
+    runs: Runs = in_each(TRAINERS[0], devices=(2,))
     advice = (
         "the communication library, which has to end with an error in the ranks whose partner is gone, and not to wait"
         " for it; and threads and processes of the vendor's that outlive a rank"

@@ -9,7 +9,7 @@ import pytest
 
 from northbridge.conformance.run import new_folder, run
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each, require, require_devices
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, Runs, in_each, require, require_devices
 from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
 
 
@@ -19,7 +19,7 @@ class SideBySide(NamespaceSuite):
     With two devices each, the ranks of each job meet as well, and must not meet those of the other.
     """
 
-    runs = in_each(TRAINERS[0], devices=(1, 2))
+    runs: Runs = in_each(TRAINERS[0], devices=(1, 2))
     advice = (
         "what processes of one machine share: files and ports of the vendor's software, a MASTER_PORT that its import"
         " writes (northbridge.keep_environment() takes it back), and cards that it takes before it is told which one"

@@ -6,14 +6,14 @@ import pytest
 
 import northbridge
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import TRAINERS, Differences, UsesSuite, one_and_two_devices, shows
+from northbridge.conformance.suite import TRAINERS, Differences, Runs, UsesSuite, one_and_two_devices, shows
 from northbridge.errors import UnsupportedError
 
 
 class Callbacks(UsesSuite):
     """What they keep and write is what they keep and write on the CPU; those of training are in Optimization."""
 
-    runs = one_and_two_devices(*TRAINERS)
+    runs: Runs = one_and_two_devices(*TRAINERS)
     advice = (
         "Callbacks read numbers back from the chip: look at copies to the host, at .item(), and at what a"
         " checkpoint's tensors are copied from."
@@ -57,7 +57,7 @@ class Callbacks(UsesSuite):
 class Profilers(UsesSuite):
     """They change nothing, and tell on each rank of the steps and operators that ran."""
 
-    runs = one_and_two_devices(*TRAINERS)
+    runs: Runs = one_and_two_devices(*TRAINERS)
     advice = (
         "torch's profiler asks the vendor's plugin for its activities: look at what it registers with torch, and"
         " claim `profiler` only where times of the chip come of it."

@@ -21,6 +21,7 @@ from northbridge.conformance.suite import (
     TRAINERS,
     Differences,
     NamespaceSuite,
+    Runs,
     UsesSuite,
     in_each,
     one_and_several_devices,
@@ -56,7 +57,7 @@ class Checkpoints(NamespaceSuite):
     has other last bits: DDP groups the gradients of a run's first step otherwise than those after it.
     """
 
-    runs = one_and_several_devices(*TRAINERS, *FABRICS)
+    runs: Runs = one_and_several_devices(*TRAINERS, *FABRICS)
     advice = (
         "A checkpoint is made of copies to the host. Look at those of views, of every dtype, and of tensors that"
         " share memory; and at copies back into parameters."
@@ -88,7 +89,7 @@ class Checkpoints(NamespaceSuite):
 class CheckpointsOnTheCPU(NamespaceSuite):
     """Lightning's own run on the CPU goes on where the chip's ended."""
 
-    runs = one_and_several_devices(TRAINERS[0], FABRICS[0])
+    runs: Runs = one_and_several_devices(TRAINERS[0], FABRICS[0])
     advice = "What the chip wrote is not what it had: look at copies to the host, and at the state of the optimizer."
 
     @shows("checkpoint")
@@ -105,8 +106,8 @@ class CheckpointsOnTheCPU(NamespaceSuite):
 class KeptCheckpoints(NamespaceSuite):
     """A checkpoint that is written in the middle of a training leaves model and file as they are to be."""
 
-    runs = in_each(*TRAINERS, *FABRICS)
-    claims = ("checkpoint",)
+    runs: Runs = in_each(*TRAINERS, *FABRICS)
+    claims: tuple[str, ...] = ("checkpoint",)
     advice = (
         "A checkpoint copies tensors and moves none: look at whatever moves a module, or replaces its parameters,"
         " while it is saved. Northbridge writes beside the file and renames; a CheckpointIO of a vendor's has to do so"
@@ -160,8 +161,8 @@ def _open_without_northbridge(outcome: RunResult) -> dict[str, Any]:
 class Outlasting(UsesSuite):
     """One error, on every rank alike, and a training that may go on as if nothing had been."""
 
-    runs = one_and_two_devices(*TRAINERS, *FABRICS)
-    claims = ("checkpoint",)
+    runs: Runs = one_and_two_devices(*TRAINERS, *FABRICS)
+    claims: tuple[str, ...] = ("checkpoint",)
     advice = "An error while a checkpoint is written must leave the chip usable: look at copies to the host that raise."
 
     def test_a_checkpoint_that_cannot_be_written_is_an_error_on_every_rank(self, chip: RunResult) -> None:
@@ -184,8 +185,8 @@ class Outlasting(UsesSuite):
 class UsersCheckpointIO(UsesSuite):
     """A CheckpointIO of the user's, and Lightning's that writes in a thread of its own."""
 
-    runs = one_and_two_devices(*TRAINERS)
-    claims = ("checkpoint",)
+    runs: Runs = one_and_two_devices(*TRAINERS)
+    claims: tuple[str, ...] = ("checkpoint",)
     advice = "What is written later than it was asked for has changed: look at copies to the host that do not block."
 
     @pytest.mark.parametrize("io", ["own", "asynchronous"])

@@ -6,7 +6,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, one_and_two_devices, shows
+from northbridge.conformance.suite import FABRICS, TRAINERS, Runs, UsesSuite, one_and_two_devices, shows
 
 
 class Compiled(UsesSuite):
@@ -33,7 +33,7 @@ class Compiled(UsesSuite):
 class Compilation(Compiled):
     """A compiled LightningModule trains, and a backend that the chip lacks is refused."""
 
-    runs = one_and_two_devices(*TRAINERS)
+    runs: Runs = one_and_two_devices(*TRAINERS)
     advice = (
         "Look at the bridge's missing_compile_backends and compile_backend, and at torch.compile over your device"
         " with backend='eager'."
@@ -43,7 +43,7 @@ class Compilation(Compiled):
 class FabricCompilation(Compiled):
     """A Fabric compiles once more when it has set a model up, with the chip's backend where the user named none."""
 
-    runs = one_and_two_devices(*FABRICS)
+    runs: Runs = one_and_two_devices(*FABRICS)
     advice = "Look at the bridge's missing_compile_backends and compile_backend: what is named there is what happens."
 
     def test_without_a_backend_the_chips_is_taken_or_told_to_be_absent(self, chip: RunResult, backend: str) -> None:

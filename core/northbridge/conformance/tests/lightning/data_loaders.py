@@ -9,13 +9,13 @@ import pytest
 from northbridge.conformance.rank_programs.data_loaders import WAYS
 from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.differences import differences_from_cpu
-from northbridge.conformance.suite import TRAINERS, UsesSuite, one_and_two_devices
+from northbridge.conformance.suite import TRAINERS, Runs, UsesSuite, one_and_two_devices
 
 
 class Loading(UsesSuite):
     """Pinned memory, workers, iterable and combined data, batches of uneven sizes and data modules."""
 
-    runs = one_and_two_devices(*TRAINERS)
+    runs: Runs = one_and_two_devices(*TRAINERS)
     advice = (
         "Look at copies from pinned memory that do not block, at those of odd sizes, and at a fork of the process for"
         " the loader's workers."

@@ -11,6 +11,7 @@ from northbridge.conformance.suite import (
     Differences,
     EqualWeights,
     NamespaceSuite,
+    Runs,
     cpu_run,
     in_each,
     several_devices,
@@ -23,8 +24,8 @@ class DistributedTraining(EqualWeights):
     The data set has an odd number of samples: the ranks' sampler repeats some.
     """
 
-    runs = several_devices(*TRAINERS)
-    claims = ("ddp_averaging",)
+    runs: Runs = several_devices(*TRAINERS)
+    claims: tuple[str, ...] = ("ddp_averaging",)
     advice = (
         "Where one device trains right and several do not, look at the sum all-reduce of the library, at its"
         " broadcast of weights and buffers, and at which device each rank takes."
@@ -63,8 +64,8 @@ class DistributedTraining(EqualWeights):
 class Strategies(NamespaceSuite):
     """A stock strategy object and a registered variant keep what the user asked for."""
 
-    runs = in_each(*TRAINERS, devices=(2,))
-    claims = ("ddp_averaging",)
+    runs: Runs = in_each(*TRAINERS, devices=(2,))
+    claims: tuple[str, ...] = ("ddp_averaging",)
     advice = (
         "Look at the Collective's ddp_options(), which the user's own arguments win over, and at all_reduce of"
         " bfloat16 and float16, which hooks compress to."

@@ -13,6 +13,7 @@ from northbridge.conformance.suite import (
     TRAINERS,
     Differences,
     NamespaceSuite,
+    Runs,
     in_each,
     require,
     require_devices,
@@ -22,7 +23,7 @@ from northbridge.conformance.suite import (
 class DeviceChoice(NamespaceSuite):
     """Each form that Lightning knows means on the chip what it means elsewhere."""
 
-    runs = in_each(*TRAINERS, *FABRICS)
+    runs: Runs = in_each(*TRAINERS, *FABRICS)
     advice = (
         "Look at the Device's count() and root(), and at the bridge's detect(), which says the same before loading."
     )
@@ -45,8 +46,8 @@ class DeviceChoice(NamespaceSuite):
 class SecondDevice(NamespaceSuite):
     """``devices=[1]`` really is the second device."""
 
-    runs = in_each(TRAINERS[0], FABRICS[0])
-    least_devices = 2
+    runs: Runs = in_each(TRAINERS[0], FABRICS[0])
+    least_devices: int = 2
     advice = (
         "Look at the Device's select() and root(), and at the bridge's prepare_rank(), for devices after the first."
     )
@@ -74,7 +75,7 @@ class SecondDevice(NamespaceSuite):
 class LastDevices(NamespaceSuite):
     """``devices=[2, 3]`` really are those, of which none has the number of its rank."""
 
-    runs = in_each(TRAINERS[0], FABRICS[0], devices=(2,))
+    runs: Runs = in_each(TRAINERS[0], FABRICS[0], devices=(2,))
     advice = (
         "Look at the Device's select() and root(), and at the bridge's prepare_rank(): they are given the device's"
         " number, which is not the rank's, LOCAL_RANK, in every run."

@@ -14,6 +14,7 @@ from northbridge.conformance.suite import (
     MODELS,
     Differences,
     EqualWeights,
+    Runs,
     UsesSuite,
     in_each,
     one_and_several_devices,
@@ -24,9 +25,9 @@ from northbridge.conformance.suite import (
 class FabricTraining(EqualWeights):
     """Fabric trains as Lightning's own does on as many CPU ranks."""
 
-    runs = one_and_several_devices(*FABRICS)
-    claims = ("fit",)
-    claims_of_several = ("ddp_averaging",)
+    runs: Runs = one_and_several_devices(*FABRICS)
+    claims: tuple[str, ...] = ("fit",)
+    claims_of_several: tuple[str, ...] = ("ddp_averaging",)
     advice = (
         "Where the Trainer's weights are right and a Fabric's are not, look at what the bridge does after a backward"
         " pass and after a step; else at the operations of the model that differs."
@@ -54,8 +55,8 @@ class FabricTraining(EqualWeights):
 class FabricLoops(UsesSuite):
     """Accumulation, clipping, closures, schedules and data of a loop of one's own do what they do on the CPU."""
 
-    runs = one_and_two_devices(*FABRICS)
-    claims = ("fit",)
+    runs: Runs = one_and_two_devices(*FABRICS)
+    claims: tuple[str, ...] = ("fit",)
     advice = (
         "The way that differs names what to look at: clipping takes norms, LBFGS dot products, the loaders copies"
         " from pinned memory."
@@ -73,8 +74,8 @@ class FabricLoops(UsesSuite):
 class Joining(UsesSuite):
     """Gradients that wait for their reduction, and ranks that run out of batches at different times."""
 
-    runs = in_each(FABRICS[0], devices=(2,))
-    claims = ("ddp_averaging",)
+    runs: Runs = in_each(FABRICS[0], devices=(2,))
+    claims: tuple[str, ...] = ("ddp_averaging",)
     advice = "Join sends zeros for ranks that are done: look at all_reduce of numbers of steps, and at broadcast."
 
     def test_gradients_wait_where_the_loop_says_so(self, chip: RunResult, differences: Differences) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from northbridge.conformance.rank_programs.hooks import BEGIN
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, UsesSuite, in_each
+from northbridge.conformance.suite import FABRICS, TRAINERS, Runs, UsesSuite, in_each
 
 _BATCH = ["forward", "backward", "after_backward"]
 _EVALUATION = ["evaluation", "after_evaluation"]
@@ -13,8 +13,8 @@ _EVALUATION = ["evaluation", "after_evaluation"]
 class BridgeHooks(UsesSuite):
     """The bridge is called in the order that its documentation names, each call after what it marks the end of."""
 
-    runs = in_each(*TRAINERS, *FABRICS)
-    claims = ("fit",)
+    runs: Runs = in_each(*TRAINERS, *FABRICS)
+    claims: tuple[str, ...] = ("fit",)
     advice = (
         "Look at the Bridge: prepare() comes before load(), prepare_rank() before a device is selected, and the hooks"
         " of a step when it is done. Whoever overrides one of its methods calls no other one from it."
@@ -38,7 +38,7 @@ class BridgeHooks(UsesSuite):
 class UsersEnvironment(UsesSuite):
     """What the user has set in the environment, and in the process, stays."""
 
-    runs = in_each(*TRAINERS, *FABRICS)
+    runs: Runs = in_each(*TRAINERS, *FABRICS)
     advice = (
         "Look at the Bridge's prepare(): os.environ.setdefault() leaves what the user has set; and at what the vendor's"
         " software sets for the whole process when it is imported or a card is taken: signals, threads, how processes"

@@ -6,7 +6,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Runs, in_each
 
 _DIFFERENT = 1e-3
 """How far weights and statistics, of a size of 1, are at least from those of other batches."""
@@ -20,8 +20,8 @@ def _distance(backend: str) -> float:
 class SyncBatchNormTests(NamespaceSuite):
     """Two ranks train as one process that has the whole batch, and the model keeps its layers."""
 
-    runs = in_each(*TRAINERS, devices=(2,))
-    claims = ("sync_batchnorm",)
+    runs: Runs = in_each(*TRAINERS, devices=(2,))
+    claims: tuple[str, ...] = ("sync_batchnorm",)
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     @pytest.mark.parametrize("way", ["argument", "torch's layers"])
@@ -38,8 +38,8 @@ class SyncBatchNormTests(NamespaceSuite):
 class UnevenSyncBatchNorm(NamespaceSuite):
     """The ranks may have batches of different sizes, or none."""
 
-    runs = in_each(*TRAINERS, *FABRICS, devices=(2,))
-    claims = ("sync_batchnorm",)
+    runs: Runs = in_each(*TRAINERS, *FABRICS, devices=(2,))
+    claims: tuple[str, ...] = ("sync_batchnorm",)
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: RunResult) -> None:
@@ -50,8 +50,8 @@ class UnevenSyncBatchNorm(NamespaceSuite):
 class FabricSyncBatchNorm(NamespaceSuite):
     """A model with torch's layers trains in a Fabric as one process that has the whole batch."""
 
-    runs = in_each(*FABRICS, devices=(2,))
-    claims = ("sync_batchnorm",)
+    runs: Runs = in_each(*FABRICS, devices=(2,))
+    claims: tuple[str, ...] = ("sync_batchnorm",)
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
     def test_weights_and_statistics_are_those_of_the_whole_batch(self, backend: str, chip: RunResult) -> None:

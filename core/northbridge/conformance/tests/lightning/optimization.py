@@ -6,14 +6,14 @@ import pytest
 
 from northbridge.conformance.rank_programs.optimization import WAYS
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import TRAINERS, Differences, UsesSuite, one_and_two_devices
+from northbridge.conformance.suite import TRAINERS, Differences, Runs, UsesSuite, one_and_two_devices
 
 
 class Optimization(UsesSuite):
     """Optimizers, clipping, accumulation, schedules and callbacks that change a training do what they do on the CPU."""
 
-    runs = one_and_two_devices(*TRAINERS)
-    claims = ("fit",)
+    runs: Runs = one_and_two_devices(*TRAINERS)
+    claims: tuple[str, ...] = ("fit",)
     advice = (
         "The way that differs names what to look at: an optimizer its foreach kernels, clipping its norms, accumulating"
         " on several devices DDP's no_sync(), a schedule nothing of the chip's."

@@ -6,7 +6,7 @@ import pytest
 
 from northbridge.conformance.rank_programs.precision import BATCHES, OVERFLOW, PRECISIONS
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, Differences, NamespaceSuite, in_each, shows
+from northbridge.conformance.suite import FABRICS, TRAINERS, Differences, NamespaceSuite, Runs, in_each, shows
 from northbridge.errors import UnsupportedError
 
 MODELS = ("mlp", "convnet", "transformer")
@@ -15,7 +15,7 @@ MODELS = ("mlp", "convnet", "transformer")
 class Precision(NamespaceSuite):
     """``bf16-mixed`` and ``16-mixed`` reach the model, in the Trainer and in Fabric."""
 
-    runs = in_each(*TRAINERS, *FABRICS)
+    runs: Runs = in_each(*TRAINERS, *FABRICS)
     advice = (
         "Look at the Device's autocast_dtypes(), at the autocast keys that the vendor's plugin registers, and at the"
         " claims for bfloat16, float16 and float64: what cannot be done is to be denied."

@@ -6,14 +6,14 @@ import pytest
 
 from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.conformance.suite import TRAINERS, NamespaceSuite, in_each
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, Runs, in_each
 
 
 class RandomStates(NamespaceSuite):
     """A run with dropout on the chip, which shuffles on the host, ends with the weights of one that went through."""
 
-    runs = in_each(*TRAINERS, devices=(1, 2))
-    claims = ("resume",)
+    runs: Runs = in_each(*TRAINERS, devices=(1, 2))
+    claims: tuple[str, ...] = ("resume",)
     advice = "Look at the random state of each device: read and put back, it has to give the same numbers again."
 
     @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from northbridge.conformance.suite import (
     TRAINERS,
     Differences,
     NamespaceSuite,
+    Runs,
     in_each,
     several_devices,
     shows,
@@ -32,7 +33,7 @@ def expected(operation: str, devices: int, large: int) -> list[float]:
 class Reductions(NamespaceSuite):
     """Several ranks exchange numbers through the strategy, the module, and Fabric."""
 
-    runs = several_devices(*TRAINERS, *FABRICS)
+    runs: Runs = several_devices(*TRAINERS, *FABRICS)
     advice = (
         "Look at the Collective's all_reduce: in place, whole numbers exact and their mean cut towards zero, and at"
         " `exact_dtypes`, which says what the library would round."
@@ -81,7 +82,7 @@ class Reductions(NamespaceSuite):
 class LoggedMetrics(NamespaceSuite):
     """What two ranks log is what two CPU ranks of Lightning's own log."""
 
-    runs = in_each(*TRAINERS, devices=(2,))
+    runs: Runs = in_each(*TRAINERS, devices=(2,))
     advice = "Look at the Collective's all_reduce of single numbers, floats and whole ones, and at its barrier."
 
     @pytest.mark.parametrize("reduction", ["mean", "min", "max", "sum"])

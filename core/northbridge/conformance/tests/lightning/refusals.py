@@ -6,13 +6,13 @@ import pytest
 
 import northbridge
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Runs, in_each
 
 
 class Refusals(NamespaceSuite):
     """A run that would leave the chip is refused."""
 
-    runs = in_each(*TRAINERS, *FABRICS)
+    runs: Runs = in_each(*TRAINERS, *FABRICS)
     advice = (
         "A tensor that is not on the chip must be an error of the vendor's kernels, and never be computed on the CPU."
     )

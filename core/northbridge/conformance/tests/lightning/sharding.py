@@ -15,7 +15,7 @@ from northbridge.conformance.rank_programs.sharding import CHECKPOINT
 from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.scenario import Scenario
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, always, in_each
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Runs, Steps, always, in_each
 from northbridge.lightning.namespaces import NAMESPACES
 
 _TOLERANCE = 1e-5
@@ -25,9 +25,9 @@ _TOLERANCE = 1e-5
 class Sharding(NamespaceSuite):
     """A model that FSDP2 and tensor parallel spread over ranks learns what one process learns on the CPU."""
 
-    runs = ((TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2))
-    steps = always("sharding")
-    claims = ("sharding",)
+    runs: Runs = ((TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2))
+    steps: Steps = always("sharding")
+    claims: tuple[str, ...] = ("sharding",)
     advice = (
         "FSDP2 gathers parameters into one tensor and reduces gradients by scattering: look at all_gather_into_tensor"
         " and reduce_scatter_tensor, at the Collective's `averages`, and at views of flat memory."
@@ -76,9 +76,9 @@ class Sharding(NamespaceSuite):
 class Resharding(NamespaceSuite):
     """What four ranks wrote, two read."""
 
-    runs = in_each(TRAINERS[0], FABRICS[0], devices=(4,))
-    steps = always("sharding")
-    claims = ("sharding",)
+    runs: Runs = in_each(TRAINERS[0], FABRICS[0], devices=(4,))
+    steps: Steps = always("sharding")
+    claims: tuple[str, ...] = ("sharding",)
     advice = "Shards are read into views of tensors on the chip: look at copies into parts of a tensor."
 
     def test_two_ranks_go_on_with_the_shards_of_four(

@@ -7,14 +7,14 @@ import pytest
 import northbridge
 from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.models import TiedWeights
-from northbridge.conformance.suite import MODELS, TRAINERS, Differences, EqualWeights, in_each
+from northbridge.conformance.suite import MODELS, TRAINERS, Differences, EqualWeights, Runs, in_each
 
 
 class TrainingTests(EqualWeights):
     """A Trainer with one device trains as Lightning's own does on the CPU."""
 
-    runs = in_each(*TRAINERS)
-    claims = ("fit",)
+    runs: Runs = in_each(*TRAINERS)
+    claims: tuple[str, ...] = ("fit",)
     advice = (
         "The model that differs names what to look at: compare its operations with the CPU's one by one, forwards and"
         " backwards. C1 tries most of them. Where they are alike, look at what else the first batches depend on:"

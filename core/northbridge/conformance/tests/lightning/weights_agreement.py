@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from northbridge.conformance.rank_programs.weights_agreement import EVERY, STEP
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, in_each, several_devices
+from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Runs, in_each, several_devices
 
 
 class WeightsAgreementTests(NamespaceSuite):
     """The callback compares the ranks' weights over the chip's library, and names the rank whose differ."""
 
-    runs = several_devices(*TRAINERS)
+    runs: Runs = several_devices(*TRAINERS)
     advice = (
         "Ranks that agree and are told otherwise, or the other way round: look at all_gather and all_reduce of whole"
         " numbers, which the comparison of digests goes over."
@@ -34,7 +34,7 @@ class WeightsAgreementTests(NamespaceSuite):
 class FabricWeightsAgreement(NamespaceSuite):
     """The same check, called in a Fabric's loop."""
 
-    runs = in_each(*FABRICS, devices=(2,))
+    runs: Runs = in_each(*FABRICS, devices=(2,))
     advice = "As for a Trainer's: look at all_gather and all_reduce of whole numbers."
 
     def test_the_rank_that_differs_is_named_on_every_rank(self, chip: RunResult) -> None:
