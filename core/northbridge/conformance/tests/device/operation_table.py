@@ -46,7 +46,7 @@ def _told(name: str, *arguments: Any, **keywords: Any) -> Operation:
     return Operation(name, arguments, keywords, EXACT, differentiable=False)
 
 
-OPERATIONS = (
+OPERATIONS: tuple[Operation, ...] = (
     # Arithmetic
     _of("add", floats(3, 4), floats(4), alpha=0.5),
     _of("sub", floats(3, 4), floats(3, 1)),
