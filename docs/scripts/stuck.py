@@ -1,4 +1,4 @@
-"""A training in which rank 2 waits for a file that never comes; docs/shown/hang.md shows what is found."""
+"""Rank 2 of this training waits for a file that never comes."""
 
 from __future__ import annotations
 
