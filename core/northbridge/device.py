@@ -63,7 +63,7 @@ class Device(ABC):
         return str(self._call("get_device_name", index))
 
     def memory_stats(self, index: int) -> dict[str, float]:
-        """Return the memory statistics of device ``index``, sizes in bytes. Called by DeviceStatsMonitor."""
+        """Return numbers about the device's memory, in bytes where they are sizes. Called by DeviceStatsMonitor."""
         stats: dict[str, float] = dict(self._call("memory_stats", index))
         return stats
 

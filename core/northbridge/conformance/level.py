@@ -15,30 +15,30 @@ from northbridge.conformance.suite import NamespaceSuite, Suite, require_devices
 
 @dataclass(frozen=True)
 class Level:
-    """The tests that a level of the suite consists of."""
+    """What is asked of a backend at once."""
 
     name: str
     title: str
     classes: tuple[type[Suite], ...]
     devices: tuple[int, ...] = ()
-    """The device counts that multi-device classes are run with."""
+    """With how many devices a class runs that runs with several numbers of them."""
 
     least_cases: int = 0
-    """The number of tests that must run before the level counts."""
+    """How many tests have to run, for the level to say anything."""
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """The claims that this level requires in addition to the levels below."""
+        """What the backend has to claim and to prove, beside the claims of the levels below."""
         return LEVEL_CLAIMS[self.name]
 
 
 class Adopted:
-    """The tests of one level, for the backend that a subclass names; see :mod:`northbridge.conformance.levels`."""
+    """The tests of a level, for a backend that a subclass names; see :mod:`northbridge.conformance.levels`."""
 
     level: ClassVar[Level]
     backend: ClassVar[str]
     environ: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Variables for the processes of a run."""
+    """Variables that are set for the processes of a run."""
 
     def __init_subclass__(cls) -> None:
         if "backend" in vars(cls):
