@@ -43,6 +43,7 @@ class Docstrings(griffe.Extension):
         text = _TEXTS.get(obj.path) or (obj.docstring.value if obj.docstring is not None else "")
         if obj.is_attribute and obj.parent is not None and obj.parent.path == "northbridge.capabilities.Capabilities":
             text = "\n\n".join(filter(None, (f"The claim: {_CLAIMS[obj.name]}." if obj.name in _CLAIMS else "", text)))
+        text = re.sub("::$", ":", text, flags=re.MULTILINE)  # before a block of code
         if text:
             obj.docstring = griffe.Docstring(_ROLE.sub(lambda found: _link(found[1], obj), text), parent=obj)
 
