@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all chips conformance ops soak check mypy pyright bench docs matrix compat clean
+.PHONY: help setup demo test test-fast test-all chips conformance ops soak check mypy pyright bench docs shown matrix compat clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -64,6 +64,10 @@ docs: setup ## build the site into site/
 	@echo "make docs: building the site into site/"
 	@NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
 	@echo "to read it: python3 -m http.server --directory site"
+
+shown: setup chips ## run what docs/shown shows on the simulated chips again: doctor, hang, a report of conformance
+	@echo "make shown: about 5 minutes on 2 cores"
+	@$(RUN)/python docs/scripts/shown.py
 
 matrix: setup ## train on every Lightning release that is supported; writes docs/matrix.md
 	@echo "make matrix: 17 rows of 16 trainings each, about 40 minutes on 2 cores; a few MB a row"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure as Picture
@@ -14,7 +15,8 @@ PICTURE = ROOT / "docs" / "measured.svg"
 
 # Grey and blue of a middle lightness: the page behind may be white or nearly black.
 _TEXT, _LINES, _WITHIN, _OVER = "#7d8590", "#7d859055", "#3d8bd9", "#e5534b"
-_ROW_INCHES = 0.24
+_WIDTH_INCHES, _ROW_INCHES = 4.0, 0.48  # no wider than a phone, on which its text has the size of small print
+_LABEL_CHARACTERS = 56
 
 
 def draw(report: Report, file: Path = PICTURE) -> None:
@@ -29,7 +31,7 @@ def picture(report: Report) -> Picture:
     ratios = [figure for figure in report.figures.values() if figure.unit == "×"]
     if not ratios:
         raise ReportFileError("the report holds no ratio: measure more")
-    result = Picture(figsize=(10, 1.1 + _ROW_INCHES * len(ratios)), layout="constrained")
+    result = Picture(figsize=(_WIDTH_INCHES, 1.1 + _ROW_INCHES * len(ratios)), layout="constrained")
     axes = result.add_subplot()
     for row, each in enumerate(ratios):
         colour = _OVER if each.verdict == "OVER" else _WITHIN
@@ -37,8 +39,13 @@ def picture(report: Report) -> Picture:
         axes.plot(each.value, row, "o", color=colour, markersize=5)
         if each.bound is not None:
             axes.plot(each.bound, row, "|", color=_TEXT, markersize=10, markeredgewidth=1.5)
+        label = fill(f"{each.what}   {each.value:.2f}", _LABEL_CHARACTERS, drop_whitespace=False)
+        place = axes.get_yaxis_transform()
+        axes.annotate(
+            label, (0, row), xycoords=place, xytext=(0, 6), textcoords="offset points", va="bottom", color=_TEXT
+        )
     axes.axvline(1, color=_LINES, linewidth=1)
-    axes.set_yticks(range(len(ratios)), [f"{each.what}   {each.value:.2f}" for each in ratios])
+    axes.set_yticks([])
     axes.invert_yaxis()
     axes.margins(y=0.6 / len(ratios))
     axes.tick_params(colors=_TEXT, length=0)
@@ -46,5 +53,5 @@ def picture(report: Report) -> Picture:
     axes.spines[:].set_visible(False)
     axes.set_facecolor("none")
     result.suptitle(report.surroundings, color=_TEXT, fontsize=9)
-    result.supxlabel("the dot is the median, the bar its quartiles, the stroke the bound", color=_TEXT, fontsize=9)
+    result.supxlabel("dot: median, bar: quartiles, stroke: bound", color=_TEXT, fontsize=9)
     return result

@@ -43,5 +43,5 @@ class Backend:
         self.bridge.backend = self.name
 
     def present_capabilities(self) -> Capabilities:
-        """Return what the cards of this machine can do: what is claimed, corrected by the device. After loading."""
+        """Return the claims, corrected by the device for this machine's cards. Call it after loading."""
         return self.device.capabilities(self.capabilities)

@@ -18,75 +18,74 @@ class Bridge(ABC):
     """
 
     package: ClassVar[str | None] = None
-    """The vendor's importable package, such as ``"torch_acme"``. Where it cannot be found, no child is asked."""
+    """The vendor's importable package, such as ``"torch_acme"``. No child process starts without it."""
 
     compile_backend: str | None = None
-    """The backend of ``torch.compile`` for models that a user compiled without one; None leaves it to torch.
+    """The ``torch.compile`` backend for models that a user compiled without one; None leaves the choice to torch.
 
-    A Fabric takes it, which compiles a model once more when it has set it up. Where it depends on a mode, :meth:`load`
-    writes it.
+    A Fabric uses it when it compiles a model again during set-up. If it depends on a mode, :meth:`load` sets it.
     """
 
     missing_compile_backends: Mapping[str, str] = MappingProxyType({})
-    """The backends of ``torch.compile`` that the chip lacks, and why. A Trainer or Fabric refuses them at once."""
+    """The ``torch.compile`` backends that the chip lacks, each with its reason. Using one is an error."""
 
     strict_options: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Of a simulated chip: the variables under which a forgotten wait or a stale read shows every time.
+    """For a simulated chip: the variables under which a forgotten wait or a stale read fails every time.
 
-    ``northbridge conformance`` sets them, where the environment does not say otherwise.
+    ``northbridge conformance`` sets them unless the environment already does.
     """
 
     backend: str = ""
-    """The name of the backend that this bridge belongs to. ``Backend`` writes it."""
+    """The name of the backend that this bridge belongs to. ``Backend`` sets it."""
 
     @abstractmethod
     def load(self) -> None:
-        """Import the vendor's torch plugin, and take no card.
+        """Import the vendor's torch plugin without taking a card.
 
-        The one place where vendor software is imported. Called once a process, before anything names the device, and
-        again where what follows it has failed: a second call changes nothing. What it raises reaches the user as
+        This is the only place where vendor software is imported. Called once per process, before the device is named,
+        and again if a later part of loading failed: a second call must change nothing. Errors reach the user as
         :class:`SoftwareMissingError` or :class:`SoftwareLoadError`.
         """
 
     def detect(self) -> int | None:
         """Return how many devices this machine has, without loading the vendor's software in this process.
 
-        Called by ``auto``, by ``is_available()`` and before a run: within milliseconds where the vendor can (a device
-        file, a management library with a time limit). None says "count me in a child process", which loads the
-        software: it is started where :attr:`package` is installed and :meth:`check_environment` finds nothing.
+        Called by ``auto``, by ``is_available()`` and before a run. It should take milliseconds: read a device file, or
+        ask a management library with a time limit. None means "count in a child process", which loads the software.
+        That child is started only if :attr:`package` is installed and :meth:`check_environment` raises nothing.
         """
         return None
 
     def check_count(self, count: int) -> None:
-        """Refuse ``count`` devices, where the environment speaks of others. Called after every count."""
+        """Raise an error if the environment contradicts ``count``. Called after every count."""
 
     def count_cards(self, devices: Collection[int], *, total: int) -> int | None:  # noqa: ARG002 - the interface's
-        """Return on how many cards ``devices`` lie, by their indices, where a card may be several devices.
+        """Return the number of physical cards behind ``devices``, which are indices.
 
-        ``total`` is how many devices this process sees. None says that a device is a card, or that nobody can tell.
-        Called by ``northbridge list``, and for the line of the log that says what a Trainer uses; takes no card. Raises
-        :class:`DetectionError`.
+        ``total`` is the number of devices that this process sees. None means that each device is one card, or that the
+        number is unknown. Called by ``northbridge list`` and for the Trainer's log line about used devices; takes no
+        card. Raises :class:`DetectionError`.
         """
         return None
 
     def describe_machine(self) -> dict[str, object]:
-        """Return facts about driver, firmware, cards and who uses them, for people to read; takes no card.
+        """Return facts about driver, firmware, cards and their users, for display; takes no card.
 
-        Called by ``northbridge doctor`` in a child process, after :meth:`load` where that works.
+        Called by ``northbridge doctor`` in a child process, after :meth:`load` if that works.
         """
         return {}
 
     def check_environment(self) -> None:
-        """Raise :class:`VariableError` where a variable of the vendor's has a value that is not allowed.
+        """Raise :class:`VariableError` if a vendor's variable has a value that is not allowed.
 
         Called by the default of :meth:`detect`, before :meth:`prepare`, and by ``northbridge doctor`` in a child.
         """
 
     def prepare(self) -> None:
-        """Set what the vendor's import reads from the environment. What the user set wins. Called before the import."""
+        """Set the variables that the vendor's import reads; keep those that the user set."""
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
-        """Set what must stand before the first touch of a card: ``index`` is the one that this rank will take."""
+        """Set what the first touch of a card needs; this rank will select the card ``index``."""
 
     def after_backward(self) -> None:
         """Mark the end of a backward pass. A lazy runtime submits its graph here."""
@@ -95,7 +94,7 @@ class Bridge(ABC):
         """Mark the end of an optimizer step. A lazy runtime submits its graph here."""
 
     def after_evaluation(self) -> None:
-        """Mark the end of a step that no backward pass follows: of validation, test, prediction. As above."""
+        """Mark the end of a validation, test or prediction step. A lazy runtime submits its graph here."""
 
 
 def is_installed(package: str) -> bool:

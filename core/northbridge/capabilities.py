@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Claim:
-    """One answer about a chip, with the reason where it is not a plain yes."""
+    """One answer about a chip, with a reason unless it is a plain yes."""
 
     answer: Literal["yes", "no", "unknown"]
     reason: str = ""
@@ -21,7 +21,7 @@ class Claim:
 
     @property
     def denied(self) -> bool:
-        """Whether the chip says no. An unknown is tried, and fails loudly where it fails."""
+        """Whether the answer is no. A feature that is unknown is tried."""
         return self.answer == "no"
 
 
@@ -47,12 +47,12 @@ def _claim(meaning: str, level: str = "", default: Claim = unknown) -> Any:
 class Capabilities:
     """Say what a chip can do, before anything is built.
 
-    ``simulated`` and ``auto`` are facts. The rest are claims, ``unknown`` until the vendor says otherwise. The
-    connector reads them before anything is built, so that a denied precision or strategy is refused before training.
+    ``simulated`` and ``auto`` are facts. The rest are claims, ``unknown`` unless the vendor sets them. The connector
+    reads them first, so that an unsupported precision or strategy is an error before training.
     """
 
     simulated: bool = False
-    """Host memory poses as the chip. Every run says so, and ``auto`` never picks it by itself."""
+    """Whether the chip is simulated in host memory. Every run says so, and ``auto`` does not choose it by itself."""
 
     auto: bool = True
     """Whether ``accelerator="auto"`` may pick this chip where its hardware is present."""
@@ -63,7 +63,7 @@ class Capabilities:
     random_numbers: Claim = _claim("each device has a generator, whose state can be kept and put back", "C1")
     out_of_memory: Claim = _claim("full memory is an error after which the process goes on", "C1")
     inference_mode: Claim = _claim("torch.inference_mode computes what torch.no_grad does")
-    """A Trainer evaluates by ``torch.no_grad`` where this is denied."""
+    """If ``no``, a Trainer evaluates under ``torch.no_grad``."""
 
     fit: Claim = _claim("Lightning trains on one device", "C2")
     checkpoint: Claim = _claim("what was trained is written, and opens on the chip and on the CPU", "C2")
@@ -78,17 +78,17 @@ class Capabilities:
     float64: Claim = _claim("numbers in float64 are computed as float64")
     int64: Claim = _claim("numbers in int64 are held and computed as int64")
     float32_convolutions: Claim = _claim("convolutions of float32 are computed in float32, and not in fewer bits")
-    """Where it is denied, a run is warned."""
+    """If ``no``, a run is warned."""
 
     bfloat16_range: Claim = _claim("matrix products in bfloat16 have bfloat16's range")
-    """Where it is denied, a run is warned."""
+    """If ``no``, a run is warned."""
 
     sync_batchnorm: Claim = _claim("batch norm over the batches of all devices")
-    """By a layer of Northbridge's that takes sums and an all-gather."""
+    """A layer of Northbridge computes it from sums and an all-gather."""
 
     sharding: Claim = _claim("FSDP2 and tensor parallel spread a model over devices")
     fork: Claim = _claim("Lightning may fork processes that have loaded the vendor's software, as notebooks do")
-    """The process that is forked has not touched a card."""
+    """The forked process has not touched a card."""
 
     float8: Claim = _claim("matrix products in float8", default=not_driven)
     graphs: Claim = _claim("steps are captured once and replayed", default=not_driven)
@@ -98,7 +98,7 @@ class Capabilities:
     data_loaders: Claim = _claim("the vendor's loaders decode on the chip", default=not_driven)
     deepspeed: Claim = _claim("DeepSpeed's sharded training", default=not_driven)
     fsdp: Claim = _claim("torch's first FSDP", default=not_driven)
-    """What is spread by torch's second is :attr:`sharding`."""
+    """FSDP2 is :attr:`sharding`."""
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -114,9 +114,9 @@ class Capabilities:
 
     @classmethod
     def of_level(cls, level: Literal["C1", "C2", "C3", "C4"], **others: Any) -> Capabilities:
-        """Return a chip's claims: ``yes`` to all that ``level`` and the levels below it ask for, and ``others``.
+        """Return claims of ``yes`` for all that ``level`` and the levels below it require, plus ``others``.
 
-        Raises :class:`ValueError` where there is no such level.
+        Raises :class:`ValueError` if there is no such level.
         """
         if level not in LEVEL_CLAIMS:
             raise ValueError(f"no level of the conformance suite is called {level!r}; found {', '.join(LEVEL_CLAIMS)}")

@@ -22,36 +22,36 @@ _COUNTING_DTYPES = ("float32", "int32", "int64", "float64", "bfloat16", "float16
 class Collective(ABC):
     """One communication library.
 
-    A backend is known by its own name and not by this one: several vendors call their libraries alike. The defaults
-    are right for a library that sums, takes minima and maxima, and has no average.
+    A backend is identified by its own name, not by this one, because several vendors use the same library name. The
+    defaults suit a library that reduces by sum, minimum and maximum, and has no average.
     """
 
     name: ClassVar[str]
     """The library's name in ``torch.distributed``, such as ``"accl"``."""
 
     takes_device_id: ClassVar[bool] = False
-    """Whether ``init_process_group(device_id=…)`` works. torch binds the group to the device eagerly then."""
+    """Whether ``init_process_group(device_id=…)`` works. torch then binds the group to the device at once."""
 
     missing_reductions: ClassVar[Mapping[str, str]] = {}
-    """The reductions of :meth:`all_reduce` that the library does not have: what to do instead, by the word."""
+    """The reductions of :meth:`all_reduce` that the library lacks; each maps to what to do instead."""
 
     exact_dtypes: ClassVar[frozenset[str] | None] = None
-    """The dtypes, such as ``"float32"``, that the library reduces as they are; None where it does so with all.
+    """The dtypes, such as ``"float32"``, that the library reduces without conversion; None if all.
 
-    Others it would convert and round without a word, so that they are gathered, and reduced on the host.
+    Tensors of other dtypes would be rounded silently, so they are gathered and reduced on the host.
     """
 
     averages: ClassVar[bool] = True
-    """Whether the library reduces by the average, which FSDP2 asks for. Where it does not, FSDP2 is told to add up."""
+    """Whether the library reduces by average, which FSDP2 uses. If not, FSDP2 is told to sum."""
 
     carried_dtypes: ClassVar[frozenset[str] | None] = None
-    """The dtypes that the library knows at all; None where it knows every one.
+    """The dtypes that the library can send; None if all.
 
-    Others travel as their bytes, so that uint8 has to be among them.
+    Tensors of other dtypes are sent as bytes, so uint8 must be among them.
     """
 
     def register(self) -> None:
-        """Make :attr:`name` known to torch. Called once, after ``Bridge.load()``; most vendors do it on import."""
+        """Register :attr:`name` with torch. Called once, after ``Bridge.load()``; most vendors do it on import."""
 
     def initialize(
         self,
@@ -77,11 +77,11 @@ class Collective(ABC):
         torch.distributed.init_process_group(self.name, rank=rank, world_size=world_size, **options)
 
     def assert_carries(self, device: torch.device, group: ProcessGroup | None = None) -> None:
-        """Raise :class:`CollectiveError` unless ``group`` carries tensors of ``device`` over this library.
+        """Raise :class:`CollectiveError` unless ``group`` sends tensors of ``device`` over this library.
 
-        The strategies for several devices call it after set-up. torch's fake process group claims devices it does not
-        serve, a group that the user made before may be Gloo, and a library may return without reducing: each would
-        train with gradients that are not reduced. So the names are compared, and one small tensor of ones is summed.
+        The strategies for several devices call it after set-up. torch's fake process group claims devices that it does
+        not serve, a group that the user made may be Gloo, and a library may return without reducing. In each case the
+        gradients would not be reduced, so the names are compared and one small tensor of ones is summed.
         """
         import torch.distributed
 
@@ -120,16 +120,16 @@ class Collective(ABC):
         return dtype
 
     def ddp_options(self) -> dict[str, Any]:
-        """Return arguments for ``DistributedDataParallel`` that suit the library. The user's own win."""
+        """Return arguments for ``DistributedDataParallel`` that suit the library. The user's own arguments win."""
         return {}
 
     def all_reduce(self, tensor: torch.Tensor, op: str = "sum", group: ProcessGroup | None = None) -> torch.Tensor:
         """Reduce ``tensor`` over the ranks, in place, and return it. DDP's gradients do not pass here.
 
-        ``op`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or ``"product"``. A mean is the sum, divided; that of
-        whole numbers is cut towards zero, as Lightning does it. A dtype that the library would round is gathered, and
-        reduced on the host, where it is exact. Raises :class:`CollectiveError` for any other word, and for a reduction
-        that the library does not have.
+        ``op`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or ``"product"``. A mean is the sum divided by the ranks;
+        for integers it is truncated towards zero, as in Lightning. Tensors of a dtype that the library would round are
+        gathered and reduced exactly, on the host. Raises :class:`CollectiveError` for any other ``op`` and for a
+        reduction that the library lacks.
         """
         import torch.distributed
 
@@ -152,7 +152,7 @@ class Collective(ABC):
         return tensor
 
     def all_gather(self, tensor: torch.Tensor, group: ProcessGroup | None = None) -> list[torch.Tensor]:
-        """Return ``tensor`` of every rank, rank 0 first; they have one shape. The layers of Northbridge call it."""
+        """Return the ``tensor`` of every rank, rank 0 first. All of them must have the same shape."""
         import torch.distributed
 
         own = self.as_carried(tensor.contiguous())
@@ -165,20 +165,20 @@ class Collective(ABC):
         return known and self.carries(dtype)
 
     def carries(self, dtype: torch.dtype) -> bool:
-        """Return whether the library knows ``dtype``."""
+        """Return whether the library can send ``dtype``."""
         return self.carried_dtypes is None or _name(dtype) in self.carried_dtypes
 
     def as_carried(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return what travels for ``tensor``: itself, or its bytes, flat, where the library does not know its dtype.
+        """Return what is sent for ``tensor``: the tensor, or its bytes, flat, if the library cannot send its dtype.
 
-        :meth:`as_sent` makes the tensor of them again.
+        :meth:`as_sent` restores the tensor.
         """
         import torch
 
         return tensor if self.carries(tensor.dtype) else tensor.contiguous().reshape(-1).view(torch.uint8)
 
     def as_sent(self, arrived: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """Return ``arrived`` with dtype and shape of ``like``, which was sent; in front may be more dimensions."""
+        """Return ``arrived`` with the dtype and shape of ``like``, which was sent; keep leading dimensions."""
         if arrived.dtype == like.dtype:
             return arrived
         ranks = arrived.shape[:-1]
@@ -197,7 +197,7 @@ class Collective(ABC):
         tensor.copy_(reduced.to(tensor.dtype))
 
     def barrier(self, group: ProcessGroup | None = None) -> None:
-        """Wait until every rank is here."""
+        """Wait until every rank has called it."""
         import torch.distributed
 
         torch.distributed.barrier(group=group)

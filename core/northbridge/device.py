@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 class Device(ABC):
     """One family of chips.
 
-    Every default speaks to ``torch.<type>`` as one speaks to ``torch.cuda``; override a method only where the vendor's
-    module differs. Nothing here is called before ``Bridge.load()`` has run. Errors of the vendor's module pass through
-    unless a method says otherwise; a function that the module lacks is an :class:`UnsupportedError`.
+    Every default calls ``torch.<type>`` as it would call ``torch.cuda``. Override a method only if the vendor's module
+    differs. Northbridge calls nothing here before ``Bridge.load()``. Errors of the vendor's module pass through unless
+    a method says otherwise. A function that the module lacks raises :class:`UnsupportedError`.
     """
 
     type: ClassVar[str]
     """The torch device type, such as ``"acme"``."""
 
     out_of_memory: ClassVar[tuple[str, ...]] = ("out of memory",)
-    """What stands in the RuntimeError that tells of full memory, where that is no ``torch.OutOfMemoryError``."""
+    """Texts that mark a RuntimeError as out of memory. A ``torch.OutOfMemoryError`` needs none."""
 
     @property
     def module(self) -> ModuleType:
@@ -37,29 +37,29 @@ class Device(ABC):
         return module
 
     def count(self) -> int:
-        """Return how many devices this process can see. Asked in the child process that looks for hardware."""
+        """Return how many devices this process sees. Called in the child process that looks for hardware."""
         return int(self._call("device_count"))
 
     def root(self, index: int) -> torch.device:
-        """Return what this process calls the parallel device ``index`` once it holds it.
+        """Return the device that this process uses for the parallel device ``index``.
 
-        The strategies ask whenever they need their root device. A chip that lets a process hold one card, and calls
-        that card 0 wherever it is, answers 0 for every index; :meth:`select` has then taken the card ``index``.
+        The strategies call it for their root device. A chip whose processes each hold one card, always called card 0,
+        returns 0 for every index; :meth:`select` has then selected the card ``index``.
         """
         import torch
 
         return torch.device(self.type, index)
 
     def select(self, index: int) -> None:
-        """Take the device ``index`` for this process. Called once a rank, and the first touch of a card."""
+        """Select the device ``index`` for this process. Called once per rank, before anything else touches a card."""
         self._call("set_device", index)
 
     def synchronize(self) -> None:
-        """Block until all work queued on the current device is done. For whoever measures time."""
+        """Block until all work queued on the current device is done. Used to measure time."""
         self._call("synchronize")
 
     def label(self, index: int) -> str:
-        """Return the card's product name, for people to read."""
+        """Return the card's product name."""
         return str(self._call("get_device_name", index))
 
     def memory_stats(self, index: int) -> dict[str, float]:
@@ -67,21 +67,21 @@ class Device(ABC):
         return dict(self._call("memory_stats", index))
 
     def empty_cache(self) -> None:
-        """Give cached memory back. Called after training.
+        """Release cached memory. Called after training.
 
-        Nothing happens where the chip's module has no ``empty_cache``: such a chip keeps no cache that it gives back.
+        Does nothing if the chip's module has no ``empty_cache``.
         """
         empty = getattr(self.module, "empty_cache", None)
         if empty is not None:
             empty()
 
     def random_state(self) -> torch.Tensor:
-        """Return the state of the current device's generator, on the CPU. Called for a checkpoint, and to isolate."""
+        """Return the state of the current device's generator, on the CPU. For checkpoints and ``isolate_rng``."""
         state: torch.Tensor = self._call("get_rng_state")
         return state
 
     def set_random_state(self, state: torch.Tensor) -> None:
-        """Put back what :meth:`random_state` returned, of this chip and perhaps of another process."""
+        """Restore a state that :meth:`random_state` returned, in this process or in another."""
         self._call("set_rng_state", state)
 
     def seed(self, seed: int) -> None:
@@ -89,16 +89,16 @@ class Device(ABC):
         self._call("manual_seed_all", seed)
 
     def capabilities(self, claimed: Capabilities) -> Capabilities:
-        """Return ``claimed``, corrected by what the cards of this machine are, where generations of a chip differ.
+        """Return ``claimed``, corrected for this machine's cards if generations of the chip differ.
 
-        Asked after ``Bridge.load()``, before precision and strategy are chosen; takes no card.
+        Called after ``Bridge.load()`` and before precision and strategy are chosen; takes no card.
         """
         return claimed
 
     def autocast_dtypes(self) -> tuple[torch.dtype, ...]:
-        """Return the dtypes that ``torch.autocast(type)`` takes. Asked before mixed precision is set up.
+        """Return the dtypes that ``torch.autocast(type)`` accepts. Called before mixed precision is set up.
 
-        torch turns autocast off, with a warning, for a dtype that the device does not take.
+        torch turns autocast off, with a warning, for any other dtype.
         """
         return tuple(self._call("get_amp_supported_dtype"))
 

@@ -60,7 +60,7 @@ class NorthbridgeError(Exception):
 
 
 class BackendError(NorthbridgeError):
-    """Report what is wrong with the backend that is called ``backend``."""
+    """Report a problem with the backend called ``backend``."""
 
     def __init__(self, message: str, *, backend: str) -> None:
         super().__init__(message)
@@ -120,7 +120,7 @@ class ContractError(SoftwareLoadError):
 
 
 class SimulationError(BackendError):
-    """``NORTHBRIDGE_SIMULATE`` names a backend that nobody simulates, or whose real software is installed here."""
+    """``NORTHBRIDGE_SIMULATE`` names a backend without a simulation, or one whose real software is installed here."""
 
 
 class HardwareMissingError(BackendError):
@@ -128,7 +128,7 @@ class HardwareMissingError(BackendError):
 
 
 class DeviceBusyError(BackendError):
-    """A card could not be taken for this process; most often another process holds it."""
+    """This process could not take a card, most often because another process holds it."""
 
 
 class DetectionError(BackendError):
@@ -152,11 +152,11 @@ class WrongDeviceError(NorthbridgeError):
 
 
 class CheckpointError(NorthbridgeError, OSError):
-    """A checkpoint could not be written, and what stood in its place is untouched; or a file is no checkpoint."""
+    """A checkpoint could not be written, and the old file is untouched; or a file is not a checkpoint."""
 
 
 class CheckpointCodeError(CheckpointError, pickle.UnpicklingError):
-    """A checkpoint holds what only code can make, and ``weights_only=True`` lets none run."""
+    """A checkpoint needs code to load, and ``weights_only=True`` runs none."""
 
 
 class CollectiveError(NorthbridgeError):
@@ -183,7 +183,7 @@ class UnsupportedError(NorthbridgeError):
 
 
 class ArgumentsError(NorthbridgeError, TypeError):
-    """A class of ours, or a vendor's name such as ``AcmeDDPStrategy``, was given arguments that it does not take."""
+    """A class of Northbridge, or a vendor's name such as ``AcmeDDPStrategy``, does not accept these arguments."""
 
 
 class NamespaceError(NorthbridgeError):

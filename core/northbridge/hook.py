@@ -13,10 +13,9 @@ hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("northbridge")
 
 
 def lazy_names(package: str, home: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of ``package``, which takes the names of classes from the module ``home``.
+    """Return a ``__getattr__`` for ``package`` that imports classes from the module ``home`` on first use.
 
-    Only what begins with a capital letter is looked for there: whoever declares the chip, or imports a module of the
-    package, does not pay for ``home``.
+    It looks up only names that begin with a capital letter, so that declaring the chip does not import ``home``.
     """
 
     def look_up(name: str) -> Any:

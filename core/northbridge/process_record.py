@@ -30,7 +30,7 @@ logger.addFilter(_Clean())
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing that happened: to whom (``subject``), what (``outcome``), and why (``reason``)."""
+    """One recorded event: its subject, what happened (``outcome``) and why (``reason``)."""
 
     subject: str
     outcome: str
@@ -45,7 +45,7 @@ _entries: list[Entry] = []
 
 
 def record() -> tuple[Entry, ...]:
-    """Return what has been recorded in this process so far, oldest first."""
+    """Return the events recorded in this process so far, oldest first."""
     return tuple(_entries)
 
 

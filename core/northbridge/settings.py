@@ -32,27 +32,27 @@ def _indices(text: object) -> object:
 
 
 Indices = Annotated[tuple[int, ...], pydantic.BeforeValidator(_indices)]
-"""The type of a field that lists devices or cards, such as ``0,1,2,3``: each once."""
+"""The type of a field that lists unique indices of devices or cards, such as ``0,1,2,3``."""
 
 
 class Settings(pydantic.BaseModel):
     """Read one group of environment variables: the field ``devices`` from ``<prefix>DEVICES``.
 
-    Each field needs a default and a description, which says what is allowed: "a whole number from 1
-    to 64". It becomes part of the error that a wrong value raises.
+    Each field needs a default and a description of the allowed values, such as "a whole number from 1 to 64". The
+    description becomes part of the error for a wrong value.
     """
 
     # As arguments of the class, they would make mypy without pydantic's plugin refuse subclasses.
     model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(frozen=True, extra="forbid")
 
     prefix: ClassVar[str]
-    """What the names of the variables begin with, such as ``"NORTHBRIDGE_ACME_"``."""
+    """The prefix of the variables' names, such as ``"NORTHBRIDGE_ACME_"``."""
 
     strict_prefix: ClassVar[bool] = True
-    """Whether any variable with the prefix that is no field is refused; False where others share it."""
+    """Whether a variable with the prefix must be a field; False if other programs use the prefix too."""
 
     near_misses: ClassVar[bool] = True
-    """Whether what looks like a field misspelt is refused where the prefix is not strict."""
+    """Whether a misspelt field is an error although the prefix is not strict."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
@@ -67,11 +67,10 @@ class Settings(pydantic.BaseModel):
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> Self:
-        """Return the settings that ``environ`` (default: ``os.environ``) holds.
+        """Return the settings in ``environ`` (default: ``os.environ``).
 
-        An empty variable counts as unset, and so does what :meth:`write` has written.
-
-        Raises :class:`SettingsError`, which names the variable, its value and what is allowed.
+        Empty variables count as unset, and so do those that :meth:`write` set. Raises :class:`SettingsError`, which
+        names the variable, its value and the allowed values.
         """
         source = os.environ if environ is None else environ
         given = {
@@ -92,9 +91,9 @@ class Settings(pydantic.BaseModel):
 
     @classmethod
     def write(cls, field: str, text: str) -> None:
-        """Set the variable of ``field`` for vendors' software, here and in every process that this one starts.
+        """Set the variable of ``field`` for the vendor's software, in this process and in its children.
 
-        It is no choice of the user's: :meth:`read` takes the variable for unset while it holds ``text``.
+        The user did not choose it: :meth:`read` counts the variable as unset while it holds ``text``.
         """
         name = cls.variable(field)
         os.environ[name] = os.environ[_WRITTEN + name] = text
@@ -135,7 +134,7 @@ class Settings(pydantic.BaseModel):
 
 
 class VendorSettings(Settings):
-    """The variables of a vendor's own, as far as a run depends on them: fields are named as they are."""
+    """Read the vendor's own variables that a run depends on; each field has its variable's name."""
 
     prefix = ""
     strict_prefix = False

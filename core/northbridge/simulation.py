@@ -9,22 +9,22 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Simulation:
-    """Say which of the vendor's modules are stood in for, and where the code of each stand-in lies.
+    """Name the vendor's modules that have stand-ins, and the code of each.
 
     ``stand_ins`` maps the name of a top-level module, ``"torch_acme"``, to a file, or to the folder of a package. No
-    wheel may install a module of such a name: the core gives it the name, in a process that asks for the simulation.
+    wheel may install a module of that name: the core assigns it, in a process that asks for the simulation.
     """
 
     stand_ins: Mapping[str, Path]
 
     dev: Callable[[], Path] | None = None
-    """Returns the folder in which the simulated cards have their device files, as the real ones have in ``/dev``."""
+    """Returns the folder with the device files of the simulated cards; real cards have theirs in ``/dev``."""
 
     autoloads: tuple[str, ...] = ()
-    """The modules among them that ``import torch`` imports at its end, as the vendor's own entry point has it do."""
+    """The stand-ins that ``import torch`` imports at its end, as it would import the vendor's modules."""
 
     tools: Mapping[str, Path] = field(default_factory=dict)
-    """The vendor's commands that are stood in for, by name: a Python file each, for :func:`northbridge.run_tool`."""
+    """Stand-ins for the vendor's commands, by name: one Python file each, for :func:`northbridge.run_tool`."""
 
     strict_options: Mapping[str, str] = field(default_factory=dict)
-    """As :attr:`northbridge.Bridge.strict_options`, for the chip that it makes of the backend."""
+    """As :attr:`northbridge.Bridge.strict_options`, for the simulated chip."""

@@ -5,10 +5,22 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 from tests.docs.page import ROOT
+
+import northbridge
+from northbridge.conformance.levels import LEVELS
+from northbridge.lightning.classes import COMBINATIONS
+from northbridge.lightning.namespaces import NAMESPACES
+
+PUBLIC = {
+    *(f"northbridge.{name}" for name in northbridge.__all__),
+    *(f"{each.home}.{row.name}" for each in NAMESPACES.values() for row in COMBINATIONS if each.host in row.hosts),
+    *(f"northbridge.conformance.levels.{name}" for name in LEVELS),
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,3 +43,9 @@ def test_a_page_loads_nothing_from_elsewhere(site: Path) -> None:
     )
 
     assert not [str(page) for page in site.rglob("*.html") if re.search(loads, page.read_text())]
+
+
+def test_reference_has_every_public_name(site: Path) -> None:
+    inventory = zlib.decompress((site / "objects.inv").read_bytes().split(b"\n", 4)[4]).decode()
+
+    assert PUBLIC - {line.partition(" ")[0] for line in inventory.splitlines()} == set()

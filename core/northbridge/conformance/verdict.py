@@ -22,19 +22,19 @@ class Ending(str, Enum):
 
 
 class Verdict(str, Enum):
-    """What a report says of a test."""
+    """The result of one test in a report."""
 
     PASS = "PASS"
     FAIL = "FAIL"
     UNDERCLAIM = "UNDERCLAIM"
-    """The backend says that it cannot do this, and it can."""
+    """The backend claims ``no``, and it works."""
 
     UNKNOWN = "UNKNOWN"
-    """The backend does not say whether it can; what came of it is in the evidence."""
+    """The backend claims neither; the evidence says what happened."""
 
     TIMEOUT = "TIMEOUT"
     NOT_RUN = "NOT RUN"
-    """A fact of this machine forbids it."""
+    """This machine does not allow the test."""
 
 
 def judge(ending: Ending, claims: Iterable[Claim]) -> Verdict:

@@ -15,10 +15,10 @@ _declared: dict[str, Backend] = {}
 
 
 def get(name: str) -> Backend:
-    """Return the backend called ``name``, importing its plugin on first use, and no other.
+    """Return the backend called ``name``; import its plugin on first use, and no other plugin.
 
-    Where ``NORTHBRIDGE_SIMULATE`` names it, it is a simulated one from here on. Raises what :func:`find` raises, a
-    :class:`PluginError` that names the plugin and the cure, or :class:`SimulationError`.
+    If ``NORTHBRIDGE_SIMULATE`` names the backend, the result is the simulated one. Raises what :func:`find` raises, a
+    :class:`PluginError` that names the plugin and the fix, or :class:`SimulationError`.
     """
     if name in _declared:
         # Not find(): to scan the metadata takes milliseconds, and a Trainer asks a dozen times.

@@ -14,9 +14,9 @@ from northbridge.discovery.simulated import device_folder
 def device_users(device_file: re.Pattern[str]) -> dict[int, tuple[int, str]]:
     """Return the processes that have a card's device file open: ``{pid: (number of the card, command)}``.
 
-    ``device_file`` finds the file's path, and its first group the number. For a vendor's errors and for the doctor, on
-    Linux; elsewhere, and of another user's processes, nothing is known. Of simulated cards, only those of this
-    process's own server are looked at, under the names that real ones have.
+    ``device_file`` matches the file's path, and its first group the number. For a vendor's errors and for the doctor.
+    It works on Linux, and does not see other users' processes. For simulated cards it reads those of this process's own
+    server, under the names that real cards have.
     """
     simulated = device_folder()
     folder = simulated and f"{simulated.resolve()}/"

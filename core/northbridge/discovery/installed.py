@@ -28,9 +28,9 @@ _NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, repr=False)
 class Plugin:
-    """What a distribution's metadata announces; reading it imports nothing.
+    """One backend in a distribution's metadata; reading it imports nothing.
 
-    Distribution and version are read when they are asked for: that costs a file each, as much as half of the scan.
+    Distribution and version are read on demand, because each costs a file.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Plugin:
 
     @property
     def distribution(self) -> str:
-        """The distribution's name, or words for one that has none."""
+        """The distribution's name, or a description if it has none."""
         return self._origin[0]
 
     @property
     def version(self) -> str:
-        """The distribution's version; empty where there is none."""
+        """The distribution's version; empty if there is none."""
         return self._origin[1]
 
     @cached_property
@@ -69,7 +69,7 @@ class Plugin:
 
 
 def installed() -> tuple[Plugin, ...]:
-    """Return every backend's plugin, by name; one name twice where two distributions claim it."""
+    """Return every backend's plugin, by name. A name appears twice if two distributions claim it."""
     return announced(GROUP)
 
 

@@ -8,9 +8,9 @@ from northbridge.discovery.declared import get
 
 
 def load(name: str) -> Backend:
-    """Return the backend called ``name`` with its software loaded: ``torch.device(name)`` is real from here on.
+    """Return the backend called ``name`` after loading its software, so that ``torch.device(name)`` works.
 
-    Takes no card. Needs no Lightning. Raises what :func:`get` raises, :class:`SoftwareMissingError`,
-    :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` where this process has loaded another backend.
+    Takes no card and needs no Lightning. Raises what :func:`get` raises, :class:`SoftwareMissingError`,
+    :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` if this process has loaded another backend.
     """
     return loaded.load(get(name))

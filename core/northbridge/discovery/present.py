@@ -21,10 +21,9 @@ _hanging: dict[str, threading.Thread] = {}  # or done by now
 
 
 def available() -> dict[str, int]:
-    """Return how many devices each backend has here, for those that have any; simulated ones count.
+    """Return how many devices each backend has here, without backends that have none; simulated devices count.
 
-    Loads no vendor software in this process. A plugin that is broken, switched off or without hardware is left out, and
-    ``northbridge.record()`` says why.
+    Loads no vendor software in this process. ``northbridge.record()`` says why a backend is missing from the result.
     """
     counts: dict[str, int] = {}
     for name in names():

@@ -12,10 +12,10 @@ from northbridge.processes.endings import describe_exit, last_words
 
 
 def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) -> str | None:
-    """Return what the vendor's command ``name`` prints; None where it is not installed.
+    """Return the output of the vendor's command ``name``; None if it is not installed.
 
-    Called by a bridge that asks about cards, in any process. Where the chip is simulated, its stand-in answers. Raises
-    :class:`DetectionError` where the command cannot be started, fails, or takes longer than ``limit_s`` seconds.
+    For a bridge that asks about cards. If the chip is simulated, the command's stand-in answers. Raises
+    :class:`DetectionError` if the command cannot be started, fails, or runs longer than ``limit_s`` seconds.
     """
     command = stand_in_for_tool(name) or _installed(name)
     if command is None:

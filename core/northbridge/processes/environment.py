@@ -13,11 +13,11 @@ _words: dict[str, str] = {}  # what this process tells the ranks that it starts
 
 @contextmanager
 def keep_environment(names: Iterable[str], *, written: Mapping[str, str | None] | None = None) -> Iterator[None]:
-    """Leave the variables ``names`` as they were before, whatever is written to them inside.
+    """Restore the variables ``names`` on exit, whatever was written to them inside.
 
-    For ``Bridge.load``. Where the script has imported the vendor's software before us, ``written`` says what that
-    import writes: a variable that holds just this, and did not when the process started, is put back to what it was
-    then. What the user has set stays.
+    For ``Bridge.load``. If the script has already imported the vendor's software, ``written`` says what that import
+    writes. A variable that holds just that value, and did not when the process started, gets back its first value. What
+    the user set stays.
     """
     before = {name: os.environ.get(name) for name in names}
     for name, value in (written or {}).items():

@@ -81,8 +81,8 @@ class AcceleratorQuestions(ABC):
 class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
     """One chip family in Lightning; ``Accelerator("acme")`` for the backend ``acme``.
 
-    Lightning asks the accelerator's *class* whether it is available and what ``devices=`` means, so each backend gets a
-    subclass of its own, made on demand: ``Accelerator("acme")`` is an instance of ``Accelerator.of("acme")``.
+    Lightning asks the accelerator's *class* about availability and ``devices=``, so each backend gets its own subclass:
+    ``Accelerator("acme")`` is an instance of ``Accelerator.of("acme")``.
     """
 
     backend_name = ""

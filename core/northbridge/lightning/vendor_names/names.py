@@ -114,7 +114,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
 
 
 class AcceleratorName(AcceleratorQuestions, VendorName):
-    """An accelerator, ``AcmeAccelerator()``. What can be asked of the class takes no card."""
+    """A vendor's name for the accelerator, such as ``AcmeAccelerator()``. Its class methods take no card."""
 
     kind = "Accelerator"
 
@@ -125,7 +125,7 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
 
     @classmethod
     def get_parallel_devices(cls, devices: int | list[int]) -> list[torch.device]:
-        """Return the devices of these indices, or the first of them where ``devices`` is a number."""
+        """Return the devices with these indices, or the first ones if ``devices`` is a number."""
         return super().get_parallel_devices(cls.parse_devices(devices))
 
     def settle(self, namespace: Namespace) -> Any:
@@ -134,7 +134,7 @@ class AcceleratorName(AcceleratorQuestions, VendorName):
 
 
 class CheckpointIOName(VendorName):
-    """A checkpoint plugin, ``AcmeCheckpointIO()``."""
+    """A vendor's name for the checkpoint plugin, such as ``AcmeCheckpointIO()``."""
 
     kind = "CheckpointIO"
 
@@ -144,9 +144,9 @@ class CheckpointIOName(VendorName):
 
 
 class PrecisionName(VendorName):
-    """A precision plugin, ``AcmePrecision("bf16-mixed")``, for which ``precision="bf16-mixed"`` is written.
+    """A vendor's name for a precision: ``AcmePrecision("bf16-mixed")`` means ``precision="bf16-mixed"``.
 
-    It becomes nothing itself: the run gets Lightning's own plugin, on the chip's device.
+    The object itself does not change; the run gets Lightning's own plugin, on the chip's device.
     """
 
     kind = "Precision"
@@ -165,10 +165,10 @@ class PrecisionName(VendorName):
         "64": "64-true",
         "64-true": "64-true",
     }
-    """What ``precision`` may say, and what Lightning says for it."""
+    """The accepted values of ``precision``, each with Lightning's word for it."""
 
     refused: ClassVar[Mapping[str, str]] = {}
-    """Words for what the chip could do and Northbridge cannot: the claim that says why, by the word."""
+    """Precisions that the chip has and Northbridge does not support: the claim with the reason, by precision."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -190,11 +190,10 @@ class PrecisionName(VendorName):
 
 
 def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[str, str]]) -> Callable[[str], type]:
-    """Return the ``__getattr__`` of ``module``, for names of what Northbridge does not support.
+    """Return a ``__getattr__`` for ``module``, for names that Northbridge does not support.
 
-    Scripts import such names whether they use them or not: a class answers, which cannot be made. ``instead`` maps each
-    name to the claim that says why not, and to what to do instead. Whoever makes an object of it gets an
-    :class:`UnsupportedError` with both.
+    Scripts may import such names without using them, so each resolves to a class. Making an object of it raises
+    :class:`UnsupportedError`. ``instead`` maps each name to the claim with the reason, and to what to write instead.
     """
 
     def look_up(name: str) -> type:

@@ -38,7 +38,7 @@ class StrategyName(VendorName):
 
 
 class SingleDeviceStrategyName(StrategyName):
-    """A strategy for one device, ``SingleAcmeStrategy()``. Without an index, the device is the one of ``devices=``."""
+    """A vendor's name for the single-device strategy. Its device defaults to the one of ``devices=``."""
 
     kind = "SingleDeviceStrategy"
     positional: ClassVar[tuple[str, ...]] = ("device", "accelerator", "checkpoint_io", "precision_plugin")
@@ -48,7 +48,7 @@ class SingleDeviceStrategyName(StrategyName):
 
 
 class DDPStrategyName(StrategyName):
-    """A strategy for several devices, ``AcmeDDPStrategy()``, which takes the arguments of torch's DDP too."""
+    """A vendor's name for the DDP strategy, ``AcmeDDPStrategy()``; it accepts the arguments of torch's DDP too."""
 
     kind = "DDPStrategy"
     positional: ClassVar[tuple[str, ...]] = (
