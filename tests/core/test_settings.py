@@ -86,8 +86,7 @@ def test_a_wrong_value_is_refused_with_variable_value_and_what_is_allowed(text: 
     error = refusal(AcmeSettings, {"NORTHBRIDGE_ACME_DEVICES": text})
 
     assert str(error) == (
-        f"NORTHBRIDGE_ACME_DEVICES={text!r} is not allowed: "
-        "a whole number from 1 to 64 is; unset it for the default of 8"
+        f"NORTHBRIDGE_ACME_DEVICES={text!r} is not a whole number from 1 to 64. Fix: correct or unset it (default: 8)"
     )
     assert error.variable == "NORTHBRIDGE_ACME_DEVICES"
 
@@ -95,7 +94,7 @@ def test_a_wrong_value_is_refused_with_variable_value_and_what_is_allowed(text: 
 def test_a_wrong_size_names_the_default_as_a_size() -> None:
     error = refusal(AcmeSettings, {"NORTHBRIDGE_ACME_MEMORY": "much"})
 
-    assert str(error).endswith("a size is; unset it for the default of 1.0GiB")
+    assert str(error).endswith("is not a size. Fix: correct or unset it (default: 1.0GiB)")
 
 
 def test_a_wrong_value_shows_no_traceback_of_pydantic() -> None:
@@ -180,8 +179,8 @@ def test_disable_refuses_what_is_no_list_of_names(text: str) -> None:
     error = refusal(CoreSettings, {"NORTHBRIDGE_DISABLE": text})
 
     assert str(error) == (
-        f"NORTHBRIDGE_DISABLE={text!r} is not allowed: either 1, for all of them, or names of "
-        "backends with commas between is; unset it for the default"
+        f"NORTHBRIDGE_DISABLE={text!r} is not 1 (all), or names of "
+        "backends with commas between. Fix: correct or unset it"
     )
 
 
@@ -193,7 +192,7 @@ def test_simulate_takes_one_name() -> None:
 def test_simulate_refuses_what_is_not_one_name(text: str) -> None:
     error = refusal(CoreSettings, {"NORTHBRIDGE_SIMULATE": text})
 
-    assert f"{text!r} is not allowed: the name of one simulated backend is" in str(error)
+    assert f"{text!r} is not the name of one simulated backend" in str(error)
 
 
 def test_the_detection_has_a_time_limit_in_seconds() -> None:
@@ -205,7 +204,7 @@ def test_the_detection_has_a_time_limit_in_seconds() -> None:
 def test_a_time_limit_that_is_none_is_refused(text: str) -> None:
     error = refusal(CoreSettings, {"NORTHBRIDGE_DETECT_TIMEOUT": text})
 
-    assert f"={text!r} is not allowed: a number of seconds above 0" in str(error)
+    assert f"={text!r} is not a number of seconds above 0" in str(error)
 
 
 def test_the_flight_recorder_takes_a_folder_and_how_many_calls_to_keep() -> None:
@@ -214,7 +213,7 @@ def test_the_flight_recorder_takes_a_folder_and_how_many_calls_to_keep() -> None
     assert (settings.flight_recorder, settings.flight_recorder_calls) == (Path("a/folder"), 2000)
     assert CoreSettings.read({}).flight_recorder is None
     error = refusal(CoreSettings, {"NORTHBRIDGE_FLIGHT_RECORDER_CALLS": "9"})
-    assert "NORTHBRIDGE_FLIGHT_RECORDER_CALLS='9' is not allowed: a whole number from 10 to 1000000 is" in str(error)
+    assert "NORTHBRIDGE_FLIGHT_RECORDER_CALLS='9' is not a whole number from 10 to 1000000" in str(error)
 
 
 def test_the_core_leaves_the_variables_of_backends_alone() -> None:
@@ -257,7 +256,7 @@ def test_what_the_user_sets_afterwards_is_read(monkeypatch: pytest.MonkeyPatch) 
 
 class Chosen(Settings):
     prefix = "CHOSEN_"
-    cards: Indices | None = pydantic.Field(default=None, description="a list of cards, each once,")
+    cards: Indices | None = pydantic.Field(default=None, description="a list of cards, each once")
 
 
 @pytest.mark.parametrize(("text", "indices"), [("3", (3,)), ("0,1,2", (0, 1, 2)), (" 2, 0 ", (2, 0))])
@@ -270,4 +269,4 @@ def test_a_list_of_indices_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Chosen.read({"CHOSEN_CARDS": text})
 
-    assert str(caught.value).startswith(f"CHOSEN_CARDS={text!r} is not allowed: a list of cards, each once, is;")
+    assert str(caught.value).startswith(f"CHOSEN_CARDS={text!r} is not a list of cards, each once. Fix:")

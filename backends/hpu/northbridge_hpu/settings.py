@@ -19,15 +19,15 @@ class HPUSettings(northbridge.VendorSettings):
     """The vendor's variables that a run depends on. Each is read where it is named in ``contract.toml``."""
 
     habana_visible_modules: northbridge.Indices | None = pydantic.Field(
-        default=None, description="a list of module ids, each once, with commas between, such as 0,1,2,3,"
+        default=None, description="a list of module ids, each once, with commas between, such as 0,1,2,3"
     )
     habana_visible_devices: northbridge.Indices | Literal["all"] | None = pydantic.Field(
-        default=None, description="'all', or a list of indices, each once, with commas between,"
+        default=None, description="'all', or a list of indices, each once, with commas between"
     )
-    hls_module_id: int | None = pydantic.Field(default=None, ge=0, description="one module id, a whole number from 0,")
-    pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy) alone")
-    pt_hpu_gpu_migration: bool = pydantic.Field(default=False, description="0 or 1 alone")
-    pt_hpu_emulate_distributed: bool = pydantic.Field(default=False, description="0 or 1 alone")
+    hls_module_id: int | None = pydantic.Field(default=None, ge=0, description="one module id, a whole number from 0")
+    pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy)")
+    pt_hpu_gpu_migration: bool = pydantic.Field(default=False, description="0 or 1")
+    pt_hpu_emulate_distributed: bool = pydantic.Field(default=False, description="0 or 1")
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> Self:

@@ -15,15 +15,15 @@ class SDAASettings(northbridge.VendorSettings):
     """The vendor's variables that a run depends on. Each is read where it is named in ``contract.toml``."""
 
     sdaa_visible_devices: northbridge.Indices | None = pydantic.Field(
-        default=None, description="a list of devices (core groups), each once, with commas between, such as 0,1,2,3,"
+        default=None, description="a list of devices (core groups), each once, with commas between, such as 0,1,2,3"
     )
     torch_sdaa_align_nv_device: Literal["a100", "v100"] | None = pydantic.Field(
         default=None, description="a100 or v100 (anything else, 0 and off too, aborts the vendor's software)"
     )
     torch_sdaa_autoload: str | None = pydantic.Field(default=None, description="what the vendor's manual lists")
-    torch_sdaa_conv_use_fp32: Switch = pydantic.Field(default=None, description="0 or 1 alone")
-    torch_sdaa_conv2d_backward_use_fp32: Switch = pydantic.Field(default=None, description="0 or 1 alone")
-    torch_sdaa_bf16_clip: Switch = pydantic.Field(default=None, description="0 or 1 alone")
+    torch_sdaa_conv_use_fp32: Switch = pydantic.Field(default=None, description="0 or 1")
+    torch_sdaa_conv2d_backward_use_fp32: Switch = pydantic.Field(default=None, description="0 or 1")
+    torch_sdaa_bf16_clip: Switch = pydantic.Field(default=None, description="0 or 1")
 
     def refuse_migration(self) -> None:
         """Raise :class:`northbridge.SettingsError` where the chip would pass for CUDA."""

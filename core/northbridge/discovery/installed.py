@@ -109,20 +109,19 @@ def find(name: str) -> Plugin:
     refuse_disabled(name)
     if len(claims) > 1:
         raise BackendConflictError(
-            f"backend {name!r} is claimed by {' and '.join(sorted(map(str, claims)))}; uninstall all but one",
+            f"backend {name!r} is installed twice: {' and '.join(sorted(map(str, claims)))}. Fix: uninstall one",
             backend=name,
         )
     (plugin,) = claims
     if not is_wellformed(name):
         raise BackendNameError(
-            f"{plugin} calls its backend {name!r}, and a name is made of lower-case letters, digits and underscores;"
-            f" its vendor has to choose another name, until then uninstall {plugin.distribution}",
+            f"{plugin}: {name!r} is not a name of lower-case letters, digits and underscores. Fix: uninstall"
+            f" {plugin.distribution}",
             backend=name,
         )
     if name in LIGHTNING_NAMES:
         raise BackendNameError(
-            f"{plugin} calls its backend {name!r}, which is one of Lightning's own words for an accelerator; its"
-            f" vendor has to choose another name, until then uninstall {plugin.distribution}",
+            f"{plugin} calls its backend {name!r}, which is Lightning's own word. Fix: uninstall {plugin.distribution}",
             backend=name,
         )
     return plugin
@@ -147,7 +146,7 @@ def refuse_unknown_disabled() -> None:
     if unknown:
         text = os.environ["NORTHBRIDGE_DISABLE"]
         raise SettingsError(
-            f"NORTHBRIDGE_DISABLE={text!r} names {unknown[0]!r}, and {say_not_installed(unknown[0])}",
+            f"NORTHBRIDGE_DISABLE={text!r}: {say_not_installed(unknown[0])}",
             variable="NORTHBRIDGE_DISABLE",
         )
 
@@ -158,6 +157,6 @@ def refuse_disabled(name: str) -> None:
 
     if CoreSettings.read().disables(name):
         raise BackendDisabledError(
-            f"{describe(name)} is switched off by NORTHBRIDGE_DISABLE; unset the variable or take {name!r} out of it",
+            f"{describe(name)} is disabled. Fix: remove {name!r} from NORTHBRIDGE_DISABLE",
             backend=name,
         )

@@ -23,9 +23,9 @@ def test_a_test_is_skipped_where_the_vendors_software_is_missing_and_says_what(i
     said = install("load_needs_software").python(ASKS)
 
     assert said.stdout == (
-        "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3) is installed, but its software is not:"
-        " ModuleNotFoundError: No module named 'torch_load_needs_software'; install the vendor's package that brings"
-        " it\n"
+        "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software is not installed:"
+        " ModuleNotFoundError: No module named 'torch_load_needs_software'. Fix: install the vendor's"
+        " package\n"
     )
 
 

@@ -176,7 +176,7 @@ def test_without_its_software_the_contract_is_told_and_not_checked(examine: Exam
     assert (contract["lines"], contract["checked"], contract["findings"]) == (14, False, [])
     ((level, what),) = advice(found)
     assert level == "software missing"
-    assert "is installed, but its software is not: ModuleNotFoundError: No module named 'libcontracted'" in what
+    assert "its software is not installed: ModuleNotFoundError: No module named 'libcontracted'" in what
     assert found["exit_code"] == 3
 
 

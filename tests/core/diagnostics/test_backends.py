@@ -35,10 +35,10 @@ class TestAnEnvironmentWithOneOfEach:
         "reason",
         [
             "hook_raises switched off by NORTHBRIDGE_DISABLE=cpu_sim,hook_raises,hpu,sdaa",
-            "(northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence for this machine; upgrade",
+            "(northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence for this machine.",
             "(northbridge-probe-crashes 1.2.3): the process that asked for its devices was killed by SIGSEGV",
-            "cuda northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is one of Lightning's own words",
-            "twin backend 'twin' is claimed by northbridge-twin-one 1.0 and northbridge-twin-two 2.0; uninstall",
+            "cuda northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word",
+            "twin backend 'twin' is installed twice: northbridge-twin-one 1.0 and northbridge-twin-two 2.0. Fix:",
         ],
     )
     def test_each_reason_is_told_in_full(self, run: Completed, reason: str) -> None:

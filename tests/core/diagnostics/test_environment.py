@@ -49,7 +49,7 @@ def test_values_are_told_of_what_the_page_lists_and_of_nothing_else() -> None:
 
 
 def test_a_wrong_variable_of_the_cores_is_an_error() -> None:
-    with pytest.raises(SettingsError, match="NORTHBRIDGE_DETECT_TIMEOUT='soon' is not allowed"):
+    with pytest.raises(SettingsError, match="NORTHBRIDGE_DETECT_TIMEOUT='soon' is not a number"):
         examine_environment({"NORTHBRIDGE_DETECT_TIMEOUT": "soon"}, [])
 
 

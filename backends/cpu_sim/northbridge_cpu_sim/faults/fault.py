@@ -18,10 +18,10 @@ Kind = Literal["kill", "hang", "slow", "raise", "oom", "corrupt", "lose"]
 
 Whole = Annotated[int, pydantic.Field(ge=0, lt=2**63, description="a whole number from 0")]
 Positive = Annotated[int, pydantic.Field(ge=1, lt=2**63, description="a whole number from 1")]
-Times = Annotated[Positive | Literal["always"], pydantic.Field(description="a whole number from 1, or always,")]
+Times = Annotated[Positive | Literal["always"], pydantic.Field(description="a whole number from 1, or always")]
 Probability = Annotated[float, pydantic.Field(gt=0, le=1, description="a number above 0 and up to 1")]
 Seconds = Annotated[float, pydantic.Field(gt=0, le=86400, description="a number above 0 and up to 86400")]
-Number = Annotated[float, pydantic.Field(description="a number, nan and inf among them,")]
+Number = Annotated[float, pydantic.Field(description="a number, nan and inf among them")]
 Operation = Annotated[
     str,
     pydantic.AfterValidator(operation_name),
@@ -101,8 +101,9 @@ def _explained(error: pydantic.ValidationError) -> FaultError:
         return FaultError(f"there is no kind of fault {first['input']!r}: {_hint(first['input'], get_args(Kind))}")
     if name not in _DEFAULTS:
         return FaultError(f"a fault has no {name!r}: {_hint(name, tuple(_DEFAULTS))}")
-    reason = first.get("ctx", {}).get("error", f"{_allowed(name)} is")  # the validator's own, where it is ours
-    return FaultError(f"{name}={first['input']!r} is not allowed: {reason}")
+    own = first.get("ctx", {}).get("error")  # of a validator of ours
+    reason = f": {own}" if own else f" is not {_allowed(name)}"
+    return FaultError(f"{name}={first['input']!r}{reason}")
 
 
 def _hint(given: object, names: tuple[str, ...]) -> str:

@@ -59,12 +59,12 @@ def _complaint(facts: type[pydantic.BaseModel], table: dict[str, Any], error: An
     if error["type"] == "value_error" and isinstance(found, dict):  # of several keys, which do not agree
         return f"{key}: {error['ctx']['error']}"
     if error["type"] == "missing":
-        return f"{key} is missing: {description} is needed"
+        return f"{key} is missing: expected {description}"
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(path[-1], owner.model_fields, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(owner.model_fields))}"
         return f"{key} = {found!r} is not a key: {hint}"
-    return f"{key} = {found!r} is not allowed: {description} is"
+    return f"{key} = {found!r} is not {description}"
 
 
 def _follow(table: dict[str, Any], error: Any) -> tuple[list[str], object]:

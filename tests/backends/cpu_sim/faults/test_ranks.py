@@ -109,7 +109,7 @@ def test_a_wrong_plan_ends_the_loading_of_the_chip(in_fork: Callable[..., str]) 
 
     assert said == (
         "the fault 'kill step=soon' of NORTHBRIDGE_CPU_SIM_FAULTS cannot be planned:"
-        " step='soon' is not allowed: a whole number from 0 is\n"
+        " step='soon' is not a whole number from 0\n"
     )
 
 

@@ -98,10 +98,7 @@ OF_ONE_NODE = {
     ),
     "torchcomms": (
         {"TORCH_DISTRIBUTED_USE_TORCHCOMMS": "1"},
-        (
-            "VariableError: TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, which hands every process group to torchcomms,"
-            " and that does not know 'hccl': unset it"
-        ),
+        ("VariableError: TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, but torchcomms has no 'hccl'. Fix: unset it"),
     ),
 }
 

@@ -39,7 +39,7 @@ def test_another_folder_is_another_server(tmp_path: Path) -> None:
 def test_what_is_not_allowed_is_refused(field: str, text: str, allowed: str) -> None:
     with pytest.raises(northbridge.SettingsError) as refused:
         read(**{field: text})
-    assert f"{HPUSimSettings.variable(field)}={text!r} is not allowed: " in str(refused.value)
+    assert f"{HPUSimSettings.variable(field)}={text!r} is not " in str(refused.value)
     assert allowed in str(refused.value)
 
 

@@ -48,7 +48,7 @@ def test_wrong_usage_is_told_and_ends_with_2(tmp_path: Path, arguments: tuple[st
         (
             "NORTHBRIDGE_DISABLE",
             "cpu_sim",
-            "backend 'cpu_sim' (northbridge 0.1.0) is switched off by NORTHBRIDGE_DISABLE",
+            "backend 'cpu_sim' (northbridge 0.1.0) is disabled",
         ),
         ("NORTHBRIDGE_SIMULATE", "cpu_simm", "NORTHBRIDGE_SIMULATE=cpu_simm was asked for, and no backend"),
     ],

@@ -211,7 +211,6 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_at_the_start(tmp_path: P
 
     assert rank.returncode == 1
     assert output.splitlines()[-1] == (
-        f"northbridge.errors.SettingsError: NORTHBRIDGE_FLIGHT_RECORDER='{tmp_path}/file/folder' was asked for, but"
-        f" {tmp_path}/file/folder cannot be written to: Not a directory; name a folder on a disk with room, or unset it"
-        " to train without a record"
+        f"northbridge.errors.SettingsError: NORTHBRIDGE_FLIGHT_RECORDER='{tmp_path}/file/folder': cannot"
+        f" write to {tmp_path}/file/folder: Not a directory. Fix: name another folder, or unset it"
     )

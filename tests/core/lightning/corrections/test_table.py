@@ -135,9 +135,7 @@ def test_a_backend_switched_off_after_registration_is_an_error(build: Build, mon
     with pytest.raises(BackendDisabledError) as refusal:
         build(accelerator="cpu_sim")
 
-    assert str(refusal.value).endswith(
-        " is switched off by NORTHBRIDGE_DISABLE; unset the variable or take 'cpu_sim' out of it"
-    )
+    assert str(refusal.value).endswith(" is disabled. Fix: remove 'cpu_sim' from NORTHBRIDGE_DISABLE")
 
 
 # --- In a process of its own, where no namespace has been corrected yet
@@ -346,7 +344,10 @@ def test_one_backend_switched_off_is_not_registered_and_says_so_when_it_is_asked
     corrected, registered, said, entries = run(SWITCHED_OFF, NORTHBRIDGE_DISABLE="cpu_sim")
 
     assert (corrected, registered) == (True, False)
-    assert said.startswith("BackendDisabledError: backend 'cpu_sim' (northbridge 0.1.0) is switched off by NORTHBRIDGE")
+    assert said.startswith(
+        "BackendDisabledError: backend 'cpu_sim' (northbridge 0.1.0) is disabled. Fix: remove 'cpu_sim'"
+        " from NORTHBRIDGE"
+    )
     assert ["cpu_sim", "off", "NORTHBRIDGE_DISABLE names it"] in entries
 
 
@@ -354,7 +355,7 @@ def test_one_backend_switched_off_is_not_registered_and_says_so_when_it_is_asked
     ("variable", "value", "meant"),
     [
         ("NORTHBRIDGE_DETECT_TIMEOUT", "abc", "a number of seconds above 0"),
-        ("NORTHBRIDGE_DISABLE", "true", "either 1, for all of them, or names"),
+        ("NORTHBRIDGE_DISABLE", "true", "is not 1 (all), or names"),
         ("NORTHBRIDGE_SIMLATE", "cpu_sim", "did you mean NORTHBRIDGE_SIMULATE?"),
     ],
 )
