@@ -29,8 +29,7 @@ class SDAASettings(northbridge.VendorSettings):
         """Raise :class:`northbridge.SettingsError` where the chip would pass for CUDA."""
         if self.torch_sdaa_autoload == "cuda_migrate":
             raise northbridge.SettingsError(
-                "TORCH_SDAA_AUTOLOAD=cuda_migrate makes the chip pass for CUDA, and Lightning would take it for that;"
-                " accelerator='sdaa' needs no migration: unset it",
+                "TORCH_SDAA_AUTOLOAD=cuda_migrate makes the chip pass for CUDA. Fix: unset it",
                 variable="TORCH_SDAA_AUTOLOAD",
             )
 
@@ -39,8 +38,7 @@ class SDAASettings(northbridge.VendorSettings):
         chosen = self.sdaa_visible_devices
         if chosen is not None and len(chosen) != found:
             raise northbridge.SettingsError(
-                f"SDAA_VISIBLE_DEVICES={','.join(map(str, chosen))} names {len(chosen)} devices, and torch.sdaa counts"
-                f" {found}: does this machine have each of them? A device is a core group, not a card; teco-smi shows"
-                " the cards",
+                f"SDAA_VISIBLE_DEVICES={','.join(map(str, chosen))} names {len(chosen)} core groups; torch.sdaa"
+                f" counts {found}. Fix: see teco-smi",
                 variable="SDAA_VISIBLE_DEVICES",
             )

@@ -114,7 +114,7 @@ def test_devices_that_are_all_absent_are_told_by_the_variable(run: Run) -> None:
 
     told = run(program, first="import torch\n", SDAA_VISIBLE_DEVICES="40")
 
-    assert "SDAA_VISIBLE_DEVICES=40 names 1 devices, and torch.sdaa counts 0: " in told
+    assert "SDAA_VISIBLE_DEVICES=40 names 1 core groups; torch.sdaa counts 0. " in told
 
 
 def test_the_vendors_migration_that_a_script_imports_is_refused(run: Run) -> None:

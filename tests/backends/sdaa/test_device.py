@@ -44,8 +44,7 @@ def test_a_variable_that_names_too_many_is_refused(sdaa: ModuleType, monkeypatch
 
     assert caught.value.variable == "SDAA_VISIBLE_DEVICES"
     assert str(caught.value) == (
-        "SDAA_VISIBLE_DEVICES=0,1,99 names 3 devices, and torch.sdaa counts 32: does this machine have each of them? A"
-        " device is a core group, not a card; teco-smi shows the cards"
+        "SDAA_VISIBLE_DEVICES=0,1,99 names 3 core groups; torch.sdaa counts 32. Fix: see teco-smi"
     )
 
 

@@ -56,7 +56,7 @@ def test_fp8_is_refused_with_the_reason_and_the_precision_to_write() -> None:
         northbridge_sdaa.SDAAPrecisionPlugin("fp8")
 
     assert str(refusal.value) == (
-        "SDAAPrecisionPlugin(precision='fp8') was asked for: no public source has it there; write 'bf16-mixed'"
+        "SDAAPrecisionPlugin(precision='fp8') is not supported: no public source has it there. Fix: 'bf16-mixed'"
     )
 
 
@@ -178,10 +178,7 @@ def test_what_it_patches_in_lightning_trains_no_model_apart(install: Install) ->
     assert two == ["northbridge.lightning.pytorch", "DDPStrategy"]
     assert nodes == [
         "DevicesError",
-        (
-            "strategy='single_sdaa' trains on one device, and num_nodes=2 was asked for: each node would train a model"
-            " of its own; write strategy='ddp'"
-        ),
+        ("strategy='single_sdaa' cannot span num_nodes=2. Fix: strategy='ddp'"),
     ]
 
 
@@ -267,9 +264,8 @@ def test_a_buffer_that_tccl_does_not_know_is_refused_unless_it_stays(tmp_path: P
     ran = run_script(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa"})
 
     refusal = (
-        "CollectiveError: the buffer 'mask' is bool, which 'tccl' does not know, and DDP would send"
-        " it to the other ranks of 'sdaa': make it another dtype, or write"
-        " strategy=DDPStrategy(broadcast_buffers=False)"
+        "CollectiveError: 'tccl' cannot send the buffer 'mask': it is bool. Fix: another dtype,"
+        " or DDPStrategy(broadcast_buffers=False)"
     )
     assert (ran.status == 0) == bool(strategy), ran.said
     assert (refusal in ran.said) == (not strategy), ran.said

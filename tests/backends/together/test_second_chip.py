@@ -42,8 +42,7 @@ def test_the_second_is_refused_before_it_loads_and_both_are_named(first: str, se
     assert child.returncode == 0, child.stderr
     told, new, total = json.loads(child.stdout.splitlines()[-1])
     assert told == (
-        f"{second!r} was asked for, but this process already runs on {first!r}, and torch serves one accelerator per"
-        f" process; start another process for {second!r}"
+        f"cannot load {second!r}: torch already runs on {first!r} in this process. Fix: use another process"
     )
     assert new == []
     assert total == 2.0

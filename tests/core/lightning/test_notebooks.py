@@ -63,5 +63,5 @@ def test_a_fit_that_would_fork_after_one_that_took_the_chip_is_refused_before_it
         execute(tmp_path, "train(devices=1)", "train(devices=2)")
 
     assert "UnsupportedError" in failure.value.traceback
-    assert "has already trained on 'cpu_sim'" in failure.value.traceback
-    assert "restart the kernel and let the fit with several devices be the first" in failure.value.traceback
+    assert "has already used 'cpu_sim'" in failure.value.traceback
+    assert "restart the kernel, or strategy='ddp'" in failure.value.traceback

@@ -28,8 +28,8 @@ def locked(folder: Path) -> Iterator[None]:
             lock.acquire(timeout=PATIENCE)
         except Timeout:
             raise BuildError(
-                f"another process has been compiling the simulated chip for {PATIENCE // 60} "
-                f"minutes: end it (fuser {folder / 'lock'} says which it is), or set {VARIABLE}"
+                f"another process has compiled for {PATIENCE // 60} minutes. Fix: end it (fuser {folder / 'lock'}),"
+                f" or set {VARIABLE}"
             ) from None
     try:
         yield

@@ -79,7 +79,7 @@ class Reduces(_Facts):
     @pydantic.model_validator(mode="after")
     def _travels_natively(self) -> Self:
         if self.through not in self.natively:
-            raise ValueError(f"through = {self.through!r} has to be one of natively = {list(self.natively)}")
+            raise ValueError(f"through = {self.through!r} is not one of natively = {list(self.natively)}")
         return self
 
 
@@ -140,10 +140,10 @@ class SimulatedDevice(_Facts):
     @pydantic.model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.key is not None and self.key != self.type.upper():
-            raise ValueError(f"key = {self.key!r} is not the dispatch key of type = {self.type!r}; leave it out")
+            raise ValueError(f"key = {self.key!r} is not the key of type = {self.type!r}")
         for wide, narrow in self.held_as.items():
             if narrow not in _ROUNDS_TO.get(wide, ()):
                 raise ValueError(f"held_as.{wide} = {narrow!r} is not a narrower dtype of its kind")
             if wide in self.lacks or narrow in self.lacks or narrow in self.held_as:
-                raise ValueError(f"held_as.{wide} = {narrow!r} speaks of a dtype that is lacking, or held as another")
+                raise ValueError(f"held_as.{wide} = {narrow!r}: one of them is lacking or held as another")
         return self

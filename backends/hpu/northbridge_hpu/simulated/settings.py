@@ -18,7 +18,7 @@ def _split(value: object) -> object:
 
 def _permutation(modules: tuple[int, ...] | None) -> tuple[int, ...] | None:
     if modules is not None and sorted(modules) != list(range(len(modules))):
-        raise ValueError(f"{modules} is no permutation")
+        raise ValueError(f"{modules} is not a permutation")
     return modules
 
 

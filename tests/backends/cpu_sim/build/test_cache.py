@@ -99,8 +99,9 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) ->
         open_folder(cache)
 
     assert str(caught.value) == (
-        f"the cache of the simulated chip cannot be used: {cache} can be written by others (mode {mode:o}). Fix: delete"
-        " it, for others may have filled it, or set NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
+        f"the simulated chip's cache cannot be used: {cache} can be written by others (mode {mode:o})."
+        " Fix: delete it, for others may have filled it, or set NORTHBRIDGE_CPU_SIM_CACHE to a"
+        " folder that only you can write"
     )
 
 
@@ -113,8 +114,8 @@ def test_a_parent_that_others_can_write_is_refused(tmp_path: Path) -> None:
         open_folder(parent / "inner" / "cache")
 
     assert str(caught.value) == (
-        f"the cache of the simulated chip cannot be used: {parent} can be written by others (mode 775). Fix: set"
-        " NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
+        f"the simulated chip's cache cannot be used: {parent} can be written by others (mode 775)."
+        " Fix: set NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
     )
 
 
@@ -212,8 +213,8 @@ def test_a_link_in_the_cache_is_refused(tmp_path: Path) -> None:
         is_whole(chip)
 
     assert str(caught.value) == (
-        f"the cache of the simulated chip cannot be used: {chip} is a symbolic link to"
-        f" {tmp_path / 'elsewhere' / chip.name}. Fix: delete this file"
+        f"the simulated chip's cache cannot be used: {chip} is a symbolic link to {tmp_path / 'elsewhere' / chip.name}."
+        " Fix: delete this file"
     )
 
 
@@ -262,8 +263,8 @@ def test_a_folder_that_cannot_be_made_is_refused(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(BuildError) as caught:
         open_folder(tmp_path / "cache")
 
-    assert f"cannot be written: {os.strerror(code)}; make room" in str(caught.value)
-    assert "set NORTHBRIDGE_CPU_SIM_CACHE to another folder" in str(caught.value)
+    assert f"{os.strerror(code)}. Fix: make it writable" in str(caught.value)
+    assert "or set NORTHBRIDGE_CPU_SIM_CACHE" in str(caught.value)
     assert caught.value.__suppress_context__
 
 

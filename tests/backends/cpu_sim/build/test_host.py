@@ -18,8 +18,8 @@ from northbridge.discovery.simulated import GROUP
 from northbridge_cpu_sim.build.host import check_host
 from northbridge_cpu_sim.errors import HostError
 
-LINUX = "the simulated chip needs Linux, and this is Darwin: run it in a container or in WSL"
-NEWER = "the simulated chip needs torch 2.13 or later, and this is torch 2.4.0: pip install 'torch>=2.13'"
+LINUX = "the simulated chip needs Linux, found Darwin. Fix: use a container or WSL"
+NEWER = "the simulated chip needs torch 2.13 or later, found 2.4.0. Fix: pip install 'torch>=2.13'"
 
 # What the backend's first import finds: another system, or an older torch, without what it did not have.
 PRETENDED = """

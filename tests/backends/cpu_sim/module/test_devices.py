@@ -64,7 +64,7 @@ def test_an_index_that_is_not_there_is_refused(chip: ModuleType, use: Callable[[
 
 
 def test_a_device_of_another_type_is_refused_by_name(chip: ModuleType) -> None:
-    with pytest.raises(ValueError, match="a cpu_sim device was expected, but got 'cpu'"):
+    with pytest.raises(ValueError, match="expected a cpu_sim device, found 'cpu'"):
         chip.set_device("cpu")
 
 

@@ -246,5 +246,5 @@ def test_of_many_threads_that_ask_at_once_none_is_refused(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("card", [-1, 8])
 def test_a_card_that_the_server_lacks_is_refused(tmp_path: Path, card: int) -> None:
-    with pytest.raises(ValueError, match=rf"card {card} was asked for, but the server in .* has 8 \(0 to 7\)"):
+    with pytest.raises(ValueError, match=f"no card {card}: the server in .* has 8"):
         Server(tmp_path, 8).take(card)

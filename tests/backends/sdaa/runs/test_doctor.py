@@ -66,7 +66,7 @@ def test_devices_are_told_with_the_cards_that_they_lie_on(
         ),
         ("TORCH_SDAA_AUTOLOAD", "cuda_migrate", "TORCH_SDAA_AUTOLOAD=cuda_migrate makes the chip pass for CUDA"),
         ("SDAA_VISIBLE_DEVICES", "0,0", "SDAA_VISIBLE_DEVICES='0,0' is not a list of devices"),
-        ("SDAA_VISIBLE_DEVICES", "0,32", "SDAA_VISIBLE_DEVICES=0,32 names 2 devices, and torch.sdaa counts 1"),
+        ("SDAA_VISIBLE_DEVICES", "0,32", "SDAA_VISIBLE_DEVICES=0,32 names 2 core groups; torch.sdaa counts 1"),
     ],
 )
 def test_a_wrong_variable_is_told_alone(environment: dict[str, str], variable: str, text: str, words: str) -> None:

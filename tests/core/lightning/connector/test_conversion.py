@@ -78,8 +78,8 @@ def test_the_other_hosts_strategy_is_refused_with_the_import(namespace: Namespac
             build(accelerator="cpu_sim", devices=1, strategy=foreign)
 
         assert str(refusal.value) == (
-            f"{other.home}.{name} was given to a {namespace.host} of {namespace.name}:"
-            f" write `from {namespace.home} import {name}`"
+            f"{other.home}.{name} was given to a {namespace.host} of {namespace.name}. Fix: import"
+            f" it from {namespace.home}"
         )
 
 
@@ -91,8 +91,8 @@ def test_the_others_stock_strategy_is_refused_with_the_import(namespace: Namespa
         build(accelerator="cpu_sim", devices=2, strategy=foreign)
 
     assert str(refusal.value) == (
-        f"{counterpart.name}.strategies.ddp.DDPStrategy was given to a {namespace.host} of {namespace.name}, which has"
-        f" a class of its own: write `from {namespace.name}.strategies import DDPStrategy`"
+        f"{counterpart.name}.strategies.ddp.DDPStrategy was given to a {namespace.host} of {namespace.name}."
+        f" Fix: import it from {namespace.name}.strategies"
     )
 
 
@@ -100,7 +100,7 @@ def test_the_others_stock_strategy_is_refused_with_the_import(namespace: Namespa
 def test_the_others_stock_plugin_is_refused(namespace: Namespace, build: Build, wrap: Callable[[Any], Any]) -> None:
     foreign = counterpart_of(namespace).module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
 
-    with pytest.raises(NamespaceError, match=rf"write `from {namespace.name}\.plugins import MixedPrecision`$"):
+    with pytest.raises(NamespaceError, match=rf"import it from {namespace.name}\.plugins$"):
         build(accelerator="cpu_sim", devices=1, plugins=wrap(foreign))
 
 

@@ -98,7 +98,7 @@ def test_fabric_run_with_a_chip_that_is_not_here_says_what_is_missing(fabric: Pa
     run = ran(fabric, *FABRIC_RUN, "--accelerator=sdaa", "script.py", NORTHBRIDGE_SIMULATE="")
 
     assert run.returncode == 1
-    assert "accelerator='sdaa' was asked for, but its software is not installed" in run.stderr
+    assert "accelerator='sdaa': its software 'torch_sdaa' is not installed" in run.stderr
 
 
 def test_the_variable_of_a_fabric_chooses_the_chip(fabric: Path) -> None:

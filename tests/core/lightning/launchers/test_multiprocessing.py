@@ -93,7 +93,7 @@ def test_a_fit_that_would_fork_after_another_has_taken_the_chip_is_refused_befor
     hold(named.load("cpu_sim"))
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it was forked"))
 
-    with pytest.raises(UnsupportedError, match=r"already trained on 'cpu_sim': .* restart the kernel") as refusal:
+    with pytest.raises(UnsupportedError, match=r"already used 'cpu_sim'.* restart the kernel") as refusal:
         launcher.launch(print)
 
     assert refusal.value.capability == "fork"

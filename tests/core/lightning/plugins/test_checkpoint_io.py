@@ -315,9 +315,8 @@ def test_a_file_that_does_not_fit_is_an_error_with_the_place_and_the_cure(tmp_pa
         checkpoint_io.save_checkpoint({"weight": torch.ones(100_000)}, target)
 
     assert str(refusal.value) == (
-        f"the checkpoint {target} could not be written: File too large; what stood there before is untouched. Make"
-        f" room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
-        " Trainer(default_root_dir=…)"
+        f"{target} could not be written: File too large; an old file is untouched. Fix: make room"
+        f" in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or Trainer(default_root_dir=…)"
     )
     assert torch.load(target, weights_only=True) == {"epoch": 1}
     assert list(target.parent.iterdir()) == [target]
@@ -327,7 +326,7 @@ def test_a_device_is_written_to_and_never_replaced_by_a_file(tmp_path: Path, che
     target = tmp_path / "full.ckpt"
     target.symlink_to("/dev/full")  # a link, so that a mistake costs the machine no device
 
-    with pytest.raises(CheckpointError, match=r"full\.ckpt could not be written: No space left on device; what"):
+    with pytest.raises(CheckpointError, match=r"full\.ckpt could not be written: No space left on device; an old"):
         checkpoint_io.save_checkpoint({"weight": torch.ones(100_000)}, target)
 
     assert target.is_char_device()
@@ -337,7 +336,7 @@ def test_a_device_is_written_to_and_never_replaced_by_a_file(tmp_path: Path, che
 def test_a_folder_that_cannot_be_made_is_the_same_error(tmp_path: Path, checkpoint_io: Any) -> None:
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(OSError, match=r"the checkpoint .*/file/last\.ckpt could not be written: File exists; what"):
+    with pytest.raises(OSError, match=r"/file/last\.ckpt could not be written: File exists; an old"):
         checkpoint_io.save_checkpoint({"epoch": 1}, tmp_path / "file" / "last.ckpt")
 
 
@@ -380,7 +379,7 @@ def test_a_file_that_is_no_checkpoint_is_an_error_with_its_name(
         checkpoint_io.load_checkpoint(file, weights_only=weights_only)
 
     assert str(refusal.value).startswith(f"{file} could not be read as a checkpoint: ")
-    assert "what this process has trained is untouched" in str(refusal.value)
+    assert "Fix: copy it again, or load another" in str(refusal.value)
 
 
 def test_a_missing_file_is_lightnings_error(tmp_path: Path, checkpoint_io: Any) -> None:
@@ -404,9 +403,7 @@ class RunsCode:
 def test_weights_only_lets_no_code_of_a_checkpoint_run(tmp_path: Path, checkpoint_io: Any) -> None:
     checkpoint_io.save_checkpoint({"weight": torch.ones(2), "more": RunsCode()}, tmp_path / "last.ckpt")
 
-    with pytest.raises(
-        CheckpointError, match=r"test_checkpoint_io\.record, which only code can make, and weights_only=True"
-    ) as refusal:
+    with pytest.raises(CheckpointError, match=r"test_checkpoint_io\.record, which weights_only=True") as refusal:
         checkpoint_io.load_checkpoint(tmp_path / "last.ckpt", weights_only=True)
 
     assert isinstance(refusal.value, pickle.UnpicklingError)  # as torch's own is
@@ -513,7 +510,7 @@ def test_a_file_that_holds_no_dict_is_no_checkpoint(namespace: Namespace, build:
         go_on = partial(host.predict, demos.BoringModel(), ckpt_path=file)
     else:
         go_on = partial(host.load, file, {"epoch": 1})
-    with pytest.raises(CheckpointError, match="it holds a list, and no dict"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint: it holds a list"):
         go_on()
 
     assert host.strategy.checkpoint_io.load_checkpoint(file) == [1, 2]

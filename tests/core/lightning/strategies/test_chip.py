@@ -278,8 +278,7 @@ def test_a_model_that_stays_on_the_cpu_is_an_error(build: Build) -> None:
         fabric.setup_module(torch.nn.Sequential(torch.nn.Linear(2, 2), Pinned(2, 2)))
 
     assert str(refusal.value) == (
-        "parameter '1.weight' of Sequential is on 'cpu' after the model was moved to 'cpu_sim:1': let .to(device) move"
-        " it, and do not pin it elsewhere"
+        "parameter '1.weight' of Sequential stayed on 'cpu'. Fix: let .to('cpu_sim:1') move it"
     )
 
 
@@ -287,7 +286,7 @@ def test_a_buffer_on_another_device_of_the_chip_is_an_error() -> None:
     module = torch.nn.BatchNorm1d(2, device="cpu_sim:0")
     module.register_buffer("steps", torch.zeros(1, device="cpu_sim:1"))
 
-    with pytest.raises(WrongDeviceError, match="buffer 'steps' of BatchNorm1d is on 'cpu_sim:1' after"):
+    with pytest.raises(WrongDeviceError, match="buffer 'steps' of BatchNorm1d stayed on 'cpu_sim:1'"):
         assert_on_device(module, torch.device("cpu_sim", 0))
 
 

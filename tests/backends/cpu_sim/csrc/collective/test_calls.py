@@ -32,7 +32,7 @@ def test_what_simccl_lacks_is_refused_with_what_to_do(on_ranks: Ranks) -> None:
     for said in on_ranks("refusals"):
         on_cpu, options = refused(said)
         assert "No backend type associated with device type cpu" in on_cpu
-        assert "simccl takes no pg_options" in options
+        assert "simccl accepts no pg_options" in options
 
 
 def test_simccl_works_beside_gloo_and_takes_a_device_id(on_ranks: Ranks) -> None:

@@ -108,7 +108,10 @@ WRONG = {
         "but declares 'anvil_pro'",
     ),
     "later_api": Wrong(
-        END, f"{END[:-1]}, api=2)", "PluginMetadata::test_it_was_written_for_this_version_of_the_api", "version 2"
+        END,
+        f"{END[:-1]}, api=2)",
+        "PluginMetadata::test_it_was_written_for_this_version_of_the_api",
+        "needs plugin API 2",
     ),
     "device_is_the_cpu": Wrong(
         'type = "anvil"', 'type = "cpu"', "Declaration::test_the_device_type_is_one_that_torch_can_take", "'cpu' not in"
@@ -132,7 +135,7 @@ WRONG = {
         DETECT,
         "        raise OSError('no driver')\n",
         "Detection::test_it_answers_with_a_number_where_the_software_is_installed",
-        "its detect() raised OSError: no driver",
+        "detect() raised OSError: no driver",
     ),
     "detect_imports_torch": Wrong(
         DETECT,
