@@ -137,7 +137,7 @@ class Collective(ABC):
         if op in self.missing_reductions:
             raise CollectiveError(f"{self.name!r} cannot reduce by {op!r}: {self.missing_reductions[op]}")
         if op == "mean" and tensor.dtype == torch.bool:
-            raise CollectiveError("bool has no mean. Fix: convert to float, or use 'max' or 'min'")
+            raise CollectiveError("bool has no mean. Fix: convert to float, or use max or min")
         if self._reduces_exactly(tensor.dtype):
             torch.distributed.all_reduce(tensor, op=getattr(torch.distributed.ReduceOp, _REDUCTIONS[op]), group=group)
         else:

@@ -117,11 +117,11 @@ def test_a_device_without_a_type_is_refused_where_it_is_declared() -> None:
     with pytest.raises(TypeError) as caught:
         make(device=Nameless())
 
-    assert str(caught.value) == "Backend('tested', …): Nameless has no type. Fix: type = \"…\""
+    assert str(caught.value) == "Backend('tested', …): Nameless needs type = \"…\""
 
 
 def test_a_collective_without_a_name_is_refused_where_it_is_declared() -> None:
     class Nameless(northbridge.Collective): ...
 
-    with pytest.raises(TypeError, match=r"Nameless has no name\. Fix: name ="):
+    with pytest.raises(TypeError, match=r"Nameless needs name ="):
         make(collective=Nameless())

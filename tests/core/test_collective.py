@@ -220,7 +220,7 @@ class TestAGroup:
             Gloo().all_reduce(flags, "mean")
 
         assert flags.tolist() == [True, False]
-        assert str(caught.value) == ("bool has no mean. Fix: convert to float, or use 'max' or 'min'")
+        assert str(caught.value) == ("bool has no mean. Fix: convert to float, or use max or min")
 
     @pytest.mark.parametrize("word", ["avg", "SUM", "median"])
     def test_a_word_for_no_reduction_is_refused_with_those_there_are(self, word: str) -> None:

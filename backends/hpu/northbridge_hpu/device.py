@@ -76,7 +76,7 @@ class HPUDevice(northbridge.Device):
                 return number
         known = ", ".join(_GENERATIONS)
         raise northbridge.SoftwareLoadError(
-            f"the HPU's type {found} is not one of {known}. Fix: upgrade Northbridge",
+            f"unknown HPU type {found}, not {known}. Fix: upgrade Northbridge",
             backend="hpu",
         )
 

@@ -48,7 +48,7 @@ class HPUSettings(northbridge.VendorSettings):
             )
         if self.pt_hpu_emulate_distributed:
             raise northbridge.SettingsError(
-                "PT_HPU_EMULATE_DISTRIBUTED makes every collective do nothing. Fix: unset it",
+                "PT_HPU_EMULATE_DISTRIBUTED skips collectives. Fix: unset it",
                 variable="PT_HPU_EMULATE_DISTRIBUTED",
             )
 

@@ -29,7 +29,7 @@ class SDAASettings(northbridge.VendorSettings):
         """Raise :class:`northbridge.SettingsError` where the chip would pass for CUDA."""
         if self.torch_sdaa_autoload == "cuda_migrate":
             raise northbridge.SettingsError(
-                "TORCH_SDAA_AUTOLOAD=cuda_migrate makes the chip pass for CUDA. Fix: unset it",
+                "TORCH_SDAA_AUTOLOAD=cuda_migrate fakes CUDA. Fix: unset it",
                 variable="TORCH_SDAA_AUTOLOAD",
             )
 

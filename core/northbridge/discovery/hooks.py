@@ -92,7 +92,7 @@ def _import(plugin: Plugin, who: str) -> ModuleType:
         missing = error.name or str(error)
         if f"{plugin.module}.".startswith(f"{missing}.") or missing.startswith(f"{plugin.module}."):
             raise PluginImportError(
-                f"{who} lacks its own module {missing!r}. Fix: reinstall {plugin.distribution}",
+                f"{who} lacks module {missing!r}. Fix: reinstall {plugin.distribution}",
                 backend=plugin.name,
             ) from error
         raise SoftwareMissingError(

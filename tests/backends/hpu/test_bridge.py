@@ -161,9 +161,7 @@ class TestTheCardOfARank:
     def test_a_module_that_is_not_there_is_refused(self, run: Run) -> None:
         said = run(REFUSED.format(index=0, world_size=1), first=LOAD, HABANA_VISIBLE_MODULES="9")
 
-        assert last(said) == (
-            "SettingsError HABANA_VISIBLE_MODULES='9' names 9; found 0, 1, 2, 3, 4, 5, 6, 7"
-        )
+        assert last(said) == ("SettingsError HABANA_VISIBLE_MODULES='9' names 9; found 0, 1, 2, 3, 4, 5, 6, 7")
 
 
 class TestTheEnvironment:

@@ -76,7 +76,7 @@ def test_what_is_allowed_is_said(variable: str, text: str, allowed: str) -> None
         ),
         (
             "PT_HPU_EMULATE_DISTRIBUTED",
-            ("PT_HPU_EMULATE_DISTRIBUTED makes every collective do nothing. Fix: unset it"),
+            ("PT_HPU_EMULATE_DISTRIBUTED skips collectives. Fix: unset it"),
         ),
     ],
 )

@@ -47,7 +47,7 @@ def test_to_pass_for_cuda_is_refused() -> None:
     with pytest.raises(northbridge.SettingsError) as caught:
         SDAASettings.read({"TORCH_SDAA_AUTOLOAD": "cuda_migrate"}).refuse_migration()
 
-    assert str(caught.value) == ("TORCH_SDAA_AUTOLOAD=cuda_migrate makes the chip pass for CUDA. Fix: unset it")
+    assert str(caught.value) == ("TORCH_SDAA_AUTOLOAD=cuda_migrate fakes CUDA. Fix: unset it")
 
 
 @pytest.mark.parametrize("text", ["", "something_new"])

@@ -39,7 +39,7 @@ BROKEN: dict[str, tuple[type[northbridge.BackendError], str]] = {
     "module_gone": (
         northbridge.PluginImportError,
         (
-            "backend 'module_gone' (northbridge-module-gone 1.2.3) lacks its own module 'northbridge_module_gone'."
+            "backend 'module_gone' (northbridge-module-gone 1.2.3) lacks module 'northbridge_module_gone'."
             " Fix: reinstall northbridge-module-gone"
         ),
     ),
@@ -230,7 +230,7 @@ class TestAPluginWrittenHere:
             declare(plugin)
 
         assert str(caught.value) == (
-            "backend 'written' (northbridge-written 0.5) lacks its own module 'northbridge_written.device'."
+            "backend 'written' (northbridge-written 0.5) lacks module 'northbridge_written.device'."
             " Fix: reinstall northbridge-written"
         )
 

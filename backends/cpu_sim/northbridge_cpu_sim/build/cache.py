@@ -39,13 +39,13 @@ def open_folder(chosen: Path | None) -> Path:
     cure = f"set {VARIABLE} to a folder that only you can write"
     if fault.startswith(f"{folder} can be written"):
         cure = f"delete it, for others may have filled it, or {cure}"
-    raise BuildError(f"the simulated chip's cache cannot be used: {fault}. Fix: {cure}")
+    raise BuildError(f"cannot use the simulated chip's cache: {fault}. Fix: {cure}")
 
 
 def refuse_foreign(file: Path) -> None:
     """Raise :class:`BuildError` where ``file``, which lies in the cache, is a link or may be somebody else's."""
     if os.path.lexists(file) and (fault := find_own_fault(file)):
-        raise BuildError(f"the simulated chip's cache cannot be used: {fault}. Fix: delete this file")
+        raise BuildError(f"cannot use the simulated chip's cache: {fault}. Fix: delete it")
 
 
 @contextmanager

@@ -144,5 +144,5 @@ def _write_units(recipe: Recipe, private: Path) -> list[Path]:
 def _ninja_folder() -> str:
     # The package's own: PATH may hold another version, or none if the environment is not activated.
     if not ninja.BIN_DIR or not shutil.which("ninja", path=ninja.BIN_DIR):
-        raise BuildError("'ninja' has no program. Fix: pip install --force-reinstall ninja")
+        raise BuildError("no ninja program. Fix: pip install --force-reinstall ninja")
     return ninja.BIN_DIR

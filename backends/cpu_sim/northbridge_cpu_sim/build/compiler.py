@@ -39,7 +39,7 @@ def find_compiler(environ: Mapping[str, str] | None = None) -> Compiler:
     if chosen:
         wanted = _split(chosen)[0]
         if not _find_program(wanted, source):
-            raise BuildError(f"CXX={chosen!r}: {wanted} is not on PATH. Fix: install it, or unset CXX")
+            raise BuildError(f"CXX={chosen!r} is not on PATH. Fix: install it, or unset CXX")
         return Compiler(chosen)
     for name in _NAMES:
         if program := _find_program(name, source):

@@ -77,4 +77,4 @@ def _check(extra: Path) -> None:
     shared = {file.name for file in SHARED.rglob("*.h")}
     for header in sorted(extra.glob("*.h")):
         if header.name in shared:
-            raise BuildError(f"{header} has the name of a header of all chips. Fix: rename it, or replace a .cpp file")
+            raise BuildError(f"{header} is named as a shared header. Fix: rename it")

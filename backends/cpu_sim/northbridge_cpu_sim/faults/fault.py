@@ -128,10 +128,10 @@ def _refuse_contradiction(fault: Fault) -> None:
     if fault.seed != 0 and fault.probability is None:
         raise FaultError("seed needs probability. Fix: give both, or neither")
     if fault.seq is not None and fault.op is None and fault.kind != "oom":
-        raise FaultError("seq needs op, for each operation has its own count. Fix: give op")
+        raise FaultError("seq needs op, as each op has its own count. Fix: give op")
     if fault.kind == "corrupt" and fault.op in _WITHOUT_RESULT:
         raise FaultError(f"{fault.op} has no result to corrupt. Fix: name another op")
     if fault.kind == "corrupt" and fault.op in _HOLDING_NOTHING:
-        raise FaultError(f"{fault.op} computes nothing to corrupt. Fix: name the op that writes")
+        raise FaultError(f"{fault.op} computes nothing. Fix: corrupt the op that writes")
     if fault.kind == "corrupt" and fault.op in _READING:
-        raise FaultError(f"{fault.op} returns a number, not a tensor. Fix: name the op before it")
+        raise FaultError(f"{fault.op} returns no tensor. Fix: corrupt the op before it")

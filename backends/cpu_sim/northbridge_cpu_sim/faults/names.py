@@ -48,11 +48,11 @@ def operation_name(text: str) -> str:
     overloads = _overloads()
     name = text if "::" in text else f"aten::{text}"
     if name not in overloads:
-        raise ValueError(f"torch and the collective library have no such op: {_hint(text, overloads)}")
+        raise ValueError(f"no such operator or collective: {_hint(text, overloads)}")
     if name.startswith(_COLLECTIVES):
-        raise ValueError(f"{name} wraps a collective. Fix: name the call, such as all_reduce")
+        raise ValueError(f"{name} wraps a collective. Fix: name it, such as all_reduce")
     if name in _UNTOUCHING:
-        raise ValueError(f"{name} touches no memory of the chip. Fix: name the op that uses it")
+        raise ValueError(f"{name} touches no memory. Fix: name the op that uses it")
     if name in _COMPOSED_HERE or (not name.startswith(_TAKEN_WHOLE) and all(map(_is_composed, overloads[name]))):
         raise ValueError(f"{name} consists of other operators. Fix: name one of them")
     return name

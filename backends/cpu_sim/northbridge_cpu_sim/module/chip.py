@@ -38,7 +38,7 @@ def structure(extension: ModuleType, kind: str, **fields: object) -> Any:
 
 def _chip_and_name() -> tuple[ModuleType, str]:
     if _installed is None:
-        raise RuntimeError("the simulated chip is not loaded. Fix: northbridge.load() its backend")
+        raise RuntimeError("the simulated chip is not loaded. Fix: northbridge.load() it")
     return _installed
 
 

@@ -58,7 +58,7 @@ def install(
     if visible is not None:
         device = device.model_copy(update={"count": visible})
     if acquire is not None and not device.one_per_process:
-        raise ValueError(f"acquire needs a {device.type!r} of which a process holds one card")
+        raise ValueError(f"acquire needs a {device.type!r} with one card per process")
     faults = plan.read_variable()
     extension = build(settings, recipe_for(device, sources))
     operations = lacking_operations(device)  # it may raise: nothing is changed yet

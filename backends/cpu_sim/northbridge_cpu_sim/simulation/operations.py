@@ -45,7 +45,7 @@ def _check(device: SimulatedDevice, name: str, known: Mapping[str, list[str]]) -
         raise DeviceFileError(f"{where}, which every chip needs. Fix: name one that computes")
     reaches = any(_has_kernel(each, "CPU") for each in overloads)
     if not (reaches or name.startswith("aten::_foreach_") or name.partition(".")[0] in _CHOSEN_WHOLE):
-        raise DeviceFileError(f"{where}, which torch composes of others. Fix: name one of those")
+        raise DeviceFileError(f"{where}, which torch composes. Fix: name one of its parts")
 
 
 def _has_kernel(name: str, key: str) -> bool:

@@ -79,7 +79,7 @@ class Reduces(_Facts):
     @pydantic.model_validator(mode="after")
     def _travels_natively(self) -> Self:
         if self.through not in self.natively:
-            raise ValueError(f"through = {self.through!r} is not one of natively = {list(self.natively)}")
+            raise ValueError(f"through = {self.through!r} is not in natively {[*self.natively]}")
         return self
 
 
@@ -145,5 +145,5 @@ class SimulatedDevice(_Facts):
             if narrow not in _ROUNDS_TO.get(wide, ()):
                 raise ValueError(f"held_as.{wide} = {narrow!r} is not a narrower dtype of its kind")
             if wide in self.lacks or narrow in self.lacks or narrow in self.held_as:
-                raise ValueError(f"held_as.{wide} = {narrow!r}: one of them is lacking or held as another")
+                raise ValueError(f"held_as.{wide} = {narrow!r}: one is lacking or held as another")
         return self

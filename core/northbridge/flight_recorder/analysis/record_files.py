@@ -67,7 +67,7 @@ class _File:
 def read_folder(folder: Path) -> RecordedRun:
     """Return what the ranks of the newest run in ``folder`` have recorded. Raises :class:`FolderError`."""
     if not folder.is_dir():
-        raise FolderError(f"{folder} is not a folder. Fix: name that of NORTHBRIDGE_FLIGHT_RECORDER")
+        raise FolderError(f"{folder} is not a folder. Fix: name the recorder's folder")
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         raise FolderError(

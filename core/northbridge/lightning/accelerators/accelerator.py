@@ -207,7 +207,7 @@ def load_with_hardware(name: str) -> Backend:
         if missing is not None:
             raise SoftwareMissingError(missing, backend=name)
         raise HardwareMissingError(
-            f"accelerator={name!r}: this machine has no such device. Fix: see `northbridge list`",
+            f"accelerator={name!r}: no hardware. Fix: see `northbridge list`",
             backend=name,
         )
     return load(backend)

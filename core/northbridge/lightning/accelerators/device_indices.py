@@ -52,7 +52,7 @@ def _first(number: int, *, count: int, asked: str, name: str) -> list[int]:
 def _check_indices(indices: list[int], *, count: int, asked: str, name: str) -> list[int]:
     twice = sorted({index for index in indices if indices.count(index) > 1})
     if twice:
-        raise DevicesError(f"{asked} names device {', '.join(map(str, twice))} of {name!r} twice. Fix: once")
+        raise DevicesError(f"{asked} repeats device {', '.join(map(str, twice))} of {name!r}")
     absent = [index for index in indices if not 0 <= index < count]
     if absent:
         raise DevicesError(

@@ -86,4 +86,4 @@ def _check_indices(connector: Any, indices: list[int], written: str) -> list[int
 
 
 def _contradiction(written: str, asked: Any) -> DevicesError:
-    return DevicesError(f"{written} of the strategy contradicts devices={asked!r}. Fix: leave one out")
+    return DevicesError(f"{written} contradicts devices={asked!r}. Fix: leave one out")

@@ -153,9 +153,7 @@ class ParallelMixin(ChipMixin):
         name: str = self.backend.collective.name
         asked = self._process_group_backend
         if asked not in (None, name):
-            raise CollectiveError(
-                f"process_group_backend={asked!r}: {self.backend.name!r} needs {name!r}. Fix: leave it out"
-            )
+            raise CollectiveError(f"process_group_backend={asked!r}: {self.backend.name!r} needs {name!r}")
         return name
 
     def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:

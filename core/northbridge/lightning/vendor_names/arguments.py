@@ -35,7 +35,7 @@ def bind(
     given = dict(zip(positional, args, strict=False))
     for argument, value in kwargs.items():
         if argument in given:
-            raise ArgumentsError(f"{name}() got {argument}= by position and by name. Fix: write it once")
+            raise ArgumentsError(f"{name}() got {argument}= twice, by position and by name")
         if argument not in (*positional, *without_meaning, *passed_on):
             near = difflib.get_close_matches(argument, [*meant, *passed_on], n=1)
             hint = f"; did you mean {near[0]}=?" if near else ""

@@ -99,7 +99,7 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) ->
         open_folder(cache)
 
     assert str(caught.value) == (
-        f"the simulated chip's cache cannot be used: {cache} can be written by others (mode {mode:o})."
+        f"cannot use the simulated chip's cache: {cache} can be written by others (mode {mode:o})."
         " Fix: delete it, for others may have filled it, or set NORTHBRIDGE_CPU_SIM_CACHE to a"
         " folder that only you can write"
     )
@@ -114,7 +114,7 @@ def test_a_parent_that_others_can_write_is_refused(tmp_path: Path) -> None:
         open_folder(parent / "inner" / "cache")
 
     assert str(caught.value) == (
-        f"the simulated chip's cache cannot be used: {parent} can be written by others (mode 775)."
+        f"cannot use the simulated chip's cache: {parent} can be written by others (mode 775)."
         " Fix: set NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
     )
 
@@ -213,20 +213,20 @@ def test_a_link_in_the_cache_is_refused(tmp_path: Path) -> None:
         is_whole(chip)
 
     assert str(caught.value) == (
-        f"the simulated chip's cache cannot be used: {chip} is a symbolic link to {tmp_path / 'elsewhere' / chip.name}."
-        " Fix: delete this file"
+        f"cannot use the simulated chip's cache: {chip} is a symbolic link to {tmp_path / 'elsewhere' / chip.name}."
+        " Fix: delete it"
     )
 
 
 def test_a_file_that_is_not_the_users_alone_is_refused(tmp_path: Path, give_away: Callable[[Path], None]) -> None:
     chip = kept(tmp_path, b"machine code")
     chip.chmod(0o620)
-    with pytest.raises(BuildError, match=r"\.so can be written by others \(mode 620\)\. Fix: delete this file"):
+    with pytest.raises(BuildError, match=r"\.so can be written by others \(mode 620\)\. Fix: delete it"):
         is_whole(chip)
 
     chip.chmod(0o600)
     give_away(chip)
-    with pytest.raises(BuildError, match=r"\.so belongs to user \d+, .*\. Fix: delete this file"):
+    with pytest.raises(BuildError, match=r"\.so belongs to user \d+, .*\. Fix: delete it"):
         is_whole(chip)
 
 
@@ -247,7 +247,7 @@ def test_a_link_to_a_file_is_refused(tmp_path: Path, sources: Path, monkeypatch:
     (tmp_path / "cache").mkdir(mode=0o700)
     (tmp_path / "cache" / name.format(key=key(recipe, find_compiler()))).symlink_to(other)
 
-    with pytest.raises(BuildError, match=r"is a symbolic link to .*other\.txt\. Fix: delete this file"):
+    with pytest.raises(BuildError, match=r"is a symbolic link to .*other\.txt\. Fix: delete it"):
         locate(SimSettings(cache=tmp_path / "cache"), recipe)
 
     assert other.read_text() == "somebody's"

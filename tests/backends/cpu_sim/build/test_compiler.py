@@ -21,7 +21,7 @@ def test_a_chosen_compiler_that_is_missing_is_refused_and_not_replaced() -> None
     with pytest.raises(BuildError) as caught:
         find_compiler({"CXX": "clang++-99 -v", "PATH": os.environ["PATH"]})
 
-    assert str(caught.value) == ("CXX='clang++-99 -v': clang++-99 is not on PATH. Fix: install it, or unset CXX")
+    assert str(caught.value) == ("CXX='clang++-99 -v' is not on PATH. Fix: install it, or unset CXX")
 
 
 def test_a_chosen_compiler_may_come_with_a_wrapper() -> None:

@@ -76,16 +76,16 @@ def test_an_op_is_named_as_torch_or_the_collective_library_names_it(name: str, f
         ("slow op=mm", "the kind slow needs seconds, such as seconds=0.5"),
         ("kill seconds=3", "seconds is for the kind slow, not kill. Fix: leave it out"),
         ("oom seed=3", "seed needs probability"),
-        ("kill seq=4", "seq needs op, for each operation has its own count. Fix: give op"),
+        ("kill seq=4", "seq needs op, as each op has its own count. Fix: give op"),
         ("corrupt bit=1 value=2", "value and bit contradict"),
         ("corrupt op=barrier", "barrier has no result to corrupt. Fix: name another op"),
-        ("raise op=all_reduc", "torch and the collective library have no such op: did you mean all_reduce"),
+        ("raise op=all_reduc", "no such operator or collective: did you mean all_reduce"),
         ("raise op=sofmax", "did you mean aten::softmax"),
         ("raise op=zzzzz", "write it as torch does, such as aten::mm or all_reduce"),
         ("raise op=matmul", "aten::matmul consists of other operators"),
-        ("raise op=view", "aten::view touches no memory of the chip"),
+        ("raise op=view", "aten::view touches no memory"),
         ("raise op=native_dropout", "aten::native_dropout consists of other operators"),
-        ("raise op=c10d::allreduce_", "c10d::allreduce_ wraps a collective. Fix: name the call"),
+        ("raise op=c10d::allreduce_", "c10d::allreduce_ wraps a collective. Fix: name it"),
     ],
 )
 def test_a_wrong_plan_is_refused_with_the_fault_that_is_wrong_and_what_is_allowed(text: str, said: str) -> None:
@@ -110,12 +110,12 @@ def test_a_quote_that_is_not_closed_is_refused() -> None:
         (lambda: Fault("kill", rnk=1), "a fault has no 'rnk': did you mean rank?"),  # type: ignore[call-arg]
         (
             lambda: Fault("corrupt", op="empty"),
-            "aten::empty computes nothing to corrupt. Fix: name the op",
+            "aten::empty computes nothing. Fix: corrupt the op",
         ),
-        (lambda: Fault("corrupt", op="resize_"), "aten::resize_ computes nothing to corrupt"),
+        (lambda: Fault("corrupt", op="resize_"), "aten::resize_ computes nothing"),
         (
             lambda: Fault("corrupt", op="_local_scalar_dense"),
-            "returns a number, not a tensor. Fix: name the op before it",
+            "returns no tensor. Fix: corrupt the op before it",
         ),
         (lambda: Fault("kill", step=1.5), "step=1.5 is not a whole number from 0"),  # type: ignore[arg-type]
     ],

@@ -84,7 +84,7 @@ def test_a_copy_that_contradicts_itself_is_refused(on_posed: OnPosed) -> None:
 def test_a_function_that_takes_the_card_needs_a_chip_of_one_card_a_process(on_posed: OnPosed) -> None:
     said = on_posed("refused(lambda: install(device.model_copy(update={'one_per_process': False}), acquire=lambda: 0))")
 
-    assert said == ["ValueError: acquire needs a 'posed' of which a process holds one card"]
+    assert said == ["ValueError: acquire needs a 'posed' with one card per process"]
 
 
 def test_nothing_takes_the_card_before_the_first_touch(on_posed: OnPosed) -> None:
@@ -349,5 +349,5 @@ def test_a_header_cannot_take_the_place_of_a_shared_one(posed: SimulatedDevice, 
     (tmp_path / "chip.h").touch()
     (tmp_path / "more.cpp").touch()
 
-    with pytest.raises(BuildError, match=r"chip\.h has the name of a header of all chips"):
+    with pytest.raises(BuildError, match=r"chip\.h is named as a shared header"):
         recipe_for(posed, tmp_path)

@@ -42,7 +42,7 @@ def test_what_the_chip_lacks_is_refused_in_its_vendors_words_and_the_rest_works(
         ("aten::cumsun", "lacks_operations names 'aten::cumsun', which torch lacks: did you mean aten::cumsum"),
         (
             "fft_fft",
-            "lacks_operations names 'aten::fft_fft', which torch composes of others. Fix: name",
+            "lacks_operations names 'aten::fft_fft', which torch composes. Fix: name",
         ),
         ("aten::copy_", "lacks_operations names 'aten::copy_', which every chip needs. Fix: name one"),
     ],

@@ -76,7 +76,7 @@ OF_ONE_NODE = {
     ),
     "a module that is not there": (
         {"HABANA_VISIBLE_MODULES": "0,9"},
-        "SettingsError: HABANA_VISIBLE_MODULES='0,9' names module 9, and this machine has 0, 1, 2, 3, 4, 5, 6, 7",
+        "SettingsError: HABANA_VISIBLE_MODULES='0,9' names 9; found 0, 1, 2, 3, 4, 5, 6, 7",
     ),
     "migration from CUDA": (
         {"PT_HPU_GPU_MIGRATION": "1"},
@@ -87,7 +87,7 @@ OF_ONE_NODE = {
     ),
     "collectives that do nothing": (
         {"PT_HPU_EMULATE_DISTRIBUTED": "1"},
-        ("SettingsError: PT_HPU_EMULATE_DISTRIBUTED makes every collective do nothing. Fix: unset it"),
+        ("SettingsError: PT_HPU_EMULATE_DISTRIBUTED skips collectives. Fix: unset it"),
     ),
     "torchcomms": (
         {"TORCH_DISTRIBUTED_USE_TORCHCOMMS": "1"},

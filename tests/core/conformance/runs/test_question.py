@@ -78,7 +78,7 @@ def test_a_process_that_ends_without_an_answer_is_a_failure_that_says_how(questi
         with pytest.raises(AssertionError) as caught:
             ask(question)
 
-        assert f"the process that was asked about {question} {told}" in str(caught.value)
+        assert f"the process for {question} {told}" in str(caught.value)
 
 
 def test_a_process_that_hangs_is_ended_and_shows_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_a_rank_that_has_made_no_call_belongs_to_the_run_that_meets_at_the_same_
 def test_a_folder_without_records_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match=r"has no .* files"):
         read_folder(tmp_path)
-    with pytest.raises(FolderError, match=r"is not a folder\. Fix: name that of NORTHBRIDGE_FLIGHT_RECORDER"):
+    with pytest.raises(FolderError, match=r"is not a folder\. Fix: name the recorder's folder"):
         read_folder(tmp_path / "nothing")
 
 

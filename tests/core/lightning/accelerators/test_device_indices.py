@@ -45,9 +45,9 @@ def test_each_form_of_devices_is_read_as_by_lightning(devices: object, indices: 
         (
             [0, 1, 0, 1, 2],
             3,
-            "devices=[0, 1, 0, 1, 2] names device 0, 1 of 'acme' twice. Fix: once",
+            "devices=[0, 1, 0, 1, 2] repeats device 0, 1 of 'acme'",
         ),
-        ("1,1", 3, "devices='1,1' names device 1 of 'acme' twice. Fix: once"),
+        ("1,1", 3, "devices='1,1' repeats device 1 of 'acme'"),
         ([0, 3], 3, "devices=[0, 3] names device 3 of 'acme', but this machine has 3 (0 to 2)"),
         ([-1], 3, "devices=[-1] names device -1 of 'acme', but this machine has 3 (0 to 2)"),
         ([1], 1, "devices=[1] names device 1 of 'acme', but this machine has 1 (index 0)"),

@@ -42,8 +42,7 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_reason(good: Report, 
     (tmp_path / "file").touch()
 
     said = re.escape(
-        f"report.json was to be written into the folder {tmp_path / 'file' / 'out'}: Not a directory; name another"
-        " folder, or make this one writable"
+        f"cannot write {tmp_path / 'file' / 'out' / 'report.json'}: Not a directory. Fix: use another folder"
     )
     with pytest.raises(northbridge.ReportError, match=said):
         write_all(good, tmp_path / "file" / "out")

@@ -174,5 +174,5 @@ def test_side_by_side_different_suites_are_warned_of(good: Report) -> None:
 
 
 def test_a_page_of_no_report_is_refused() -> None:
-    with pytest.raises(northbridge.ReportError, match="of 0 reports"):
+    with pytest.raises(northbridge.ReportError, match="found 0"):
         render_page()
