@@ -56,13 +56,13 @@ def listing(wheel: Path) -> list[str]:
         return archive.namelist()
 
 
-def test_the_wheel_installs_the_core_and_the_backends_and_nothing_else(listing: list[str]) -> None:
+def test_wheel_installs_core_and_backends_only(listing: list[str]) -> None:
     metadata = f"northbridge-{northbridge_version()}.dist-info"
 
     assert {name.split("/")[0] for name in listing} == {"northbridge", *BACKENDS, metadata}
 
 
-def test_the_wheel_brings_every_source_and_nothing_that_was_made_from_one(listing: list[str]) -> None:
+def test_wheel_has_every_source_and_no_product(listing: list[str]) -> None:
     sources = {
         path.relative_to(package.parent).as_posix()
         for package in (CORE, *BACKENDS.values())
@@ -150,7 +150,7 @@ def test_the_wheel_asks_for_a_lightning_that_is_not_a_thiefs(metadata: Message) 
         assert list(wanted.specifier.filter(offered)) == ["2.4.0", "2.6.6", "2.7.0"]
 
 
-def test_the_wheel_has_an_extra_for_each_lightning_and_for_each_vendors_software(metadata: Message) -> None:
+def test_wheel_has_an_extra_per_lightning(metadata: Message) -> None:
     extras = {"lightning", "pytorch-lightning", "conformance", *VENDORS_DISTRIBUTIONS}
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     assert {"pytest", "lightning", "pytorch-lightning"} <= requirements(metadata, extra="conformance").keys()
@@ -158,7 +158,7 @@ def test_the_wheel_has_an_extra_for_each_lightning_and_for_each_vendors_software
         assert requirements(metadata, extra=extra).keys() == distributions
 
 
-def test_without_its_extra_a_vendors_software_is_asked_for_by_nobody(metadata: Message) -> None:
+def test_without_its_extra_no_vendors_software_is_needed(metadata: Message) -> None:
     files = [(ROOT / name).read_text() for name in ("Makefile", "constraints.txt", ".ci/run")]
 
     # A distribution that is not on the public index is a name that anybody may take there.
@@ -234,7 +234,7 @@ def test_a_fresh_environment_has_no_module_of_a_vendors_name(environment: Path, 
     assert said.split() == ["None"] * len(VENDORS_MODULES)
 
 
-def test_a_fresh_environment_trains_ten_lines_on_the_simulated_chip(environment: Path, tmp_path: Path) -> None:
+def test_fresh_environment_trains_ten_lines(environment: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TEN_LINES)
 
     said = call([str(environment / "bin" / "python"), "train.py"], tmp_path, without_this_checkout())
@@ -278,7 +278,7 @@ def public_names(file: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_backend_imports_public_names_of_northbridge_and_no_other_backend(name: str) -> None:
+def test_backend_imports_public_names_only(name: str) -> None:
     wrong = []
     for file in python_files(BACKENDS[name]):
         for module, names in imports(file):

@@ -26,7 +26,7 @@ def test_a_denial_without_a_reason_is_refused() -> None:
         no("")
 
 
-def test_a_chip_that_claims_nothing_is_real_and_unknown_in_everything() -> None:
+def test_chip_that_claims_nothing_is_real_and_unknown() -> None:
     capabilities = Capabilities()
 
     assert (capabilities.simulated, capabilities.auto) == (False, True)

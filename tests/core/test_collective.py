@@ -229,7 +229,7 @@ class TestAGroup:
 
         assert str(caught.value).startswith(f"unknown reduction {word!r}; found sum, mean, min, max, product")
 
-    def test_a_reduction_that_the_library_lacks_is_refused_with_what_to_do(self) -> None:
+    def test_lacking_reduction_is_refused_with_the_fix(self) -> None:
         class Poor(Gloo):
             missing_reductions: ClassVar = {"product": "multiply what all_gather brings"}
 

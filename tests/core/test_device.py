@@ -114,7 +114,7 @@ def test_what_the_vendors_module_raises_passes(monkeypatch: pytest.MonkeyPatch) 
         Card().count()
 
 
-def test_what_the_vendors_module_lacks_is_told_with_who_is_to_bring_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lacking_function_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_device_module", lambda kind: SimpleNamespace())
 
     with pytest.raises(northbridge.UnsupportedError) as refusal:

@@ -67,7 +67,7 @@ def test_devices_are_1_to_64(text: str) -> None:
     )
 
 
-def test_a_misspelt_variable_is_refused_with_the_one_that_was_meant() -> None:
+def test_misspelt_variable_is_refused_with_the_nearest() -> None:
     with pytest.raises(SettingsError, match=r"did you mean NORTHBRIDGE_CPU_SIM_DEVICES\?"):
         SimSettings.read({"NORTHBRIDGE_CPU_SIM_DEVICE": "2"})
 

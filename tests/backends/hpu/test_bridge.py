@@ -166,7 +166,7 @@ class TestTheCardOfARank:
 
 class TestTheEnvironment:
     @pytest.mark.parametrize("variable", ["PT_HPU_GPU_MIGRATION", "PT_HPU_EMULATE_DISTRIBUTED"])
-    def test_a_switch_that_would_deceive_is_refused_before_the_import(self, run: Run, variable: str) -> None:
+    def test_deceiving_switch_is_refused_before_the_import(self, run: Run, variable: str) -> None:
         attempt = """
 import sys, northbridge
 try:
@@ -177,7 +177,7 @@ except northbridge.SettingsError as error:
 
         assert last(run(attempt, first="", **{variable: "1"})) == f"{variable} False"
 
-    def test_a_variable_of_the_container_runtime_that_does_nothing_here_is_warned_about(self, run: Run) -> None:
+    def test_useless_container_variable_is_warned_about(self, run: Run) -> None:
         said = run("", first=LOAD, HABANA_VISIBLE_DEVICES="0,1")
 
         assert (

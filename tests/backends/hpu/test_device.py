@@ -40,7 +40,7 @@ class TestTakingACard:
         )
 
     @pytest.mark.shows("a card's device file carries its index")
-    def test_a_card_that_another_process_holds_is_an_error_that_says_which_one(self, run: Run, start: Start) -> None:
+    def test_held_card_is_an_error_that_says_which(self, run: Run, start: Start) -> None:
         holder = start(HOLD, first=LOAD)
         try:
             assert holder.stdout is not None
@@ -87,7 +87,7 @@ torch.hpu.current_device = fail
 class TestLoadedTooLate:
     CPU_BACKWARD = "import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n"
 
-    def test_after_a_backward_on_the_cpu_it_is_an_error_with_the_line_that_loads_it_first(self, run: Run) -> None:
+    def test_after_cpu_backward_it_is_an_error_with_the_fix(self, run: Run) -> None:
         take = (
             "from northbridge.lightning.pytorch import Accelerator\n"
             "Accelerator('hpu').setup_device(torch.device('hpu'))"

@@ -47,7 +47,7 @@ def test_the_precision_is_called_otherwise_for_a_fabric() -> None:
     assert isinstance(northbridge_hpu.fabric.HPUPrecision, type)
 
 
-def test_fp8_is_refused_with_the_reason_and_the_precision_to_write() -> None:
+def test_fp8_is_refused_with_another_precision() -> None:
     with pytest.raises(UnsupportedError) as refusal:
         northbridge_hpu.HPUPrecisionPlugin(precision="fp8")
 
@@ -169,7 +169,7 @@ print("rank %d: %g\\n" % (trainer.global_rank, model.weight.item()), end="", flu
 
 
 @pytest.mark.parametrize("strategy", ['"hpu_parallel"', "HPUParallelStrategy()", '"auto"'])
-def test_gradients_are_averaged_where_the_archived_package_halved_each(tmp_path: Path, strategy: str) -> None:
+def test_gradients_are_averaged(tmp_path: Path, strategy: str) -> None:
     (tmp_path / "train.py").write_text(AVERAGED.format(strategy=strategy))
 
     ran = run_script(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "hpu"})

@@ -80,7 +80,7 @@ def test_what_is_allowed_is_said(variable: str, text: str, allowed: str) -> None
         ),
     ],
 )
-def test_a_switch_under_which_a_run_would_deceive_is_refused_by_name(variable: str, why: str) -> None:
+def test_deceiving_switch_is_refused_by_name(variable: str, why: str) -> None:
     settings = HPUSettings.read({variable: "1"})
 
     with pytest.raises(SettingsError) as caught:
@@ -97,7 +97,7 @@ def test_a_documented_set_of_modules_is_allowed_in_any_order(known: str) -> None
 
 
 @pytest.mark.parametrize("modules", [(0, 2), (1, 2), (0, 1, 2), (2, 3, 4, 5), (0, 1, 2, 3, 4, 5)])
-def test_modules_that_are_not_documented_to_reach_each_other_are_refused(modules: tuple[int, ...]) -> None:
+def test_undocumented_modules_are_refused(modules: tuple[int, ...]) -> None:
     settings = HPUSettings(habana_visible_modules=modules)
 
     with pytest.raises(SettingsError) as caught:

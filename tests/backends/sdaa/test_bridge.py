@@ -46,7 +46,7 @@ def test_a_script_may_import_the_vendors_package_itself(run: Run) -> None:
 
 @pytest.mark.parametrize("text", ["0", "off", "none", "A100"])
 @pytest.mark.shows("TORCH_SDAA_ALIGN_NV_DEVICE")
-def test_a_device_to_align_with_that_would_abort_the_process_is_caught_before(run: Run, text: str) -> None:
+def test_aborting_alignment_is_caught_before(run: Run, text: str) -> None:
     kind, sentence = load(run, TORCH_SDAA_ALIGN_NV_DEVICE=text)
 
     assert kind == "SettingsError"
@@ -72,7 +72,7 @@ def test_devices_are_renumbered_by_the_variable(run: Run) -> None:
     assert told.splitlines()[-1] == "2 ['/dev/tcaicard3', '/dev/tcaicard0']"
 
 
-def test_a_chip_that_autograd_does_not_know_is_told_with_what_to_do(run: Run) -> None:
+def test_chip_unknown_to_autograd_is_told_with_the_fix(run: Run) -> None:
     program = """
     from lightning.pytorch import Trainer
     from northbridge import SoftwareLoadError
@@ -90,7 +90,7 @@ def test_a_chip_that_autograd_does_not_know_is_told_with_what_to_do(run: Run) ->
     assert "Fix: `import northbridge; northbridge.load('sdaa')` at the top of the script" in told
 
 
-def test_where_torch_brings_it_the_list_calls_nothing_else_broken(start: Callable[..., subprocess.Popen[str]]) -> None:
+def test_list_calls_nothing_else_broken_where_torch_loads_it(start: Callable[..., subprocess.Popen[str]]) -> None:
     process = start(command("list", "--json"), first="", NORTHBRIDGE_SDAA_SIM_AUTOLOAD="1")
     said = process.communicate(timeout=200)[0]
 

@@ -120,7 +120,7 @@ def test_bfloat16_has_float16s_range_clipped_or_not(
 
 
 @pytest.mark.shows("no float64 in the vendor's tests' list of dtypes", "no float8")
-def test_what_nobody_has_shown_is_denied_or_unknown_with_a_reason() -> None:
+def test_unproven_abilities_are_denied_or_unknown() -> None:
     said = claims()
 
     assert said["float8"].answer == "no"

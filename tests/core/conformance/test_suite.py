@@ -19,7 +19,7 @@ except pytest.skip.Exception as skipped:
 """
 
 
-def test_a_test_is_skipped_where_the_vendors_software_is_missing_and_says_what(install: Install) -> None:
+def test_test_is_skipped_without_the_vendors_software(install: Install) -> None:
     said = install("load_needs_software").python(ASKS)
 
     assert said.stdout == (

@@ -83,7 +83,7 @@ def test_it_earns_c0_and_c1_simulated(site: Site, tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(900)  # as above
-def test_what_it_denies_and_refuses_is_no_failure_of_its_collectives(site: Site, tmp_path: Path) -> None:
+def test_denials_do_not_fail_its_collectives(site: Site, tmp_path: Path) -> None:
     only = [word for name in ("Transfers", "CollectiveReductions", "GradientAveraging") for word in ("--only", name)]
 
     part = ("conformance", "kelvin", *only, "--out", "report")

@@ -184,7 +184,7 @@ def test_a_module_is_imported_where_needed(write: Write, tmp_path: Path, monkeyp
         monkeypatch.delitem(sys.modules, name)
 
 
-def test_a_finding_says_where_the_line_stands_and_what_it_rests_on(write: Write, software: Software) -> None:
+def test_finding_has_line_and_evidence(write: Write, software: Software) -> None:
     software(CODE)
 
     (finding,) = check(write(line("toy_chip.count", "function", "() -> int", evidence="inferred", required=False)))

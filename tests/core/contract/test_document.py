@@ -84,7 +84,7 @@ def test_a_wrong_line_is_told_with_its_number(write: Write, lines: list[str], to
     assert raised.value.backend == "toy"
 
 
-def test_a_release_that_is_a_number_is_refused_because_its_last_zero_would_be_lost(write: Write) -> None:
+def test_numeric_release_is_refused_for_its_lost_zero(write: Write) -> None:
     with pytest.raises(PluginContractError, match=r"'toy_chip': since=1\.2: Input should be a valid string"):
         write(line("toy_chip", "module").replace("'1.0'", "1.20"))
 

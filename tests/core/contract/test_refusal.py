@@ -36,7 +36,7 @@ def test_software_as_the_contract_says_passes(write: Write, software: Software) 
     assert module.taken == []
 
 
-def test_a_missing_symbol_is_refused_with_the_line_that_was_wrong(write: Write, software: Software) -> None:
+def test_missing_symbol_is_refused_with_its_line(write: Write, software: Software) -> None:
     software(CODE)
     contract = write(
         line("toy_chip", "module"),
@@ -55,7 +55,7 @@ def test_a_missing_symbol_is_refused_with_the_line_that_was_wrong(write: Write, 
     assert raised.value.backend == "toy"
 
 
-def test_another_signature_is_refused_and_further_ones_are_counted(write: Write, software: Software) -> None:
+def test_other_signature_is_refused_and_more_are_counted(write: Write, software: Software) -> None:
     software(CODE)
     contract = write(
         line("toy_chip.count", "function", "(device=None) -> int", evidence="inferred", since=""),

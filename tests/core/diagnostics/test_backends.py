@@ -51,7 +51,7 @@ class TestAnEnvironmentWithOneOfEach:
     def test_it_ends_with_the_exit_code_for_a_broken_backend(self, run: Completed) -> None:
         assert run.returncode == 1
 
-    def test_who_does_not_look_at_a_terminal_is_told_that_it_takes_time(self, run: Completed) -> None:
+    def test_redirected_output_is_told_that_it_lasts(self, run: Completed) -> None:
         assert run.stderr.endswith("software that is compiled when it is first loaded takes minutes\n")
         assert run.stderr.count("\n") == 1
 

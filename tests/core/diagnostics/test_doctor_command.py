@@ -73,7 +73,7 @@ def test_the_exit_code_is_the_named_backends(install: Install, without_lightning
     assert northbridge(site, "doctor", vendor).returncode == code
 
 
-def test_a_name_that_nobody_has_is_wrong_usage_and_told_with_the_nearest(install: Install) -> None:
+def test_unknown_name_is_wrong_usage_with_the_nearest(install: Install) -> None:
     run = northbridge(install("acme"), "doctor", "acmee")
 
     assert (run.returncode, run.stdout) == (2, "")
@@ -95,7 +95,7 @@ def test_an_option_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
     assert "No such option: --jsom" in run.stderr
 
 
-def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_unwritable_file_is_told_before_anything_starts(tmp_path: Path) -> None:
     run = northbridge(Site((), tmp_path), "doctor", "--output", "no_such_folder/found.json")
 
     assert (run.returncode, run.stdout) == (2, "")

@@ -40,7 +40,7 @@ def test_our_variables_are_told_with_who_reads_them() -> None:
     }
 
 
-def test_values_are_told_of_what_the_page_lists_and_of_nothing_else() -> None:
+def test_values_are_shown_of_listed_variables_only() -> None:
     environ = {"NORTHBRIDGE_DISABLE": "acme", "NORTHBRIDGE_ACME_TOKEN": "word", "NORTHBRIDGE_ZETA_TOKEN": "word"}
 
     told = {each.name: each.value for each in examine_environment({**environ, "NODE_RANK": "0"}, ["acme"])}

@@ -124,7 +124,7 @@ def test_a_broken_plugin_is_refused_with_its_origin_and_the_cure(name: str, inst
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_plugin_is_refused_alike_when_it_is_asked_for_again(name: str, install_here: Install) -> None:
+def test_broken_plugin_is_refused_alike_again(name: str, install_here: Install) -> None:
     install_here(name)
     for _ in range(2):
         with pytest.raises(BROKEN[name][0]) as caught:
@@ -144,7 +144,7 @@ def test_a_broken_plugin_does_not_disturb_the_others(name: str, install_here: In
     assert northbridge.get("acme").name == "acme"
 
 
-def test_what_the_plugin_raised_is_the_cause_and_can_be_read_in_full(install_here: Install) -> None:
+def test_plugins_own_error_is_the_cause(install_here: Install) -> None:
     install_here("import_raises")
 
     with pytest.raises(northbridge.PluginImportError) as caught:

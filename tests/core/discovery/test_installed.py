@@ -35,7 +35,7 @@ def vendors_imported() -> set[str]:
 
 
 class TestInstalled:
-    def test_a_backend_is_listed_with_its_module_distribution_and_version(self, install_here: Install) -> None:
+    def test_backend_is_listed_with_module_and_version(self, install_here: Install) -> None:
         install_here("acme")
 
         (acme,) = (plugin for plugin in northbridge.installed() if plugin.name == "acme")
@@ -72,7 +72,7 @@ class TestInstalled:
 
         assert twins == ["northbridge-twin-one 1.0", "northbridge-twin-two 2.0"]
 
-    def test_an_installation_that_was_cut_short_does_not_hide_the_others(
+    def test_incomplete_installation_does_not_hide_the_others(
         self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         info = announce(tmp_path, "half", "half")
@@ -154,7 +154,7 @@ class TestANameThatCannotBeHad:
         with pytest.raises(northbridge.BackendNotFoundError, match=r"Did you mean 'acme'\?$"):
             northbridge.get("acne")
 
-    def test_one_that_is_like_none_is_answered_with_the_command_that_lists_them(self, nothing_known: None) -> None:
+    def test_unlike_name_is_answered_with_the_list_command(self, nothing_known: None) -> None:
         with pytest.raises(northbridge.BackendNotFoundError) as caught:
             northbridge.get("hal9000")
 
@@ -297,5 +297,5 @@ def test_messages_call_a_backend_by_its_name_and_origin(install_here: Install) -
     assert describe("acme") == "backend 'acme' (northbridge-acme 0.1.0)"
 
 
-def test_messages_call_a_backend_that_nobody_announces_by_its_name_alone(nothing_known: None) -> None:
+def test_unannounced_backend_is_described_by_its_name(nothing_known: None) -> None:
     assert describe("hal9000") == "backend 'hal9000'"

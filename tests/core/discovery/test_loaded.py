@@ -111,7 +111,7 @@ class TestSoftwareThatIsBroken:
         assert (kind, backend) == (BROKEN[name][0], name)
         assert message.startswith(BROKEN[name][1])
 
-    def test_where_no_device_came_of_it_torchs_reason_and_the_cure_are_told(self, process: Any) -> None:
+    def test_missing_device_is_told_with_torchs_reason(self, process: Any) -> None:
         _, message, _ = process["told"]["load_registers_nothing"]
 
         assert "device type" in message
@@ -213,7 +213,7 @@ def _register_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("torch_has")
 class TestBringUp:
-    def test_the_bridge_checks_prepares_and_loads_and_the_collective_registers_after(self) -> None:
+    def test_bridge_checks_prepares_loads_then_registers(self) -> None:
         calls: list[str] = []
 
         loaded.load(make(calls.append))
@@ -231,7 +231,7 @@ class TestBringUp:
         assert current.loaded() is backend
 
     @pytest.mark.parametrize("step", ["check_environment", "prepare", "load", "register"])
-    def test_whichever_step_fails_is_reported_and_the_backend_is_not_up(self, step: str) -> None:
+    def test_failing_step_is_reported_and_nothing_is_loaded(self, step: str) -> None:
         def call(at: str) -> None:
             if at == step:
                 raise OSError(f"no card\nin {at}")

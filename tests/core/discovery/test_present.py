@@ -171,7 +171,7 @@ class TestAChildThatIsAScript:
         with pytest.raises(northbridge.DetectionError, match=r"did not start: .*; is '/nowhere/python' a Python\?"):
             count_in_child(northbridge.get("acme"))
 
-    def test_what_a_driver_leaves_behind_ends_with_the_child_and_delays_no_answer(
+    def test_drivers_leftovers_end_with_the_child(
         self, child_that: Callable[[str], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "60")
@@ -388,7 +388,7 @@ def test_where_the_package_is_not_installed_nobody_is_asked(asked: list[str]) ->
     assert asked == []
 
 
-def test_where_the_parent_of_the_package_is_not_installed_nobody_is_asked(asked: list[str]) -> None:
+def test_missing_parent_package_asks_no_child(asked: list[str]) -> None:
     class Missing(Software):
         package = "hal9000_frameworks.torch"
 
@@ -396,7 +396,7 @@ def test_where_the_parent_of_the_package_is_not_installed_nobody_is_asked(asked:
     assert asked == []
 
 
-def test_below_the_top_of_the_package_nobody_looks_for_that_would_import_it(asked: list[str]) -> None:
+def test_subpackages_are_not_imported_to_look(asked: list[str]) -> None:
     class Beneath(Software):
         package = "json.there_is_no_such_module"
 

@@ -62,7 +62,7 @@ def test_the_stand_ins_can_be_imported_when_torch_has_been(site: Site) -> None:
     }
 
 
-def test_a_name_that_nobody_has_is_an_error_and_no_run_on_something_else(site: Site) -> None:
+def test_unknown_name_is_an_error_and_runs_nothing_else(site: Site) -> None:
     told = site.answer(tell("acme"), NORTHBRIDGE_SIMULATE="Stood_In")
 
     kind, sentence, backend = told["error"]
@@ -71,7 +71,7 @@ def test_a_name_that_nobody_has_is_an_error_and_no_run_on_something_else(site: S
     assert sentence.endswith("Did you mean 'stood_in'?")
 
 
-def test_where_torch_does_not_call_us_the_backend_itself_brings_them(site: Site) -> None:
+def test_without_autoload_the_backend_brings_stand_ins(site: Site) -> None:
     told = site.answer(tell(), NORTHBRIDGE_SIMULATE="stood_in", TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
     assert (told["modules"], told["simulated"]) == ([], True)
@@ -172,7 +172,7 @@ def test_a_stand_in_that_raises_leaves_nothing_behind(install_here: Install, mon
     assert "torch_anvil" not in sys.modules
 
 
-def test_a_stand_in_that_the_vendor_has_torch_import_is_there_with_torch(install: Install) -> None:
+def test_stand_in_that_torch_imports_comes_with_torch(install: Install) -> None:
     code = "import json, torch, sys; print(json.dumps('torch_posed' in sys.modules))"
 
     assert install("posed").answer(code, NORTHBRIDGE_SIMULATE="posed") is True
@@ -191,7 +191,7 @@ print(json.dumps([ask("posed-smi"), ask("other-smi")]))
     assert site.answer(code) == [None, None]
 
 
-def test_a_stand_in_that_raises_does_not_keep_lightning_from_being_served(install: Install) -> None:
+def test_raising_stand_in_does_not_stop_lightning(install: Install) -> None:
     code = """
 import json, torch, northbridge
 import lightning_fabric

@@ -20,7 +20,7 @@ class ACCL(northbridge.Collective):
 
 
 @pytest.mark.filterwarnings("ignore:Device capability of accl unknown:UserWarning")  # torch's guess, before it fails
-def test_a_library_that_nobody_has_registered_is_told_with_those_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unregistered_library_is_told_with_those_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(reserve_port()))
 
@@ -30,7 +30,7 @@ def test_a_library_that_nobody_has_registered_is_told_with_those_there_are(monke
     assert not dist.is_initialized()
 
 
-def test_torchcomms_in_its_place_is_refused_by_the_variables_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torchcomms_is_refused_by_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
     monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: asked.update(kwargs))
     config = pytest.importorskip("torch.distributed.config", reason="torchcomms came with torch 2.13")

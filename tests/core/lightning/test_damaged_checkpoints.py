@@ -133,7 +133,7 @@ def test_class_in_the_former_format_is_named(namespace: Namespace, read: Callabl
 
 @pytest.mark.filterwarnings("ignore:Detected pickle protocol")
 @pytest.mark.parametrize(("protocol", "more"), [(3, b"bytes"), (4, "a word")])
-def test_protocol_of_pickle_that_no_reader_of_weights_reads_is_named(
+def test_unreadable_pickle_protocol_is_named(
     protocol: int, more: bytes | str, namespace: Namespace, read: Callable[..., Any], tmp_path: Path
 ) -> None:
     """Of which a vendor's ``torch.save`` may write one; torch's own reader of weights knows protocol 2."""

@@ -96,7 +96,7 @@ def test_many_parameters_are_counted(agreement: Any) -> None:
         agreement().check(Ranks(agreement, model(), other), model(), 7)
 
 
-def test_models_of_other_sizes_are_told_by_their_numbers_of_parameters(agreement: Any) -> None:
+def test_models_of_other_sizes_are_told(agreement: Any) -> None:
     with pytest.raises(WeightsDisagreeError, match="in the number of its parameters: 4 on rank 0, 6 on rank 1"):
         agreement().check(Ranks(agreement, model(), model(layers=3)), model(), 7)
 

@@ -193,7 +193,7 @@ def test_a_build_leaves_the_chip_and_the_lock_and_nothing_else(compiled: tuple[P
     assert sorted(path.suffix or path.name for path in compiled[0].cache.iterdir()) == [".so", "lock"]
 
 
-def test_a_later_start_loads_the_chip_quickly_in_silence_and_without_the_builder(compiled: tuple[Place, str]) -> None:
+def test_later_start_is_quick_silent_and_without_builder(compiled: tuple[Place, str]) -> None:
     builder = ["torch.utils.cpp_extension", "filelock", "rich", "ninja"]
     process = compiled[0].start(json.dumps(builder), NAME, program=LATER_START)
     out, said = process.communicate(timeout=LIMIT)
@@ -260,7 +260,7 @@ def test_a_source_of_a_later_folder_replaces_one(place: Place, tmp_path: Path, m
     assert locate(place.settings, recipe) != locate(place.settings, place.recipe)
 
 
-def test_ranks_that_start_together_compile_once_and_one_of_them_says_so(place: Place) -> None:
+def test_ranks_that_start_together_compile_once(place: Place) -> None:
     ranks = start_ranks(place, then="true")
     results = [rank.communicate(timeout=LIMIT) for rank in ranks]
 
@@ -280,7 +280,7 @@ def test_when_the_build_fails_the_ranks_that_waited_fail_with_it(place: Place) -
     assert (place.root / "calls").read_text() == "call\n"
 
 
-def test_a_killed_build_ends_its_compiler_and_never_makes_the_next_wait(place: Place) -> None:
+def test_killed_build_ends_its_compiler(place: Place) -> None:
     started = place.root / "started"
     os.mkfifo(started)
     # The first compiler hangs, those that follow work: both builds have one key.
@@ -315,7 +315,7 @@ def test_a_process_that_compiles_for_ever_is_not_waited_for(place: Place, monkey
     assert f"fuser {place.cache / 'lock'}" in str(caught.value)
 
 
-def test_a_compile_failure_shows_the_first_error_the_log_and_no_traceback(tmp_path: Path) -> None:
+def test_compile_failure_shows_first_error_and_log(tmp_path: Path) -> None:
     place = place_in(tmp_path, "#include <stdlib.h>\nint answer() { return undeclared; }\n")
 
     with pytest.raises(BuildError) as caught:

@@ -66,7 +66,7 @@ def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch, s
 
 @pytest.mark.parametrize("chip", ["cpu_sim", *(plugin.name for plugin in announced(GROUP))])
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_trainer_ends_with_that_one_line_and_no_other_error_before_it(tmp_path: Path, host: str, chip: str) -> None:
+def test_trainer_ends_with_that_one_line(tmp_path: Path, host: str, chip: str) -> None:
     said = run(tmp_path, host, TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
 
     # A DetectionError where the vendor's software is first asked for its cards, in a process apart.

@@ -58,7 +58,7 @@ def test_what_a_fault_is_called_plans_it_again(text: str) -> None:
         ("synchronize", "synchronize"),
     ],
 )
-def test_an_op_is_named_as_torch_or_the_collective_library_names_it(name: str, full: str) -> None:
+def test_op_has_its_name_in_torch_or_the_library(name: str, full: str) -> None:
     assert Fault("raise", op=name).op == full
 
 
@@ -88,7 +88,7 @@ def test_an_op_is_named_as_torch_or_the_collective_library_names_it(name: str, f
         ("raise op=c10d::allreduce_", "c10d::allreduce_ wraps a collective. Fix: name it"),
     ],
 )
-def test_a_wrong_plan_is_refused_with_the_fault_that_is_wrong_and_what_is_allowed(text: str, said: str) -> None:
+def test_wrong_plan_is_refused_with_the_wrong_fault(text: str, said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read_plan(f"kill rank=7; {text}")
 

@@ -113,7 +113,7 @@ def test_a_wrong_plan_ends_the_loading_of_the_chip(in_fork: Callable[..., str]) 
     )
 
 
-def test_a_context_may_be_there_before_the_chip_and_inside_the_variables_plan(in_fork: Callable[..., str]) -> None:
+def test_context_may_come_before_the_chip(in_fork: Callable[..., str]) -> None:
     said = in_fork(
         """
         import northbridge

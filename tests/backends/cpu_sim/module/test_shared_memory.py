@@ -52,7 +52,7 @@ class OnTheChip(torch.utils.data.Dataset[Tensor]):
         return torch.ones(3, device="cpu_sim:1")
 
 
-def test_a_loader_whose_worker_sends_what_is_on_the_chip_raises_and_does_not_wait(chip: ModuleType) -> None:
+def test_worker_that_sends_chip_memory_raises(chip: ModuleType) -> None:
     loader = torch.utils.data.DataLoader(OnTheChip(), num_workers=1, multiprocessing_context="spawn")
 
     with pytest.raises(northbridge.UnsupportedError, match=REFUSAL + ".* workers return CPU tensors"):

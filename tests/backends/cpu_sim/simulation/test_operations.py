@@ -9,7 +9,7 @@ import pytest
 OnPosed = Callable[..., list[str]]
 
 
-def test_what_the_chip_lacks_is_refused_in_its_vendors_words_and_the_rest_works(on_posed: OnPosed) -> None:
+def test_lacking_operation_is_refused_in_the_vendors_words(on_posed: OnPosed) -> None:
     said = on_posed(
         """
         install(device)

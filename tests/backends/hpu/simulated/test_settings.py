@@ -14,7 +14,7 @@ def read(**fields: str) -> HPUSimSettings:
     return HPUSimSettings.read({HPUSimSettings.variable(name): text for name, text in fields.items()})
 
 
-def test_the_default_is_a_second_generation_card_on_one_server_for_each_user() -> None:
+def test_default_is_a_second_generation_card() -> None:
     settings = read()
     assert (settings.generation, settings.release) == ("2", "1.22")
     assert settings.folder == read().folder

@@ -82,7 +82,7 @@ def test_who_interrupts_the_suite_reads_that_there_is_no_report(
     assert capsys.readouterr().err.endswith(expected)
 
 
-def test_a_part_of_the_suite_is_told_test_by_test_and_ends_as_they_do(tmp_path: Path) -> None:
+def test_part_of_the_suite_is_told_test_by_test(tmp_path: Path) -> None:
     part = ("cpu_sim", "--level", "C0", "--out", "report", "--only")
 
     passing = prove(tmp_path, *part, "PluginMetadata/test_the_name")

@@ -104,7 +104,7 @@ def test_the_others_stock_plugin_is_refused(namespace: Namespace, build: Build, 
         build(accelerator="cpu_sim", devices=1, plugins=wrap(foreign))
 
 
-def test_a_cluster_environment_of_the_fabric_below_a_trainer_is_no_stranger(namespace: Namespace, build: Build) -> None:
+def test_fabrics_cluster_environment_is_not_foreign(namespace: Namespace, build: Build) -> None:
     environment = namespace.fabric_module("plugins.environments").LightningEnvironment()
 
     strategy = build(accelerator="cpu_sim", devices=2, plugins=[environment]).strategy
@@ -112,7 +112,7 @@ def test_a_cluster_environment_of_the_fabric_below_a_trainer_is_no_stranger(name
     assert strategy.cluster_environment is environment
 
 
-def test_what_is_foreign_in_a_run_of_lightnings_own_is_lightnings_affair(namespace: Namespace, build: Build) -> None:
+def test_foreign_objects_in_lightnings_run_are_left_alone(namespace: Namespace, build: Build) -> None:
     foreign = counterpart_of(namespace).module("strategies").DDPStrategy()
 
     with pytest.raises(ValueError, match="You selected an invalid strategy name"):

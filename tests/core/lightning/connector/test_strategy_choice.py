@@ -69,7 +69,7 @@ FOR_A_TRAINER = [
 
 
 @pytest.mark.parametrize(("asked", "start_method", "options"), IN_EVERY_NAMESPACE)
-def test_every_name_of_ddp_is_our_ddp_strategy_with_what_the_name_says(
+def test_every_ddp_name_is_our_strategy_with_its_options(
     namespace: Namespace, build: Build, asked: str, start_method: str, options: dict[str, bool]
 ) -> None:
     strategy = build(accelerator="cpu_sim", devices=2, strategy=asked).strategy
@@ -176,7 +176,7 @@ def test_a_wrong_device_is_refused(namespace: Namespace, build: Build, device: i
     assert str(refusal.value) == message
 
 
-def test_an_index_of_a_strategys_devices_that_is_not_there_is_refused(namespace: Namespace, build: Build) -> None:
+def test_absent_index_of_a_strategys_devices_is_refused(namespace: Namespace, build: Build) -> None:
     given = strategies(namespace).DDPStrategy(
         parallel_devices=[torch.device("cpu_sim", 0), torch.device("cpu_sim", 99)]
     )
@@ -198,7 +198,7 @@ def test_a_name_with_the_backend_in_it_picks_the_backend(namespace: Namespace, b
 # --- The users' own objects
 
 
-def test_a_stock_ddp_strategy_is_given_our_class_and_keeps_its_arguments(namespace: Namespace, build: Build) -> None:
+def test_stock_ddp_strategy_gets_our_class_and_keeps_arguments(namespace: Namespace, build: Build) -> None:
     stock = strategies(namespace).DDPStrategy(
         find_unused_parameters=True, timeout=timedelta(seconds=77), start_method="spawn", bucket_cap_mb=3
     )
@@ -226,7 +226,7 @@ def test_an_accelerator_object_of_ours_is_as_good_as_the_name(namespace: Namespa
     assert str(strategy.root_device) == "cpu_sim:1"
 
 
-def test_an_accelerator_object_for_a_backend_that_nobody_brings_is_refused(namespace: Namespace, build: Build) -> None:
+def test_accelerator_of_an_absent_backend_is_refused(namespace: Namespace, build: Build) -> None:
     unknown = importlib.import_module(namespace.home).Accelerator("cpu_simm")
 
     with pytest.raises(BackendNotFoundError, match="no backend 'cpu_simm' is installed"):
@@ -245,7 +245,7 @@ def test_a_stock_single_device_strategy_on_the_cpu_is_refused(namespace: Namespa
     )
 
 
-def test_a_stock_single_device_strategy_on_the_chip_is_given_our_class(namespace: Namespace, build: Build) -> None:
+def test_stock_single_device_strategy_gets_our_class(namespace: Namespace, build: Build) -> None:
     build(accelerator="cpu_sim", devices=1)  # from here on, torch knows the device
     stock = strategies(namespace).SingleDeviceStrategy(device="cpu_sim:1")
 
@@ -303,7 +303,7 @@ def test_a_name_that_nobody_has_is_refused_with_the_nearest(build: Build, asked:
 
 
 @pytest.mark.parametrize("asked", ["cpuu", "cuda ", "gpus", "CPU", "GPU", "mp"])
-def test_a_name_that_looks_most_like_lightnings_own_is_refused_by_lightning(build: Build, asked: str) -> None:
+def test_name_like_lightnings_own_is_refused_by_lightning(build: Build, asked: str) -> None:
     with pytest.raises(ValueError, match="You selected an invalid accelerator name"):
         build(accelerator=asked)
 
@@ -320,7 +320,7 @@ def test_a_name_that_looks_most_like_lightnings_own_is_refused_by_lightning(buil
     ],
 )
 @pytest.mark.parametrize("devices", [1, 2])
-def test_a_strategy_that_cannot_work_on_the_chip_is_refused_with_the_line_to_write(
+def test_impossible_strategy_is_refused_with_the_fix(
     namespace: Namespace, build: Build, asked: str, reason: str, devices: int
 ) -> None:
     with pytest.raises(UnsupportedError) as refusal:
@@ -371,7 +371,7 @@ def test_the_chips_own_reason_is_told_too(build: Build, claims: Claims, asked: s
 
 @pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
 @pytest.mark.parametrize("way", ["argument", "plugin", "auto"])
-def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(
+def test_sync_batchnorm_is_refused_if_the_chip_denies_it(
     namespace: Namespace, way: str, claims: Claims, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claims(sync_batchnorm=Claim("no", "its sums are not exact"))
@@ -393,7 +393,7 @@ def test_synchronized_batch_normalization_is_refused_where_the_chip_denies_it(
 
 
 @pytest.mark.parametrize("namespace", TRAINERS, ids=lambda namespace: namespace.name)
-def test_synchronized_batch_normalization_is_refused_where_lightning_forgets_it(namespace: Namespace) -> None:
+def test_sync_batchnorm_is_refused_if_lightning_forgets_it(namespace: Namespace) -> None:
     strategy = strategies(namespace).ModelParallelStrategy()
 
     with pytest.raises(UnsupportedError, match=r"ignores sync_batchnorm=True. Fix: call .*convert_sync_batchnorm"):
@@ -454,7 +454,7 @@ def test_ours_on_lightnings_own_accelerator_is_refused(namespace: Namespace, bui
     )
 
 
-def test_a_strategy_that_a_user_derived_from_ours_is_refused_there_too(namespace: Namespace, build: Build) -> None:
+def test_users_strategy_derived_from_ours_is_refused_too(namespace: Namespace, build: Build) -> None:
     build(accelerator="cpu_sim", devices=1)
 
     class Mine(classes(namespace).ddp):  # type: ignore[misc]  # Lightning's class of this namespace, known at run time
@@ -465,7 +465,7 @@ def test_a_strategy_that_a_user_derived_from_ours_is_refused_there_too(namespace
 
 
 @pytest.mark.parametrize("asked", ["ddp_cpu_sim", "single_cpu_sim"])
-def test_the_name_of_our_strategy_on_lightnings_own_accelerator_is_refused(build: Build, asked: str) -> None:
+def test_our_strategys_name_on_lightnings_accelerator_is_refused(build: Build, asked: str) -> None:
     with pytest.raises(UnsupportedError, match="of Northbridge does not run on accelerator='cpu'"):
         build(accelerator="cpu", devices=1, strategy=asked)
 
@@ -521,7 +521,7 @@ def someone_elses(namespace: Namespace, place: str) -> Any:
     return Own()
 
 
-def test_where_the_chip_is_loaded_a_users_own_accelerator_may_drive_the_cpu(namespace: Namespace, build: Build) -> None:
+def test_users_accelerator_may_drive_the_cpu(namespace: Namespace, build: Build) -> None:
     build(accelerator="cpu_sim", devices=1)
 
     host = build(

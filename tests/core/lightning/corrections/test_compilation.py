@@ -52,7 +52,7 @@ def test_the_chips_own_is_taken_where_none_is_named(backend: Backend, arguments:
     assert choose_compiler(module, arguments) == {**arguments, "backend": "aot_eager"}
 
 
-def test_a_chips_own_that_nothing_has_registered_is_told_and_not_replaced_by_another(backend: Backend) -> None:
+def test_unregistered_chip_compiler_is_told_not_replaced(backend: Backend) -> None:
     backend.bridge.compile_backend = "acme_graphs"
 
     with pytest.raises(UnsupportedError) as refused:

@@ -94,7 +94,7 @@ def test_fabric_run_with_a_misspelt_name_shows_the_chips(fabric: Path) -> None:
     assert "'cpu_sim'" in run.stderr
 
 
-def test_fabric_run_with_a_chip_that_is_not_here_says_what_is_missing(fabric: Path) -> None:
+def test_fabric_run_with_an_absent_chip_says_so(fabric: Path) -> None:
     run = ran(fabric, *FABRIC_RUN, "--accelerator=sdaa", "script.py", NORTHBRIDGE_SIMULATE="")
 
     assert run.returncode == 1

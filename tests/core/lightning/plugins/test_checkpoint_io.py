@@ -43,7 +43,7 @@ def checkpoint_io(namespace: Namespace) -> Any:
 # --- What leaves the chip
 
 
-def test_tensors_leave_the_chip_with_their_values_and_their_layout() -> None:
+def test_tensors_leave_the_chip_with_values_and_layout() -> None:
     on_chip = torch.arange(12.0, device="cpu_sim").reshape(3, 4).t()[1:]
 
     moved = to_cpu({"weight": on_chip})["weight"]
@@ -157,7 +157,7 @@ def test_tied_weights_are_written_once(tmp_path: Path, checkpoint_io: Any) -> No
     assert 400_000 < (tmp_path / "tied.ckpt").stat().st_size < 410_000
 
 
-def test_a_parameter_stays_a_parameter_with_its_wish_for_a_gradient() -> None:
+def test_parameter_keeps_requires_grad() -> None:
     frozen = torch.nn.Parameter(torch.ones(2, device="cpu_sim"), requires_grad=False)
     trained = torch.nn.Parameter(torch.ones(2, device="cpu_sim"))
 
@@ -167,7 +167,7 @@ def test_a_parameter_stays_a_parameter_with_its_wish_for_a_gradient() -> None:
     assert [each.requires_grad for each in state] == [False, True, False]
 
 
-def test_containers_within_containers_keep_their_types_and_what_is_no_tensor() -> None:
+def test_nested_containers_keep_their_types() -> None:
     tensor = torch.ones(1, device="cpu_sim")
     state = {"optimizer": [OrderedDict(step=tensor, betas=(0.9, 0.99))], "pair": Pair(tensor, tensor), "epoch": 3}
 
@@ -224,7 +224,7 @@ class Unpicklable:
         raise RuntimeError("this object does not pickle")
 
 
-def test_an_exception_while_saving_leaves_the_old_file_and_nothing_else(tmp_path: Path, checkpoint_io: Any) -> None:
+def test_exception_while_saving_leaves_the_old_file(tmp_path: Path, checkpoint_io: Any) -> None:
     target = tmp_path / "last.ckpt"
     checkpoint_io.save_checkpoint({"epoch": 1}, target)
 
@@ -254,7 +254,7 @@ def run(folder: Path, program: str, *arguments: str) -> int:
     return run_forked(folder / "program.py", *arguments, folder=folder).status
 
 
-def test_a_process_that_is_killed_while_saving_leaves_the_old_file(tmp_path: Path) -> None:
+def test_killed_process_leaves_the_old_file(tmp_path: Path) -> None:
     target = tmp_path / "last.ckpt"
     torch.save({"epoch": 1}, target)
 
@@ -278,7 +278,7 @@ CheckpointIO().save_checkpoint({"epoch": 2, **state}, sys.argv[1])
 
 
 @pytest.mark.parametrize("written", [0, 1_000, 30_000, 70_000, 80_000, 81_000])
-def test_killed_at_any_write_it_leaves_the_old_file_and_nothing_else(tmp_path: Path, written: int) -> None:
+def test_killed_at_any_write_leaves_the_old_file(tmp_path: Path, written: int) -> None:
     target = tmp_path / "last.ckpt"
     torch.save({"epoch": 1}, target)
 
@@ -307,7 +307,7 @@ def room_for(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, ignored)
 
 
-def test_a_file_that_does_not_fit_is_an_error_with_the_place_and_the_cure(tmp_path: Path, checkpoint_io: Any) -> None:
+def test_file_that_does_not_fit_is_an_error_with_the_fix(tmp_path: Path, checkpoint_io: Any) -> None:
     target = tmp_path / "run" / "last.ckpt"
     checkpoint_io.save_checkpoint({"epoch": 1}, target)
 
@@ -433,7 +433,7 @@ if __name__ == "__main__":
 """
 
 
-def test_the_process_that_spawned_the_ranks_saves_when_they_are_gone(tmp_path: Path) -> None:
+def test_spawning_process_saves_after_its_ranks(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(SPAWNED)
 
     subprocess.run([sys.executable, "train.py", "last.ckpt"], cwd=tmp_path, timeout=120, check=True)
@@ -487,7 +487,7 @@ def test_load_that_was_replaced(by: str, tmp_path: Path, checkpoint_io: Any, mon
     assert torch.load is counting
 
 
-def test_what_the_user_has_put_in_the_place_of_lightnings_way_to_save_is_called(
+def test_users_replacement_of_saving_is_called(
     namespace: Namespace, tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[object] = []

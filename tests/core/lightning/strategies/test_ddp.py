@@ -71,7 +71,7 @@ def test_a_reduction_that_nobody_knows_is_refused(strategy: Any, group: Callable
         strategy.all_reduce(torch.ones(1, device="cpu_sim"), reduce_op="median")
 
 
-def test_a_tensor_on_the_cpu_is_reduced_on_the_chip_and_stays_on_the_cpu(
+def test_cpu_tensor_is_reduced_on_the_chip(
     strategy: Any, group: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group("simccl")
@@ -102,7 +102,7 @@ def test_a_tensor_of_another_chip_is_not_reduced(strategy: Any, group: Callable[
     assert str(refusal.value) == ("cannot reduce a tensor on 'meta' over 'simccl'. Fix: tensor.to('cpu_sim:0')")
 
 
-def test_what_is_no_tensor_and_what_is_reduced_before_the_launch_comes_back_as_it_is(strategy: Any) -> None:
+def test_non_tensor_and_early_reduction_come_back(strategy: Any) -> None:
     tensor = torch.ones(1)
 
     assert strategy.all_reduce("anything") == "anything"
@@ -205,7 +205,7 @@ def test_a_library_that_reduces_nothing_is_refused_at_start(tmp_path: Path) -> N
         ]
 
 
-def test_a_test_of_the_users_may_put_something_else_in_the_place_of_torchs_process_group(
+def test_users_test_may_replace_torchs_process_group(
     namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
@@ -270,7 +270,7 @@ def test_ranks_are_not_forked_where_the_chip_denies_it(build: Build, asked: str,
     ],
 )
 @pytest.mark.parametrize("strategy", ["ddp", "ddp_spawn"])
-def test_a_wrong_variable_of_the_cluster_is_refused_before_anything_is_launched(
+def test_wrong_cluster_variable_is_refused_before_launch(
     build: Build, variables: dict[str, str], message: str, strategy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for variable, value in variables.items():
@@ -304,7 +304,7 @@ def compress(state: Any, bucket: Any) -> Any:
 
 
 @pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
-def test_a_communication_hook_is_registered_where_lightning_would_drop_it(namespace: Namespace, build: Build) -> None:
+def test_communication_hook_is_registered(namespace: Namespace, build: Build) -> None:
     own = namespace.module("strategies").DDPStrategy(ddp_comm_state="state", ddp_comm_hook=compress)
     strategy = build(accelerator="cpu_sim", devices=2, strategy=own).strategy
     strategy.model = Wrapped()

@@ -42,7 +42,7 @@ def test_our_own_object_is_taken_as_it_is(namespace: Namespace, build: Build) ->
     assert build(accelerator="cpu_sim", devices=2, strategy=given).strategy is given
 
 
-def test_the_object_of_another_namespace_is_refused_with_the_right_import(namespace: Namespace, build: Build) -> None:
+def test_other_namespaces_object_is_refused_with_the_import(namespace: Namespace, build: Build) -> None:
     other = next(each for each in NAMESPACES.values() if each.is_trainer == namespace.is_trainer and each != namespace)
 
     with pytest.raises(NamespaceError, match=f"import it from {namespace.name}.strategies"):
@@ -85,7 +85,7 @@ class Sharded(nn.Linear):
 
 
 @pytest.mark.parametrize(("averages", "told"), [(True, None), (False, True)])
-def test_fsdp2_is_told_to_add_up_where_the_library_has_no_average(
+def test_fsdp2_adds_up_if_the_library_has_no_average(
     namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, averages: bool, told: bool | None
 ) -> None:
     strategy = build(accelerator="cpu_sim", devices=2, strategy=stock(namespace)).strategy

@@ -56,7 +56,7 @@ def refusal(attempt: Callable[[], object], capability: str) -> str:
     return str(caught.value)
 
 
-def test_every_claim_of_training_and_of_several_ranks_can_be_denied() -> None:
+def test_every_claim_of_training_can_be_denied() -> None:
     assert set(TRAINING_CLAIMS) == {
         *LEVEL_CLAIMS["C2"],
         *LEVEL_CLAIMS["C3"],
@@ -78,7 +78,7 @@ def test_a_chip_that_denies_training_still_predicts(trainer: Build, module: Any,
     assert len(trainer().predict(module, module.predict_dataloader())) == 64
 
 
-def test_a_fabric_sets_no_optimizer_up_where_the_chip_denies_training(fabric: Build, claims: Claims) -> None:
+def test_fabric_sets_up_no_optimizer_if_training_is_denied(fabric: Build, claims: Claims) -> None:
     claims(fit=DENIED)
     net = torch.nn.Linear(1, 1)
 

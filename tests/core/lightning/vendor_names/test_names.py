@@ -90,7 +90,7 @@ def test_a_single_device_strategy_becomes_ours(namespace: Namespace, build: Buil
     assert str(strategy.root_device) == "cpu_sim:3"
 
 
-def test_a_single_device_strategy_takes_the_first_device_where_devices_is_left_out(build: Build) -> None:
+def test_single_device_strategy_uses_the_first_device(build: Build) -> None:
     assert str(build(strategy=SimSingleStrategy()).strategy.root_device) == "cpu_sim:0"
 
 
@@ -101,7 +101,7 @@ def test_a_single_device_strategy_on_several_devices_is_refused(build: Build) ->
     assert str(refusal.value) == ("SingleDeviceStrategy needs one device, but devices=2 means 2. Fix: devices=1")
 
 
-def test_a_checkpoint_io_becomes_ours_in_every_place_where_one_is_taken(namespace: Namespace, build: Build) -> None:
+def test_checkpoint_io_becomes_ours_in_every_place(namespace: Namespace, build: Build) -> None:
     alone, listed, inside = SimCheckpointIO(), SimCheckpointIO(), SimCheckpointIO()
 
     built = [
@@ -116,7 +116,7 @@ def test_a_checkpoint_io_becomes_ours_in_every_place_where_one_is_taken(namespac
 
 
 @pytest.mark.parametrize("namespace", TRAINERS, indirect=True, ids=str)
-def test_a_checkpoint_io_inside_lightnings_asynchronous_one_becomes_ours(namespace: Namespace, build: Build) -> None:
+def test_checkpoint_io_in_the_asynchronous_one_becomes_ours(namespace: Namespace, build: Build) -> None:
     inner = SimCheckpointIO()
     outer = namespace.module("plugins.io").AsyncCheckpointIO(inner)
 
@@ -145,7 +145,7 @@ def test_precision_is_lightnings(namespace: Namespace, build: Build, word: str, 
     assert isinstance(precision, SimPrecision)
 
 
-def test_a_stock_precision_in_a_vendors_strategy_stays_what_it_is(namespace: Namespace, build: Build) -> None:
+def test_stock_precision_in_a_vendors_strategy_stays(namespace: Namespace, build: Build) -> None:
     build(accelerator="cpu_sim", devices=1)
     stock = namespace.module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
 
@@ -177,7 +177,7 @@ def test_what_a_name_has_become_can_be_given_to_the_next_host(namespace: Namespa
     assert again.accelerator is name
 
 
-def test_a_run_that_used_no_vendors_name_is_known_by_it_all_the_same(build: Build) -> None:
+def test_run_without_a_vendors_name_still_matches_it(build: Build) -> None:
     single = build(accelerator="cpu_sim", devices=1).strategy
     ddp = build(accelerator="cpu_sim", devices=2, strategy="ddp").strategy
 
@@ -299,7 +299,7 @@ def test_two_precisions_that_agree_are_one(build: Build) -> None:
 
 
 @pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
-def test_an_argument_that_only_a_trainers_strategy_has_is_refused_in_a_fabric(build: Build) -> None:
+def test_trainers_argument_is_refused_in_a_fabric(build: Build) -> None:
     with pytest.raises(ArgumentsError) as refusal:
         build(devices=2, strategy=SimDDPStrategy(model_averaging_period=3))
 
@@ -311,7 +311,7 @@ def test_an_argument_that_only_a_trainers_strategy_has_is_refused_in_a_fabric(bu
 # --- Arguments
 
 
-def test_arguments_are_taken_by_place_in_the_order_of_lightnings_strategy(namespace: Namespace) -> None:
+def test_positional_arguments_have_lightnings_order(namespace: Namespace) -> None:
     if namespace.is_trainer:
         stock = namespace.module("strategies").DDPStrategy
         order = tuple(importlib.import_module("inspect").signature(stock.__init__).parameters)[1:-1]
@@ -329,7 +329,7 @@ def test_arguments_are_taken_by_place_in_the_order_of_lightnings_strategy(namesp
         ("acelerator", "; did you mean accelerator=?"),
     ],
 )
-def test_an_unknown_argument_is_refused_with_the_nearest_that_is_taken(argument: str, hint: str) -> None:
+def test_unknown_argument_is_refused_with_the_nearest(argument: str, hint: str) -> None:
     with pytest.raises(ArgumentsError) as refusal:
         SimDDPStrategy(**{argument: True})
 
@@ -416,7 +416,7 @@ def test_a_class_cannot_be_derived_from_a_name() -> None:
     )
 
 
-def test_the_class_of_an_accelerator_answers_without_taking_a_card() -> None:
+def test_accelerator_class_answers_without_a_card() -> None:
     assert SimAccelerator.is_available()
     assert SimAccelerator.name() == "cpu_sim"
     assert SimAccelerator.auto_device_count() == 8
@@ -425,7 +425,7 @@ def test_the_class_of_an_accelerator_answers_without_taking_a_card() -> None:
     assert [str(device) for device in SimAccelerator.get_parallel_devices([3])] == ["cpu_sim:3"]
 
 
-def test_the_accelerator_of_a_backend_that_is_not_there_is_not_available() -> None:
+def test_accelerator_of_an_absent_backend_is_not_available() -> None:
     class Gone(northbridge.AcceleratorName, backend="another"):
         pass
 
@@ -450,7 +450,7 @@ look_up = northbridge.unsupported_names(
 )
 
 
-def test_a_name_of_what_is_not_driven_can_be_imported_and_asked_about() -> None:
+def test_unsupported_name_can_be_imported_and_asked() -> None:
     loader = look_up("SimLoader")
 
     assert isinstance(loader, type)

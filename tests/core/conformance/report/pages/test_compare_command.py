@@ -35,7 +35,7 @@ def files(good: Report, mixed: Report, tmp_path: Path) -> tuple[Path, Path]:
     return paths
 
 
-def test_reports_that_differ_show_their_levels_and_each_test_on_which_they_do(files: tuple[Path, Path]) -> None:
+def test_differing_reports_show_levels_and_tests(files: tuple[Path, Path]) -> None:
     run = compare(*files)
 
     assert (run.returncode, run.stderr) == (1, "")
@@ -121,7 +121,7 @@ def test_one_report_is_wrong_usage(files: tuple[Path, Path]) -> None:
     assert run.stderr == "northbridge: comparing needs two reports, found 1\n"
 
 
-def test_a_page_that_cannot_be_written_is_one_line_and_wrong_usage(files: tuple[Path, Path]) -> None:
+def test_unwritable_page_is_one_line_and_wrong_usage(files: tuple[Path, Path]) -> None:
     run = compare(*files, "--out", "/proc/nowhere/page.html")
 
     assert run.returncode == 2

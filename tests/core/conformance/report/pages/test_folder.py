@@ -38,7 +38,7 @@ def test_an_earlier_run_is_replaced(good: Report, mixed: Report, tmp_path: Path)
     assert len(os.listdir(tmp_path)) == 5
 
 
-def test_a_folder_that_cannot_be_written_is_named_with_the_reason(good: Report, tmp_path: Path) -> None:
+def test_unwritable_folder_is_named_with_the_reason(good: Report, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     said = re.escape(
