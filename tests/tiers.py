@@ -106,14 +106,14 @@ tests/examples/ full
     fast test_examples.py::test_an_example_imports_nothing_of_northbridge
 tests/forks/ standard
 tests/matrix/ full
-    fast test_matrix.py::test_the_
+    fast test_matrix.py::test_pa
 tests/mutation/ fast
     standard test_mutations.py::test_the_fault_is_made_and_nothing_else
 tests/ops/ fast
     full test_tenth.py test_traces.py
     standard test_entries.py test_verdict.py::test_a_process_that_crashes
 tests/soak/ fast
-    full test_rounds.py::test_a_rank_that_is_killed
+    full test_rounds.py::test_killed_rank
 """
 """A folder and its tier; below it the tests of other tiers, by how their ids go on behind the folder's name."""
 
