@@ -49,7 +49,7 @@ class TestTheCommand:
 
         assert (run.returncode, run.stdout) == (2, "")
         assert run.stderr == (
-            "northbridge: NORTHBRIDGE_DISABLE='CPU_SIM' names 'CPU_SIM', and no backend 'CPU_SIM' is installed; found"
+            "northbridge: NORTHBRIDGE_DISABLE='CPU_SIM': no backend 'CPU_SIM' is installed; found"
             " cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?\n"
         )
 
@@ -135,7 +135,7 @@ def test_the_simulated_chip_is_ready_with_its_devices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vendors", "name", "words"),
     [
-        (("twin_one", "twin_two"), "twin", "backend 'twin' is claimed by northbridge-twin-one 1.0 and "),
+        (("twin_one", "twin_two"), "twin", "backend 'twin' is installed twice: northbridge-twin-one 1.0 "),
         (("takes_cuda",), "cuda", "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's"),
     ],
 )
