@@ -67,13 +67,13 @@ def test_version_comes_from_the_tag(tmp_path: Path) -> None:
     assert versions == ["0.1.0", "0.1.0", "0.1.0", "0.3.0rc1", "0.3.0rc1"]
 
 
-def test_the_wheel_installs_the_core_and_the_backends_and_nothing_else(wheel: Path, listing: list[str]) -> None:
+def test_wheel_installs_core_and_backends_only(wheel: Path, listing: list[str]) -> None:
     metadata = f"{'-'.join(wheel.name.split('-')[:2])}.dist-info"
 
     assert {name.split("/")[0] for name in listing} == {"northbridge", *BACKENDS, metadata}
 
 
-def test_the_wheel_brings_every_source_and_nothing_that_was_made_from_one(listing: list[str]) -> None:
+def test_wheel_has_every_source_and_no_product(listing: list[str]) -> None:
     sources = {
         path.relative_to(package.parent).as_posix()
         for package in (CORE, *BACKENDS.values())
@@ -244,7 +244,7 @@ def test_public_types_are_complete(environment: Path, tmp_path: Path) -> None:
     assert "Type completeness score: 100%" in call(command, tmp_path, without_this_checkout() | path)
 
 
-def test_a_fresh_environment_trains_ten_lines_on_the_simulated_chip(environment: Path, tmp_path: Path) -> None:
+def test_fresh_environment_trains_ten_lines(environment: Path, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(TEN_LINES)
 
     said = call([str(environment / "bin" / "python"), "train.py"], tmp_path, without_this_checkout())
@@ -288,7 +288,7 @@ def public_names(file: Path) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", BACKENDS)
-def test_a_backend_imports_public_names_of_northbridge_and_no_other_backend(name: str) -> None:
+def test_backend_imports_public_names_only(name: str) -> None:
     wrong = []
     for file in python_files(BACKENDS[name]):
         for module, names in imports(file):

@@ -41,7 +41,7 @@ tests/core/test_ standard
     standard public_names.py::test_it_imports_neither_torch_nor_pydantic_nor_lightning
     standard public_names.py::test_getting_a_backend_imports_neither_torch_nor_lightning
     standard public_names.py::test_a_plugin_pays_for_no_reading_of_metadata
-    standard public_names.py::test_the_errors_and_the_autoload_import_the_standard_library_alone
+    standard public_names.py::test_errors_and_autoload_import_the_standard_library
     full damaged_input.py::test_changed_report_that_was_sealed_again
 tests/core/cli/ standard
 tests/core/conformance/ fast
@@ -49,8 +49,8 @@ tests/core/conformance/ fast
     standard test_run.py runs/test_stacks.py test_pytest_plugin.py test_suite.py
     standard tests/device/test_operation_table.py::test_they_are_called_as_in_torchs_own_database
     full report/pages/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
-    full report/test_command.py::test_a_part_of_the_suite_is_told_test_by_test_and_ends_as_they_do
-    full test_run.py::test_ranks_that_hang_are_ended_and_say_where_each_of_them_stood
+    full report/test_command.py::test_part_of_the_suite_is_told_test_by_test
+    full test_run.py::test_hanging_ranks_are_ended_with_their_stacks
     full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
 tests/core/contract/ fast
 tests/core/diagnostics/ full
@@ -69,7 +69,7 @@ tests/core/lightning/ standard
     full test_preempted_jobs.py test_restarts.py test_sharded_checkpoints.py corrections/test_fabric_run.py
     full launchers/test_dead_ranks.py vendor_names/test_entry_points.py
     full connector/test_auto.py::test_no_plugin_can_hurt_the_process
-    full plugins/test_checkpoint_io.py::test_the_process_that_spawned_the_ranks_saves_when_they_are_gone
+    full plugins/test_checkpoint_io.py::test_spawning_process_saves_after_its_ranks
 tests/core/processes/ fast
     standard test_child.py test_python_start.py test_queue.py
 tests/core/untrusted/ fast
@@ -84,8 +84,8 @@ tests/backends/sdaa/ standard
     full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
 tests/backends/simulated/ full
     standard runs/test_page.py runs/test_two_nodes.py test_contract.py test_exports.py
-    standard runs/test_doctor.py::TestTheDoctor::test_every_line_of_the_contract_holds_and_one_card_and_two_train[eager]
-    standard runs/test_doctor.py::TestTheDoctor::test_every_line_of_the_contract_holds_and_one_card_and_two_train[ren
+    standard runs/test_doctor.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[eager]
+    standard runs/test_doctor.py::TestTheDoctor::test_contract_holds_and_one_and_two_cards_train[ren
 tests/backends/simulation/ fast
     standard runs/
 tests/backends/together/ full
@@ -106,14 +106,14 @@ tests/examples/ full
     fast test_examples.py::test_an_example_imports_nothing_of_northbridge
 tests/forks/ standard
 tests/matrix/ full
-    fast test_matrix.py::test_the_
+    fast test_matrix.py::test_pa
 tests/mutation/ fast
     standard test_mutations.py::test_the_fault_is_made_and_nothing_else
 tests/ops/ fast
     full test_tenth.py test_traces.py
     standard test_entries.py test_verdict.py::test_a_process_that_crashes
 tests/soak/ fast
-    full test_rounds.py::test_a_rank_that_is_killed
+    full test_rounds.py::test_killed_rank
 """
 """A folder and its tier; below it the tests of other tiers, by how their ids go on behind the folder's name."""
 

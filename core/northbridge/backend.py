@@ -39,7 +39,7 @@ class Backend:
         for value, attribute in ((self.device, "type"), (self.collective, "name")):
             if not isinstance(getattr(value, attribute, None), str):
                 owner = type(value).__name__
-                raise TypeError(f'Backend({self.name!r}, …): {owner} has no {attribute}; write {attribute} = "…" in it')
+                raise TypeError(f'Backend({self.name!r}, …): {owner} needs {attribute} = "…"')
         self.bridge.backend = self.name
 
     def present_capabilities(self) -> Capabilities:

@@ -17,7 +17,7 @@ class Claim:
 
     def __post_init__(self) -> None:
         if self.answer == "no" and not self.reason:
-            raise ValueError("a claim of 'no' needs a reason: the user is shown it")
+            raise ValueError("a claim of 'no' needs a reason")
 
     @property
     def denied(self) -> bool:
@@ -110,7 +110,7 @@ class Capabilities:
                 kind = Claim
                 right = "northbridge.yes, northbridge.unknown or northbridge.no('the reason')"
             if not isinstance(value, kind):
-                raise TypeError(f"Capabilities takes for {each.name!r} {right}, found {value!r}")
+                raise TypeError(f"Capabilities({each.name}={value!r}): expected {right}")
 
     @classmethod
     def of_level(cls, level: Literal["C1", "C2", "C3", "C4"], **others: Any) -> Capabilities:
@@ -119,7 +119,7 @@ class Capabilities:
         Raises :class:`ValueError` if there is no such level.
         """
         if level not in LEVEL_CLAIMS:
-            raise ValueError(f"no level of the conformance suite is called {level!r}; found {', '.join(LEVEL_CLAIMS)}")
+            raise ValueError(f"unknown level {level!r}; found {', '.join(LEVEL_CLAIMS)}")
         levels = list(LEVEL_CLAIMS)
         asked = levels[: levels.index(level) + 1]
         claimed: dict[str, Any] = {name: yes for each in asked for name in LEVEL_CLAIMS[each]}

@@ -90,8 +90,7 @@ class Collective(ABC):
         found = carriers.get(device.type, "nothing")
         if found != self.name:
             raise CollectiveError(
-                f"tensors on {device.type!r} travel over {self.name!r}, but the process group in this process carries"
-                f" them over {found!r} (it is {config!r}): leave the group to the strategy, or make it with"
+                f"{device.type!r} needs {self.name!r}, but the process group uses {found!r} ({config!r}). Fix:"
                 f" torch.distributed.init_process_group({self.name!r})"
             )
         self._assert_sums(device, group)
@@ -108,8 +107,8 @@ class Collective(ABC):
         found = ones.item()
         if found != ranks:
             raise CollectiveError(
-                f"{self.name!r} does not sum over the ranks: rank {torch.distributed.get_rank(group)} of {ranks} added"
-                f" up ones and got {found:g}. Fix: reinstall or upgrade the library of {device.type!r}"
+                f"{self.name!r} does not sum: {ranks} ranks added up ones and got {found:g}. Fix: reinstall"
+                f" the library of {device.type!r}"
             )
 
     def _summed_dtype(self) -> torch.dtype:
@@ -134,13 +133,11 @@ class Collective(ABC):
         import torch.distributed
 
         if op not in _REDUCTIONS:
-            raise CollectiveError(f"no reduction is called {op!r}: {', '.join(_REDUCTIONS)} are")
+            raise CollectiveError(f"unknown reduction {op!r}; found {', '.join(_REDUCTIONS)}")
         if op in self.missing_reductions:
             raise CollectiveError(f"{self.name!r} cannot reduce by {op!r}: {self.missing_reductions[op]}")
         if op == "mean" and tensor.dtype == torch.bool:
-            raise CollectiveError(
-                "the mean of bool is not a bool: convert it to float, or reduce with 'max' (any) or 'min' (all)"
-            )
+            raise CollectiveError("bool has no mean. Fix: convert to float, or use max or min")
         if self._reduces_exactly(tensor.dtype):
             torch.distributed.all_reduce(tensor, op=getattr(torch.distributed.ReduceOp, _REDUCTIONS[op]), group=group)
         else:

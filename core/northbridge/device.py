@@ -107,9 +107,8 @@ class Device(ABC):
             called = getattr(self.module, function)
         except AttributeError:
             raise UnsupportedError(
-                f"torch.{self.type} has no {function}, which Northbridge calls as one calls torch.cuda's; is the"
-                f" vendor's software too old? Where it has another name, {type(self).__name__} has to override the"
-                " method of northbridge.Device that calls it",
+                f"torch.{self.type} has no {function}. Fix: upgrade the vendor's software, or override its"
+                f" caller in {type(self).__name__}",
                 capability=function,
             ) from None
         return called(*arguments)

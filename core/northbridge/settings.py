@@ -27,7 +27,7 @@ def _indices(text: object) -> object:
         return text
     numbers = tuple(int(each) for each in text.split(","))
     if len(set(numbers)) < len(numbers) or min(numbers) < 0:
-        raise ValueError(f"{text!r} names one twice, or one below 0")
+        raise ValueError(f"{text!r}: indices must be unique and non-negative")
     return numbers
 
 
@@ -58,7 +58,7 @@ class Settings(pydantic.BaseModel):
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         for name, field in cls.model_fields.items():
             if field.is_required() or not field.description:
-                raise TypeError(f"{cls.__name__}.{name} needs a default and a description of what is allowed")
+                raise TypeError(f"{cls.__name__}.{name} needs a default and a description")
 
     @classmethod
     def variable(cls, field: str) -> str:
@@ -126,9 +126,9 @@ class Settings(pydantic.BaseModel):
         default = getattr(cls.model_construct(), field)
         if isinstance(default, pydantic.ByteSize):
             default = default.human_readable()
-        of_what = f" of {default}" if default not in (None, frozenset()) else ""
+        of_what = f" (default: {default})" if default not in (None, frozenset()) else ""
         return SettingsError(
-            f"{name}={given[name]!r} is not allowed: {allowed} is; unset it for the default{of_what}",
+            f"{name}={given[name]!r} is not {allowed}. Fix: correct or unset it{of_what}",
             variable=name,
         )
 
@@ -167,7 +167,7 @@ class CoreSettings(Settings):
 
     disable: Annotated[frozenset[str] | Literal["everything"], pydantic.BeforeValidator(_names)] = pydantic.Field(
         default=frozenset(),
-        description="either 1, for all of them, or names of backends with commas between",
+        description="1 (all), or names of backends with commas between",
     )
     simulate: Annotated[str | None, pydantic.BeforeValidator(_name)] = pydantic.Field(
         default=None, description="the name of one simulated backend"

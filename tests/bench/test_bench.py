@@ -95,7 +95,7 @@ class TestStatistics:
 
 
 class TestInterleaving:
-    def test_neither_side_is_always_the_first_and_the_warm_up_does_not_count(self) -> None:
+    def test_sides_alternate_and_the_warm_up_does_not_count(self) -> None:
         order: list[str] = []
 
         def side(name: str) -> Callable[[], float]:
@@ -169,7 +169,7 @@ class TestTheCommand:
 
         return fake
 
-    def test_the_report_holds_figures_versions_machine_date_and_commit(self, fake: Fake, tmp_path: Path) -> None:
+    def test_report_holds_figures_versions_and_commit(self, fake: Fake, tmp_path: Path) -> None:
         fake(autoload=1.5)
 
         code = command.main(["--only", "autoload"])
@@ -271,7 +271,7 @@ def _measured(value: float) -> Callable[..., Measurement]:
 
 
 class TestChildren:
-    def test_a_child_gets_no_setting_that_would_change_what_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_child_gets_no_setting_that_changes_the_figures(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", "1")
         monkeypatch.setenv("NORTHBRIDGE_CPU_SIM_CACHE", "/kept")
         monkeypatch.setenv("MASTER_PORT", "1234")
@@ -292,7 +292,7 @@ class TestChildren:
         with pytest.raises(child.MeasurementError, match=r"did not end within 0\.1 s"):
             child.python("import signal; signal.pause()")
 
-    def test_a_child_that_ends_instead_of_answering_is_an_error_with_what_it_said(self) -> None:
+    def test_child_that_ends_without_an_answer_is_an_error(self) -> None:
         with (
             child.conversation(child.python_command("import sys; sys.exit('no such device')")) as ask,
             pytest.raises(child.MeasurementError, match=r"(?s)ended when it was asked .*no such device"),

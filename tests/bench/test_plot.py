@@ -10,7 +10,7 @@ from bench.recorded import ReportFileError, read
 from tests.bench.reports import figure, written
 
 
-def test_a_row_names_a_ratio_and_says_its_value_and_the_picture_when_and_where(tmp_path: Path) -> None:
+def test_row_has_ratio_and_value_and_picture_its_date(tmp_path: Path) -> None:
     shown = written(tmp_path, figure(1.023), figure(9.9, what="seconds of something", unit="s"))
 
     draw(read(shown), tmp_path / "picture.svg")
@@ -29,7 +29,7 @@ def test_what_is_over_its_bound_has_another_colour(tmp_path: Path) -> None:
     assert "#e5534b" in (tmp_path / "over.svg").read_text()
 
 
-def test_the_page_shows_through_and_a_report_is_always_drawn_alike(tmp_path: Path) -> None:
+def test_page_shows_through_and_drawing_is_stable(tmp_path: Path) -> None:
     report = read(written(tmp_path, figure(1.0)))
 
     draw(report, tmp_path / "one.svg")

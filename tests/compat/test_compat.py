@@ -111,12 +111,12 @@ class TestThePage:
         assert "| device | 2 | 1 | 2 |" in text
         assert "- `tests.b::test_is_wrong[1]`: `assert 1 == 2`" in text
 
-    def test_a_suite_that_was_not_run_is_not_taken_for_one_that_passed(self) -> None:
+    def test_suite_that_was_not_run_did_not_pass(self) -> None:
         text = command.section("torch 2.15.0", date(2026, 11, 22), [Outcome("device", 2, 0, ())], ["main job"])
 
         assert "| device | 2 | 0 | 0 |\n| main job | not run | | |" in text
 
-    def test_the_other_releases_sections_are_kept_and_the_newest_is_the_first(self) -> None:
+    def test_other_releases_are_kept_and_the_newest_is_first(self) -> None:
         written = {Version("2.9.0"): "nine", Version("2.15.0"): "fifteen\n\nlines"}
 
         text = command.page(written)

@@ -38,7 +38,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
     return put
 
 
-def test_a_chip_that_has_the_level_and_a_whole_page_keeps_nothing_from_it(command: Command, tmp_path: Path) -> None:
+def test_complete_chip_keeps_its_level(command: Command, tmp_path: Path) -> None:
     command(0, report_of(passing()))
 
     assert prove("acme", tmp_path / "out" / "acme") == []
@@ -51,7 +51,7 @@ def test_a_link_that_leads_nowhere_is_told(command: Command, tmp_path: Path) -> 
     assert prove("acme", tmp_path / "acme") == ["acme: its page has a link that leads nowhere: #gone"]
 
 
-def test_a_level_that_is_withheld_is_told_with_the_tests_that_failed(command: Command, tmp_path: Path) -> None:
+def test_withheld_level_is_told_with_the_failed_tests(command: Command, tmp_path: Path) -> None:
     failed = result("Collective", "a sum", Verdict.FAIL, evidence="E  assert 3 == 4")
     command(1, report_of([*passing(), failed], withheld={"C3": ["a test failed"]}))
 

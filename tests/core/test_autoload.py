@@ -81,7 +81,7 @@ class TestBesideEveryBrokenVendor:
     def test_importing_torch_imports_nothing_heavy(self, real: Any) -> None:
         assert real["heavy"] == []
 
-    def test_importing_torch_imports_two_small_modules_of_northbridge(self, real: Any) -> None:
+    def test_importing_torch_imports_two_small_modules(self, real: Any) -> None:
         # What that costs is measured by `make bench` (autoload), whose bound is two milliseconds.
         assert set(real["ours"]) == {"northbridge", "northbridge.process_record", "northbridge.autoload"}
 
@@ -92,7 +92,7 @@ class TestBesideEveryBrokenVendor:
     def test_healthy_backends_are_registered(self, real: Any) -> None:
         assert {"cpu_sim", "acme"} <= set(real["registered"])
 
-    def test_a_name_that_is_lightnings_stays_lightnings_and_the_record_says_so(self, real: Any) -> None:
+    def test_lightnings_name_stays_and_is_recorded(self, real: Any) -> None:
         refused = {"subject": "cuda", "outcome": "refused", "reason": "the name is Lightning's own"}
 
         assert real["cuda"].startswith("lightning_fabric.")
@@ -112,7 +112,7 @@ def site(install: Install, tmp_path: Path) -> Site:
 
 
 class TestServing:
-    def test_a_namespace_that_is_imported_later_is_served_when_its_connector_has_run(self, site: Site) -> None:
+    def test_namespace_imported_later_is_served(self, site: Site) -> None:
         told = site.answer(
             WATCHED
             + "registration.register = lambda namespace: served.append(sys.modules[f'{namespace}.connector'].run)\n"
@@ -150,7 +150,7 @@ class TestServing:
 
         assert (told["loader"], told["extra"]) == ("SourceFileLoader", False)
 
-    def test_another_tool_that_asks_the_other_finders_is_not_asked_in_circles(self, site: Site) -> None:
+    def test_other_finders_are_not_asked_in_circles(self, site: Site) -> None:
         told = site.answer(
             WATCHED + "class Tool:\n"
             "    def find_spec(self, name, path, target=None):\n"
@@ -162,7 +162,7 @@ class TestServing:
 
         assert told["served"] == ["lightning_fabric"]
 
-    def test_a_second_copy_of_northbridge_in_the_process_does_no_harm(self, site: Site) -> None:
+    def test_second_copy_of_northbridge_does_no_harm(self, site: Site) -> None:
         told = site.answer(
             WATCHED + "arm(); importlib.reload(northbridge.autoload).arm()\n"
             "import lightning_fabric.connector\ntell(finders=len(finders()))"
@@ -198,7 +198,7 @@ class TestWhateverIsBroken:
         assert entry["reason"].startswith(reason)
         assert told["lines"] == [f"INFO lightning_fabric: left alone: {entry['reason']}"]
 
-    def test_a_connector_that_raises_raises_its_own_error_and_is_not_served(self, site: Site) -> None:
+    def test_raising_connector_is_not_served(self, site: Site) -> None:
         (site.folders[0] / "lightning_fabric" / "connector.py").write_text("raise OSError('half an installation')\n")
 
         told = site.answer(
@@ -213,12 +213,12 @@ class TestWhateverIsBroken:
         ["None", "object()", "ModuleType('lightning_fabric.connector')"],
         ids=["blocked", "of no kind", "without a spec"],
     )
-    def test_an_odd_thing_in_the_place_of_a_connector_does_not_make_it_raise(self, module: str, site: Site) -> None:
+    def test_odd_connector_does_not_make_it_raise(self, module: str, site: Site) -> None:
         told = site.answer(WATCHED + f"sys.modules['lightning_fabric.connector'] = {module}\narm(); tell()")
 
         assert told["record"] == []
 
-    def test_an_import_system_that_cannot_be_written_to_does_not_make_it_raise(self, site: Site) -> None:
+    def test_read_only_import_system_does_not_make_it_raise(self, site: Site) -> None:
         told = site.answer(WATCHED + "sys.meta_path = tuple(sys.meta_path)\narm(); tell()")
 
         (entry,) = told["record"]

@@ -61,7 +61,7 @@ def test_it_cannot_be_changed_afterwards() -> None:
         make().name = "another"  # type: ignore[misc]  # the point of the test
 
 
-def test_what_its_cards_can_do_is_what_it_claims_corrected_by_the_device() -> None:
+def test_cards_abilities_are_its_claims_corrected() -> None:
     class FirstGeneration(Card):
         def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
             return replace(claimed, float16=northbridge.no("the first generation has none"))
@@ -117,11 +117,11 @@ def test_a_device_without_a_type_is_refused_where_it_is_declared() -> None:
     with pytest.raises(TypeError) as caught:
         make(device=Nameless())
 
-    assert str(caught.value) == "Backend('tested', …): Nameless has no type; write type = \"…\" in it"
+    assert str(caught.value) == "Backend('tested', …): Nameless needs type = \"…\""
 
 
-def test_a_collective_without_a_name_is_refused_where_it_is_declared() -> None:
+def test_collective_without_a_name_is_refused() -> None:
     class Nameless(northbridge.Collective): ...
 
-    with pytest.raises(TypeError, match="Nameless has no name; write name ="):
+    with pytest.raises(TypeError, match=r"Nameless needs name ="):
         make(collective=Nameless())

@@ -22,11 +22,11 @@ def test_what_is_not_denied_is_tried(claim: Claim) -> None:
 
 
 def test_a_denial_without_a_reason_is_refused() -> None:
-    with pytest.raises(ValueError, match="a claim of 'no' needs a reason: the user is shown it"):
+    with pytest.raises(ValueError, match="a claim of 'no' needs a reason"):
         no("")
 
 
-def test_a_chip_that_claims_nothing_is_real_and_unknown_in_everything() -> None:
+def test_chip_that_claims_nothing_is_real_and_unknown() -> None:
     capabilities = Capabilities()
 
     assert (capabilities.simulated, capabilities.auto) == (False, True)
@@ -59,13 +59,13 @@ A_CLAIM = "northbridge.yes, northbridge.unknown or northbridge.no('the reason')"
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"float64": True}, f"for 'float64' {A_CLAIM}, found True"),
-        ({"float16": no}, f"for 'float16' {A_CLAIM}, found <function no"),
-        ({"simulated": yes}, "for 'simulated' True or False, found Claim"),
+        ({"float64": True}, f"float64=True): expected {A_CLAIM}"),
+        ({"float16": no}, "float16=<function no"),
+        ({"simulated": yes}, "simulated=Claim"),
     ],
 )
 def test_what_is_no_claim_is_told(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(TypeError) as error:
         Capabilities(**wrong)
 
-    assert str(error.value).startswith(f"Capabilities takes {words}")
+    assert str(error.value).startswith(f"Capabilities({words}")

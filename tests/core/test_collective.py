@@ -187,8 +187,7 @@ def test_what_the_library_does_not_know_travels_as_bytes(ranks: Any) -> None:
 
 def test_a_library_that_reduces_nothing_is_refused(ranks: Any) -> None:
     assert ranks["nothing is done"] == (
-        "'gloo' does not sum over the ranks: rank 0 of 2 added up ones and got 1. Fix: reinstall or upgrade the library"
-        " of 'cpu'"
+        "'gloo' does not sum: 2 ranks added up ones and got 1. Fix: reinstall the library of 'cpu'"
     )
 
 
@@ -221,18 +220,16 @@ class TestAGroup:
             Gloo().all_reduce(flags, "mean")
 
         assert flags.tolist() == [True, False]
-        assert str(caught.value) == (
-            "the mean of bool is not a bool: convert it to float, or reduce with 'max' (any) or 'min' (all)"
-        )
+        assert str(caught.value) == ("bool has no mean. Fix: convert to float, or use max or min")
 
     @pytest.mark.parametrize("word", ["avg", "SUM", "median"])
     def test_a_word_for_no_reduction_is_refused_with_those_there_are(self, word: str) -> None:
         with pytest.raises(northbridge.CollectiveError) as caught:
             Gloo().all_reduce(torch.tensor([1.0]), word)
 
-        assert str(caught.value).startswith(f"no reduction is called {word!r}: sum, mean, min, max, product are")
+        assert str(caught.value).startswith(f"unknown reduction {word!r}; found sum, mean, min, max, product")
 
-    def test_a_reduction_that_the_library_lacks_is_refused_with_what_to_do(self) -> None:
+    def test_lacking_reduction_is_refused_with_the_fix(self) -> None:
         class Poor(Gloo):
             missing_reductions: ClassVar = {"product": "multiply what all_gather brings"}
 
@@ -251,8 +248,7 @@ class TestAGroup:
 
         config = dist.get_backend_config()
         assert str(caught.value) == (
-            "tensors on 'cpu' travel over 'accl', but the process group in this process carries them over 'gloo' (it is"
-            f" {config!r}): leave the group to the strategy, or make it with"
+            f"'cpu' needs 'accl', but the process group uses 'gloo' ({config!r}). Fix:"
             " torch.distributed.init_process_group('accl')"
         )
 
@@ -260,7 +256,7 @@ class TestAGroup:
 def test_a_group_that_serves_other_devices_only_is_refused() -> None:
     dist.init_process_group("cpu:gloo", store=HashStore(), rank=0, world_size=1)
     try:
-        with pytest.raises(northbridge.CollectiveError, match="carries them over 'nothing' \\(it is 'cpu:gloo'\\)"):
+        with pytest.raises(northbridge.CollectiveError, match=r"uses 'nothing' \('cpu:gloo'\)"):
             Gloo().assert_carries(torch.device("cuda", 0))
     finally:
         dist.destroy_process_group()

@@ -148,7 +148,7 @@ def with_denial(report: Any) -> Any:
 
 
 REPORTS: dict[str, tuple[Callable[[Any], str | bytes], str]] = {
-    "unknown level": (lambda report: json.dumps(with_level(report)), "in suite.asked: Value error, no level is called"),
+    "unknown level": (lambda report: json.dumps(with_level(report)), "in suite.asked: Value error, unknown level"),
     "denial without a reason": (lambda report: json.dumps(with_denial(report)), "a claim of 'no' needs a reason"),
     "deep": (lambda report: DEEP, "recursion limit exceeded"),
     "not UTF-8": (lambda report: b'{"began": "\xff"}', "Invalid JSON"),
@@ -171,7 +171,7 @@ def test_report_with_one_fault(
 
     line = refused(northbridge(*command, "report.json"))
 
-    assert line.startswith("northbridge: report.json was to be a report of `northbridge conformance`")
+    assert line.startswith("northbridge: report.json is not a conformance report")
     assert reason in line
     assert len(line) < 500
 

@@ -114,7 +114,7 @@ def test_what_the_vendors_module_raises_passes(monkeypatch: pytest.MonkeyPatch) 
         Card().count()
 
 
-def test_what_the_vendors_module_lacks_is_told_with_who_is_to_bring_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lacking_function_is_told_with_the_fix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_device_module", lambda kind: SimpleNamespace())
 
     with pytest.raises(northbridge.UnsupportedError) as refusal:
@@ -122,6 +122,5 @@ def test_what_the_vendors_module_lacks_is_told_with_who_is_to_bring_it(monkeypat
 
     assert refusal.value.capability == "get_rng_state"
     assert str(refusal.value) == (
-        "torch.cpu has no get_rng_state, which Northbridge calls as one calls torch.cuda's; is the vendor's software"
-        " too old? Where it has another name, Card has to override the method of northbridge.Device that calls it"
+        "torch.cpu has no get_rng_state. Fix: upgrade the vendor's software, or override its caller in Card"
     )

@@ -6,7 +6,7 @@ import northbridge
 from northbridge.device import describe_device_type
 
 
-def test_a_spare_type_that_was_renamed_is_told_from_one_of_torchs_own() -> None:
+def test_renamed_spare_type_is_told_from_torchs_own() -> None:
     northbridge.load("cpu_sim")
 
     assert describe_device_type("cpu_sim") == "torch's spare device type, PrivateUse1, renamed to 'cpu_sim'"

@@ -84,7 +84,7 @@ def test_a_plugin_pays_for_no_reading_of_metadata(install: Install) -> None:
     assert install("acme").answer(code) is False
 
 
-def test_the_errors_and_the_autoload_import_the_standard_library_alone(install: Install) -> None:
+def test_errors_and_autoload_import_the_standard_library(install: Install) -> None:
     code = (
         "import json, sys; before = set(sys.modules); import northbridge.autoload, northbridge.errors;"
         " print(json.dumps(sorted({each.partition('.')[0] for each in set(sys.modules) - before})))"

@@ -77,7 +77,7 @@ def test_a_command_prints_what_is_shown(page: str, command: str, shown: str, ins
     assert shows(done.stdout, shown), done.stdout
 
 
-def test_the_fifteen_lines_are_those_of_a_distribution_that_works() -> None:
+def test_fifteen_lines_are_those_of_a_working_plugin() -> None:
     page, vendor = "docs/write-a-backend.md", ROOT / "tests" / "vendors" / "acme"
 
     plugin, *_ = samples(page, "python")
@@ -98,7 +98,7 @@ def test_the_contract_that_the_page_shows_can_be_read(tmp_path: Path) -> None:
     assert (symbol.name, symbol.tried) == ("torch.acme.device_count", True)
 
 
-def test_what_the_page_shows_of_settings_and_a_simulation_is_from_distributions_that_work() -> None:
+def test_settings_and_simulation_are_of_working_plugins() -> None:
     page = "docs/write-a-backend.md"
     vendors = [ROOT / "tests" / "vendors" / name for name in ("posed", "kelvin")]
     shipped = [file.read_text() for vendor in vendors for file in vendor.rglob("*") if file.suffix in (".toml", ".py")]

@@ -126,7 +126,7 @@ def test_a_measurement_takes_turns_and_divides(site: Site, tmp_path: Path) -> No
     assert (found["pair"], found["torch"]) == (["cpu_sim", "cpu"], torch.__version__)
 
 
-def test_its_demo_trains_where_it_is_told_and_reads_the_checkpoint_on_the_cpu(site: Site, tmp_path: Path) -> None:
+def test_demo_trains_and_reads_its_checkpoint_on_cpu(site: Site, tmp_path: Path) -> None:
     ran = run_script(
         VENDOR / "demo.py", "--accelerator", "cpu_sim", "--steps", "2", folder=tmp_path, environ=site.environ()
     )

@@ -109,7 +109,7 @@ while not os.path.exists(other):
     assert (one.wait(), two.wait()) == (0, 0)
 
 
-def test_a_variable_that_torch_reads_at_its_import_is_that_of_the_run(
+def test_variable_read_at_torchs_import_is_the_runs(
     begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
     (modules / "torch/__init__.py").write_text("import os\nread = os.environ.get('TORCH_OPTION')\n")
@@ -132,7 +132,7 @@ def test_what_only_northbridge_reads_needs_no_other_import(
     assert len(imported) == 1
 
 
-def test_variables_of_which_nobody_reads_before_the_fork_need_no_other_import_either(
+def test_unread_variables_need_no_other_import(
     begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
     (modules / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
@@ -147,7 +147,7 @@ def test_variables_of_which_nobody_reads_before_the_fork_need_no_other_import_ei
 
 
 @pytest.mark.parametrize("asks_on", [True, False])
-def test_what_a_fork_forks_comes_from_where_it_comes_from_if_it_asks_on(
+def test_forks_of_a_fork_come_from_its_server(
     begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path, asks_on: bool
 ) -> None:
     (modules / "torch/__init__.py").write_text("import os\nwhere = os.getpid()\n")
@@ -171,7 +171,7 @@ print(torch.where)
     assert {where == outer for where, _ in said} == {asks_on}
 
 
-def test_where_the_one_is_gone_that_a_fork_asks_what_it_forks_is_started_afresh_and_says_so(
+def test_fork_without_its_server_starts_afresh(
     begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
     ask = """
@@ -213,7 +213,7 @@ def test_no_more_than_so_many_processes_wait_to_be_forked(
     assert meanwhile.wait() == 0  # though what it was forked from has ended
 
 
-def test_where_torch_cannot_be_imported_the_process_is_started_afresh_and_says_so(
+def test_run_without_torch_starts_afresh(
     begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
     (modules / "torch/__init__.py").write_text("raise ImportError('libtorch.so: no such file')\n")
@@ -257,9 +257,7 @@ os.kill(os.getpid(), signal.SIGKILL)
     shutil.rmtree(folder)
 
 
-def test_what_forks_outlives_pytest_for_a_fork_that_asks_on_and_ends_with_it(
-    quick_torch: dict[str, str], tmp_path: Path
-) -> None:
+def test_server_outlives_pytest_for_a_fork(quick_torch: dict[str, str], tmp_path: Path) -> None:
     asking = """
 import os, time
 from pathlib import Path

@@ -48,9 +48,7 @@ def test_only_what_lightning_imports_is_imported_before_it(
     }
 
 
-def test_lightning_is_imported_before_the_fork_where_that_is_asked_for_and_learns_of_the_chips_after_it(
-    begin: Begin, tmp_path: Path
-) -> None:
+def test_lightning_is_imported_before_the_fork(begin: Begin, tmp_path: Path) -> None:
     tell = """
 import sys
 before = "lightning.pytorch.trainer.connectors.accelerator_connector" in sys.modules
@@ -64,7 +62,7 @@ print(before, "cpu_sim" in fabrics, "cpu_sim" in trainers)
     assert (tmp_path / "fork.txt").read_text() == "True True True\n"
 
 
-def test_where_an_import_starts_a_thread_the_process_is_started_afresh(
+def test_import_that_starts_a_thread_starts_afresh(
     begin: Begin, modules: Path, quick_torch: dict[str, str], tmp_path: Path
 ) -> None:
     (modules / "torchmetrics.py").write_text(

@@ -35,11 +35,11 @@ def test_a_real_chip_begins_as_a_users_process_does(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("launch", ["torchrun", "two nodes", "ranks"])
-def test_ranks_that_the_suite_starts_side_by_side_are_no_forks_of_one(launch: Launch) -> None:
+def test_suites_ranks_are_not_forks_of_one(launch: Launch) -> None:
     assert not may_be_forked(replace(SCENARIO, launch=launch, devices=2))
 
 
-def test_a_run_whose_accelerator_lightning_chooses_begins_as_a_users_process_does() -> None:
+def test_run_with_lightnings_choice_begins_as_a_users() -> None:
     assert not may_be_forked(replace(SCENARIO, accelerator="auto"))
 
 

@@ -19,7 +19,7 @@ def test_the_newest_is_installed() -> None:
     assert str(NEWEST) == version("lightning") == version("pytorch-lightning")
 
 
-def test_the_page_has_a_row_for_each_release_and_says_what_failed() -> None:
+def test_page_has_a_row_per_release_and_says_failures() -> None:
     wrong = [[], ["lightning.pytorch: the weights of rank 1 differ from the CPU's"], [], []]
 
     text = page({pair: _row(pair, wrong) for pair in PAIRS})
@@ -28,7 +28,7 @@ def test_the_page_has_a_row_for_each_release_and_says_what_failed() -> None:
     assert "| lightning 2.4.0, pytorch-lightning 2.6.6 |" in text
 
 
-def test_the_rows_that_passed_are_kept_where_the_others_are_run_again() -> None:
+def test_passed_rows_are_kept_when_others_run_again() -> None:
     good, bad = _row(OLDEST, [[], [], [], []]), _row(NEWEST, [[], ["it crashed"], [], []])
 
     assert _passed(page({OLDEST: good, NEWEST: bad})) == {"2.4.0": good}

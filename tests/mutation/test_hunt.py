@@ -60,7 +60,7 @@ def test_a_fault_is_caught_by_a_test_that_passes_without_it(suite: None) -> None
     assert catches[1].describe().startswith(f"caught: {draw(SEED)[1].describe()}; by ")
 
 
-def test_one_that_is_missed_names_the_test_that_ought_to_have_found_it(suite: None) -> None:
+def test_missed_mutation_names_the_expected_test(suite: None) -> None:
     first = hunt("acme", SEED, environ={})[0]
 
     assert first.describe() == f"missed: {draw(SEED)[0].describe()}; what ought to have found it: {draw(SEED)[0].ought}"

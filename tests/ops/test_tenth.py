@@ -20,7 +20,7 @@ def tenth(with_science: None) -> list[Finished]:  # torch's database holds more 
 
 @pytest.mark.timeout(900)  # the first of these runs the tenth, which takes a minute and a half of two free cores
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_operators_give_the_cpus_results_and_gradients_to_the_bit(tenth: list[Finished], dtype: str) -> None:
+def test_operators_equal_the_cpu_bit_for_bit(tenth: list[Finished], dtype: str) -> None:
     chosen = [done for done in tenth if done.entry.kind == "operator" and done.entry.dtype == dtype]
 
     assert sum(done.calls for done in chosen) > 100

@@ -61,7 +61,7 @@ def test_a_layer_of_which_nothing_was_run_is_told() -> None:
         (replace(REFUSED, entry=Entry("layer", "add", "float32")), "no layer may be"),
     ],
 )
-def test_a_listed_entry_that_passes_or_is_wrong_or_a_layer_is_told(done: Finished, said: str) -> None:
+def test_listed_entry_that_passes_or_fails_is_told(done: Finished, said: str) -> None:
     (line,) = complaints([done], {"add float32": "a reason"})
 
     assert said in line

@@ -61,7 +61,7 @@ def test_a_round_is_the_same_for_the_same_seed() -> None:
     }
 
 
-def test_a_rank_that_is_killed_ends_the_other_with_an_error_and_leaves_nothing() -> None:
+def test_killed_rank_ends_the_other_and_leaves_nothing() -> None:
     given = Round("ddp", 2, "kill rank=1 step=2", deferred=True, checked=True)
 
     other, killed = run(given)

@@ -28,7 +28,7 @@ Memory = Annotated[
     pydantic.Field(
         ge=2**20,
         le=2**50,
-        description="the size of one device's memory, from 1MiB to 1PiB, such as 512MiB or 16GiB,",
+        description="the size of one device's memory, from 1MiB to 1PiB, such as 512MiB or 16GiB",
     ),
 ]
 
@@ -72,6 +72,6 @@ class SimSettings(northbridge.Settings):
         default=None, description="the absolute path of the folder that takes the record"
     )
     faults: str = pydantic.Field(
-        default="", description="a plan of faults, such as 'kill rank=1 step=5; slow op=all_reduce seconds=0.2',"
+        default="", description="a plan of faults, such as 'kill rank=1 step=5; slow op=all_reduce seconds=0.2'"
     )
     check_collectives: bool = pydantic.Field(default=False, description="1 or 0 (or true or false)")

@@ -76,8 +76,8 @@ class HPUBridge(northbridge.Bridge):
             settings.refuse_unknown_subset(modules)
         if index >= len(modules):
             raise northbridge.DevicesError(
-                f"device {index} of 'hpu' was asked for, and HABANA_VISIBLE_MODULES={','.join(map(str, modules))} names"
-                f" {len(modules)}; name more modules there, or ask for fewer devices"
+                f"no device {index} of 'hpu': HABANA_VISIBLE_MODULES={','.join(map(str, modules))!r}. Fix:"
+                " name more there"
             )
         if settings.hls_module_id is None:
             HPUSettings.write("hls_module_id", str(modules[index]))

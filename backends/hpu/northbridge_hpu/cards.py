@@ -68,16 +68,15 @@ def visible_modules() -> tuple[int, ...]:
         if chosen is not None:
             return chosen
         raise northbridge.SoftwareMissingError(
-            "which card has which module id has to be asked, and habana-pyhlml, which can be, is not installed: pip"
-            " install habana-pyhlml, or set HABANA_VISIBLE_MODULES",
+            "the cards' module ids are unknown. Fix: pip install habana-pyhlml, or set HABANA_VISIBLE_MODULES",
             backend="hpu",
         )
     present = sorted(card.module for card in cards())
     absent = sorted(set(chosen or ()) - set(present))
     if absent:
         raise northbridge.SettingsError(
-            f"HABANA_VISIBLE_MODULES={','.join(map(str, chosen or ()))!r} names module"
-            f" {', '.join(map(str, absent))}, and this machine has {', '.join(map(str, present)) or 'none'}",
+            f"HABANA_VISIBLE_MODULES={','.join(map(str, chosen or ()))!r} names {', '.join(map(str, absent))};"
+            f" found {', '.join(map(str, present)) or 'none'}",
             variable="HABANA_VISIBLE_MODULES",
         )
     return tuple(present) if chosen is None else chosen
@@ -95,8 +94,7 @@ def _hlml() -> Iterator[ModuleType]:
             yield pyhlml
     except pyhlml.HLMLError as error:
         raise northbridge.DetectionError(
-            f"the driver of the HPU does not answer habana-pyhlml: {type(error).__name__}: {error}; is it loaded"
-            " (lsmod), and of the release of the software?",
+            f"the HPU's driver does not answer: {type(error).__name__}: {error}. Fix: check lsmod and its release",
             backend="hpu",
         ) from error
 

@@ -37,8 +37,8 @@ class HPUDevice(northbridge.Device):
             return
         if self._held is not None:
             raise northbridge.WrongDeviceError(
-                f"this process holds device {self._held} of 'hpu' until it ends, and cannot take device {index}. Fix:"
-                " after a run of several ranks, `if trainer.is_global_zero:`; else another process"
+                f"this process holds device {self._held} of 'hpu', not {index}. Fix: use another process,"
+                " or `if trainer.is_global_zero:`"
             )
         self._acquire(index)
         self._held = index
@@ -52,7 +52,8 @@ class HPUDevice(northbridge.Device):
             said = str(error).splitlines()[0]
             absent = "found" in said  # "No devices found", "[Device not found]"
             raise (northbridge.DetectionError if absent else northbridge.DeviceBusyError)(
-                f"device {index} of 'hpu' (HLS_MODULE_ID={os.environ.get('HLS_MODULE_ID')}) could not be taken: {said};"
+                f"device {index} of 'hpu' (HLS_MODULE_ID={os.environ.get('HLS_MODULE_ID')}) could not be"
+                f" acquired: {said};"
                 f" {'is the container given it, and does hl-smi show it?' if absent else _who_holds_it()}",
                 backend="hpu",
             ) from error
@@ -75,7 +76,7 @@ class HPUDevice(northbridge.Device):
                 return number
         known = ", ".join(_GENERATIONS)
         raise northbridge.SoftwareLoadError(
-            f"the HPU says that its type is {found!r}, and {known} are known; is this Northbridge older than the card?",
+            f"unknown HPU type {found}, not {known}. Fix: upgrade Northbridge",
             backend="hpu",
         )
 

@@ -19,23 +19,22 @@ class HPUSettings(northbridge.VendorSettings):
     """The vendor's variables that a run depends on. Each is read where it is named in ``contract.toml``."""
 
     habana_visible_modules: northbridge.Indices | None = pydantic.Field(
-        default=None, description="a list of module ids, each once, with commas between, such as 0,1,2,3,"
+        default=None, description="a list of module ids, each once, with commas between, such as 0,1,2,3"
     )
     habana_visible_devices: northbridge.Indices | Literal["all"] | None = pydantic.Field(
-        default=None, description="'all', or a list of indices, each once, with commas between,"
+        default=None, description="'all', or a list of indices, each once, with commas between"
     )
-    hls_module_id: int | None = pydantic.Field(default=None, ge=0, description="one module id, a whole number from 0,")
-    pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy) alone")
-    pt_hpu_gpu_migration: bool = pydantic.Field(default=False, description="0 or 1 alone")
-    pt_hpu_emulate_distributed: bool = pydantic.Field(default=False, description="0 or 1 alone")
+    hls_module_id: int | None = pydantic.Field(default=None, ge=0, description="one module id, a whole number from 0")
+    pt_hpu_lazy_mode: Literal["0", "1", None] = pydantic.Field(default=None, description="0 (eager) or 1 (lazy)")
+    pt_hpu_gpu_migration: bool = pydantic.Field(default=False, description="0 or 1")
+    pt_hpu_emulate_distributed: bool = pydantic.Field(default=False, description="0 or 1")
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> Self:
         source = os.environ if environ is None else environ
         if source.get("PT_HPU_LAZY_MODE") == "":
             raise northbridge.SettingsError(
-                "PT_HPU_LAZY_MODE='' is empty, which the vendor's software takes for lazy mode. Fix: unset it, or write"
-                " 0 (eager) or 1 (lazy)",
+                "PT_HPU_LAZY_MODE='' means lazy mode to the vendor. Fix: unset it, or write 0 (eager) or 1 (lazy)",
                 variable="PT_HPU_LAZY_MODE",
             )
         return super().read(source)
@@ -44,14 +43,12 @@ class HPUSettings(northbridge.VendorSettings):
         """Raise :class:`northbridge.SettingsError` for a switch under which a run would not be what it says it is."""
         if self.pt_hpu_gpu_migration:
             raise northbridge.SettingsError(
-                "PT_HPU_GPU_MIGRATION is set, which makes the HPU pass for CUDA and torch.distributed answer 'nccl'"
-                " where 'hccl' runs; accelerator='hpu' needs no migration: unset it",
+                "PT_HPU_GPU_MIGRATION makes the HPU pass for CUDA, and 'nccl' answer for 'hccl'. Fix: unset it",
                 variable="PT_HPU_GPU_MIGRATION",
             )
         if self.pt_hpu_emulate_distributed:
             raise northbridge.SettingsError(
-                "PT_HPU_EMULATE_DISTRIBUTED is set, which makes every collective do nothing: the ranks would train"
-                " apart, each on its own gradients; unset it",
+                "PT_HPU_EMULATE_DISTRIBUTED skips collectives. Fix: unset it",
                 variable="PT_HPU_EMULATE_DISTRIBUTED",
             )
 
@@ -60,8 +57,8 @@ class HPUSettings(northbridge.VendorSettings):
         chosen = ",".join(map(str, sorted(modules)))
         if self.habana_visible_modules is not None and len(modules) > 1 and chosen not in KNOWN_SUBSETS:
             raise northbridge.SettingsError(
-                f"HABANA_VISIBLE_MODULES={','.join(map(str, modules))!r} is not one of the sets of modules that are"
-                f" documented to work together: {'; '.join(KNOWN_SUBSETS)}, in any order",
+                f"HABANA_VISIBLE_MODULES={','.join(map(str, modules))!r} is not one of the vendor's sets:"
+                f" {'; '.join(KNOWN_SUBSETS)}",
                 variable="HABANA_VISIBLE_MODULES",
             )
 
@@ -69,8 +66,7 @@ class HPUSettings(northbridge.VendorSettings):
         """Raise :class:`northbridge.SettingsError` where HLS_MODULE_ID is none of ``modules``, or not this rank's."""
         if self.hls_module_id not in modules or not (alone or self.hls_module_id == own):
             raise northbridge.SettingsError(
-                f"HLS_MODULE_ID={self.hls_module_id} is set, and this rank's card is module {own} of the run's"
-                f" {','.join(map(str, modules))}: every rank that inherits the variable would take the same card; unset"
-                " it, and choose cards by devices= or HABANA_VISIBLE_MODULES",
+                f"HLS_MODULE_ID={self.hls_module_id} is set, but this rank's card is module {own} of"
+                f" {','.join(map(str, modules))}. Fix: unset it",
                 variable="HLS_MODULE_ID",
             )

@@ -15,22 +15,21 @@ class SDAASettings(northbridge.VendorSettings):
     """The vendor's variables that a run depends on. Each is read where it is named in ``contract.toml``."""
 
     sdaa_visible_devices: northbridge.Indices | None = pydantic.Field(
-        default=None, description="a list of devices (core groups), each once, with commas between, such as 0,1,2,3,"
+        default=None, description="a list of devices (core groups), each once, with commas between, such as 0,1,2,3"
     )
     torch_sdaa_align_nv_device: Literal["a100", "v100"] | None = pydantic.Field(
         default=None, description="a100 or v100 (anything else, 0 and off too, aborts the vendor's software)"
     )
     torch_sdaa_autoload: str | None = pydantic.Field(default=None, description="what the vendor's manual lists")
-    torch_sdaa_conv_use_fp32: Switch = pydantic.Field(default=None, description="0 or 1 alone")
-    torch_sdaa_conv2d_backward_use_fp32: Switch = pydantic.Field(default=None, description="0 or 1 alone")
-    torch_sdaa_bf16_clip: Switch = pydantic.Field(default=None, description="0 or 1 alone")
+    torch_sdaa_conv_use_fp32: Switch = pydantic.Field(default=None, description="0 or 1")
+    torch_sdaa_conv2d_backward_use_fp32: Switch = pydantic.Field(default=None, description="0 or 1")
+    torch_sdaa_bf16_clip: Switch = pydantic.Field(default=None, description="0 or 1")
 
     def refuse_migration(self) -> None:
         """Raise :class:`northbridge.SettingsError` where the chip would pass for CUDA."""
         if self.torch_sdaa_autoload == "cuda_migrate":
             raise northbridge.SettingsError(
-                "TORCH_SDAA_AUTOLOAD=cuda_migrate makes the chip pass for CUDA, and Lightning would take it for that;"
-                " accelerator='sdaa' needs no migration: unset it",
+                "TORCH_SDAA_AUTOLOAD=cuda_migrate fakes CUDA. Fix: unset it",
                 variable="TORCH_SDAA_AUTOLOAD",
             )
 
@@ -39,8 +38,7 @@ class SDAASettings(northbridge.VendorSettings):
         chosen = self.sdaa_visible_devices
         if chosen is not None and len(chosen) != found:
             raise northbridge.SettingsError(
-                f"SDAA_VISIBLE_DEVICES={','.join(map(str, chosen))} names {len(chosen)} devices, and torch.sdaa counts"
-                f" {found}: does this machine have each of them? A device is a core group, not a card; teco-smi shows"
-                " the cards",
+                f"SDAA_VISIBLE_DEVICES={','.join(map(str, chosen))} names {len(chosen)} core groups; torch.sdaa"
+                f" counts {found}. Fix: see teco-smi",
                 variable="SDAA_VISIBLE_DEVICES",
             )

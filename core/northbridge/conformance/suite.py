@@ -142,7 +142,7 @@ class Suite:
     @pytest.fixture
     def backend(self) -> str:
         """The backend's name."""
-        raise NotImplementedError(f"{type(self).__name__} needs a fixture `backend` that returns the backend's name")
+        raise NotImplementedError(f"{type(self).__name__} needs a fixture `backend` (its name)")
 
     @pytest.fixture
     def environ(self) -> dict[str, str]:

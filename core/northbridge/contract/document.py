@@ -124,7 +124,7 @@ def contract_of(backend: Backend, *, who: str = "") -> Contract | None:
 
 def _wrong(path: Path | Traversable, backend: str, who: str, line: str, found: str) -> PluginContractError:
     whose = f"{who}: its {path.name}" if who else str(path)
-    return PluginContractError(f"{whose}{line} is wrong: {found}; its author has to correct it", backend=backend)
+    return PluginContractError(f"{whose}{line} is wrong: {found}. Fix: tell its author", backend=backend)
 
 
 def _complaint(error: pydantic.ValidationError, model: type[pydantic.BaseModel]) -> str:

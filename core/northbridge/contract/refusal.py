@@ -24,11 +24,11 @@ def refuse_broken(contract: Contract) -> None:
     symbol, reason = wrong[0]
     found = [f"{each} {version_of(each)}" if version_of(each) else f"no {each}" for each in contract.distributions]
     installed = ", ".join(found) or f"no distribution of {contract.vendor}'s"
+    line = f"{contract.place(symbol)} ({symbol.evidence}, {symbol.source})"
     more = f", and so are {len(wrong) - 1} more" if len(wrong) > 1 else ""
+    fix = f"run `northbridge doctor {contract.backend}`, and {cure(contract.vendor, symbol.since)}"
     raise ContractError(
-        f"{contract.who} needs {symbol}, and {reason}; found: {installed}."
-        f" {contract.place(symbol)} is wrong here{more} ({symbol.evidence}, {symbol.source}):"
-        f" `northbridge doctor {contract.backend}` checks every line; {cure(contract.vendor, symbol.since)}",
+        f"{contract.who} needs {symbol}, and {reason}; found {installed}. {line} is wrong{more}. Fix: {fix}",
         backend=contract.backend,
     )
 

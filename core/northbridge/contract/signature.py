@@ -25,7 +25,7 @@ def parse(text: str) -> Signature:
         (function,) = ast.parse(f"def _{text}: ...").body
         assert isinstance(function, ast.FunctionDef)
     except (SyntaxError, ValueError, AssertionError):
-        raise ValueError(f"signature={text!r} is none, such as '(device=None) -> str'") from None
+        raise ValueError(f"{text!r} is not a signature such as '(device=None) -> str'") from None
     said = function.args
     positional = [*said.posonlyargs, *said.args]
     defaults = [None] * (len(positional) - len(said.defaults)) + said.defaults
@@ -52,7 +52,7 @@ def signature_of(value: object) -> Signature:
     try:
         return inspect.signature(value)  # type: ignore[arg-type]  # what is not callable raises TypeError
     except (TypeError, ValueError) as error:
-        raise IncomparableError(f"it tells no signature: {error}") from None
+        raise IncomparableError(f"it has no signature: {error}") from None
 
 
 def asks_for_arguments(said: Signature) -> bool:
@@ -73,7 +73,7 @@ def difference(said: Signature, found: Signature) -> str:
         given = found.parameters.get(wanted.name) if not alone else by_place[place] if place < len(by_place) else None
         if given is None or (wanted.kind in _VARIABLE) != (given.kind in _VARIABLE):
             if _takes_anything(found, wanted):
-                raise IncomparableError(f"it takes anything: {found}")
+                raise IncomparableError(f"it accepts anything: {found}")
             return f"it has no parameter {wanted.name!r}"
         if not alone and given.kind is not wanted.kind and given.kind is not Parameter.POSITIONAL_OR_KEYWORD:
             return f"its parameter {wanted.name!r} is {given.kind.description}, not {wanted.kind.description}"

@@ -45,18 +45,18 @@ class Symbol(pydantic.BaseModel):
     @pydantic.model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.kind != "behaviour" and not _DOTTED.fullmatch(self.name):
-            raise ValueError(f"name={self.name!r} is no dotted name")
+            raise ValueError(f"name={self.name!r} is not a dotted name")
         if self.kind in _CALLED and not self.signature:
             raise ValueError(f"a {self.kind} needs a signature")
         if self.signature and self.kind not in (*_CALLED, "class"):
             raise ValueError(f"kind={self.kind!r} has no signature")
         said = parse(self.signature) if self.signature else None
         if self.since == "?" or (self.kind in _RELEASED and self.evidence == "read" and not self.since):
-            raise ValueError("since=… is the vendor's release; only what is inferred may leave it out")
+            raise ValueError("since= is missing; only an inferred line may leave it out")
         if self.tried and (self.kind != "function" or said is None or said.return_annotation is said.empty):
-            raise ValueError("try=true is for a function whose signature says what it returns")
+            raise ValueError("try=true needs a function whose signature has a result")
         if self.tried and said is not None and asks_for_arguments(said):
-            raise ValueError("try=true calls it with no arguments, and its signature asks for some")
+            raise ValueError("try=true needs a signature without required arguments")
         return self
 
     def __str__(self) -> str:

@@ -63,15 +63,14 @@ def declare(plugin: Plugin) -> Backend:
     backend = call(plugin, BACKEND)
     if backend.api != API_VERSION:
         raise PluginAPIError(
-            f"backend {plugin.name!r} ({plugin}) was built for version {backend.api} of the plugin API; this"
-            f" Northbridge speaks version {API_VERSION}: upgrade"
-            f" {'northbridge' if backend.api > API_VERSION else plugin.distribution}",
+            f"backend {plugin.name!r} ({plugin}) needs plugin API {backend.api}, not {API_VERSION}. Fix:"
+            f" upgrade {'northbridge' if backend.api > API_VERSION else plugin.distribution}",
             backend=plugin.name,
         )
     if backend.name != plugin.name:
         raise PluginNameError(
-            f"{plugin} announces backend {plugin.name!r} and declares Backend({backend.name!r}, …); its vendor has to"
-            " make the two equal",
+            f"{plugin} announces backend {plugin.name!r} but declares {backend.name!r}. Fix: its vendor"
+            " must use one name",
             backend=plugin.name,
         )
     return backend
@@ -93,25 +92,24 @@ def _import(plugin: Plugin, who: str) -> ModuleType:
         missing = error.name or str(error)
         if f"{plugin.module}.".startswith(f"{missing}.") or missing.startswith(f"{plugin.module}."):
             raise PluginImportError(
-                f"{who} lacks a module of its own: {missing!r}; reinstall or upgrade {plugin.distribution}",
+                f"{who} lacks module {missing!r}. Fix: reinstall {plugin.distribution}",
                 backend=plugin.name,
             ) from error
         raise SoftwareMissingError(
-            f"{who} is installed, but its software is not: no module named {missing!r};"
-            f" install what brings {missing!r}. (A plugin should import it in Bridge.load() alone)",
+            f"{who} needs {missing!r}, which is not installed. Fix: install it (a plugin should import"
+            " it in Bridge.load())",
             backend=plugin.name,
         ) from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # SystemExit too, and a panic in Rust
         raise PluginImportError(
-            f"{who} could not be imported: {describe_error(error)}; upgrade or uninstall {plugin.distribution}",
+            f"{who} could not be imported: {describe_error(error)}. Fix: upgrade or uninstall {plugin.distribution}",
             backend=plugin.name,
         ) from error
     if not isinstance(module, ModuleType):
         raise PluginImportError(
-            f"{who} has put {type(module).__name__!r} in the place of its module"
-            f" {plugin.module!r}; upgrade or uninstall {plugin.distribution}",
+            f"{who} replaced its module by a {type(module).__name__}. Fix: upgrade {plugin.distribution}",
             backend=plugin.name,
         )
     return module
@@ -124,8 +122,7 @@ def _register(plugin: Plugin, hook: Hook[Any], who: str, module: ModuleType) -> 
         manager.register(module, plugin.name)
     except pluggy.PluginValidationError as error:
         raise PluginHookError(
-            f"{who} has a hook of the wrong shape: {hook.name}() takes no arguments and"
-            f" returns a northbridge.{hook.result.__name__}; found: {str(error).splitlines()[-1]}; upgrade or uninstall"
+            f"{who}: {hook.name}() must accept no arguments: {str(error).splitlines()[-1]}. Fix: upgrade"
             f" {plugin.distribution}",
             backend=plugin.name,
         ) from error
@@ -140,8 +137,7 @@ def _register(plugin: Plugin, hook: Hook[Any], who: str, module: ModuleType) -> 
     else:
         found = "none"
     raise PluginHookError(
-        f"{who}: the module {plugin.module!r} should have the hook {hook.name!r};"
-        f" found {found}; upgrade or uninstall {plugin.distribution}",
+        f"{who}: {plugin.module!r} has no hook {hook.name!r}; found {found}. Fix: upgrade {plugin.distribution}",
         backend=plugin.name,
     )
 
@@ -153,14 +149,13 @@ def _call_hook(plugin: Plugin, hook: Hook[Result], who: str, manager: pluggy.Plu
         raise  # a wrong variable is the user's affair, and no fault of the plugin's
     except BaseException as error:
         raise PluginHookError(
-            f"{who}: {hook.name}() raised {describe_error(error)}; upgrade or uninstall"
-            f" {plugin.distribution} (this Northbridge speaks version {API_VERSION} of the plugin API)",
+            f"{who}: {hook.name}() raised {describe_error(error)}. Fix: upgrade or uninstall {plugin.distribution}",
             backend=plugin.name,
         ) from error
     if not isinstance(result, hook.result):
         raise PluginHookError(
-            f"{who}: {hook.name}() should return a northbridge.{hook.result.__name__}; found {result!r};"
-            f" upgrade or uninstall {plugin.distribution}",
+            f"{who}: {hook.name}() must return a {hook.result.__name__}, found {result!r}. Fix: upgrade"
+            f" {plugin.distribution}",
             backend=plugin.name,
         )
     return result

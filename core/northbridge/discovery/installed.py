@@ -109,18 +109,15 @@ def find(name: str) -> Plugin:
     refuse_disabled(name)
     if len(claims) > 1:
         raise BackendConflictError(
-            f"backend {name!r} is claimed by {' and '.join(sorted(map(str, claims)))}; uninstall all but one",
+            f"backend {name!r} is installed twice: {' and '.join(sorted(map(str, claims)))}. Fix: uninstall one",
             backend=name,
         )
     (plugin,) = claims
     if is_wellformed(name) and name not in LIGHTNING_NAMES:
         return plugin
-    taken = "which is one of Lightning's own words for an accelerator"
-    wrong = taken if is_wellformed(name) else "and a name is made of lower-case letters, digits and underscores"
+    wrong = "which is Lightning's own word" if is_wellformed(name) else "not lower-case letters, digits and underscores"
     raise BackendNameError(
-        f"{plugin} calls its backend {name!r}, {wrong}; its vendor has to choose another name, until then uninstall"
-        f" {plugin.distribution}",
-        backend=name,
+        f"{plugin} calls its backend {name!r}, {wrong}. Fix: uninstall {plugin.distribution}", backend=name
     )
 
 
@@ -143,7 +140,7 @@ def refuse_unknown_disabled() -> None:
     if unknown:
         text = os.environ["NORTHBRIDGE_DISABLE"]
         raise SettingsError(
-            f"NORTHBRIDGE_DISABLE={text!r} names {unknown[0]!r}, and {say_not_installed(unknown[0])}",
+            f"NORTHBRIDGE_DISABLE={text!r}: {say_not_installed(unknown[0])}",
             variable="NORTHBRIDGE_DISABLE",
         )
 
@@ -154,6 +151,6 @@ def refuse_disabled(name: str) -> None:
 
     if CoreSettings.read().disables(name):
         raise BackendDisabledError(
-            f"{describe(name)} is switched off by NORTHBRIDGE_DISABLE; unset the variable or take {name!r} out of it",
+            f"{describe(name)} is disabled. Fix: remove {name!r} from NORTHBRIDGE_DISABLE",
             backend=name,
         )

@@ -42,8 +42,8 @@ def _bring_up(backend: Backend) -> None:
     if first is not None:
         if first.name != backend.name:
             raise DeviceTypeTakenError(
-                f"{backend.name!r} was asked for, but this process already runs on {first.name!r}, and torch serves one"
-                f" accelerator per process; start another process for {backend.name!r}",
+                f"cannot load {backend.name!r}: torch already runs on {first.name!r} in this process. Fix:"
+                " use another process",
                 backend=backend.name,
             )
         return
@@ -65,18 +65,16 @@ def _refuse_foreign_device_type(backend: Backend) -> None:
     name = torch._C._get_privateuse1_backend_name()
     if name not in ("privateuseone", backend.device.type):
         raise DeviceTypeTakenError(
-            f"{backend.name!r} was asked for, but torch already serves {name!r} in this process, and it serves one such"
-            f" accelerator per process; start a process that does not import the software of {name!r} (where"
-            " `import torch` brings it, TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it out)",
+            f"cannot load {backend.name!r}: torch already runs on {name!r} in this process. Fix: use"
+            " another, if need be with TORCH_DEVICE_BACKEND_AUTOLOAD=0",
             backend=backend.name,
         )
 
     others = [other for other in names() if other != backend.name and _has_registered_module(other)]
     if others:
         raise DeviceTypeTakenError(
-            f"{backend.name!r} was asked for, but the software of {others[0]!r} is loaded in this process already, and"
-            f" torch serves one accelerator per process; start a process that does not import the software of"
-            f" {others[0]!r}",
+            f"cannot load {backend.name!r}: this process has imported the software of {others[0]!r}. Fix:"
+            " use another process",
             backend=backend.name,
         )
 
@@ -107,15 +105,15 @@ def _load(backend: Backend) -> None:
         raise
     except ModuleNotFoundError as error:
         raise SoftwareMissingError(
-            f"{describe(backend.name)} is installed, but its software is not: {describe_error(error)}; install the"
-            " vendor's package that brings it",
+            f"{describe(backend.name)}: its software is not installed: {describe_error(error)}. Fix: install"
+            " the vendor's package",
             backend=backend.name,
         ) from error
     except BaseException as error:  # SystemExit too, and a panic in Rust
         _blame_environment(error)
         raise SoftwareLoadError(
-            f"{describe(backend.name)}: its software failed to load: {describe_error(error)}; does the vendor's package"
-            " fit this torch and this driver?",
+            f"{describe(backend.name)}: its software failed to load: {describe_error(error)}. Fix: match"
+            " it to this torch and driver",
             backend=backend.name,
         ) from error
 
@@ -138,8 +136,8 @@ def _check_device_type(backend: Backend) -> None:
         _ = backend.device.module
     except RuntimeError as error:
         raise SoftwareLoadError(
-            f"{describe(backend.name)}: its software loaded, but torch knows no device {backend.device.type!r}"
-            f" afterwards: {str(error).splitlines()[0]}; Bridge.load() has to import the vendor's torch plugin",
+            f"{describe(backend.name)}: torch has no device {backend.device.type!r} after Bridge.load():"
+            f" {str(error).splitlines()[0]}. Fix: import the torch plugin there",
             backend=backend.name,
         ) from error
 
@@ -149,9 +147,8 @@ def _refuse_to_pass_for_cuda(backend: Backend) -> None:
 
     if torch.version.cuda is None and torch.version.hip is None and torch.cuda.is_available():
         raise SoftwareLoadError(
-            f"{describe(backend.name)}: something in this process lets the chip pass for CUDA: torch.cuda answers, and"
-            " this torch was built without it, so that CUDA's code would run where the chip's should;"
-            f" accelerator={backend.name!r} needs no migration: take its import, or its variable, away",
+            f"{describe(backend.name)}: torch.cuda works without CUDA: a migration shim is active. Fix:"
+            " remove its import or variable",
             backend=backend.name,
         )
 

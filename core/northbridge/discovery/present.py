@@ -62,7 +62,7 @@ def detect(backend: Backend) -> int:
         thread.join(limit + 1.0)
         _hanging[name] = thread
     if not outcome:
-        raise DetectionError(f"{describe(name)}: its detect() {SILENCE.format(limit=limit, name=name)}", backend=name)
+        raise DetectionError(f"{describe(name)}: detect() {SILENCE.format(limit=limit, name=name)}", backend=name)
     (found,) = outcome
     if isinstance(found, NorthbridgeError):
         raise found
@@ -72,8 +72,7 @@ def detect(backend: Backend) -> int:
         f"raised {describe_error(found)}" if isinstance(found, BaseException) else f"returned {found!r}, not a count"
     )
     raise DetectionError(
-        f"{describe(name)}: its detect() {happened}; upgrade the plugin, or switch it off with"
-        f" NORTHBRIDGE_DISABLE={name}",
+        f"{describe(name)}: detect() {happened}. Fix: upgrade it, or set NORTHBRIDGE_DISABLE={name}",
         backend=name,
     ) from (found if isinstance(found, BaseException) else None)
 

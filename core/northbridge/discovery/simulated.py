@@ -86,7 +86,7 @@ def refuse_unknown_simulation() -> None:
     simulated = os.environ.get("NORTHBRIDGE_SIMULATE")
     if simulated and simulated not in names():
         raise BackendNotFoundError(
-            f"NORTHBRIDGE_SIMULATE={shorten(simulated)} was asked for, and {say_not_installed(simulated)}",
+            f"NORTHBRIDGE_SIMULATE={shorten(simulated)}: {say_not_installed(simulated)}",
             backend=simulated,
         )
 
@@ -99,14 +99,14 @@ def simulate(backend: Backend) -> Backend:
     first = loaded()
     if first is not None and first.name == backend.name:
         raise SimulationError(
-            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but this process runs on the real {backend.name!r}"
-            " already; set the variable before the process starts",
+            f"NORTHBRIDGE_SIMULATE={backend.name}, but this process already uses the real chip. Fix: set"
+            " it before the process starts",
             backend=backend.name,
         )
     if not put_stand_ins(backend.name):
         raise SimulationError(
-            f"NORTHBRIDGE_SIMULATE={backend.name} was asked for, but nobody simulates {backend.name!r}: no installed"
-            " distribution brings a simulation of that name; unset the variable to run on the real one",
+            f"NORTHBRIDGE_SIMULATE={backend.name}, but no installed distribution simulates it. Fix: unset"
+            " it to use the real chip",
             backend=backend.name,
         )
     return replace(backend, capabilities=replace(backend.capabilities, simulated=True))
@@ -116,8 +116,7 @@ def _get(name: str) -> Simulation:
     plugins = [plugin for plugin in announced(GROUP) if plugin.name == name]
     if len(plugins) > 1:
         raise BackendConflictError(
-            f"the simulation of {name!r} is claimed by {' and '.join(sorted(map(str, plugins)))}; uninstall all but"
-            " one",
+            f"simulation {name!r} is installed twice: {' and '.join(sorted(map(str, plugins)))}. Fix: uninstall one",
             backend=name,
         )
     return call(plugins[0], SIMULATION)
@@ -127,8 +126,7 @@ def _refuse_beside_the_real(name: str, module: str) -> None:
     found = find_spec(module)
     if found is not None:
         raise SimulationError(
-            f"NORTHBRIDGE_SIMULATE={name} was asked for, but the real {module!r} is installed here"
-            f" ({found.origin or 'a folder without an __init__.py'}), and nothing stands in for what is there: unset"
-            f" NORTHBRIDGE_SIMULATE to run on {name!r} itself, or simulate it in an environment without {module!r}",
+            f"NORTHBRIDGE_SIMULATE={name}, but the real {module!r} is installed ({found.origin or 'a folder'})."
+            f" Fix: unset it, or uninstall {module!r}",
             backend=name,
         )

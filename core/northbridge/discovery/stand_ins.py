@@ -47,8 +47,7 @@ class _Loader(SourceFileLoader):
             raise
         except Exception as error:
             raise SimulationError(
-                f"NORTHBRIDGE_SIMULATE={self.backend} was asked for, but the stand-in for {module.__name__!r}"
-                f" ({self.path}) could not be imported: {describe_error(error)}; upgrade or uninstall what brings it,"
-                " or unset the variable",
+                f"NORTHBRIDGE_SIMULATE={self.backend}: importing {self.path} raised {describe_error(error)}."
+                " Fix: upgrade its distribution",
                 backend=self.backend,
             ) from error

@@ -24,15 +24,13 @@ def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) ->
     try:
         code, said = run([*command, *arguments], limit_s=limit_s, environ={**os.environ, "LC_ALL": "C"})
     except OSError as error:
-        raise DetectionError(
-            f"`{what}` could not be started: {error}; is it this machine's?", backend=backend
-        ) from error
+        raise DetectionError(f"`{what}` could not be started: {error}", backend=backend) from error
     if code is None:
-        raise DetectionError(f"`{what}` did not answer within {limit_s:g} s; is the driver healthy?", backend=backend)
+        raise DetectionError(f"`{what}` did not answer in {limit_s:g} s. Fix: check the driver", backend=backend)
     if code:
         raise DetectionError(
-            f"`{what}` {describe_exit(code)} ({last_words(said) or 'no last words'}); does the driver run, and may this"
-            " user ask it?",
+            f"`{what}` {describe_exit(code)} ({last_words(said) or 'no last words'}). Fix: check the driver"
+            " and your permissions",
             backend=backend,
         )
     return said.decode(errors="replace")

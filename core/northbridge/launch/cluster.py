@@ -141,8 +141,8 @@ def _unknown_interface(said: str, environ: Mapping[str, str]) -> ClusterError | 
         if name.endswith("_SOCKET_IFNAME") and text and said.endswith(text):
             known = ", ".join(interface for _, interface in socket.if_nameindex())
             return ClusterError(
-                f"{name}={text!r} on host {socket.gethostname()}: no interface with an address has this name; found"
-                f" {known}. Fix: name one of them, or unset it",
+                f"{name}={text!r} on host {socket.gethostname()} is not an interface with an address. Fix: use one"
+                f" of {known}, or unset it",
                 variable=name,
             )
     return None

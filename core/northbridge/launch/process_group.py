@@ -38,9 +38,7 @@ def start(
         if collective.name in known:
             raise
         raise CollectiveError(
-            f"a process group was asked for over {collective.name!r}, and torch knows no library of that name; found"
-            f" {', '.join(known)}: give the Collective the name by which the vendor's import registers it, or"
-            " register it in Collective.register()"
+            f"torch has no library {collective.name!r}; found {', '.join(known)}. Fix: Collective.register()"
         ) from error
 
 
@@ -53,8 +51,7 @@ def _refuse_torchcomms(library: str) -> None:
         return
     if getattr(config, "use_torchcomms", False):
         raise VariableError(
-            "TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, which hands every process group to torchcomms, and that does not"
-            f" know {library!r}: unset it",
+            f"TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, but torchcomms has no {library!r}. Fix: unset it",
             variable="TORCH_DISTRIBUTED_USE_TORCHCOMMS",
         )
 

@@ -47,9 +47,8 @@ def _invite(store: Store, world_size: int, patience: timedelta) -> str:
     while missing:
         if time.monotonic() > deadline:
             raise CollectiveError(
-                f"rank 0 of {world_size} waited {patience.total_seconds():g} s, and rank"
-                f" {', '.join(map(str, sorted(missing)))} did not come: what it says, or how it ended, stands in"
-                " torchrun's output"
+                f"rank {', '.join(map(str, sorted(missing)))} did not come in {patience.total_seconds():g}"
+                " s. Fix: read torchrun's output"
             )
         for rank in sorted(missing):
             if store.check([f"{_ROOM}/{word}/{rank}"]):
@@ -68,8 +67,7 @@ def _follow(store: Store, rank: int, patience: timedelta) -> str:
         store.wait([f"{_ROOM}/answer/{question}"], patience)
     except RuntimeError as error:
         raise CollectiveError(
-            f"rank {rank} waited {patience.total_seconds():g} s, and rank 0 did not come: what it says, or how it"
-            " ended, stands in torchrun's output"
+            f"rank {rank} waited {patience.total_seconds():g} s for rank 0. Fix: read torchrun's output"
         ) from error
     word = store.get(f"{_ROOM}/answer/{question}").decode()
     store.set(f"{_ROOM}/{word}/{rank}", "here")

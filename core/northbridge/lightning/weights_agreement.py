@@ -28,9 +28,7 @@ class _WeightsAgreementMixin:
 
     def __init__(self, every_n_steps: int = 100) -> None:
         if every_n_steps < 1:
-            raise ArgumentsError(
-                f"WeightsAgreement(every_n_steps={every_n_steps}) was asked for: write a number of steps, 1 or more"
-            )
+            raise ArgumentsError(f"every_n_steps={every_n_steps} is not 1 or more")
         self.every_n_steps = every_n_steps
         self.agreed_at: int | None = None
         """The step of the last check, which the ranks passed."""
@@ -105,8 +103,7 @@ def _whole_parameters(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     whole = {name: each for name, each in parameters.items() if not isinstance(each, DTensor)}
     if parameters and not whole:
         raise UnsupportedError(
-            "WeightsAgreement was asked for, but every parameter of the model is spread over the ranks, and none is on"
-            " two of them to be compared: leave the callback out",
+            "WeightsAgreement: no parameter is on two ranks, so there is nothing to compare. Fix: leave it out",
             capability="weights agreement",
         )
     return whole

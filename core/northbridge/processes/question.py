@@ -22,8 +22,8 @@ from northbridge.processes.environment import hand_down, handed_down
 ANSWERS = "_NORTHBRIDGE_DETECTED"
 """The variable that holds what children answered, for this process and those below it: {"acme": {"devices": 8}}."""
 SILENCE = (
-    "did not answer within {limit:g} s; is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more,"
-    " NORTHBRIDGE_DISABLE={name} switches the backend off"
+    "did not answer within {limit:g} s. Fix: check the driver, raise NORTHBRIDGE_DETECT_TIMEOUT, or set"
+    " NORTHBRIDGE_DISABLE={name}"
 )
 
 
@@ -77,8 +77,8 @@ def _ask_child(name: str, answer: Callable[[str], DetectedDevices], who: str, li
         return {"devices": 0, "error": f"{asker} {SILENCE.format(limit=limit, name=name)}", "limit": limit}
     return {
         "devices": 0,
-        "error": f"{asker} {describe_exit(told.exit_code)} ({told.last_words or 'no last words'}); does the driver fit"
-        f" this torch? NORTHBRIDGE_DISABLE={name} switches the backend off",
+        "error": f"{asker} {describe_exit(told.exit_code)} ({told.last_words or 'no last words'}). Fix: match"
+        f" the driver to this torch, or set NORTHBRIDGE_DISABLE={name}",
     }
 
 

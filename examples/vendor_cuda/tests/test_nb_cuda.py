@@ -83,9 +83,7 @@ class TestCollective:
 
         assert asked == [("nccl", torch.device("cuda", 1))]
 
-    def test_the_group_that_torch_makes_for_nccl_carries_the_gpus_tensors(
-        self, gpus: northbridge.Backend, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_nccl_group_carries_gpu_tensors(self, gpus: northbridge.Backend, monkeypatch: pytest.MonkeyPatch) -> None:
         backend: Any = Backend("nccl")  # a str in torch's own words, which makes one of itself
         config = str(BackendConfig(backend))
         monkeypatch.setattr(torch.distributed, "get_backend_config", lambda _group: config)

@@ -29,7 +29,7 @@ def test_each_card_has_an_index_a_module_and_a_name() -> None:
         assert card.total >= card.used >= 0
 
 
-def test_visible_modules_are_those_of_the_cards_in_their_own_order() -> None:
+def test_visible_modules_keep_their_own_order() -> None:
     assert cards.visible_modules() == tuple(sorted(card.module for card in cards.cards())) == tuple(range(8))
 
 
@@ -61,14 +61,14 @@ def test_the_driver_has_a_version() -> None:
     assert all(cards.versions().values())
 
 
-def test_without_the_library_the_users_modules_are_taken_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_library_users_modules_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyhlml", None)  # how Python marks what is not there
     monkeypatch.setenv("HABANA_VISIBLE_MODULES", "4,5")
 
     assert cards.visible_modules() == (4, 5)
 
 
-def test_without_the_library_and_without_a_choice_nothing_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_library_and_choice_nothing_is_assumed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyhlml", None)  # how Python marks what is not there
     monkeypatch.delenv("HABANA_VISIBLE_MODULES", raising=False)
 
@@ -76,8 +76,7 @@ def test_without_the_library_and_without_a_choice_nothing_is_assumed(monkeypatch
         cards.visible_modules()
 
     assert str(caught.value) == (
-        "which card has which module id has to be asked, and habana-pyhlml, which can be, is not installed: pip install"
-        " habana-pyhlml, or set HABANA_VISIBLE_MODULES"
+        "the cards' module ids are unknown. Fix: pip install habana-pyhlml, or set HABANA_VISIBLE_MODULES"
     )
 
 
@@ -89,7 +88,5 @@ def test_a_driver_that_does_not_answer_is_our_error(monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(pyhlml, "hlmlInit", fail)
 
-    with pytest.raises(
-        northbridge.DetectionError, match="the driver of the HPU does not answer habana-pyhlml: HLMLError"
-    ):
+    with pytest.raises(northbridge.DetectionError, match="the HPU's driver does not answer: HLMLError"):
         cards.cards()

@@ -35,12 +35,12 @@ class TestTakingACard:
 
     def test_a_second_card_is_refused(self, run: Run) -> None:
         assert last(run(TAKE.format(1) + attempt(TAKE.format(2)), first=LOAD)) == (
-            "WrongDeviceError this process holds device 1 of 'hpu' until it ends, and cannot take device 2. Fix: after"
-            " a run of several ranks, `if trainer.is_global_zero:`; else another process"
+            "WrongDeviceError this process holds device 1 of 'hpu', not 2. Fix: use another process,"
+            " or `if trainer.is_global_zero:`"
         )
 
     @pytest.mark.shows("a card's device file carries its index")
-    def test_a_card_that_another_process_holds_is_an_error_that_says_which_one(self, run: Run, start: Start) -> None:
+    def test_held_card_is_an_error_that_says_which(self, run: Run, start: Start) -> None:
         holder = start(HOLD, first=LOAD)
         try:
             assert holder.stdout is not None
@@ -52,8 +52,8 @@ class TestTakingACard:
             holder.communicate()
 
         assert (
-            "DeviceBusyError device 3 of 'hpu' (HLS_MODULE_ID=3) could not be taken: synStatus=20 [Device already"
-            f" acquired] Device acquire failed.; process {holder.pid} ("
+            "DeviceBusyError device 3 of 'hpu' (HLS_MODULE_ID=3) could not be acquired: synStatus=20"
+            f" [Device already acquired] Device acquire failed.; process {holder.pid} ("
         ) in said
         assert said.strip().endswith(
             " holds it: wait for it or end it; free are the modules 0, 1, 2, 4, 5, 6, 7, which HABANA_VISIBLE_MODULES"
@@ -69,8 +69,8 @@ torch.hpu.current_device = fail
 """
 
         assert last(run(fail + attempt(TAKE.format(0)), first=LOAD)) == (
-            f"DetectionError device 0 of 'hpu' (HLS_MODULE_ID=0) could not be taken: {words}; is the container given"
-            " it, and does hl-smi show it?"
+            f"DetectionError device 0 of 'hpu' (HLS_MODULE_ID=0) could not be acquired: {words}; is"
+            " the container given it, and does hl-smi show it?"
         )
 
     def test_the_card_of_a_killed_process_is_free(self, run: Run, start: Start) -> None:
@@ -87,7 +87,7 @@ torch.hpu.current_device = fail
 class TestLoadedTooLate:
     CPU_BACKWARD = "import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n"
 
-    def test_after_a_backward_on_the_cpu_it_is_an_error_with_the_line_that_loads_it_first(self, run: Run) -> None:
+    def test_after_cpu_backward_it_is_an_error_with_the_fix(self, run: Run) -> None:
         take = (
             "from northbridge.lightning.pytorch import Accelerator\n"
             "Accelerator('hpu').setup_device(torch.device('hpu'))"

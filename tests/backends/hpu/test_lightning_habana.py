@@ -47,12 +47,12 @@ def test_the_precision_is_called_otherwise_for_a_fabric() -> None:
     assert isinstance(northbridge_hpu.fabric.HPUPrecision, type)
 
 
-def test_fp8_is_refused_with_the_reason_and_the_precision_to_write() -> None:
+def test_fp8_is_refused_with_another_precision() -> None:
     with pytest.raises(UnsupportedError) as refusal:
         northbridge_hpu.HPUPrecisionPlugin(precision="fp8")
 
     reason = northbridge.get("hpu").capabilities.float8.reason
-    assert str(refusal.value) == f"HPUPrecisionPlugin(precision='fp8') was asked for: {reason}; write 'bf16-mixed'"
+    assert str(refusal.value) == f"HPUPrecisionPlugin(precision='fp8') is not supported: {reason}. Fix: 'bf16-mixed'"
     assert northbridge_hpu.HPUAccelerator.is_fp8_available() == (False, reason)
 
 
@@ -82,7 +82,7 @@ def test_an_argument_that_has_no_meaning_any_more_is_warned_of(argument: dict[st
 
 def test_an_argument_that_never_was_is_refused() -> None:
     with pytest.raises(
-        ArgumentsError, match=r"^HPUDDPStrategy\(\) takes no find_unused_parameter=; did you mean find_"
+        ArgumentsError, match=r"^HPUDDPStrategy\(\) has no argument find_unused_parameter=; did you mean find_"
     ):
         northbridge_hpu.HPUDDPStrategy(find_unused_parameter=True)
 
@@ -169,7 +169,7 @@ print("rank %d: %g\\n" % (trainer.global_rank, model.weight.item()), end="", flu
 
 
 @pytest.mark.parametrize("strategy", ['"hpu_parallel"', "HPUParallelStrategy()", '"auto"'])
-def test_gradients_are_averaged_where_the_archived_package_halved_each(tmp_path: Path, strategy: str) -> None:
+def test_gradients_are_averaged(tmp_path: Path, strategy: str) -> None:
     (tmp_path / "train.py").write_text(AVERAGED.format(strategy=strategy))
 
     ran = run_script(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "hpu"})

@@ -67,7 +67,7 @@ def test_the_chip_is_not_inferred_from_the_librarys_name() -> None:
     store = dist.HashStore()  # type: ignore[attr-defined]  # torch documents it, and does not export it
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     try:
-        with pytest.raises(northbridge.CollectiveError, match="tensors on 'sdaa' travel over 'tccl', but"):
+        with pytest.raises(northbridge.CollectiveError, match="'sdaa' needs 'tccl', but"):
             northbridge.get("sdaa").collective.assert_carries(torch.device("sdaa"))
     finally:
         dist.destroy_process_group()

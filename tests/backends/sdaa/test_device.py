@@ -44,8 +44,7 @@ def test_a_variable_that_names_too_many_is_refused(sdaa: ModuleType, monkeypatch
 
     assert caught.value.variable == "SDAA_VISIBLE_DEVICES"
     assert str(caught.value) == (
-        "SDAA_VISIBLE_DEVICES=0,1,99 names 3 devices, and torch.sdaa counts 32: does this machine have each of them? A"
-        " device is a core group, not a card; teco-smi shows the cards"
+        "SDAA_VISIBLE_DEVICES=0,1,99 names 3 core groups; torch.sdaa counts 32. Fix: see teco-smi"
     )
 
 
@@ -121,7 +120,7 @@ def test_bfloat16_has_float16s_range_clipped_or_not(
 
 
 @pytest.mark.shows("no float64 in the vendor's tests' list of dtypes", "no float8")
-def test_what_nobody_has_shown_is_denied_or_unknown_with_a_reason() -> None:
+def test_unproven_abilities_are_denied_or_unknown() -> None:
     said = claims()
 
     assert said["float8"].answer == "no"

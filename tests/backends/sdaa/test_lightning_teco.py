@@ -51,12 +51,12 @@ def test_a_precision_is_taken_by_every_word_that_it_had(word: str, meant: str) -
     assert northbridge_sdaa.SDAAPrecisionPlugin(word).precision == meant
 
 
-def test_fp8_is_refused_with_the_reason_and_the_precision_to_write() -> None:
+def test_fp8_is_refused_with_another_precision() -> None:
     with pytest.raises(northbridge.UnsupportedError) as refusal:
         northbridge_sdaa.SDAAPrecisionPlugin("fp8")
 
     assert str(refusal.value) == (
-        "SDAAPrecisionPlugin(precision='fp8') was asked for: no public source has it there; write 'bf16-mixed'"
+        "SDAAPrecisionPlugin(precision='fp8') is not supported: no public source has it there. Fix: 'bf16-mixed'"
     )
 
 
@@ -109,7 +109,7 @@ print("\\n" + json.dumps(told))
 
 
 @pytest.mark.parametrize("package", ["lightning", "pytorch_lightning"])
-def test_its_readmes_examples_run_on_the_chip_from_either_package(install: Install, package: str) -> None:
+def test_readmes_examples_run_from_either_package(install: Install, package: str) -> None:
     child = install("lightning_teco").python(ASKED.format(package=package), NORTHBRIDGE_SIMULATE="sdaa")
 
     assert child.returncode == 0, child.stderr
@@ -178,10 +178,7 @@ def test_what_it_patches_in_lightning_trains_no_model_apart(install: Install) ->
     assert two == ["northbridge.lightning.pytorch", "DDPStrategy"]
     assert nodes == [
         "DevicesError",
-        (
-            "strategy='single_sdaa' trains on one device, and num_nodes=2 was asked for: each node would train a model"
-            " of its own; write strategy='ddp'"
-        ),
+        ("strategy='single_sdaa' cannot span num_nodes=2. Fix: strategy='ddp'"),
     ]
 
 
@@ -243,7 +240,7 @@ Trainer(accelerator="sdaa", devices=2, max_steps=1, **quiet).fit(Counts())
 """
 
 
-def test_a_mean_of_whole_numbers_and_flags_of_every_rank_come_out_right(tmp_path: Path) -> None:
+def test_means_of_integers_and_flags_are_right(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(METRIC)
 
     ran = run_script(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa"})
@@ -260,16 +257,15 @@ BUFFER = METRIC.replace("super().__init__()\n", f"super().__init__()\n        {M
 
 
 @pytest.mark.parametrize("strategy", ["", "strategy=DDPStrategy(broadcast_buffers=False), "], ids=["sent", "kept"])
-def test_a_buffer_that_tccl_does_not_know_is_refused_unless_it_stays(tmp_path: Path, strategy: str) -> None:
+def test_buffer_unknown_to_tccl_is_refused(tmp_path: Path, strategy: str) -> None:
     code = BUFFER.replace("max_steps=1, ", f"max_steps=1, {strategy}")
     (tmp_path / "train.py").write_text("from lightning.pytorch.strategies import DDPStrategy\n" + code)
 
     ran = run_script(tmp_path / "train.py", folder=tmp_path, environ={**os.environ, "NORTHBRIDGE_SIMULATE": "sdaa"})
 
     refusal = (
-        "CollectiveError: the buffer 'mask' is bool, which 'tccl' does not know, and DDP would send"
-        " it to the other ranks of 'sdaa': make it another dtype, or write"
-        " strategy=DDPStrategy(broadcast_buffers=False)"
+        "CollectiveError: 'tccl' cannot send the buffer 'mask': it is bool. Fix: another dtype,"
+        " or DDPStrategy(broadcast_buffers=False)"
     )
     assert (ran.status == 0) == bool(strategy), ran.said
     assert (refusal in ran.said) == (not strategy), ran.said

@@ -37,7 +37,7 @@ def drawn(folder: Path, seed: int, **environ: str) -> str:
 
 
 @pytest.mark.shows("random numbers differ from CUDA's")
-def test_a_seed_gives_the_same_numbers_again_and_another_seed_others(tmp_path: Path, mode: dict[str, str]) -> None:
+def test_same_seed_gives_the_same_numbers(tmp_path: Path, mode: dict[str, str]) -> None:
     first = drawn(tmp_path, 1, **mode)
 
     assert first.endswith(" sdaa:2")

@@ -15,7 +15,7 @@ class TestSharding:
     def test_ranks_train_what_one_process_trains(self, on_ranks: OnRanks, mode: dict[str, str], size: int) -> None:
         on_ranks(_the("fsdp", "dtensors", "tensor_parallel"), size, first="", **mode)
 
-    def test_a_checkpoint_of_four_ranks_is_read_by_two_which_train_on(self, on_ranks: OnRanks, tmp_path: Path) -> None:
+    def test_checkpoint_of_four_ranks_is_read_by_two(self, on_ranks: OnRanks, tmp_path: Path) -> None:
         on_ranks(_the("save"), 4, first="", FOLDER=str(tmp_path))
         on_ranks(_the("read"), 2, first="", FOLDER=str(tmp_path))
 

@@ -52,7 +52,7 @@ class TestTheCardIsStrict:
     def test_fresh_memory_holds_nan(self, sim: SimChip, run: Run) -> None:
         assert run(f'print(torch.empty(3, device="{sim.name}").tolist())').splitlines()[-1] == "[nan, nan, nan]"
 
-    def test_an_error_that_only_data_show_comes_at_the_next_synchronization(self, sim: SimChip, run: Run) -> None:
+    def test_data_error_comes_at_the_next_synchronization(self, sim: SimChip, run: Run) -> None:
         said = run(
             TOLD
             + textwrap.dedent(f"""
@@ -200,7 +200,7 @@ dist.init_process_group({sim.collective!r})
 
 
 class TestStreams:
-    def test_a_copy_on_another_stream_is_there_once_that_was_waited_for(self, sim: SimChip, run: Run) -> None:
+    def test_copy_on_another_stream_is_there_once_awaited(self, sim: SimChip, run: Run) -> None:
         said = run(
             f"""
             streams = torch.{sim.name}

@@ -64,7 +64,7 @@ class Predecessor:
         [(FIRST_THEIRS, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}), (FIRST_OURS, {})],
         ids=["its names first", "our names first"],
     )
-    def test_where_it_is_installed_too_ours_serves_its_names_and_says_so_once(
+    def test_our_backend_serves_an_installed_predecessors_names(
         self, sim: SimChip, install: Install, order: str, environ: dict[str, str]
     ) -> None:
         names = {"predecessor": self.predecessor, "name": sim.name, "several": self.several, "single": self.single}

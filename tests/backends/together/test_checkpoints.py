@@ -36,7 +36,7 @@ def test_it_ends_as_if_never_interrupted(resumed: Path, writer: str, reader: str
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("writer", ACCELERATORS)
-def test_what_was_written_lies_on_the_cpu_and_names_a_chip_by_its_random_state_alone(halves: Path, writer: str) -> None:
+def test_checkpoint_lies_on_cpu_and_keeps_random_states(halves: Path, writer: str) -> None:
     places: set[str] = set()
 
     def keep(storage: Any, place: str) -> Any:

@@ -36,14 +36,13 @@ def environ_of(chip: str, folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("first", "second"), list(permutations(CHIPS, 2)))
-def test_the_second_is_refused_before_it_loads_and_both_are_named(first: str, second: str, tmp_path: Path) -> None:
+def test_second_chip_is_refused_before_it_loads(first: str, second: str, tmp_path: Path) -> None:
     child = run_python("-c", LOAD.format(first=first, second=second), environ=environ_of(first, tmp_path))
 
     assert child.returncode == 0, child.stderr
     told, new, total = json.loads(child.stdout.splitlines()[-1])
     assert told == (
-        f"{second!r} was asked for, but this process already runs on {first!r}, and torch serves one accelerator per"
-        f" process; start another process for {second!r}"
+        f"cannot load {second!r}: torch already runs on {first!r} in this process. Fix: use another process"
     )
     assert new == []
     assert total == 2.0

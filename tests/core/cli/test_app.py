@@ -40,8 +40,8 @@ class TestTheCommand:
 
         assert (run.returncode, run.stdout) == (2, "")
         assert run.stderr == (
-            "northbridge: NORTHBRIDGE_DISABLE='cpu-sim' is not allowed: either 1, for all of them, or names of backends"
-            " with commas between is; unset it for the default\n"
+            "northbridge: NORTHBRIDGE_DISABLE='cpu-sim' is not 1 (all), or names of backends"
+            " with commas between. Fix: correct or unset it\n"
         )
 
     def test_disabling_a_name_that_no_backend_has_is_wrong_usage(self, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ class TestTheCommand:
 
         assert (run.returncode, run.stdout) == (2, "")
         assert run.stderr == (
-            "northbridge: NORTHBRIDGE_DISABLE='CPU_SIM' names 'CPU_SIM', and no backend 'CPU_SIM' is installed; found"
+            "northbridge: NORTHBRIDGE_DISABLE='CPU_SIM': no backend 'CPU_SIM' is installed; found"
             " cpu_sim, hpu, sdaa. Did you mean 'cpu_sim'?\n"
         )
 
@@ -83,7 +83,8 @@ class TestMetadataAlone:
         assert (twin["status"], run.returncode) == ("broken", 1)
         assert twin["distribution"] == "northbridge-twin-one, northbridge-twin-two"
         assert twin["reason"] == (
-            "backend 'twin' is claimed by northbridge-twin-one 1.0 and northbridge-twin-two 2.0; uninstall all but one"
+            "backend 'twin' is installed twice: northbridge-twin-one 1.0 and northbridge-twin-two 2.0. Fix:"
+            " uninstall one"
         )
 
     def test_a_broken_row_is_red_on_a_terminal_and_plain_in_a_pipe(self, install: Install) -> None:
@@ -134,8 +135,8 @@ def test_the_simulated_chip_is_ready_with_its_devices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vendors", "name", "words"),
     [
-        (("twin_one", "twin_two"), "twin", "backend 'twin' is claimed by northbridge-twin-one 1.0 and "),
-        (("takes_cuda",), "cuda", "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is one of Lightning's"),
+        (("twin_one", "twin_two"), "twin", "backend 'twin' is installed twice: northbridge-twin-one 1.0 "),
+        (("takes_cuda",), "cuda", "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's"),
     ],
 )
 def test_name_without_one_backend_ends_in_2(install: Install, vendors: tuple[str, ...], name: str, words: str) -> None:

@@ -52,7 +52,7 @@ def test_a_failed_run_fails_every_test_that_asks_for_it(ran: list[dict[str, str]
 
 
 @pytest.mark.parametrize("launch", ["script", "torchrun"])
-def test_ranks_that_hang_are_ended_and_say_where_each_of_them_stood(
+def test_hanging_ranks_are_ended_with_their_stacks(
     launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(room, "LIMIT_S", 30.0)
@@ -73,14 +73,14 @@ def test_a_fact_of_each_rank() -> None:
     assert outcome.each("training", "weights") == ["a", "b"]
 
 
-def test_a_topic_that_nobody_reported_on_is_a_failure_that_says_why() -> None:
+def test_unreported_topic_is_a_failure_that_says_why() -> None:
     outcome = RunResult(Path(), {"failed training": [{"traceback": "ValueError: no"}]}, "the end of the log")
 
     with pytest.raises(AssertionError, match=r"(?s)about 'training'.*ValueError: no.*the end of the log"):
         outcome.ranks("training")
 
 
-def test_a_topic_whose_duty_was_refused_is_refused_with_the_same_words() -> None:
+def test_topic_of_a_refused_step_is_refused_alike() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}] * 2
     findings = {"refused precision.scaler": refused, "failed training.tune": [{"traceback": "ValueError: no"}]}
     outcome = RunResult(Path(), findings, "")

@@ -19,13 +19,13 @@ except pytest.skip.Exception as skipped:
 """
 
 
-def test_a_test_is_skipped_where_the_vendors_software_is_missing_and_says_what(install: Install) -> None:
+def test_test_is_skipped_without_the_vendors_software(install: Install) -> None:
     said = install("load_needs_software").python(ASKS)
 
     assert said.stdout == (
-        "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3) is installed, but its software is not:"
-        " ModuleNotFoundError: No module named 'torch_load_needs_software'; install the vendor's package that brings"
-        " it\n"
+        "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software is not installed:"
+        " ModuleNotFoundError: No module named 'torch_load_needs_software'. Fix: install the vendor's"
+        " package\n"
     )
 
 

@@ -35,6 +35,6 @@ def test_what_is_claimed_decides_what_an_ending_says(claims: list[Claim], ending
 
 
 @pytest.mark.parametrize("claims", [[], [yes], [DENIED], [unknown]])
-def test_a_hang_and_what_the_machine_forbids_are_told_whatever_is_claimed(claims: list[Claim]) -> None:
+def test_hang_and_forbidden_are_told_despite_claims(claims: list[Claim]) -> None:
     assert judge(Ending.HUNG, claims) is Verdict.TIMEOUT
     assert judge(Ending.FORBIDDEN, claims) is Verdict.NOT_RUN

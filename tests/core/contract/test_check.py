@@ -110,12 +110,12 @@ def test_what_is_otherwise_is_wrong(write: Write, software: Software, said: str,
             line("toy_chip.native", "function", "(a, b)"),
             *(
                 "unchecked",
-                "it is there; it tells no signature: no signature found for builtin <built-in function max>",
+                "it is there; it has no signature: no signature found for builtin <built-in function max>",
             ),
         ),
         (
             line("toy_chip.wrapped", "function", "(a, b)"),
-            *("unchecked", "it is there; it takes anything: (*args, **kwargs)"),
+            *("unchecked", "it is there; it accepts anything: (*args, **kwargs)"),
         ),
         (line("TOY_CARDS", "environment"), "unchecked", "a variable, no symbol to look up"),
         (line("the import sets TOY", "behaviour"), "unchecked", "a behaviour, no symbol to look up"),
@@ -184,7 +184,7 @@ def test_a_module_is_imported_where_needed(write: Write, tmp_path: Path, monkeyp
         monkeypatch.delitem(sys.modules, name)
 
 
-def test_a_finding_says_where_the_line_stands_and_what_it_rests_on(write: Write, software: Software) -> None:
+def test_finding_has_line_and_evidence(write: Write, software: Software) -> None:
     software(CODE)
 
     (finding,) = check(write(line("toy_chip.count", "function", "() -> int", evidence="inferred", required=False)))

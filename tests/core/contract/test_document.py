@@ -53,20 +53,20 @@ def test_each_line_is_found_again_in_the_file(write: Write) -> None:
             "line 5 is wrong: 'toy_chip': there is no 'aquires'; there are acquires, evidence, kind, meaning, name,",
         ),
         ([line("toy_chip", "module", required="yes")], "required='yes': Input should be a valid boolean"),
-        ([line("toy chip", "module")], "line 5 is wrong: 'toy chip': name='toy chip' is no dotted name"),
+        ([line("toy chip", "module")], "line 5 is wrong: 'toy chip': name='toy chip' is not a dotted name"),
         ([line("toy_chip.f", "function")], "a function needs a signature"),
-        ([line("toy_chip.f", "function", "() - int")], "signature='() - int' is none, such as '(device=None) -> str'"),
+        ([line("toy_chip.f", "function", "() - int")], "'() - int' is not a signature such as '(device=None) -> str'"),
         ([line("toy_chip", "module", "() -> int")], "kind='module' has no signature"),
-        ([line("toy_chip", "module", since="")], "since=… is the vendor's release; only what is inferred may leave it"),
-        ([line("toy_chip", "module", since="?", evidence="inferred")], "since=… is the vendor's release"),
+        ([line("toy_chip", "module", since="")], "since= is missing; only an inferred line may leave it out"),
+        ([line("toy_chip", "module", since="?", evidence="inferred")], "since= is missing"),
         ([line("toy_chip", "module", source="the docs")], "source='the docs': String should match pattern"),
         (
             [line("toy_chip.f", "function", "()", **{"try": True})],
-            "try=true is for a function whose signature says what it returns",
+            "try=true needs a function whose signature has a result",
         ),
         (
             [line("toy_chip.f", "function", "(card) -> int", **{"try": True})],
-            "try=true calls it with no arguments, and its signature asks for some",
+            "try=true needs a signature without required arguments",
         ),
         ([line("toy_chip", "module"), line("toy_chip", "class")], "line 13 is wrong: 'toy_chip' is in line 5 already"),
         (["\n[[symbol]\n"], "contract.toml is wrong: Expected ']]' at the end of an array declaration (at line 5,"),
@@ -80,11 +80,11 @@ def test_a_wrong_line_is_told_with_its_number(write: Write, lines: list[str], to
 
     assert str(raised.value).startswith("backend 'toy': its contract.toml ")
     assert told in str(raised.value)
-    assert str(raised.value).endswith("; its author has to correct it")
+    assert str(raised.value).endswith(". Fix: tell its author")
     assert raised.value.backend == "toy"
 
 
-def test_a_release_that_is_a_number_is_refused_because_its_last_zero_would_be_lost(write: Write) -> None:
+def test_numeric_release_is_refused_for_its_lost_zero(write: Write) -> None:
     with pytest.raises(PluginContractError, match=r"'toy_chip': since=1\.2: Input should be a valid string"):
         write(line("toy_chip", "module").replace("'1.0'", "1.20"))
 

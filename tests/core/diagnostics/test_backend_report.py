@@ -101,7 +101,7 @@ def test_a_card_is_taken_with_the_option_for_it(examine: Examine) -> None:
     assert name["found"] == "called, it returned 'Anvil'"
 
 
-def test_a_card_that_cannot_be_taken_is_told_and_nothing_more_is_tried_on_it(examine: Examine) -> None:
+def test_after_a_failed_acquire_nothing_more_is_tried(examine: Examine) -> None:
     found = examine("--acquire", CONTRACTED_CARD="taken")
 
     assert ("wrong", "device 0 of 'contracted' is held by process 4711") in advice(found)
@@ -109,7 +109,7 @@ def test_a_card_that_cannot_be_taken_is_told_and_nothing_more_is_tried_on_it(exa
     assert name["found"] == "it was not called, which would take a card; --acquire does"
 
 
-def test_software_that_lacks_what_is_needed_is_refused_and_still_checked(examine: Examine) -> None:
+def test_lacking_software_is_refused_and_still_checked(examine: Examine) -> None:
     found = examine(CONTRACTED_RELEASE="3")
 
     states = report(found)["states"]
@@ -130,7 +130,7 @@ def test_a_variable_of_the_vendors_that_is_wrong_comes_first(examine: Examine) -
     assert advice(found)[0] == ("wrong", told)
 
 
-def test_a_check_of_the_environment_that_raises_something_else_is_told(examine: Examine) -> None:
+def test_environment_check_that_raises_is_told(examine: Examine) -> None:
     found = examine(CONTRACTED_VISIBLE="raises")
 
     assert advice(found)[0] == ("wrong", "its check_environment() raised KeyError: 'raises'; upgrade the plugin")
@@ -169,18 +169,18 @@ def test_a_call_that_crashes_leaves_what_was_found_before_it(examine: Examine) -
     )
 
 
-def test_without_its_software_the_contract_is_told_and_not_checked(examine: Examine) -> None:
+def test_contract_is_not_checked_without_its_software(examine: Examine) -> None:
     found = examine(CONTRACTED_RELEASE="0")
 
     contract = report(found)["contract"]
     assert (contract["lines"], contract["checked"], contract["findings"]) == (14, False, [])
     ((level, what),) = advice(found)
     assert level == "software missing"
-    assert "is installed, but its software is not: ModuleNotFoundError: No module named 'libcontracted'" in what
+    assert "its software is not installed: ModuleNotFoundError: No module named 'libcontracted'" in what
     assert found["exit_code"] == 3
 
 
-def test_without_its_hardware_the_contract_is_checked_all_the_same(examine: Examine) -> None:
+def test_contract_is_checked_without_its_hardware(examine: Examine) -> None:
     found = examine(CONTRACTED_CARDS="0")
 
     assert report(found)["states"]["status"] == "no hardware"

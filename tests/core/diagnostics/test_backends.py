@@ -35,10 +35,10 @@ class TestAnEnvironmentWithOneOfEach:
         "reason",
         [
             "hook_raises switched off by NORTHBRIDGE_DISABLE=cpu_sim,hook_raises,hpu,sdaa",
-            "(northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence for this machine; upgrade",
+            "(northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence for this machine.",
             "(northbridge-probe-crashes 1.2.3): the process that asked for its devices was killed by SIGSEGV",
-            "cuda northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is one of Lightning's own words",
-            "twin backend 'twin' is claimed by northbridge-twin-one 1.0 and northbridge-twin-two 2.0; uninstall",
+            "cuda northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word",
+            "twin backend 'twin' is installed twice: northbridge-twin-one 1.0 and northbridge-twin-two 2.0. Fix:",
         ],
     )
     def test_each_reason_is_told_in_full(self, run: Completed, reason: str) -> None:
@@ -51,7 +51,7 @@ class TestAnEnvironmentWithOneOfEach:
     def test_it_ends_with_the_exit_code_for_a_broken_backend(self, run: Completed) -> None:
         assert run.returncode == 1
 
-    def test_who_does_not_look_at_a_terminal_is_told_that_it_takes_time(self, run: Completed) -> None:
+    def test_redirected_output_is_told_that_it_lasts(self, run: Completed) -> None:
         assert run.stderr.endswith("software that is compiled when it is first loaded takes minutes\n")
         assert run.stderr.count("\n") == 1
 
@@ -63,7 +63,7 @@ def test_what_is_simply_not_there_is_no_error(install: Install, without_lightnin
 
     software, hardware = backend("load_needs_software", run), backend("no_hardware", run)
     assert (software["status"], software["loadable"], software["devices"]) == ("no software", False, 0)
-    assert "No module named 'torch_load_needs_software'; install the vendor's package" in software["reason"]
+    assert "No module named 'torch_load_needs_software'. Fix: install the vendor's package" in software["reason"]
     # What another process of this tree was told, in the variable above, is asked anew.
     assert (hardware["status"], hardware["loadable"], hardware["devices"]) == ("no hardware", True, 0)
     assert hardware["reason"] == "this machine has no such device"

@@ -73,7 +73,7 @@ def test_the_exit_code_is_the_named_backends(install: Install, without_lightning
     assert northbridge(site, "doctor", vendor).returncode == code
 
 
-def test_a_name_that_nobody_has_is_wrong_usage_and_told_with_the_nearest(install: Install) -> None:
+def test_unknown_name_is_wrong_usage_with_the_nearest(install: Install) -> None:
     run = northbridge(install("acme"), "doctor", "acmee")
 
     assert (run.returncode, run.stdout) == (2, "")
@@ -85,7 +85,7 @@ def test_a_wrong_variable_of_ours_is_wrong_usage(install: Install) -> None:
     run = northbridge(install("acme"), "doctor", NORTHBRIDGE_DETECT_TIMEOUT="soon")
 
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr.startswith("northbridge: NORTHBRIDGE_DETECT_TIMEOUT='soon' is not allowed")
+    assert run.stderr.startswith("northbridge: NORTHBRIDGE_DETECT_TIMEOUT='soon' is not a number")
 
 
 def test_an_option_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_an_option_that_is_not_there_is_wrong_usage(tmp_path: Path) -> None:
     assert "No such option: --jsom" in run.stderr
 
 
-def test_a_file_that_cannot_be_written_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_unwritable_file_is_told_before_anything_starts(tmp_path: Path) -> None:
     run = northbridge(Site((), tmp_path), "doctor", "--output", "no_such_folder/found.json")
 
     assert (run.returncode, run.stdout) == (2, "")
@@ -154,7 +154,7 @@ def test_what_auto_cannot_decide_is_told(install: Install) -> None:
     found = json.loads(run.stdout)
     assert (found["selection"]["chosen"], found["selection"]["failed"]) == (None, True)
     told = [each["what"] for each in found["advice"] if each["about"] == "accelerator='auto'"]
-    assert told[0].startswith("it raised SimulationError: NORTHBRIDGE_SIMULATE=acme was asked for, but nobody")
+    assert told[0].startswith("it raised SimulationError: NORTHBRIDGE_SIMULATE=acme, but no installed")
     assert run.returncode == 1
 
 
@@ -163,7 +163,7 @@ def test_a_simulated_chip_that_nobody_brings_is_wrong_usage(install: Install, co
     run = northbridge(install("acme"), command, NORTHBRIDGE_SIMULATE="ACME")
 
     assert run.returncode == 2
-    assert "NORTHBRIDGE_SIMULATE=ACME was asked for, and no backend 'ACME' is installed; found acme," in run.stderr
+    assert "NORTHBRIDGE_SIMULATE=ACME: no backend 'ACME' is installed; found acme," in run.stderr
     assert "Did you mean 'acme'?" in " ".join(run.stderr.split())
 
 

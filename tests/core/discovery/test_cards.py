@@ -44,7 +44,7 @@ def test_the_bridge_tells(bridge: northbridge.Bridge, expected: int | None) -> N
     assert counted_cards(backend(bridge), [3, 4], total=8) == expected
 
 
-def test_where_it_cannot_tell_the_record_says_why_and_nobody_is_stopped() -> None:
+def test_unknown_cards_are_recorded_and_stop_nothing() -> None:
     assert counted_cards(backend(Silent()), [0], total=1) is None
 
     assert northbridge.Entry("acme", "cards not counted", "`acme-smi` did not answer") in northbridge.record()

@@ -21,7 +21,7 @@ def pattern(folder: Path) -> re.Pattern[str]:
     return re.compile(re.escape(str(folder)) + r"/card(\d+)$")
 
 
-def test_a_process_that_has_a_card_open_is_found_with_its_number_and_command(tmp_path: Path) -> None:
+def test_user_of_a_card_is_found_with_its_command(tmp_path: Path) -> None:
     card = tmp_path / "card3"
     card.touch()
     hold = f"file = open({str(card)!r}); print('holds', flush=True); input()"

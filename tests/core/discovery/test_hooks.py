@@ -18,99 +18,92 @@ BROKEN: dict[str, tuple[type[northbridge.BackendError], str]] = {
         northbridge.PluginImportError,
         (
             "backend 'import_raises' (northbridge-import-raises 1.2.3) could not be imported: RuntimeError:"
-            " libacme.so.3 wants GLIBC_2.99; upgrade or uninstall northbridge-import-raises"
+            " libacme.so.3 wants GLIBC_2.99. Fix: upgrade or uninstall northbridge-import-raises"
         ),
     ),
     "import_exits": (
         northbridge.PluginImportError,
         (
-            "backend 'import_exits' (northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence"
-            " for this machine; upgrade or uninstall northbridge-import-exits"
+            "backend 'import_exits' (northbridge-import-exits 1.2.3) could not be imported: SystemExit: no"
+            " licence for this machine. Fix: upgrade or uninstall northbridge-import-exits"
         ),
     ),
     "import_needs_software": (
         northbridge.SoftwareMissingError,
         (
-            "backend 'import_needs_software' (northbridge-import-needs-software 1.2.3) is installed, but its software"
-            " is not: no module named 'torch_import_needs_software'; install what brings"
-            " 'torch_import_needs_software'. (A plugin should import it in Bridge.load() alone)"
+            "backend 'import_needs_software' (northbridge-import-needs-software 1.2.3) needs"
+            " 'torch_import_needs_software',"
+            " which is not installed. Fix: install it (a plugin should import it in Bridge.load())"
         ),
     ),
     "module_gone": (
         northbridge.PluginImportError,
         (
-            "backend 'module_gone' (northbridge-module-gone 1.2.3) lacks a module of its own:"
-            " 'northbridge_module_gone'; reinstall or upgrade northbridge-module-gone"
+            "backend 'module_gone' (northbridge-module-gone 1.2.3) lacks module 'northbridge_module_gone'."
+            " Fix: reinstall northbridge-module-gone"
         ),
     ),
     "hook_missing": (
         northbridge.PluginHookError,
         (
-            "backend 'hook_missing' (northbridge-hook-missing 1.2.3): the module 'northbridge_hook_missing' should"
-            " have the hook 'northbridge_backend'; found none; upgrade or uninstall northbridge-hook-missing"
+            "backend 'hook_missing' (northbridge-hook-missing 1.2.3): 'northbridge_hook_missing' has no hook"
+            " 'northbridge_backend'; found none. Fix: upgrade northbridge-hook-missing"
         ),
     ),
     "hook_undecorated": (
         northbridge.PluginHookError,
         (
-            "backend 'hook_undecorated' (northbridge-hook-undecorated 1.2.3): the module"
-            " 'northbridge_hook_undecorated' should have the hook 'northbridge_backend'; found a function"
-            " northbridge_backend() without @northbridge.hookimpl above it; upgrade or uninstall"
-            " northbridge-hook-undecorated"
+            "backend 'hook_undecorated' (northbridge-hook-undecorated 1.2.3): 'northbridge_hook_undecorated'"
+            " has no hook 'northbridge_backend'; found a function northbridge_backend() without @northbridge.hookimpl"
+            " above it. Fix: upgrade northbridge-hook-undecorated"
         ),
     ),
     "hook_misspelt": (
         northbridge.PluginHookError,
         (
-            "backend 'hook_misspelt' (northbridge-hook-misspelt 1.2.3): the module 'northbridge_hook_misspelt' should"
-            " have the hook 'northbridge_backend'; found 'northbridge_backends', which looks misspelt; upgrade or"
-            " uninstall northbridge-hook-misspelt"
+            "backend 'hook_misspelt' (northbridge-hook-misspelt 1.2.3): 'northbridge_hook_misspelt' has no"
+            " hook 'northbridge_backend'; found 'northbridge_backends', which looks misspelt. Fix: upgrade"
+            " northbridge-hook-misspelt"
         ),
     ),
     "hook_takes_arguments": (
         northbridge.PluginHookError,
         (
-            "backend 'hook_takes_arguments' (northbridge-hook-takes-arguments 1.2.3) has a hook of the wrong shape:"
-            " northbridge_backend() takes no arguments and returns a northbridge.Backend; found: Argument(s)"
-            " {'config'} are declared in the hookimpl but can not be found in the hookspec; upgrade or uninstall"
-            " northbridge-hook-takes-arguments"
+            "backend 'hook_takes_arguments' (northbridge-hook-takes-arguments 1.2.3): northbridge_backend()"
+            " must accept no arguments: Argument(s) {'config'} are declared in the hookimpl but can not be"
+            " found in the hookspec. Fix: upgrade northbridge-hook-takes-arguments"
         ),
     ),
     "hook_returns_dict": (
         northbridge.PluginHookError,
         (
-            "backend 'hook_returns_dict' (northbridge-hook-returns-dict 1.2.3): northbridge_backend() should return a"
-            " northbridge.Backend; found {'name': 'hook_returns_dict'}; upgrade or uninstall"
-            " northbridge-hook-returns-dict"
+            "backend 'hook_returns_dict' (northbridge-hook-returns-dict 1.2.3): northbridge_backend() must"
+            " return a Backend, found {'name': 'hook_returns_dict'}. Fix: upgrade northbridge-hook-returns-dict"
         ),
     ),
     "hook_raises": (
         northbridge.PluginHookError,
         (
             "backend 'hook_raises' (northbridge-hook-raises 1.2.3): northbridge_backend() raised OSError:"
-            " /etc/acme.conf is not readable; upgrade or uninstall northbridge-hook-raises (this Northbridge speaks"
-            " version 1 of the plugin API)"
+            " /etc/acme.conf is not readable. Fix: upgrade or uninstall northbridge-hook-raises"
         ),
     ),
     "newer_api": (
         northbridge.PluginAPIError,
-        (
-            "backend 'newer_api' (northbridge-newer-api 1.2.3) was built for version 2 of the plugin API; this"
-            " Northbridge speaks version 1: upgrade northbridge"
-        ),
+        ("backend 'newer_api' (northbridge-newer-api 1.2.3) needs plugin API 2, not 1. Fix: upgrade northbridge"),
     ),
     "older_api": (
         northbridge.PluginAPIError,
         (
-            "backend 'older_api' (northbridge-older-api 1.2.3) was built for version 0 of the plugin API; this"
-            " Northbridge speaks version 1: upgrade northbridge-older-api"
+            "backend 'older_api' (northbridge-older-api 1.2.3) needs plugin API 0, not 1. Fix: upgrade"
+            " northbridge-older-api"
         ),
     ),
     "other_name": (
         northbridge.PluginNameError,
         (
-            "northbridge-other-name 1.2.3 announces backend 'other_name' and declares Backend('another_name', …); its"
-            " vendor has to make the two equal"
+            "northbridge-other-name 1.2.3 announces backend 'other_name' but declares 'another_name'. Fix:"
+            " its vendor must use one name"
         ),
     ),
 }
@@ -131,7 +124,7 @@ def test_a_broken_plugin_is_refused_with_its_origin_and_the_cure(name: str, inst
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_plugin_is_refused_alike_when_it_is_asked_for_again(name: str, install_here: Install) -> None:
+def test_broken_plugin_is_refused_alike_again(name: str, install_here: Install) -> None:
     install_here(name)
     for _ in range(2):
         with pytest.raises(BROKEN[name][0]) as caught:
@@ -151,7 +144,7 @@ def test_a_broken_plugin_does_not_disturb_the_others(name: str, install_here: In
     assert northbridge.get("acme").name == "acme"
 
 
-def test_what_the_plugin_raised_is_the_cause_and_can_be_read_in_full(install_here: Install) -> None:
+def test_plugins_own_error_is_the_cause(install_here: Install) -> None:
     install_here("import_raises")
 
     with pytest.raises(northbridge.PluginImportError) as caught:
@@ -174,37 +167,37 @@ HOOK = "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\
 RARELY_BROKEN = {
     "a panic that is no exception": (
         "class PanicException(BaseException): ...\nraise PanicException('called `unwrap()` on a `None` value')",
-        "PanicException: called `unwrap()` on a `None` value; upgrade or uninstall",
+        "PanicException: called `unwrap()` on a `None` value. Fix: upgrade or uninstall",
     ),
     "an error whose text cannot be read": (
         "class Broken(Exception):\n    def __str__(self): raise ValueError('no text')\nraise Broken",
-        "Broken: (its text cannot be read: ValueError); up",
+        "Broken: (its text cannot be read: ValueError). Fix: up",
     ),
     "an error that goes on and on": (
         "raise RuntimeError('y' * 5000)",
-        f"RuntimeError: {'y' * 199}…; upgrade or uninstall",
+        f"RuntimeError: {'y' * 199}…. Fix: upgrade or uninstall",
     ),
     "an object in the place of the module": (
         "import sys\nclass Facade:\n    def __getattr__(self, _): raise RuntimeError\nsys.modules[__name__] = Facade()",
-        "has put 'Facade' in the place of its module",
+        "replaced its module by a Facade",
     ),
     "software that is there and does not import": (
         "raise ImportError('libacme.so: cannot open shared object')",
-        "could not be imported: ImportError: libacme.so: cannot open shared object; upgrade",
+        "could not be imported: ImportError: libacme.so: cannot open shared object. Fix: upgrade",
     ),
-    "an error of many lines": ("raise ValueError('one\\n   two\\n')", "ValueError: one two; upgrade"),
-    "an error without a text": ("raise AssertionError", "could not be imported: AssertionError; upgrade"),
+    "an error of many lines": ("raise ValueError('one\\n   two\\n')", "ValueError: one two. Fix: upgrade"),
+    "an error without a text": ("raise AssertionError", "could not be imported: AssertionError. Fix: upgrade"),
     "a hook that returns nothing": (
         f"{HOOK}pass",
-        "northbridge_backend() should return a northbridge.Backend; found None; upgrade",
+        "northbridge_backend() must return a Backend, found None. Fix: upgrade",
     ),
     "a hook that ends the process": (
         f"{HOOK}raise SystemExit(3)",
-        "northbridge_backend() raised SystemExit: 3; upgrade",
+        "northbridge_backend() raised SystemExit: 3. Fix: upgrade",
     ),
     "a part of the wrong kind": (
         f"{HOOK}return northbridge.Backend('written', 'cards', None, None)",
-        "raised TypeError: Backend('written', …): device must be a northbridge.Device, found 'cards'; upgrade",
+        "raised TypeError: Backend('written', …): device must be a northbridge.Device, found 'cards'. Fix: upgrade",
     ),
 }
 
@@ -237,8 +230,8 @@ class TestAPluginWrittenHere:
             declare(plugin)
 
         assert str(caught.value) == (
-            "backend 'written' (northbridge-written 0.5) lacks a module of its own: 'northbridge_written.device';"
-            " reinstall or upgrade northbridge-written"
+            "backend 'written' (northbridge-written 0.5) lacks module 'northbridge_written.device'."
+            " Fix: reinstall northbridge-written"
         )
 
     def test_ctrl_c_during_the_import(self, plugin: northbridge.Plugin, tmp_path: Path) -> None:

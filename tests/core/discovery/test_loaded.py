@@ -22,30 +22,30 @@ BROKEN: dict[str, tuple[str, str]] = {
     "load_needs_software": (
         "SoftwareMissingError",
         (
-            "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3) is installed, but its software is"
-            " not: ModuleNotFoundError: No module named 'torch_load_needs_software'; install the vendor's package that"
-            " brings it"
+            "backend 'load_needs_software' (northbridge-load-needs-software 1.2.3): its software is not installed:"
+            " ModuleNotFoundError: No module named 'torch_load_needs_software'. Fix: install the vendor's"
+            " package"
         ),
     ),
     "load_raises": (
         "SoftwareLoadError",
         (
-            "backend 'load_raises' (northbridge-load-raises 1.2.3): its software failed to load: OSError: libacme.so.3:"
-            " undefined symbol: _ZN2at4meltE; does the vendor's package fit this torch and this driver?"
+            "backend 'load_raises' (northbridge-load-raises 1.2.3): its software failed to load: OSError:"
+            " libacme.so.3: undefined symbol: _ZN2at4meltE. Fix: match it to this torch and driver"
         ),
     ),
     "load_exits": (
         "SoftwareLoadError",
         (
-            "backend 'load_exits' (northbridge-load-exits 1.2.3): its software failed to load: SystemExit: no licence"
-            " for this machine; does the vendor's package fit this torch and this driver?"
+            "backend 'load_exits' (northbridge-load-exits 1.2.3): its software failed to load: SystemExit:"
+            " no licence for this machine. Fix: match it to this torch and driver"
         ),
     ),
     "load_registers_nothing": (
         "SoftwareLoadError",
         (
-            "backend 'load_registers_nothing' (northbridge-load-registers-nothing 1.2.3): its software loaded, but"
-            " torch knows no device 'load_registers_nothing' afterwards: "
+            "backend 'load_registers_nothing' (northbridge-load-registers-nothing 1.2.3): torch has no device"
+            " 'load_registers_nothing' after Bridge.load(): "
         ),
     ),
 }
@@ -111,11 +111,11 @@ class TestSoftwareThatIsBroken:
         assert (kind, backend) == (BROKEN[name][0], name)
         assert message.startswith(BROKEN[name][1])
 
-    def test_where_no_device_came_of_it_torchs_reason_and_the_cure_are_told(self, process: Any) -> None:
+    def test_missing_device_is_told_with_torchs_reason(self, process: Any) -> None:
         _, message, _ = process["told"]["load_registers_nothing"]
 
         assert "device type" in message
-        assert message.endswith("; Bridge.load() has to import the vendor's torch plugin")
+        assert message.endswith(". Fix: import the torch plugin there")
 
     def test_a_healthy_one_still_loads_in_that_process(self, process: Any) -> None:
         assert not process["early"]
@@ -152,8 +152,7 @@ class TestTheFifteenLines:
 
     def test_a_second_backend_is_refused_in_a_process_that_has_one(self, process: Any) -> None:
         assert process["taken"] == (
-            "'cpu_sim' was asked for, but this process already runs on 'acme', and torch serves one accelerator per"
-            " process; start another process for 'cpu_sim'"
+            "cannot load 'cpu_sim': torch already runs on 'acme' in this process. Fix: use another process"
         )
 
 
@@ -214,7 +213,7 @@ def _register_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("torch_has")
 class TestBringUp:
-    def test_the_bridge_checks_prepares_and_loads_and_the_collective_registers_after(self) -> None:
+    def test_bridge_checks_prepares_loads_then_registers(self) -> None:
         calls: list[str] = []
 
         loaded.load(make(calls.append))
@@ -232,7 +231,7 @@ class TestBringUp:
         assert current.loaded() is backend
 
     @pytest.mark.parametrize("step", ["check_environment", "prepare", "load", "register"])
-    def test_whichever_step_fails_is_reported_and_the_backend_is_not_up(self, step: str) -> None:
+    def test_failing_step_is_reported_and_nothing_is_loaded(self, step: str) -> None:
         def call(at: str) -> None:
             if at == step:
                 raise OSError(f"no card\nin {at}")
@@ -241,8 +240,8 @@ class TestBringUp:
             loaded.load(make(call))
 
         assert str(caught.value) == (
-            f"backend 'tested': its software failed to load: OSError: no card in {step}; does the vendor's package fit"
-            " this torch and this driver?"
+            f"backend 'tested': its software failed to load: OSError: no card in {step}. Fix: match it to this"
+            " torch and driver"
         )
         assert current.loaded() is None
 
@@ -280,9 +279,8 @@ class TestBringUp:
             loaded.load(make())
 
         assert str(caught.value) == (
-            "'tested' was asked for, but torch already serves 'hal9000' in this process, and it serves one such"
-            " accelerator per process; start a process that does not import the software of 'hal9000' (where"
-            " `import torch` brings it, TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps it out)"
+            "cannot load 'tested': torch already runs on 'hal9000' in this process. Fix: use another, if need"
+            " be with TORCH_DEVICE_BACKEND_AUTOLOAD=0"
         )
 
     def test_another_vendors_software_is_named(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,8 +291,7 @@ class TestBringUp:
             loaded.load(make())
 
         assert str(caught.value) == (
-            "'tested' was asked for, but the software of 'acme' is loaded in this process already, and torch serves one"
-            " accelerator per process; start a process that does not import the software of 'acme'"
+            "cannot load 'tested': this process has imported the software of 'acme'. Fix: use another process"
         )
         assert caught.value.backend == "tested"
         assert current.loaded() is None
@@ -349,8 +346,7 @@ class TestBringUp:
             loaded.load(make())
 
         assert str(caught.value) == (
-            "backend 'tested': something in this process lets the chip pass for CUDA: torch.cuda answers, and this"
-            " torch was built without it, so that CUDA's code would run where the chip's should; accelerator='tested'"
-            " needs no migration: take its import, or its variable, away"
+            "backend 'tested': torch.cuda works without CUDA: a migration shim is active. Fix: remove its"
+            " import or variable"
         )
         assert current.loaded() is None

@@ -78,5 +78,5 @@ def test_a_wrong_folder_is_wrong_usage(tmp_path: Path) -> None:
     run = hang(str(tmp_path / "nothing"))
 
     assert run.exit_code == 2
-    assert "is no folder" in run.stderr
+    assert "is not a folder" in run.stderr
     assert "Traceback" not in run.stderr

@@ -97,24 +97,24 @@ def last_words(folder: Path, *, met: bool, fails: bool = False) -> str:
         return first.stdout.read()
 
 
-def test_a_rank_that_outlives_a_process_which_ended_well_is_left_alone(tmp_path: Path) -> None:
+def test_rank_that_outlives_a_good_parent_is_left_alone(tmp_path: Path) -> None:
     assert last_words(tmp_path, met=True) == "the rank has done its work\n"
 
 
-def test_a_rank_that_has_not_met_a_rank_0_which_is_gone_ends_and_says_why(tmp_path: Path) -> None:
+def test_unmet_rank_ends_if_rank_0_is_gone(tmp_path: Path) -> None:
     said = last_words(tmp_path, met=False)
 
     assert said == "the process that started this rank ended before the ranks had met, and this rank ends with it\n"
 
 
-def test_a_rank_that_goes_on_after_a_rank_0_which_has_failed_ends_and_says_why(tmp_path: Path) -> None:
+def test_met_rank_ends_if_rank_0_has_failed(tmp_path: Path) -> None:
     said = last_words(tmp_path, met=True, fails=True)
 
     assert "SystemError: rank 0 has given up" in said
     assert said.endswith("the process that started this rank failed, and this rank ends with it\n")
 
 
-def test_what_a_killed_process_has_left_is_removed_once_its_ranks_have_read_it(tmp_path: Path) -> None:
+def test_killed_process_leavings_are_removed_when_read(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(USER)
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -132,7 +132,7 @@ def test_what_a_killed_process_has_left_is_removed_once_its_ranks_have_read_it(t
         assert (left.read_text() if left.exists() else None) == said
 
 
-def test_what_a_process_that_lives_has_left_word_in_is_not_removed(tmp_path: Path) -> None:
+def test_living_process_word_is_not_removed(tmp_path: Path) -> None:
     alive = tmp_path / "northbridge-launcher-x"
     with alive.open("w") as file:
         parent_watch._lock(file.fileno())

@@ -131,7 +131,7 @@ def test_ctrl_c_ends_every_rank(stop: Stop, strategy: str, whom: Whom) -> None:
 
 
 @pytest.mark.parametrize("whom", ["all", "rank 1"])
-def test_sigterm_ends_ranks_that_were_started_as_scripts_after_the_batch(stop: Stop, whom: Whom) -> None:
+def test_sigterm_ends_script_ranks_after_the_batch(stop: Stop, whom: Whom) -> None:
     rest = stop("ddp", whom, signal.SIGTERM)
 
     rest.assert_nothing_is_left()
@@ -141,7 +141,7 @@ def test_sigterm_ends_ranks_that_were_started_as_scripts_after_the_batch(stop: S
     assert not list(rest.checkpoints.glob(".*"))
 
 
-def test_sigterm_of_a_spawned_rank_ends_the_process_that_waits_for_it_too(stop: Stop) -> None:
+def test_sigterm_of_a_spawned_rank_ends_its_parent(stop: Stop) -> None:
     rest = stop("ddp_spawn", "rank 0", signal.SIGTERM)
 
     rest.assert_nothing_is_left()
@@ -151,7 +151,7 @@ def test_sigterm_of_a_spawned_rank_ends_the_process_that_waits_for_it_too(stop: 
 
 
 @pytest.mark.parametrize("killed", ["rank 0", "rank 1"])
-def test_a_killed_rank_takes_the_other_with_it_and_the_user_reads_why(stop: Stop, killed: Whom) -> None:
+def test_killed_rank_ends_the_other_and_says_why(stop: Stop, killed: Whom) -> None:
     rest = stop("ddp", killed, signal.SIGKILL)
 
     rest.assert_nothing_is_left()
@@ -163,7 +163,7 @@ def test_a_killed_rank_takes_the_other_with_it_and_the_user_reads_why(stop: Stop
         assert re.search(r"rank 1 \(process \d+\) was killed by SIGKILL|Child process .* terminated", rest.said)
 
 
-def test_a_killed_rank_of_those_that_were_spawned_takes_the_others_with_it(stop: Stop) -> None:
+def test_killed_spawned_rank_ends_the_others(stop: Stop) -> None:
     rest = stop("ddp_spawn", "rank 1", signal.SIGKILL)
 
     rest.assert_nothing_is_left()
@@ -172,7 +172,7 @@ def test_a_killed_rank_of_those_that_were_spawned_takes_the_others_with_it(stop:
     assert re.search(r"simccl's .* failed|Connection (reset|closed) by peer|process 1 terminated", rest.said)
 
 
-def test_spawned_ranks_do_not_outlive_the_process_that_spawned_them(stop: Stop) -> None:
+def test_spawned_ranks_do_not_outlive_their_parent(stop: Stop) -> None:
     rest = stop("ddp_spawn", "first", signal.SIGKILL)
 
     rest.assert_nothing_is_left()

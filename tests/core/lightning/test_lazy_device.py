@@ -62,6 +62,6 @@ def test_views_are_saved_with_their_own_numbers(found: dict[str, Any]) -> None:
 
 def test_a_users_own_inference_mode_is_refused(found: dict[str, Any]) -> None:
     assert found["inference"] == (
-        "UnsupportedError: torch.inference_mode() was asked for, but 'lazy' cannot do it: views have no kernels there;"
-        " write torch.no_grad()"
+        "UnsupportedError: 'lazy' does not support torch.inference_mode(): views have no kernels there."
+        " Fix: torch.no_grad()"
     )

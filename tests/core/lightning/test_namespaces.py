@@ -9,7 +9,7 @@ from northbridge.autoload import CONNECTORS
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
 
-def test_the_autoload_watches_for_the_connector_of_each_namespace() -> None:
+def test_autoload_watches_each_namespaces_connector() -> None:
     namespaces = {importlib.import_module(connector): name for connector, name in CONNECTORS.items()}
 
     assert {namespace.connector: name for name, namespace in NAMESPACES.items()} == namespaces
@@ -20,11 +20,11 @@ def test_a_namespace_has_what_its_users_build(namespace: Namespace) -> None:
     assert isinstance(getattr(namespace.connector, namespace.connector_class), type)
 
 
-def test_the_version_is_that_of_the_distribution_that_brings_the_namespace(namespace: Namespace) -> None:
+def test_version_is_that_of_the_distribution(namespace: Namespace) -> None:
     assert namespace.version == version(namespace.distributions[0])
 
 
-def test_describing_the_namespaces_imports_neither_lightning_nor_torch() -> None:
+def test_describing_namespaces_imports_neither() -> None:
     code = (
         "import sys; from northbridge.lightning.namespaces import NAMESPACES; assert len(NAMESPACES) == 4;"
         "print({'torch', 'lightning', 'pytorch_lightning', 'lightning_fabric'} & set(sys.modules))"

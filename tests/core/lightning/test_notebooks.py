@@ -58,10 +58,10 @@ def test_several_devices_train_in_forked_processes(tmp_path: Path, strategy: str
     assert said.endswith("fork 2\n")
 
 
-def test_a_fit_that_would_fork_after_one_that_took_the_chip_is_refused_before_it_forks(tmp_path: Path) -> None:
+def test_fork_after_the_chip_was_used_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CellExecutionError) as failure:
         execute(tmp_path, "train(devices=1)", "train(devices=2)")
 
     assert "UnsupportedError" in failure.value.traceback
-    assert "has already trained on 'cpu_sim'" in failure.value.traceback
-    assert "restart the kernel and let the fit with several devices be the first" in failure.value.traceback
+    assert "has already used 'cpu_sim'" in failure.value.traceback
+    assert "restart the kernel, or strategy='ddp'" in failure.value.traceback

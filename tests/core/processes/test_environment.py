@@ -92,7 +92,7 @@ def no_words(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_words")
-def test_a_word_is_in_the_environment_while_ranks_are_started_and_at_no_other_time() -> None:
+def test_word_is_set_only_while_ranks_start() -> None:
     hand_down(WORD, "8 devices")
 
     before = os.environ.get(WORD)
@@ -104,7 +104,7 @@ def test_a_word_is_in_the_environment_while_ranks_are_started_and_at_no_other_ti
 
 
 @pytest.mark.usefixtures("no_words")
-def test_an_heir_hears_the_word_and_may_have_another_for_its_own_heirs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_hears_the_word_and_may_set_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(WORD, "of the parent")
 
     assert handed_down(WORD) == "of the parent"

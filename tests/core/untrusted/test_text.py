@@ -70,9 +70,9 @@ def long_simulation() -> None:
 @pytest.mark.parametrize(
     ("ask", "end"),
     [
-        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DETECT_TIMEOUT": LONG}), "default of 20.0", id="number"),
-        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DISABLE": f"acme, {LONG}!"}), "the default", id="names"),
-        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_SIMULATE": "'\"\\" * 999}), "default", id="quotes"),
+        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DETECT_TIMEOUT": LONG}), "(default: 20.0)", id="number"),
+        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_DISABLE": f"acme, {LONG}!"}), "unset it", id="names"),
+        pytest.param(lambda: CoreSettings.read({"NORTHBRIDGE_SIMULATE": "'\"\\" * 999}), "unset it", id="quotes"),
         pytest.param(lambda: check_variables({"NODE_RANK": "9" * 5000}), "unset it", id="cluster"),
         pytest.param(lambda: check_variables({"MASTER_ADDR": LONG, "MASTER_PORT": "1"}), "reach>", id="address"),
         pytest.param(lambda: northbridge.get(LONG), "says more", id="backend"),

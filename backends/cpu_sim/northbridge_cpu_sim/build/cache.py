@@ -39,13 +39,13 @@ def open_folder(chosen: Path | None) -> Path:
     cure = f"set {VARIABLE} to a folder that only you can write"
     if fault.startswith(f"{folder} can be written"):
         cure = f"delete it, for others may have filled it, or {cure}"
-    raise BuildError(f"the cache of the simulated chip cannot be used: {fault}. Fix: {cure}")
+    raise BuildError(f"cannot use the simulated chip's cache: {fault}. Fix: {cure}")
 
 
 def refuse_foreign(file: Path) -> None:
     """Raise :class:`BuildError` where ``file``, which lies in the cache, is a link or may be somebody else's."""
     if os.path.lexists(file) and (fault := find_own_fault(file)):
-        raise BuildError(f"the cache of the simulated chip cannot be used: {fault}. Fix: delete this file")
+        raise BuildError(f"cannot use the simulated chip's cache: {fault}. Fix: delete it")
 
 
 @contextmanager
@@ -55,8 +55,8 @@ def writing(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise BuildError(
-            f"the cache of the simulated chip, {folder}, cannot be written: {error.strerror}; "
-            f"make room or give yourself leave to write there, or set {VARIABLE} to another folder"
+            f"cannot write the simulated chip's cache {folder}: {error.strerror}. Fix: make it writable,"
+            f" or set {VARIABLE}"
         ) from None
 
 
@@ -117,5 +117,5 @@ def _default_folder() -> Path:
     if not root.is_absolute():
         root = Path(os.path.expanduser("~")) / ".cache"
     if not root.is_absolute():
-        raise BuildError(f"this user has no home folder to keep the compiled chip in: set {VARIABLE}")
+        raise BuildError(f"no home folder for the compiled chip. Fix: set {VARIABLE}")
     return root / "northbridge" / "cpu_sim"

@@ -34,9 +34,9 @@ _MORE_ROOM = f"make room there, or set {VARIABLE} to a folder on another disk"
 _COMPLAINT = re.compile(r"\berror: |undefined reference|No space left|quota exceeded")
 _CURES = (
     (r"No space left on device|Disk quota exceeded", _MORE_ROOM),
-    (r"Killed signal", "the memory was too small for so many compilers at once: set MAX_JOBS=1"),
-    (r"\bPython\.h: ", "install Python's headers: apt install python3-dev"),
-    (r"\bexec(ute)? .?cc1plus", "the compiler is incomplete: apt install g++"),
+    (r"Killed signal", "set MAX_JOBS=1, for the memory was too small"),
+    (r"\bPython\.h: ", "apt install python3-dev"),
+    (r"\bexec(ute)? .?cc1plus", "apt install g++, for the compiler is incomplete"),
 )
 
 
@@ -53,8 +53,8 @@ def locked(folder: Path) -> Iterator[None]:
             lock.acquire(timeout=PATIENCE)
         except Timeout:
             raise BuildError(
-                f"another process has been compiling the simulated chip for {PATIENCE // 60} "
-                f"minutes: end it (fuser {folder / 'lock'} says which it is), or set {VARIABLE}"
+                f"another process has compiled for {PATIENCE // 60} minutes. Fix: end it (fuser {folder / 'lock'}),"
+                f" or set {VARIABLE}"
             ) from None
     try:
         yield
@@ -98,8 +98,8 @@ def failure(log: Path) -> BuildError:
     first = [*complaints, *reversed(lines), "the compiler said nothing"][0]
     cures = [cure for sign, cure in _CURES if re.search(sign, text)]
     return BuildError(
-        f"compiling the simulated chip failed: {first[:_LONGEST]}; "
-        f"{cures[0] if cures else 'try another compiler (CXX=clang++)'}; the whole log is {log}"
+        f"compiling the simulated chip failed: {first[:_LONGEST]}."
+        f" Fix: {cures[0] if cures else 'another compiler (CXX=clang++)'}; see {log}"
     )
 
 
@@ -118,10 +118,7 @@ def announced() -> Iterator[None]:
 def _check_room(folder: Path) -> None:
     free = shutil.disk_usage(folder).free
     if free < _ROOM:
-        raise BuildError(
-            f"compiling the simulated chip takes {_ROOM >> 20} MiB in {folder}, which has "
-            f"{free >> 20} MiB left: {_MORE_ROOM}"
-        )
+        raise BuildError(f"compiling needs {_ROOM >> 20} MiB in {folder}, found {free >> 20} MiB. Fix: {_MORE_ROOM}")
 
 
 def _run(name: str, recipe: Recipe, compiler: Compiler, private: Path) -> bool:
@@ -173,7 +170,5 @@ def _write_units(recipe: Recipe, private: Path) -> list[Path]:
 def _ninja_folder() -> str:
     # The package's own: PATH may hold another version, or none if the environment is not activated.
     if not ninja.BIN_DIR or not shutil.which("ninja", path=ninja.BIN_DIR):
-        raise BuildError(
-            "the Python package 'ninja' is installed without its program: pip install --force-reinstall ninja"
-        )
+        raise BuildError("no ninja program. Fix: pip install --force-reinstall ninja")
     return ninja.BIN_DIR

@@ -39,16 +39,14 @@ def find_compiler(environ: Mapping[str, str] | None = None) -> Compiler:
     if chosen:
         wanted = _split(chosen)[0]
         if not _find_program(wanted, source):
-            raise BuildError(
-                f"CXX={chosen!r} asks for the C++ compiler {wanted!r}, which is not on PATH: install it, or unset CXX"
-            )
+            raise BuildError(f"CXX={chosen!r} is not on PATH. Fix: install it, or unset CXX")
         return Compiler(chosen)
     for name in _NAMES:
         if program := _find_program(name, source):
             return Compiler(shlex.quote(program))
     raise BuildError(
-        "the simulated chip is compiled on first use, and there is no C++ compiler "
-        f"({', '.join(_NAMES)}) on PATH: apt install g++ (Fedora: dnf install gcc-c++), or set CXX"
+        f"no C++ compiler ({', '.join(_NAMES)}) is on PATH. Fix: apt install g++ (Fedora: dnf install"
+        " gcc-c++), or set CXX"
     )
 
 
@@ -73,4 +71,4 @@ def _split(command: str) -> list[str]:
     try:
         return shlex.split(command)
     except ValueError as error:
-        raise BuildError(f"CXX={command!r} cannot be split into words: {error}. Fix: balance its quotes") from None
+        raise BuildError(f"CXX={command!r} cannot be split: {error}. Fix: balance its quotes") from None

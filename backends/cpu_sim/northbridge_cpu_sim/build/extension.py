@@ -67,5 +67,5 @@ def _import(chip: Path) -> ModuleType:
         module = module_from_spec(ModuleSpec(NAME, loader, origin=str(chip)))
         loader.exec_module(module)
     except ImportError as error:
-        raise BuildError(f"the compiled chip does not load: {error}; remove {chip}, and it is compiled again") from None
+        raise BuildError(f"the compiled chip does not load: {error}. Fix: delete {chip}") from None
     return module

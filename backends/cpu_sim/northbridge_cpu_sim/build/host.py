@@ -16,11 +16,8 @@ def check_host() -> None:
     To be called before modules of ours are imported that need what only a newer torch has.
     """
     if platform.system() != "Linux":
-        raise HostError(
-            f"the simulated chip needs Linux, and this is {platform.system()}: run it in a container or in WSL"
-        )
+        raise HostError(f"the simulated chip needs Linux, found {platform.system()}. Fix: use a container or WSL")
     if Version(torch.__version__).release < (2, 13):
         raise HostError(
-            f"the simulated chip needs torch 2.13 or later, and this is torch {torch.__version__}: "
-            "pip install 'torch>=2.13'"
+            f"the simulated chip needs torch 2.13 or later, found {torch.__version__}. Fix: pip install 'torch>=2.13'"
         )

@@ -73,11 +73,8 @@ def recipe_for(device: SimulatedDevice, extra: Path | None) -> Recipe:
 
 def _check(extra: Path) -> None:
     if not extra.is_dir() or not any(extra.glob("*.cpp")):
-        raise BuildError(f"the sources of a simulated chip were to come from {extra}, where there is no C++ file")
+        raise BuildError(f"{extra} has no C++ file for a simulated chip")
     shared = {file.name for file in SHARED.rglob("*.h")}
     for header in sorted(extra.glob("*.h")):
         if header.name in shared:
-            raise BuildError(
-                f"{header} has the name of a header that all chips share, whose sources would go on reading theirs;"
-                " call it something else, or replace a .cpp file"
-            )
+            raise BuildError(f"{header} is named as a shared header. Fix: rename it")

@@ -18,10 +18,10 @@ Kind = Literal["kill", "hang", "slow", "raise", "oom", "corrupt", "lose"]
 
 Whole = Annotated[int, pydantic.Field(ge=0, lt=2**63, description="a whole number from 0")]
 Positive = Annotated[int, pydantic.Field(ge=1, lt=2**63, description="a whole number from 1")]
-Times = Annotated[Positive | Literal["always"], pydantic.Field(description="a whole number from 1, or always,")]
+Times = Annotated[Positive | Literal["always"], pydantic.Field(description="a whole number from 1, or always")]
 Probability = Annotated[float, pydantic.Field(gt=0, le=1, description="a number above 0 and up to 1")]
 Seconds = Annotated[float, pydantic.Field(gt=0, le=86400, description="a number above 0 and up to 86400")]
-Number = Annotated[float, pydantic.Field(description="a number, nan and inf among them,")]
+Number = Annotated[float, pydantic.Field(description="a number, nan and inf among them")]
 Operation = Annotated[
     str,
     pydantic.AfterValidator(operation_name),
@@ -96,13 +96,14 @@ def _explained(error: pydantic.ValidationError) -> FaultError:
     first = error.errors()[0]
     name = str(first["loc"][0])
     if first["type"] == "missing":
-        return FaultError(f"a fault needs a kind: there are {', '.join(get_args(Kind))}")
+        return FaultError(f"a fault needs a kind: {', '.join(get_args(Kind))}")
     if name in ("kind", "0"):  # by name, or as the first argument
-        return FaultError(f"there is no kind of fault {first['input']!r}: {_hint(first['input'], get_args(Kind))}")
+        return FaultError(f"unknown kind {first['input']!r}: {_hint(first['input'], get_args(Kind))}")
     if name not in _DEFAULTS:
         return FaultError(f"a fault has no {name!r}: {_hint(name, tuple(_DEFAULTS))}")
-    reason = first.get("ctx", {}).get("error", f"{_allowed(name)} is")  # the validator's own, where it is ours
-    return FaultError(f"{name}={first['input']!r} is not allowed: {reason}")
+    own = first.get("ctx", {}).get("error")  # of a validator of ours
+    reason = f": {own}" if own else f" is not {_allowed(name)}"
+    return FaultError(f"{name}={first['input']!r}{reason}")
 
 
 def _hint(given: object, names: tuple[str, ...]) -> str:
@@ -119,18 +120,18 @@ def _allowed(name: str) -> str:
 def _refuse_contradiction(fault: Fault) -> None:
     for name, kind in _OF_ONE_KIND.items():
         if getattr(fault, name) != _DEFAULTS[name] and fault.kind != kind:
-            raise FaultError(f"{name} was given for the kind {fault.kind}, but only {kind} has it: leave it out")
+            raise FaultError(f"{name} is for the kind {kind}, not {fault.kind}. Fix: leave it out")
     if fault.kind == "slow" and fault.seconds is None:
         raise FaultError("the kind slow needs seconds, such as seconds=0.5")
     if fault.value is not None and fault.bit is not None:
-        raise FaultError("value and bit were given, but an element is set or has a bit flipped: leave one out")
+        raise FaultError("value and bit contradict. Fix: leave one out")
     if fault.seed != 0 and fault.probability is None:
-        raise FaultError("seed was given without probability, so there is nothing to draw: give both, or neither")
+        raise FaultError("seed needs probability. Fix: give both, or neither")
     if fault.seq is not None and fault.op is None and fault.kind != "oom":
-        raise FaultError("seq was given without op, and each operation counts its own calls: give op too")
+        raise FaultError("seq needs op, as each op has its own count. Fix: give op")
     if fault.kind == "corrupt" and fault.op in _WITHOUT_RESULT:
-        raise FaultError(f"corrupt was asked for at {fault.op}, which has no result: name another op")
+        raise FaultError(f"{fault.op} has no result to corrupt. Fix: name another op")
     if fault.kind == "corrupt" and fault.op in _HOLDING_NOTHING:
-        raise FaultError(f"corrupt was asked for at {fault.op}, which computes nothing: name what writes the tensor")
+        raise FaultError(f"{fault.op} computes nothing. Fix: corrupt the op that writes")
     if fault.kind == "corrupt" and fault.op in _READING:
-        raise FaultError(f"corrupt was asked for at {fault.op}, which gives a number and no tensor: name what made it")
+        raise FaultError(f"{fault.op} returns no tensor. Fix: corrupt the op before it")

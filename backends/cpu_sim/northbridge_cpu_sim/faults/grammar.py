@@ -46,7 +46,7 @@ def _entries(text: str) -> Iterator[list[str]]:
                 words.append(word)
     except ValueError:
         raise northbridge.SettingsError(
-            f"{VARIABLE}={text!r} has a quote that is not closed: close it", variable=VARIABLE
+            f"{VARIABLE}={text!r} has an open quote. Fix: close it", variable=VARIABLE
         ) from None
     yield from [words] if words else []
 
@@ -57,8 +57,8 @@ def _fault(words: list[str]) -> Fault:
     for word in rest:
         name, equals, value = word.partition("=")
         if not equals or not value:
-            raise FaultError(f"{word!r} was found where name=value is expected, such as step=5")
+            raise FaultError(f"{word!r} is not name=value, such as step=5")
         if name in given:
-            raise FaultError(f"{name} is given twice: leave one out")
+            raise FaultError(f"{name} is given twice. Fix: leave one out")
         given[name] = value
     return _FAULT.validate_python(given)

@@ -48,13 +48,13 @@ def operation_name(text: str) -> str:
     overloads = _overloads()
     name = text if "::" in text else f"aten::{text}"
     if name not in overloads:
-        raise ValueError(f"neither torch's operators nor the collective library have it: {_hint(text, overloads)}")
+        raise ValueError(f"no such operator or collective: {_hint(text, overloads)}")
     if name.startswith(_COLLECTIVES):
-        raise ValueError(f"{name} is for the collective library: name its call, such as all_reduce")
+        raise ValueError(f"{name} wraps a collective. Fix: name it, such as all_reduce")
     if name in _UNTOUCHING:
-        raise ValueError(f"{name} says what a tensor is, and touches no memory of the chip: name what uses it")
+        raise ValueError(f"{name} touches no memory. Fix: name the op that uses it")
     if name in _COMPOSED_HERE or (not name.startswith(_TAKEN_WHOLE) and all(map(_is_composed, overloads[name]))):
-        raise ValueError(f"{name} is composed of other operators, and only those reach the chip: name one of them")
+        raise ValueError(f"{name} consists of other operators. Fix: name one of them")
     return name
 
 

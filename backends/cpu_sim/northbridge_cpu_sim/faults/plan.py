@@ -59,7 +59,7 @@ def planned_faults(*faults: Fault) -> Iterator[None]:
     """
     for fault in faults:
         if not isinstance(fault, Fault):
-            raise TypeError(f"planned_faults takes faults, but got {fault!r}: write Fault('raise', op='mm')")
+            raise TypeError(f"planned_faults() got {fault!r}. Fix: Fault('raise', op='mm')")
     added = _plan(faults, "planned_faults")
     try:
         yield

@@ -38,9 +38,7 @@ def structure(extension: ModuleType, kind: str, **fields: object) -> Any:
 
 def _chip_and_name() -> tuple[ModuleType, str]:
     if _installed is None:
-        raise RuntimeError(
-            "the simulated chip is not in this process yet: northbridge.load() of its backend brings it in"
-        )
+        raise RuntimeError("the simulated chip is not loaded. Fix: northbridge.load() it")
     return _installed
 
 
@@ -54,6 +52,6 @@ def index(device: DeviceLike) -> int:
         device = torch.device(device)
     if isinstance(device, torch.device):
         if device.type != name:
-            raise ValueError(f"a {name} device was expected, but got {str(device)!r}")
+            raise ValueError(f"expected a {name} device, found {str(device)!r}")
         device = device.index
     return int(chip.checked_index(-1 if device is None else device))

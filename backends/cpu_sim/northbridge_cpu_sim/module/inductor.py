@@ -30,8 +30,7 @@ class NoInductor(metaclass=_Refusal):
 def _refusal() -> northbridge.UnsupportedError:
     name = chip.installed_type()
     refused: northbridge.UnsupportedError = _refused()(
-        f"torch.compile was asked for inductor, which generates no code for {name}:"
-        ' write torch.compile(…, backend="aot_eager"), which traces the same graphs and runs them on the device',
+        f"inductor generates no code for {name}. Fix: torch.compile(…, backend='aot_eager')",
         inspect.currentframe(),
     )
     return refused

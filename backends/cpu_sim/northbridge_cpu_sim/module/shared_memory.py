@@ -27,7 +27,7 @@ def refuse_sharing(name: str) -> None:
     @functools.wraps(share)
     def share_memory_(storage: torch.UntypedStorage, *args: Any, **options: Any) -> torch.UntypedStorage:
         if storage.device.type == name:
-            raise _refusal(name, storage.device)
+            raise _refusal(storage.device)
         shared: torch.UntypedStorage = share(storage, *args, **options)
         return shared
 
@@ -43,7 +43,7 @@ def refuse_sharing(name: str) -> None:
 def _reduce(name: str, reduce: Callable[[Any], Any], value: Any) -> Any:
     if value.device.type != name:
         return reduce(value)
-    refusal = _refusal(name, value.device)
+    refusal = _refusal(value.device)
     if threading.current_thread().name == _FEEDER:
         return _raise, (refusal,)
     raise refusal
@@ -53,10 +53,9 @@ def _raise(refusal: northbridge.UnsupportedError) -> None:
     raise refusal
 
 
-def _refusal(name: str, device: torch.device) -> northbridge.UnsupportedError:
+def _refusal(device: torch.device) -> northbridge.UnsupportedError:
     return northbridge.UnsupportedError(
-        f"a tensor on {device} was to be shared with another process, but the memory of {name} belongs to one process:"
-        f" share its .cpu(), and move that to {name} in the process that gets it; the workers of a DataLoader return"
-        " CPU tensors, and Lightning moves each batch",
+        f"a tensor on {device} cannot be shared between processes. Fix: share its .cpu(); a DataLoader's"
+        " workers return CPU tensors",
         capability="sharing",
     )

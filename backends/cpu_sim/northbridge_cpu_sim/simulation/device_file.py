@@ -28,15 +28,15 @@ def read_table(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise DeviceFileError(f"{path} cannot be read: {error.strerror}") from None
     except RecursionError:
-        raise DeviceFileError(f"{path} is not a device file: its values are nested too deeply") from None
+        raise DeviceFileError(f"{path} is not a device file: it is nested too deeply") from None
     except ValueError as error:  # no TOML, or no UTF-8
         raise DeviceFileError(f"{path} is not a TOML file: {error}") from None
     for name in tables:
         if name not in _TOP:
-            raise DeviceFileError(f"{path}: {name} is not a table of this file: it has [device] and [collective]")
+            raise DeviceFileError(f"{path}: unknown table {name!r}; found [device] and [collective]")
     for name in _TOP:
         if not isinstance(tables.get(name), dict):
-            raise DeviceFileError(f"{path}: the table [{name}] is missing: the file has [device] and [collective]")
+            raise DeviceFileError(f"{path}: the table [{name}] is missing")
     return {**tables["device"], "collective": tables["collective"]}
 
 
@@ -59,12 +59,12 @@ def _complaint(facts: type[pydantic.BaseModel], table: dict[str, Any], error: An
     if error["type"] == "value_error" and isinstance(found, dict):  # of several keys, which do not agree
         return f"{key}: {error['ctx']['error']}"
     if error["type"] == "missing":
-        return f"{key} is missing: {description} is needed"
+        return f"{key} is missing: expected {description}"
     if error["type"] == "extra_forbidden":
         near = difflib.get_close_matches(path[-1], owner.model_fields, n=1)
         hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(owner.model_fields))}"
         return f"{key} = {found!r} is not a key: {hint}"
-    return f"{key} = {found!r} is not allowed: {description} is"
+    return f"{key} = {found!r} is not {description}"
 
 
 def _follow(table: dict[str, Any], error: Any) -> tuple[list[str], object]:

@@ -56,7 +56,7 @@ def install(
     if visible is not None:
         device = device.model_copy(update={"count": visible})
     if acquire is not None and not device.one_per_process:
-        raise ValueError(f"acquire was given for {device.type}, of which a process holds more than one card")
+        raise ValueError(f"acquire needs a {device.type!r} with one card per process")
     faults = plan.read_variable()
     extension = build(settings, recipe_for(device, sources))
     operations = lacking_operations(device)  # it may raise: nothing is changed yet
@@ -86,8 +86,7 @@ def _refuse_second(name: str) -> None:
     first = chip.installed_type()
     if first is not None:
         raise northbridge.DeviceTypeTakenError(
-            f"the simulated chip {name!r} was asked for, but this process has the simulated chip {first!r}, and torch"
-            " serves one accelerator a process: take another process for it",
+            f"cannot install {name!r}: this process has the simulated chip {first!r}. Fix: use another process",
             backend=name,
         )
 

@@ -39,13 +39,13 @@ def _check(device: SimulatedDevice, name: str, known: Mapping[str, list[str]]) -
     if name not in known:
         near = difflib.get_close_matches(name, known, n=3)
         hint = f"did you mean {' or '.join(near)}?" if near else "names are as torch prints them, such as aten::bmm"
-        raise DeviceFileError(f"{where}, which torch does not know: {hint}")
+        raise DeviceFileError(f"{where}, which torch lacks: {hint}")
     overloads = known[name]
     if any(_has_kernel(each, device.key or "PrivateUse1") for each in overloads):
-        raise DeviceFileError(f"{where}, without which no chip works: take away an operation that computes")
+        raise DeviceFileError(f"{where}, which every chip needs. Fix: name one that computes")
     reaches = any(_has_kernel(each, "CPU") for each in overloads)
     if not (reaches or name.startswith("aten::_foreach_") or name.partition(".")[0] in _CHOSEN_WHOLE):
-        raise DeviceFileError(f"{where}, which torch composes of others and no device sees: take away one of those")
+        raise DeviceFileError(f"{where}, which torch composes. Fix: name one of its parts")
 
 
 def _has_kernel(name: str, key: str) -> bool:

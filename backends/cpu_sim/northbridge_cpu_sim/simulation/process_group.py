@@ -70,7 +70,7 @@ def _make_gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
 
 def _make(library: Library, options: Any, backend_options: object) -> Any:
     if backend_options is not None:
-        raise ValueError(f"{library.name} takes no pg_options, but got {backend_options!r}; leave them out")
+        raise ValueError(f"{library.name} accepts no pg_options, found {backend_options}")
     reduces = library.reduces
     lacking_calls: dict[str, str] = {}
     lacking_dtypes = {_EVERY_CALL: by_dtype(library.lacks.dtypes)}

@@ -95,9 +95,7 @@ class Server:
 
     def _file(self, card: int) -> Path:
         if not 0 <= card < self.cards:
-            raise ValueError(
-                f"card {card} was asked for, but the server in {self.folder} has {self.cards} (0 to {self.cards - 1})"
-            )
+            raise ValueError(f"no card {card}: the server in {self.folder} has {self.cards}")
         return self.folder.absolute() / "accel" / f"accel{card}"
 
     def _asked(self, card: int) -> Path:

@@ -66,20 +66,20 @@ class Lacks(_Facts):
     calls: Mapping[Call, Sentence | Mapping[Dtype, Sentence]] = pydantic.Field(
         default={},
         description="a table from the names of calls, such as recv_anysource, to sentences, or to tables from the names"
-        " of dtypes to sentences,",
+        " of dtypes to sentences",
     )
 
 
 class Reduces(_Facts):
     """Which dtypes the library adds up itself, and which one the others travel through."""
 
-    natively: tuple[Dtype, ...] = pydantic.Field(description="a list of names of dtypes, such as float32,")
+    natively: tuple[Dtype, ...] = pydantic.Field(description="a list of names of dtypes, such as float32")
     through: Floating = pydantic.Field(description="one of the floating dtypes that are reduced natively")
 
     @pydantic.model_validator(mode="after")
     def _travels_natively(self) -> Self:
         if self.through not in self.natively:
-            raise ValueError(f"through = {self.through!r} has to be one of natively = {list(self.natively)}")
+            raise ValueError(f"through = {self.through!r} is not in natively {[*self.natively]}")
         return self
 
 
@@ -97,10 +97,10 @@ class SimulatedDevice(_Facts):
     """Say what device is simulated. What vendors change by mode or release is a `model_copy` of it."""
 
     type: str = pydantic.Field(
-        pattern=r"^[a-z][a-z0-9_]*$", description="torch's name for it, of lower-case letters, digits and underscores,"
+        pattern=r"^[a-z][a-z0-9_]*$", description="torch's name for it, of lower-case letters, digits and underscores"
     )
     key: str | None = pydantic.Field(
-        default=None, description="the name of torch's own dispatch key for the type, such as XPU,"
+        default=None, description="the name of torch's own dispatch key for the type, such as XPU"
     )
     label: Label
     count: Count
@@ -113,10 +113,10 @@ class SimulatedDevice(_Facts):
     lacks_operations: Mapping[str, Sentence | Mapping[Dtype, Sentence]] = pydantic.Field(
         default={},
         description="a table from the names of torch's operations, such as aten::bmm, to sentences, or to tables from"
-        " the names of dtypes to sentences,",
+        " the names of dtypes to sentences",
     )
     held_as: Mapping[Dtype, Dtype] = pydantic.Field(
-        default={}, description="a table from wide dtypes to narrower ones of their kind, such as float64 to float32,"
+        default={}, description="a table from wide dtypes to narrower ones of their kind, such as float64 to float32"
     )
     collective: Library = pydantic.Field(description="a table with the name of a library")
 
@@ -140,10 +140,10 @@ class SimulatedDevice(_Facts):
     @pydantic.model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         if self.key is not None and self.key != self.type.upper():
-            raise ValueError(f"key = {self.key!r} is not the dispatch key of type = {self.type!r}; leave it out")
+            raise ValueError(f"key = {self.key!r} is not the key of type = {self.type!r}")
         for wide, narrow in self.held_as.items():
             if narrow not in _ROUNDS_TO.get(wide, ()):
                 raise ValueError(f"held_as.{wide} = {narrow!r} is not a narrower dtype of its kind")
             if wide in self.lacks or narrow in self.lacks or narrow in self.held_as:
-                raise ValueError(f"held_as.{wide} = {narrow!r} speaks of a dtype that is lacking, or held as another")
+                raise ValueError(f"held_as.{wide} = {narrow!r}: one is lacking or held as another")
         return self

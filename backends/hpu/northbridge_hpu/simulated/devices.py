@@ -132,10 +132,10 @@ def _get_device_index(device: DeviceLike, optional: bool = False, /) -> int:
         device = torch.device(device)
     if isinstance(device, torch.device):
         if device.type != "hpu":
-            raise ValueError(f"an hpu device was expected, but got {device}")
+            raise ValueError(f"expected an hpu device, found {device}")
         device = device.index
     if device is None:
         if not optional:
-            raise ValueError("a device with an index was expected")
+            raise ValueError("expected a device with an index")
         return current_device()
     return device

@@ -83,7 +83,7 @@ def module_ids() -> tuple[int, ...]:
     if len(chosen) != count:
         name, text = HPUSimSettings.variable("modules"), ",".join(map(str, chosen))
         raise northbridge.SettingsError(
-            f"{name}={text!r} names {len(chosen)} cards, but the server has {count}; name as many, or unset it",
+            f"{name}={text!r} names {len(chosen)} of {count} cards. Fix: unset it",
             variable=name,
         )
     return chosen

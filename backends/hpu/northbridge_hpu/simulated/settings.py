@@ -18,7 +18,7 @@ def _split(value: object) -> object:
 
 def _permutation(modules: tuple[int, ...] | None) -> tuple[int, ...] | None:
     if modules is not None and sorted(modules) != list(range(len(modules))):
-        raise ValueError(f"{modules} is no permutation")
+        raise ValueError(f"{modules} is not a permutation")
     return modules
 
 
@@ -38,7 +38,7 @@ class HPUSimSettings(northbridge.Settings):
 
     generation: Literal["1", "2", "3"] = pydantic.Field(default="2", description="1, 2 or 3")
     release: Literal["1.19", "1.22"] = pydantic.Field(
-        default="1.22", description="a release of the vendor's software, 1.19 (lazy by default) or 1.22 (eager),"
+        default="1.22", description="a release of the vendor's software, 1.19 (lazy by default) or 1.22 (eager)"
     )
     modules: Annotated[
         tuple[int, ...] | None, pydantic.BeforeValidator(_split), pydantic.AfterValidator(_permutation)

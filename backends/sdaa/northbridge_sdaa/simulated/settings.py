@@ -15,7 +15,7 @@ class SDAASimSettings(northbridge.Settings):
     prefix = "NORTHBRIDGE_SDAA_SIM_"
 
     groups: int = pydantic.Field(
-        default=4, ge=1, le=8, description="the number of core groups on a card, from 1 to 8, mostly 4 or 3,"
+        default=4, ge=1, le=8, description="the number of core groups on a card, from 1 to 8, mostly 4 or 3"
     )
     registration: Literal["renamed", "patched"] = pydantic.Field(
         default="renamed", description="renamed (torch's spare device type) or patched (a torch that knows the chip)"

@@ -52,9 +52,7 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
     asked_for = [test for test in report.tests if test.evidence != NOT_ASKED]
     if not asked_for:
         words = " or ".join(map(repr, only))
-        raise ReportError(
-            f"tests up to {level} with {words} in their ids were asked for, and there is none; a report lists the ids"
-        )
+        raise ReportError(f"no test up to {level} has {words} in its id; see a report")
     written = write_all(report, folder)
     show(console, report)
     console.print(Text(f"\n{next(path for path in written if path.suffix == '.html')}"), soft_wrap=True)
@@ -68,7 +66,7 @@ def verify(path: Path, report: Report) -> int:
     try:
         faults = find_faults(report)
     except SuiteError as error:
-        raise ReportError(f"{path}: the suite of {report.backend.name!r} could not be collected: {error}") from None
+        raise ReportError(f"{path}: the suite of {report.backend.name!r} did not load: {error}") from None
     for fault in faults:
         print(clean(f"{path}: {fault}"))
     if not faults:
@@ -143,7 +141,4 @@ def _refuse_unwritable(folder: Path) -> None:
         with TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        raise ReportError(
-            f"the report was to be written into {folder}, which cannot be written to: {error.strerror}; name another"
-            " folder with --out"
-        ) from None
+        raise ReportError(f"cannot write into {folder}: {error.strerror}. Fix: another --out") from None

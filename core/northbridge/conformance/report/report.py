@@ -24,7 +24,7 @@ NOT_ASKED = "it was not asked for"
 
 def _refuse_unknown_level(name: str) -> str:
     if name not in LEVEL_CLAIMS:
-        raise ValueError(f"no level is called {name[:20]!r}")
+        raise ValueError(f"unknown level {name[:20]!r}")
     return name
 
 
@@ -224,15 +224,13 @@ class Report(_Facts):
         try:
             text = read_file(path)
         except OSError as error:
-            raise ReportError(
-                f"{path} was to be a report of `northbridge conformance`; it could not be read: {error}"
-            ) from None
+            raise ReportError(f"{path} is not a conformance report: {error}") from None
         try:
             return cls.model_validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the file"
             raise ReportError(
-                f"{path} was to be a report of `northbridge conformance`, schema version {SCHEMA}; in {where}:"
-                f" {first['msg']}; run the suite again, or read it with the Northbridge that wrote it"
+                f"{path} is not a conformance report of schema {SCHEMA}: in {where}: {first['msg']}. Fix:"
+                " run the suite again"
             ) from None

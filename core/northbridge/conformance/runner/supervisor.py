@@ -98,7 +98,7 @@ def plan(folder: Path, backend: str, levels: tuple[str, ...]) -> dict[str, Plann
     worker = _Worker(folder, 0, (), os.environ, collect_only=True)
     worker.follow(course, lambda _course, _test: None, LIMIT_S)
     if worker.code not in (0, 5):
-        raise SuiteError(f"pytest {describe_exit(worker.code)} when it collected the tests: {worker.last_words}")
+        raise SuiteError(f"pytest {describe_exit(worker.code)} while collecting: {worker.last_words}")
     return course.planned
 
 

@@ -90,7 +90,7 @@ def ask_again(
             process = start(command, {**inherited, **environ}, folder, output)
         code = _wait(process, question, said, LIMIT_S if limit_s is None else limit_s)
         if not reply.exists():
-            raise AssertionError(f"the process that was asked about {question} {describe_exit(code)}:\n{_end_of(said)}")
+            raise AssertionError(f"the process for {question} {describe_exit(code)}:\n{_end_of(said)}")
         return Answer(json.loads(reply.read_text()), said.read_text(errors="replace"))
 
 
@@ -102,9 +102,7 @@ def _wait(process: Process, question: str, said: Path, limit_s: float) -> int:
             with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired):
                 os.kill(process.pid, signal.SIGABRT)
                 process.wait(_GRACE_S)
-            raise HungError(
-                f"the process that was asked about {question} did not end within {limit_s:g} s:\n{_end_of(said)}"
-            ) from None
+            raise HungError(f"the process for {question} did not end within {limit_s:g} s:\n{_end_of(said)}") from None
 
 
 def _end_of(said: Path) -> str:

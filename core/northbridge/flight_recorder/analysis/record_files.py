@@ -67,17 +67,16 @@ class _File:
 def read_folder(folder: Path) -> RecordedRun:
     """Return what the ranks of the newest run in ``folder`` have recorded. Raises :class:`FolderError`."""
     if not folder.is_dir():
-        raise FolderError(f"{folder} is no folder; name the one that NORTHBRIDGE_FLIGHT_RECORDER named in the run")
+        raise FolderError(f"{folder} is not a folder. Fix: name the recorder's folder")
     paths = sorted(folder.glob(f"*{SUFFIX}"))
     if not paths:
         raise FolderError(
-            f"{folder} holds no file of a flight recorder (*{SUFFIX}): either no rank has begun, or the run was started"
-            " without NORTHBRIDGE_FLIGHT_RECORDER, or with another folder"
+            f"{folder} has no {SUFFIX} files. Fix: wait for a rank to begin, or check NORTHBRIDGE_FLIGHT_RECORDER"
         )
     damages: list[str] = []
     files = [each for each in (_read(path, damages) for path in paths) if each is not None]
     if not files:
-        raise FolderError("; ".join(damages) or f"no file in {folder} has a first line yet; try again in a moment")
+        raise FolderError("; ".join(damages) or f"the files in {folder} are still empty. Fix: try again")
     processes: dict[tuple[object, ...], list[_File]] = defaultdict(list)
     for each in files:
         processes[each.rank.rank, each.rank.host, each.rank.process, each.rank.started].append(each)

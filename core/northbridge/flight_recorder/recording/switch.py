@@ -50,7 +50,7 @@ def _assert_writable(folder: Path, asked: str) -> None:
     except OSError as error:
         variable = CoreSettings.variable("flight_recorder")
         raise SettingsError(
-            f"{variable}={asked!r} was asked for, but {folder} cannot be written to: {error.strerror or error}; name a"
-            " folder on a disk with room, or unset it to train without a record",
+            f"{variable}={asked!r}: cannot write to {folder}: {error.strerror or error}. Fix: name another"
+            " folder, or unset it",
             variable=variable,
         ) from None

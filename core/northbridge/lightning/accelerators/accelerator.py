@@ -118,9 +118,8 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
         """Raise :class:`WrongDeviceError` unless ``device`` is one of the chip's."""
         if device.type != self.backend.device.type:
             raise WrongDeviceError(
-                f"accelerator={self.backend_name!r} was asked for, but the strategy's root device is"
-                f" '{device}': leave strategy= to its default, or give it a device of type"
-                f" {self.backend.device.type!r}"
+                f"accelerator={self.backend_name!r}, but the strategy's root device is '{device}'. Fix:"
+                f" leave strategy= out, or give it a {self.backend.device.type!r} device"
             )
 
     def take(self, device: torch.device, *, local_rank: int, world_size: int) -> None:
@@ -134,8 +133,8 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
             return
         if self._taken is not None:
             raise WrongDeviceError(
-                f"this {self.namespace.host} already holds device {self._taken} of {self.backend_name!r} and cannot"
-                f" take device {index} too; build another {self.namespace.host} for it"
+                f"this {self.namespace.host} holds device {self._taken} of {self.backend_name!r}, not {index}."
+                f" Fix: build another {self.namespace.host}"
             )
         backend = self.backend
         backend.bridge.prepare_rank(index=index, local_rank=local_rank, world_size=world_size)
@@ -195,17 +194,15 @@ def load_with_hardware(name: str) -> Backend:
         package = backend.bridge.package
         if package is not None and not is_installed(package):
             raise SoftwareMissingError(
-                f"accelerator={name!r} was asked for, but its software is not installed: no module named {package!r};"
-                " install the vendor's package that brings it"
-                + (f", or set NORTHBRIDGE_SIMULATE={name} to train on a simulated one" if is_simulable(name) else ""),
+                f"accelerator={name!r}: its software {package!r} is not installed. Fix: install the vendor's package"
+                + (f", or set NORTHBRIDGE_SIMULATE={name}" if is_simulable(name) else ""),
                 backend=name,
             )
         missing = missing_software(backend)
         if missing is not None:
             raise SoftwareMissingError(missing, backend=name)
         raise HardwareMissingError(
-            f"accelerator={name!r} was asked for, but this machine has no such device, or the vendor's software does"
-            " not see it; `northbridge list` says more",
+            f"accelerator={name!r}: no hardware. Fix: see `northbridge list`",
             backend=name,
         )
     return load(backend)

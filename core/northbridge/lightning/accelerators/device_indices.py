@@ -44,8 +44,7 @@ def _first(number: int, *, count: int, asked: str, name: str) -> list[int]:
         raise _nonsense(asked, name)
     if number > count:
         raise DevicesError(
-            f"{asked} asks for {number} devices of {name!r}, but this machine has {_tell(count)};"
-            f" ask for {count} or fewer, or devices='auto'"
+            f"{asked} asks for {number} devices of {name!r}, but this machine has {_tell(count)}. Fix: ask for fewer"
         )
     return list(range(number))
 
@@ -53,14 +52,11 @@ def _first(number: int, *, count: int, asked: str, name: str) -> list[int]:
 def _check_indices(indices: list[int], *, count: int, asked: str, name: str) -> list[int]:
     twice = sorted({index for index in indices if indices.count(index) > 1})
     if twice:
-        raise DevicesError(
-            f"{asked} names device {', '.join(map(str, twice))} of {name!r} more than once; name each device once"
-        )
+        raise DevicesError(f"{asked} repeats device {', '.join(map(str, twice))} of {name!r}")
     absent = [index for index in indices if not 0 <= index < count]
     if absent:
         raise DevicesError(
-            f"{asked} names device {', '.join(map(str, absent))} of {name!r}, but this machine has {_tell(count)};"
-            " name only those"
+            f"{asked} names device {', '.join(map(str, absent))} of {name!r}, but this machine has {_tell(count)}"
         )
     return indices
 

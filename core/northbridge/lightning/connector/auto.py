@@ -31,7 +31,7 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     present = _backends_with_hardware()
     if len(present) > 1:
         raise AmbiguousAcceleratorError(
-            f"accelerator='auto' found the hardware of {' and '.join(present)}: name one, accelerator={present[0]!r}"
+            f"accelerator='auto' found {' and '.join(present)}. Fix: accelerator={present[0]!r}"
         )
     if present:
         return _choose(present[0], "its hardware is present, and no other accelerator's")

@@ -47,8 +47,7 @@ def _convert(namespace: Namespace, thing: Any) -> Any:
     counterparts = {cls.__name__: cls for cls in ours.strategies}
     if other.is_trainer != namespace.is_trainer or name not in counterparts:
         raise NamespaceError(
-            f"{home}.{name} was given to a {namespace.host} of {namespace.name}:"
-            f" write `from {namespace.home} import {name}`"
+            f"{home}.{name} was given to a {namespace.host} of {namespace.name}. Fix: import it from {namespace.home}"
         )
     counterpart = counterparts[name].__new__(counterparts[name])
     counterpart.__dict__.update(thing.__dict__)
@@ -65,8 +64,8 @@ def _refuse_foreign(namespace: Namespace, thing: Any) -> None:
     name = type(thing).__name__
     package = home.removeprefix(f"{theirs.name}.").split(".")[0]
     raise NamespaceError(
-        f"{home}.{name} was given to a {namespace.host} of {namespace.name}, which has a class of its own: write"
-        f" `from {namespace.name}.{package} import {name}`"
+        f"{home}.{name} was given to a {namespace.host} of {namespace.name}. Fix: import it from"
+        f" {namespace.name}.{package}"
     )
 
 
@@ -144,8 +143,8 @@ def _settle_accelerator(name: VendorName, arguments: dict[str, Any]) -> None:
     found = asked if isinstance(asked, str) else getattr(asked, "backend_name", type(asked).__name__)
     if found != name.backend_name:
         raise UnsupportedError(
-            f"{type(name).__name__} is for {name.backend_name!r}, and accelerator={found!r} was asked for: write"
-            f" accelerator={name.backend_name!r}, or leave {type(name).__name__} out",
+            f"{type(name).__name__} is for {name.backend_name!r}, not for accelerator={found!r}. Fix:"
+            f" accelerator={name.backend_name!r}",
             capability="strategy" if isinstance(name, StrategyName) else "precision",
         )
 
@@ -154,7 +153,5 @@ def _settle_precision(namespace: Namespace, name: PrecisionName, arguments: dict
     asked = arguments.get("precision")
     unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
     if asked is not None and unified(asked) != name.precision:
-        raise ArgumentsError(
-            f"precision={asked!r} and {name!r} were both given, and differ; write one of them, precision= where you can"
-        )
+        raise ArgumentsError(f"precision={asked!r} contradicts {name!r}. Fix: leave one out")
     arguments["precision"] = name.precision

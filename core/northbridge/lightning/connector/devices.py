@@ -45,7 +45,7 @@ def _index(connector: Any, listed: list[torch.device], asked: Any) -> list[torch
     given = [device.index for device in listed]
     written = f"parallel_devices={[str(device) for device in listed]}"
     if None in given and set(given) != {None}:
-        raise DevicesError(f"{written} has devices with an index and without; give each its own, or none")
+        raise DevicesError(f"{written}: some have an index and some not. Fix: all or none")
     unnamed = None in given
     meant = accelerator.parse_devices(len(listed)) if unnamed else _check_indices(connector, given, written)
     if asked != "auto":
@@ -60,8 +60,8 @@ def _index_one(connector: Any, device: torch.device, asked: Any) -> torch.device
     indices: list[int] = connector._devices_flag
     if asked != "auto" and len(indices) != 1:
         raise DevicesError(
-            f"{type(connector._strategy_flag).__name__} trains on one device, and devices={asked!r} takes"
-            f" {len(indices)}; write devices=1, or a strategy for several devices"
+            f"{type(connector._strategy_flag).__name__} needs one device, but devices={asked!r} means"
+            f" {len(indices)}. Fix: devices=1"
         )
     if device.index is None:
         return connector.accelerator.get_parallel_devices(indices)[0]
@@ -85,6 +85,4 @@ def _check_indices(connector: Any, indices: list[int], written: str) -> list[int
 
 
 def _contradiction(written: str, asked: Any) -> DevicesError:
-    return DevicesError(
-        f"{written} of the strategy and devices={asked!r} contradict; leave one of them out, or make them agree"
-    )
+    return DevicesError(f"{written} contradicts devices={asked!r}. Fix: leave one out")

@@ -122,8 +122,8 @@ def refuse_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
     other = _backend_of_strategy(strategy) if isinstance(strategy, str) else None
     if other not in (None, name):
         raise UnsupportedError(
-            f"strategy={strategy!r} is for {other!r}, and accelerator={name!r} was asked for. Fix: leave strategy= out,"
-            f" or write accelerator={other!r}",
+            f"strategy={strategy!r} is for {other!r}, not {name!r}. Fix: leave strategy= out, or write"
+            f" accelerator={other!r}",
             capability="strategy",
         )
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
@@ -135,8 +135,8 @@ def refuse_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
             instead = _SHARDED.format(namespace=namespace.name) if kind == "fsdp" else "strategy='ddp'"
             how = _SHARDED_HOW[namespace.host] if kind == "fsdp" else ""
             raise UnsupportedError(
-                f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}. Write"
-                f" {namespace.host}(accelerator={name!r}, {instead}), and devices= as before{how}",
+                f"strategy={word!r} cannot run on {name!r}: {reason}{claimed}."
+                f" Fix: {namespace.host}(accelerator={name!r}, {instead}){how}",
                 capability=f"strategy {kind}",
             )
 
@@ -176,7 +176,7 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
             return flag
     word = repr(flag) if isinstance(flag, str) else type(flag).__name__
     raise UnsupportedError(
-        f"strategy={word} is not known to run on {name!r}: write strategy='ddp', or derive your class from"
+        f"strategy={word} is not known to run on {name!r}. Fix: strategy='ddp', or derive it from"
         f" {namespace.home}.DDPStrategy",
         capability="strategy",
     )
@@ -191,15 +191,14 @@ def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
     claim = backend.present_capabilities().sync_batchnorm
     if claim.denied:
         raise UnsupportedError(
-            f"sync_batchnorm=True was asked for, but {backend.name!r} cannot do it: {claim.reason}; leave it out, and"
-            " each rank normalizes by its own batch",
+            f"{backend.name!r} does not support sync_batchnorm=True: {claim.reason}. Fix: leave it out",
             capability="sync_batchnorm",
         )
     ours = classes(namespace)
     if isinstance(connector._strategy_flag, (ours.model_parallel, ours.model_parallel.stock_class)):
         raise UnsupportedError(
-            "sync_batchnorm=True was asked for, but Lightning's ModelParallelStrategy does not look at it: leave it"
-            " out, and call torch.nn.SyncBatchNorm.convert_sync_batchnorm(self) in configure_model()",
+            "ModelParallelStrategy ignores sync_batchnorm=True. Fix: call SyncBatchNorm.convert_sync_batchnorm()"
+            " in configure_model()",
             capability="sync_batchnorm",
         )
     if type(connector._layer_sync) is namespace.module("plugins.layer_sync").TorchSyncBatchNorm:
@@ -210,13 +209,13 @@ def _build_single(single_device: Any, connector: Any) -> Any:
     devices = connector._parallel_devices
     if len(devices) != 1:
         raise DevicesError(
-            f"strategy={connector._strategy_flag!r} trains on one device, and devices= takes {len(devices)} (all of"
-            " them where it is left out): write devices=1 or strategy='ddp'"
+            f"strategy={connector._strategy_flag!r} needs one device, but devices= means {len(devices)}."
+            " Fix: devices=1 or strategy='ddp'"
         )
     if connector._num_nodes_flag > 1:
         raise DevicesError(
-            f"strategy={connector._strategy_flag!r} trains on one device, and num_nodes={connector._num_nodes_flag} was"
-            " asked for: each node would train a model of its own; write strategy='ddp'"
+            f"strategy={connector._strategy_flag!r} cannot span num_nodes={connector._num_nodes_flag}."
+            " Fix: strategy='ddp'"
         )
     return single_device(device=devices[0])
 
@@ -227,8 +226,7 @@ def refuse_mixture(namespace: Namespace, connector: Any) -> None:
     if isinstance(strategy, ours.strategies):
         name = connector.accelerator.name()
         raise UnsupportedError(
-            f"strategy={type(strategy).__name__} of Northbridge runs on a chip of its backends, and"
-            f" accelerator={name!r} was asked for or chosen: name the backend with accelerator=",
+            f"{type(strategy).__name__} of Northbridge does not run on accelerator={name!r}. Fix: name a backend there",
             capability="strategy",
         )
     first = loaded()
@@ -240,15 +238,13 @@ def refuse_mixture(namespace: Namespace, connector: Any) -> None:
         return  # a vendor's backend drives, by a name of its own, what torch and Lightning drive themselves
     if first.device.type in types:
         raise UnsupportedError(
-            f"accelerator={name!r} was asked for, and a strategy with devices of {first.name!r}: write"
-            f" accelerator={first.name!r}, or leave it out",
+            f"accelerator={name!r}, but the strategy has devices of {first.name!r}. Fix: accelerator={first.name!r}",
             capability="strategy",
         )
     # What the devices are, and not what the accelerator is called: a user's own may drive the CPU.
     if any(type_ != "cpu" and _may_be_here(type_) for type_ in types):
         raise DeviceTypeTakenError(
-            f"{name!r} was asked for, but this process already runs on {first.name!r}, and torch serves one accelerator"
-            f" per process; start another process for {name!r}",
+            f"cannot use {name!r}: torch already runs on {first.name!r} in this process. Fix: use another process",
             backend=first.name,
         )
 

@@ -47,17 +47,16 @@ def refuse_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
         return
     unsaid = "" if "backend" in arguments else ", which torch takes where none is named"
     raise UnsupportedError(
-        f"torch.compile was asked for {asked!r}{unsaid}, and {backend.name!r} was asked for: {reason};"
-        f" {_instead(backend)}",
+        f"{backend.name!r} cannot compile with {asked!r}{unsaid}: {reason}. Fix: {_instead(backend)}",
         capability="compile",
     )
 
 
 def _refuse_absent(backend: Backend, named: str) -> None:
     if not _is_registered(named):
+        known = ", ".join(torch.compiler.list_backends())
         raise UnsupportedError(
-            f"torch.compile was asked for without a backend, and {backend.name!r} takes {named!r} then, which nothing"
-            f" has registered with torch here (registered are {', '.join(torch.compiler.list_backends())});"
+            f"{backend.name!r} compiles with {named!r}, which torch does not have; found {known}. Fix:"
             f" {_instead(backend)}",
             capability="compile",
         )

@@ -89,9 +89,8 @@ def _let_first_end(siblings: list[int]) -> None:
 def _refuse_held_chips() -> None:
     for name in held():
         raise UnsupportedError(
-            f"ranks were to be forked from this process (strategy 'ddp_fork' or 'ddp_notebook'), which has already"
-            f" trained on {name!r}: a forked process cannot use a chip that its parent holds. In a notebook, restart"
-            " the kernel and let the fit with several devices be the first; in a script, write strategy='ddp'",
+            f"this process has already used {name!r}, so that no rank can be forked from it. Fix: restart"
+            " the kernel, or strategy='ddp'",
             capability="fork",
         )
 

@@ -114,8 +114,7 @@ def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
     """Raise :class:`CheckpointError` unless ``checkpoint`` is a dict, or like one."""
     if not hasattr(checkpoint, "keys"):
         raise CheckpointError(
-            f"{path} could not be read as a checkpoint: it holds a {type(checkpoint).__name__}, and no dict;"
-            " Trainer.save_checkpoint() and Fabric.save() write one"
+            f"{path} is not a checkpoint: it holds a {type(checkpoint).__name__}. Fix: load a file that a Trainer wrote"
         )
 
 
@@ -135,8 +134,7 @@ def refuse_other_parts(path: Any, checkpoint: Any) -> None:
         faults.append(f"its {_VERSION!r} is {version!r:.50}" if _VERSION in checkpoint else f"it has no {_VERSION!r}")
     if faults:
         raise CheckpointError(
-            f"{path} could not be read as a checkpoint: {faults[0]}. Fix: copy it again, or load a file that a Trainer"
-            " wrote"
+            f"{path} is not a checkpoint: {faults[0]}. Fix: copy it again, or load a file that a Trainer wrote"
         )
 
 
@@ -159,21 +157,19 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
     protocol = _newer_protocol(text)
     if protocol and is_archive and not damage:
         return CheckpointCodeError(
-            f"the checkpoint {path} was written with pickle protocol {protocol}, which weights_only=True does not read."
-            " Fix: let torch.save write it with pickle_protocol=2; or, if you trust where the file comes from, write"
-            " weights_only=False"
+            f"{path} has pickle protocol {protocol}, which weights_only=True cannot read. Fix: weights_only=False if"
+            " you trust it, or torch.save(…, pickle_protocol=2)"
         )
     if "weights_only" in text and not damage:
         if is_archive or name or not isinstance(error, pickle.UnpicklingError):
+            held = name[1][:LONGEST] if name else "more than weights"
             return CheckpointCodeError(
-                f"the checkpoint {path} holds {name[1][:LONGEST] if name else 'more than weights'}, which only code"
-                " can make, and weights_only=True lets none run. If you trust where the file comes from, write"
-                " weights_only=False, or allow the class with torch.serialization.add_safe_globals([…])"
+                f"{path} holds {held}, which weights_only=True does not allow. Fix: add_safe_globals(),"
+                " or weights_only=False if you trust it"
             )
         reason = "it is in no format that torch.save writes"
     return CheckpointError(
-        f"{path} could not be read as a checkpoint: {damage or reason}. Is it one, and was it copied as a whole? Take"
-        " another; what this process has trained is untouched"
+        f"{path} could not be read as a checkpoint: {damage or reason}. Fix: copy it again, or load another"
     )
 
 

@@ -168,14 +168,13 @@ def writing(target: Path) -> Iterator[None]:
 def unwritable(target: Path, refusal: OSError) -> CheckpointError:
     """Return what to tell a user of a checkpoint that the system refuses to take."""
     cure = (
-        "Choose another name"
+        "choose another name"
         if target.is_dir() and not (target / "meta.pt").exists()
-        else f"Make room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
+        else f"make room in {target.parent}, or choose another folder, with ModelCheckpoint(dirpath=…) or"
         " Trainer(default_root_dir=…)"
     )
     return CheckpointError(
-        f"the checkpoint {target} could not be written: {refusal.strerror or refusal}; what stood there before is"
-        f" untouched. {cure}"
+        f"{target} could not be written: {refusal.strerror or refusal}; an old file is untouched. Fix: {cure}"
     )
 
 
@@ -189,5 +188,5 @@ def _refusal_of_system(error: BaseException) -> OSError | None:
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
     if cause is None and "inline_container.cc" in str(error):
-        return OSError("torch could not write it to its end, as where the disk is full")
+        return OSError("torch could not write all of it, as on a full disk")
     return cause

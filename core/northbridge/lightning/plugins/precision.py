@@ -27,17 +27,17 @@ def refuse_precision(backend: Backend, precision: str) -> None:
     """Raise :class:`UnsupportedError` where the chip does not support ``precision``, or nothing but CUDA has it."""
     if precision.startswith("transformer-engine"):
         raise UnsupportedError(
-            f"precision={precision!r} runs on CUDA alone, and {backend.name!r} was asked for; write"
-            f" precision={_working(backend)!r}",
+            f"precision={precision!r} runs on CUDA only, not on {backend.name!r}. Fix: precision={_working(backend)!r}",
             capability="transformer-engine",
         )
     claims = backend.present_capabilities().claims()
     needed = _NEEDS.get(precision)
     if needed is None or not claims[needed].denied:
         return
+    instead = "32-true" if precision == "64-true" else _working(backend)
     raise UnsupportedError(
-        f"precision={precision!r} was asked for, but {backend.name!r} has no {needed}: {claims[needed].reason}; write"
-        f" precision={'32-true' if precision == '64-true' else _working(backend)!r}",
+        f"precision={precision!r}: {backend.name!r} has no {needed}: {claims[needed].reason}. Fix:"
+        f" precision={instead!r}",
         capability=needed,
     )
 
@@ -56,24 +56,22 @@ def refuse_plugin(backend: Backend, plugin: Any) -> None:
     device = getattr(plugin, "device", None)
     if isinstance(device, str) and device != backend.device.type:
         raise UnsupportedError(
-            f"{type(plugin).__name__} was made for {device!r}, and {backend.name!r} was asked for: write"
-            f" precision={plugin.precision!r} instead, or {type(plugin).__name__}({plugin.precision!r},"
-            f" device={backend.device.type!r})",
+            f"{type(plugin).__name__} is for {device!r}, not {backend.device.type!r}."
+            f" Fix: precision={plugin.precision!r}",
             capability="autocast",
         )
     scaler = getattr(plugin, "scaler", None)
     made_for = getattr(scaler, "_device", backend.device.type)
     if made_for != backend.device.type:
         raise UnsupportedError(
-            f"{type(plugin).__name__} was given a GradScaler for {made_for!r}, which does nothing on {backend.name!r}:"
-            f" leave scaler= out, or write scaler=torch.amp.GradScaler({backend.device.type!r})",
+            f"the GradScaler of {type(plugin).__name__} is for {made_for!r}, not {backend.device.type!r}."
+            " Fix: leave scaler= out",
             capability="autocast",
         )
     ability = _CUDA_ALONE.get(type(plugin).__name__)
     if ability is not None:
         raise UnsupportedError(
-            f"{type(plugin).__name__} runs on CUDA alone, and {backend.name!r} was asked for; write"
-            f" precision={_working(backend)!r}",
+            f"{type(plugin).__name__} runs on CUDA only, not on {backend.name!r}. Fix: precision={_working(backend)!r}",
             capability=ability,
         )
     precision = getattr(plugin, "precision", None)
@@ -93,8 +91,8 @@ def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> A
     if getattr(torch, _NEEDS[precision]) not in taken:
         words = ", ".join(str(dtype) for dtype in taken) or "no dtype at all"
         raise UnsupportedError(
-            f"precision={precision!r} was asked for, but torch.autocast({backend.device.type!r}) takes {words}; write"
-            " precision='32-true', or one that fits",
+            f"precision={precision!r}: torch.autocast({backend.device.type!r}) supports {words}. Fix:"
+            " precision='32-true'",
             capability="autocast",
         )
     return namespace.module("plugins").MixedPrecision(precision, backend.device.type)

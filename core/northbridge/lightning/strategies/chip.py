@@ -175,6 +175,6 @@ def assert_on_device(module: Any, device: torch.device) -> None:
     for kind, name, tensor in tensors_of(module):
         if tensor.device != device and tensor.device.type != "meta":
             raise WrongDeviceError(
-                f"{kind} {name!r} of {type(module).__name__} is on '{tensor.device}' after the model was moved to"
-                f" '{device}': let .to(device) move it, and do not pin it elsewhere"
+                f"{kind} {name!r} of {type(module).__name__} stayed on '{tensor.device}'. Fix: let .to('{device}')"
+                " move it"
             )

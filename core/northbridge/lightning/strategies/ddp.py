@@ -98,8 +98,7 @@ def refuse_fork(backend: Backend) -> None:
     claim = backend.present_capabilities().fork
     if claim.denied:
         raise UnsupportedError(
-            f"ranks on {backend.name!r} cannot be forked: {claim.reason}; write strategy='ddp_spawn', or strategy='ddp'"
-            " in a script",
+            f"{backend.name!r} cannot fork ranks: {claim.reason}. Fix: strategy='ddp_spawn', or 'ddp' in a script",
             capability="fork",
         )
 
@@ -114,8 +113,7 @@ def refuse_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping
         is_sent = name not in ignored and (kind == "parameter" or options.get("broadcast_buffers", True))
         if is_sent and not backend.collective.carries(tensor.dtype):
             dtype = str(tensor.dtype).removeprefix("torch.")
+            more = ", or DDPStrategy(broadcast_buffers=False)" if kind == "buffer" else ""
             raise CollectiveError(
-                f"the {kind} {name!r} is {dtype}, which {backend.collective.name!r} does not know, and DDP would"
-                f" send it to the other ranks of {backend.name!r}: make it another dtype"
-                + (", or write strategy=DDPStrategy(broadcast_buffers=False)" if kind == "buffer" else "")
+                f"{backend.collective.name!r} cannot send the {kind} {name!r}: it is {dtype}. Fix: another dtype{more}"
             )

@@ -165,8 +165,8 @@ def _wait_for(metadata: Path, target: Path) -> None:
     while not metadata.exists():
         if time.monotonic() > deadline:
             raise CheckpointError(
-                f"the folder {target.parent} is not one for all nodes: what rank 0 has written into it is not here."
-                " Shards are written into a folder that the nodes share"
+                f"rank 0 wrote into {target.parent}, which this node does not see. Fix: use a folder that"
+                " all nodes share"
             )
         time.sleep(0.1)
 

@@ -69,8 +69,8 @@ def refuse_left_behind(optimizer: Any, device: torch.device) -> None:
     left = [each for group in optimizer.param_groups for each in group["params"] if each.device.type == "cpu"]
     if left and device.type != "cpu" and not _keeps_parameters(device):
         raise WrongDeviceError(
-            f"{type(optimizer).__name__} would train {len(left)} parameters on 'cpu': modules get new ones when they"
-            f" move to '{device}'. Fix: make the optimizer after the move"
+            f"{type(optimizer).__name__} would train {len(left)} parameters on 'cpu'. Fix: make it"
+            f" after the move to '{device}'"
         )
 
 

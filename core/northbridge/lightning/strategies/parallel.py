@@ -153,10 +153,7 @@ class _ParallelMixin(_ChipMixin):
         name: str = self.backend.collective.name
         asked = self._process_group_backend
         if asked not in (None, name):
-            raise CollectiveError(
-                f"process_group_backend={asked!r} was asked for, but tensors on {self.backend.name!r} travel over"
-                f" {name!r}; leave the argument out"
-            )
+            raise CollectiveError(f"process_group_backend={asked!r}: {self.backend.name!r} needs {name!r}")
         return name
 
     def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
@@ -170,8 +167,8 @@ class _ParallelMixin(_ChipMixin):
             return tensor
         if tensor.device.type not in ("cpu", self.root_device.type):
             raise WrongDeviceError(
-                f"a tensor on '{tensor.device}' cannot be reduced over {self._process_group_backend!r}: move it"
-                f" first, tensor.to('{self.root_device}')"
+                f"cannot reduce a tensor on '{tensor.device}' over {self._process_group_backend!r}. Fix:"
+                f" tensor.to('{self.root_device}')"
             )
         # What a user logs is often on the CPU, where the library reaches nothing.
         moved = tensor.detach().to(self.root_device) if tensor.device.type == "cpu" else tensor
@@ -231,8 +228,7 @@ def refuse_wrong_seed() -> None:
     text = os.environ.get("PL_GLOBAL_SEED")
     if text is not None and seed_of_environment() is None:
         raise VariableError(
-            f"PL_GLOBAL_SEED={text!r} is not a number from 0 to {LARGEST_SEED}. Fix: unset it, and call"
-            " seed_everything()",
+            f"PL_GLOBAL_SEED={text!r} is not from 0 to {LARGEST_SEED}. Fix: unset it, and call seed_everything()",
             variable="PL_GLOBAL_SEED",
         )
 

@@ -69,4 +69,4 @@ class _SavedStateMixin(_NamespaceMixin):
         if failure is not None:
             raise failure
         rank, reason = next((rank, reason) for rank, reason in enumerate(reasons) if reason)
-        raise CheckpointError(f"rank {rank} could not write the checkpoint {path}, so no rank goes on: {reason}")
+        raise CheckpointError(f"rank {rank} could not write {path}, so all ranks stop: {reason}")

@@ -9,29 +9,19 @@ from northbridge.backend import Backend
 from northbridge.discovery.declared import get
 from northbridge.errors import UnsupportedError
 
-_ONE = "write devices=1"
 TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
-        "fit": ("a training", "train on another accelerator; to evaluate and to predict is not refused here"),
-        "checkpoint": (
-            "a checkpoint",
-            "leave it out: Trainer(enable_checkpointing=False), or no Fabric.save(), and train in one go",
-        ),
-        "resume": ("to take up a training", "leave ckpt_path= or Fabric.load() out, and begin anew"),
-        "inference_mode": ("torch.inference_mode()", "write torch.no_grad()"),
-        "sum_all_reduce": ("a run of several ranks, which add up tensors", _ONE),
-        "broadcast": ("a run of several ranks, of which one sends to all", _ONE),
-        "all_gather": ("a run of several ranks, which gather tensors", _ONE),
-        "barrier": ("a run of several ranks, which wait for each other", _ONE),
-        "sync_batchnorm": (
-            "torch's SyncBatchNorm, over the batches of all ranks,",
-            "leave convert_sync_batchnorm() out, and each rank normalizes by its own batch",
-        ),
-        "sharding": (
-            "a model spread over several devices, by FSDP2 or tensor parallel,",
-            "write strategy='ddp', which has a whole model on each device, or devices=1",
-        ),
-        "ddp_averaging": ("DDP over several ranks, which average gradients", _ONE),
+        "fit": ("training", "use another accelerator; validation and prediction are allowed"),
+        "checkpoint": ("checkpoints", "Trainer(enable_checkpointing=False), or no Fabric.save()"),
+        "resume": ("resuming a training", "leave ckpt_path= or Fabric.load() out"),
+        "inference_mode": ("torch.inference_mode()", "torch.no_grad()"),
+        "sum_all_reduce": ("several ranks, which add up tensors", "devices=1"),
+        "broadcast": ("several ranks, of which one sends to all", "devices=1"),
+        "all_gather": ("several ranks, which gather tensors", "devices=1"),
+        "barrier": ("several ranks, which wait for each other", "devices=1"),
+        "sync_batchnorm": ("torch's SyncBatchNorm", "leave convert_sync_batchnorm() out"),
+        "sharding": ("FSDP2 and tensor parallel", "strategy='ddp', or devices=1"),
+        "ddp_averaging": ("DDP, which averages gradients", "devices=1"),
     }
 )
 """What is asked of each claim of training, evaluation, checkpoints and ranks, and the fix where it is unsupported."""
@@ -47,7 +37,7 @@ def refuse_unsupported(backend: Backend, *claims: str) -> None:
         if present[name].denied:
             asked, instead = TRAINING_CLAIMS[name]
             raise UnsupportedError(
-                f"{asked} was asked for, but {backend.name!r} cannot do it: {present[name].reason}; {instead}",
+                f"{backend.name!r} does not support {asked}: {present[name].reason}. Fix: {instead}",
                 capability=name,
             )
 

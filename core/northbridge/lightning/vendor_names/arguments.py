@@ -29,17 +29,17 @@ def bind(
     the words that are there for it. Raises :class:`ArgumentsError` for any other.
     """
     meant = [argument for argument in positional if argument not in without_meaning]
-    taken = f"it takes {', '.join(meant)}" if meant else "it takes none"
+    accepted = f"it accepts {', '.join(meant) or 'none'}"
     if len(args) > len(positional):
-        raise ArgumentsError(f"{name}() was given {len(args)} arguments by their place; {taken}")
+        raise ArgumentsError(f"{name}() got {len(args)} positional arguments; {accepted}")
     given = dict(zip(positional, args, strict=False))
     for argument, value in kwargs.items():
         if argument in given:
-            raise ArgumentsError(f"{name}() was given {argument}= twice, by its place and by its name; write it once")
+            raise ArgumentsError(f"{name}() got {argument}= twice, by position and by name")
         if argument not in (*positional, *without_meaning, *passed_on):
             near = difflib.get_close_matches(argument, [*meant, *passed_on], n=1)
             hint = f"; did you mean {near[0]}=?" if near else ""
-            raise ArgumentsError(f"{name}() takes no {argument}={hint}; {taken}")
+            raise ArgumentsError(f"{name}() has no argument {argument}={hint}; {accepted}")
         given[argument] = value
     for argument in without_meaning:
         if argument in given:

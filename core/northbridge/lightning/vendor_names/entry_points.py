@@ -48,11 +48,11 @@ class Alias:
         try:
             made = getattr(importlib.import_module(module), attribute)()
             if not isinstance(made, StrategyName):
-                raise TypeError(f"it makes {made!r}, and no strategy's name of northbridge")
+                raise TypeError(f"it makes {made!r}, which is not a strategy's name")
         except (AttributeError, TypeError) as error:
             raise PluginImportError(
-                f"{describe(self.backend)} announces strategy={self.name!r} as {self.reference!r}, which cannot be"
-                f" used: {describe_error(error)}; its vendor has to correct that, until then write strategy='ddp'",
+                f"{describe(self.backend)}: strategy={self.name!r} cannot be made: {describe_error(error)}."
+                " Fix: strategy='ddp'",
                 backend=self.backend,
             ) from error
         return made

@@ -69,8 +69,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
         if cls.backend_name and not backend:
             name = next(base.__name__ for base in cls.__mro__ if "backend_name" in vars(base))
             raise UnsupportedError(
-                f"{cls.__name__} cannot be derived from {name}, which is a name and has no behaviour: derive it from"
-                f" the class that it stands for, {cls.home}.{cls.kind} for a Trainer of lightning.pytorch",
+                f"{cls.__name__} cannot derive from the name {name}. Fix: derive it from {cls.home}.{cls.kind}",
                 capability="subclass",
             )
         cls.backend_name = backend
@@ -108,8 +107,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
 
     def __getattr__(self, attribute: str) -> Any:
         raise AttributeError(
-            f"{type(self).__name__} has no {attribute!r} yet: it becomes Lightning's {self.kind} when a Trainer or a"
-            " Fabric is given it"
+            f"{type(self).__name__} has no {attribute!r} yet. Fix: give it to a Trainer or Fabric first"
         )
 
 
@@ -177,11 +175,11 @@ class PrecisionName(VendorName):
         if word in self.refused:
             claim = self.refused[word]
             reason = get(self.backend_name).capabilities.claims()[claim].reason
-            raise UnsupportedError(f"{call} was asked for: {reason}; write 'bf16-mixed'", capability=claim)
+            raise UnsupportedError(f"{call} is not supported: {reason}. Fix: 'bf16-mixed'", capability=claim)
         if word not in self.words:
             near = difflib.get_close_matches(word, self.words, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ArgumentsError(f"{call} is no precision{hint}; it takes {', '.join(self.words)}")
+            raise ArgumentsError(f"{call} is not a precision{hint}; found {', '.join(self.words)}")
         self.precision: str = self.words[word]
 
     @classmethod
@@ -209,7 +207,7 @@ def _unsupported(name: str, backend: str, capability: str, instead: str) -> type
     def refuse(cls: type, *args: object, **kwargs: object) -> NoReturn:
         reason = get(backend).capabilities.claims()[capability].reason or not_driven.reason
         raise UnsupportedError(
-            f"{name} was asked for, and {capability!r} on {backend!r} is unknown: {reason}; {instead}",
+            f"{name}: {capability!r} on {backend!r} is unknown: {reason}. Fix: {instead}",
             capability=capability,
         )
 

@@ -31,8 +31,8 @@ class StrategyName(VendorName):
         for argument in arguments:
             if argument not in taken and argument not in self.passed_on():
                 raise ArgumentsError(
-                    f"{type(self).__name__}({argument}=…) was given to a {namespace.host}, whose strategies take no"
-                    " such argument; leave it out"
+                    f"{type(self).__name__}({argument}=…): the strategies of a {namespace.host} have no such"
+                    " argument. Fix: leave it out"
                 )
         return self.become(cls(**arguments))
 
@@ -74,9 +74,8 @@ class DDPStrategyName(StrategyName):
         is_list = isinstance(devices, (list, tuple)) and all(isinstance(each, torch.device) for each in devices)
         if devices is not None and not is_list:
             raise ArgumentsError(
-                f"{type(self).__name__}(parallel_devices={devices!r}) is no list of torch.device: write"
-                f" [torch.device({get(self.backend_name).device.type!r})] * 8, or leave it out and write devices=8 for"
-                " the Trainer"
+                f"{type(self).__name__}(parallel_devices={devices!r}) is not a list of torch.device. Fix:"
+                " devices=8 for the Trainer"
             )
 
     @classmethod

@@ -99,8 +99,9 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) ->
         open_folder(cache)
 
     assert str(caught.value) == (
-        f"the cache of the simulated chip cannot be used: {cache} can be written by others (mode {mode:o}). Fix: delete"
-        " it, for others may have filled it, or set NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
+        f"cannot use the simulated chip's cache: {cache} can be written by others (mode {mode:o})."
+        " Fix: delete it, for others may have filled it, or set NORTHBRIDGE_CPU_SIM_CACHE to a"
+        " folder that only you can write"
     )
 
 
@@ -113,8 +114,8 @@ def test_a_parent_that_others_can_write_is_refused(tmp_path: Path) -> None:
         open_folder(parent / "inner" / "cache")
 
     assert str(caught.value) == (
-        f"the cache of the simulated chip cannot be used: {parent} can be written by others (mode 775). Fix: set"
-        " NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
+        f"cannot use the simulated chip's cache: {parent} can be written by others (mode 775)."
+        " Fix: set NORTHBRIDGE_CPU_SIM_CACHE to a folder that only you can write"
     )
 
 
@@ -212,20 +213,20 @@ def test_a_link_in_the_cache_is_refused(tmp_path: Path) -> None:
         is_whole(chip)
 
     assert str(caught.value) == (
-        f"the cache of the simulated chip cannot be used: {chip} is a symbolic link to"
-        f" {tmp_path / 'elsewhere' / chip.name}. Fix: delete this file"
+        f"cannot use the simulated chip's cache: {chip} is a symbolic link to {tmp_path / 'elsewhere' / chip.name}."
+        " Fix: delete it"
     )
 
 
 def test_a_file_that_is_not_the_users_alone_is_refused(tmp_path: Path, give_away: Callable[[Path], None]) -> None:
     chip = kept(tmp_path, b"machine code")
     chip.chmod(0o620)
-    with pytest.raises(BuildError, match=r"\.so can be written by others \(mode 620\)\. Fix: delete this file"):
+    with pytest.raises(BuildError, match=r"\.so can be written by others \(mode 620\)\. Fix: delete it"):
         is_whole(chip)
 
     chip.chmod(0o600)
     give_away(chip)
-    with pytest.raises(BuildError, match=r"\.so belongs to user \d+, .*\. Fix: delete this file"):
+    with pytest.raises(BuildError, match=r"\.so belongs to user \d+, .*\. Fix: delete it"):
         is_whole(chip)
 
 
@@ -246,7 +247,7 @@ def test_a_link_to_a_file_is_refused(tmp_path: Path, sources: Path, monkeypatch:
     (tmp_path / "cache").mkdir(mode=0o700)
     (tmp_path / "cache" / name.format(key=key(recipe, find_compiler()))).symlink_to(other)
 
-    with pytest.raises(BuildError, match=r"is a symbolic link to .*other\.txt\. Fix: delete this file"):
+    with pytest.raises(BuildError, match=r"is a symbolic link to .*other\.txt\. Fix: delete it"):
         locate(SimSettings(cache=tmp_path / "cache"), recipe)
 
     assert other.read_text() == "somebody's"
@@ -262,8 +263,8 @@ def test_a_folder_that_cannot_be_made_is_refused(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(BuildError) as caught:
         open_folder(tmp_path / "cache")
 
-    assert f"cannot be written: {os.strerror(code)}; make room" in str(caught.value)
-    assert "set NORTHBRIDGE_CPU_SIM_CACHE to another folder" in str(caught.value)
+    assert f"{os.strerror(code)}. Fix: make it writable" in str(caught.value)
+    assert "or set NORTHBRIDGE_CPU_SIM_CACHE" in str(caught.value)
     assert caught.value.__suppress_context__
 
 

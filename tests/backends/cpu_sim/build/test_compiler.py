@@ -13,17 +13,15 @@ def test_without_a_compiler_the_user_is_told_what_to_install(tmp_path: Path) -> 
     with pytest.raises(BuildError) as caught:
         find_compiler({"PATH": str(tmp_path)})
 
-    assert "no C++ compiler (c++, g++, clang++) on PATH: apt install g++" in str(caught.value)
+    assert "no C++ compiler (c++, g++, clang++) is on PATH. Fix: apt install g++" in str(caught.value)
     assert caught.value.backend == "cpu_sim"
 
 
-def test_a_chosen_compiler_that_is_missing_is_refused_and_not_replaced() -> None:
+def test_missing_chosen_compiler_is_refused() -> None:
     with pytest.raises(BuildError) as caught:
         find_compiler({"CXX": "clang++-99 -v", "PATH": os.environ["PATH"]})
 
-    assert str(caught.value) == (
-        "CXX='clang++-99 -v' asks for the C++ compiler 'clang++-99', which is not on PATH: install it, or unset CXX"
-    )
+    assert str(caught.value) == ("CXX='clang++-99 -v' is not on PATH. Fix: install it, or unset CXX")
 
 
 def test_a_chosen_compiler_may_come_with_a_wrapper() -> None:
@@ -45,9 +43,7 @@ def test_cxx_with_an_unbalanced_quote_is_named(cxx: str) -> None:
     with pytest.raises(BuildError) as caught:
         find_compiler({"CXX": cxx, "PATH": os.environ["PATH"]})
 
-    assert str(caught.value) == (
-        f"CXX={cxx!r} cannot be split into words: No closing quotation. Fix: balance its quotes"
-    )
+    assert str(caught.value) == (f"CXX={cxx!r} cannot be split: No closing quotation. Fix: balance its quotes")
 
 
 @pytest.mark.parametrize("entry", ["", ".", "bin"])

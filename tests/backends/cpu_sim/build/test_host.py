@@ -18,8 +18,8 @@ from northbridge.discovery.simulated import GROUP
 from northbridge_cpu_sim.build.host import check_host
 from northbridge_cpu_sim.errors import HostError
 
-LINUX = "the simulated chip needs Linux, and this is Darwin: run it in a container or in WSL"
-NEWER = "the simulated chip needs torch 2.13 or later, and this is torch 2.4.0: pip install 'torch>=2.13'"
+LINUX = "the simulated chip needs Linux, found Darwin. Fix: use a container or WSL"
+NEWER = "the simulated chip needs torch 2.13 or later, found 2.4.0. Fix: pip install 'torch>=2.13'"
 
 # What the backend's first import finds: another system, or an older torch, without what it did not have.
 PRETENDED = """
@@ -66,7 +66,7 @@ def test_another_system_than_linux_is_refused(monkeypatch: pytest.MonkeyPatch, s
 
 @pytest.mark.parametrize("chip", ["cpu_sim", *(plugin.name for plugin in announced(GROUP))])
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_trainer_ends_with_that_one_line_and_no_other_error_before_it(tmp_path: Path, host: str, chip: str) -> None:
+def test_trainer_ends_with_that_one_line(tmp_path: Path, host: str, chip: str) -> None:
     said = run(tmp_path, host, TRAINER.format(chip), NORTHBRIDGE_SIMULATE=chip).stderr
 
     # A DetectionError where the vendor's software is first asked for its cards, in a process apart.

@@ -74,7 +74,7 @@ def test_whatever_reaches_the_chip_can_fail(op: str, use: Callable[[torch.Tensor
         use(x)
 
 
-def test_memory_runs_out_as_it_does_unplanned_and_nothing_is_lost(chip: ModuleType) -> None:
+def test_planned_out_of_memory_loses_nothing(chip: ModuleType) -> None:
     x = square()
     before = chip.memory_allocated(0)
     with planned_faults(Fault("oom", after=1)):
@@ -87,7 +87,7 @@ def test_memory_runs_out_as_it_does_unplanned_and_nothing_is_lost(chip: ModuleTy
     assert chip.memory_allocated(0) == before
 
 
-def test_a_result_that_a_kernel_resizes_survives_running_out_of_memory(chip: ModuleType) -> None:
+def test_resized_result_survives_out_of_memory(chip: ModuleType) -> None:
     x, out = square(), torch.empty(0, device="cpu_sim:0")
     before = chip.memory_allocated(0)
     with planned_faults(Fault("oom", times="always")), pytest.raises(torch.OutOfMemoryError):
@@ -127,7 +127,7 @@ def test_integers_have_a_bit_flipped_where_they_have_no_nan() -> None:
     ]
 
 
-def test_the_element_is_counted_along_the_tensor_and_not_in_memory() -> None:
+def test_element_is_counted_along_the_tensor() -> None:
     x = torch.zeros(2, 3, device="cpu_sim:0").t()
 
     assert changed(Fault("corrupt", op="add_", value=5, element=1), lambda: x.add_(1)) == [1, 5, 1, 1, 1, 1]
@@ -141,7 +141,7 @@ def test_what_an_operation_without_results_writes_is_changed() -> None:
     assert x.tolist() == [9.0, 1.0]
 
 
-def test_a_result_is_changed_rather_than_an_argument_that_is_written_too() -> None:
+def test_result_is_changed_rather_than_an_argument() -> None:
     mean, variance = torch.zeros(2, device="cpu_sim:0"), torch.ones(2, device="cpu_sim:0")
     x = torch.ones(3, 2, device="cpu_sim:0")
     with planned_faults(Fault("corrupt", op="_native_batch_norm_legit", value=9)):
@@ -184,7 +184,7 @@ def test_a_copy_is_changed_on_its_way_to_the_cpu() -> None:
     assert x.tolist() == [1.0, 1.0]
 
 
-def test_a_lost_device_raises_at_every_touch_and_the_others_go_on() -> None:
+def test_lost_device_raises_and_the_others_go_on() -> None:
     x, other = square("cpu_sim:1"), square("cpu_sim:0")
     touches: list[Callable[[], object]] = [
         lambda: x + 1,
@@ -276,7 +276,7 @@ def met_of_200(probability: float, seed: int, noise: bool = False) -> list[int]:
     return met
 
 
-def test_the_same_seed_gives_the_same_faults_whatever_else_happens() -> None:
+def test_same_seed_gives_the_same_faults() -> None:
     first = met_of_200(0.2, seed=3)
 
     assert met_of_200(0.2, seed=3, noise=True) == first
@@ -292,7 +292,7 @@ def test_another_rank_draws_other_faults(monkeypatch: pytest.MonkeyPatch) -> Non
     assert met_of_200(0.2, seed=3) != first
 
 
-def test_a_rank_is_that_of_the_environment_without_a_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_without_a_group_is_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     x = square()
     with planned_faults(Fault("raise", op="add", rank=3)):
         torch.add(x, x)

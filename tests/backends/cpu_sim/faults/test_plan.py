@@ -58,37 +58,37 @@ def test_what_a_fault_is_called_plans_it_again(text: str) -> None:
         ("synchronize", "synchronize"),
     ],
 )
-def test_an_op_is_named_as_torch_or_the_collective_library_names_it(name: str, full: str) -> None:
+def test_op_has_its_name_in_torch_or_the_library(name: str, full: str) -> None:
     assert Fault("raise", op=name).op == full
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("kil rank=1", "there is no kind of fault 'kil': did you mean kill?"),
+        ("kil rank=1", "unknown kind 'kil': did you mean kill?"),
         ("explode", "there are kill, hang, slow, raise, oom, corrupt, lose"),
         ("kill rnk=1", "a fault has no 'rnk': did you mean rank?"),
-        ("kill step=-1", "step='-1' is not allowed: a whole number from 0 is"),
-        ("kill times=often", "times='often' is not allowed: a whole number from 1, or always, is"),
-        ("oom probability=2", "probability='2' is not allowed: a number above 0 and up to 1 is"),
-        ("kill step", "'step' was found where name=value is expected, such as step=5"),
-        ("kill step=1 step=2", "step is given twice: leave one out"),
+        ("kill step=-1", "step='-1' is not a whole number from 0"),
+        ("kill times=often", "times='often' is not a whole number from 1, or always"),
+        ("oom probability=2", "probability='2' is not a number above 0 and up to 1"),
+        ("kill step", "'step' is not name=value, such as step=5"),
+        ("kill step=1 step=2", "step is given twice. Fix: leave one out"),
         ("slow op=mm", "the kind slow needs seconds, such as seconds=0.5"),
-        ("kill seconds=3", "seconds was given for the kind kill, but only slow has it: leave it out"),
-        ("oom seed=3", "seed was given without probability"),
-        ("kill seq=4", "seq was given without op, and each operation counts its own calls: give op too"),
-        ("corrupt bit=1 value=2", "value and bit were given"),
-        ("corrupt op=barrier", "corrupt was asked for at barrier, which has no result: name another op"),
-        ("raise op=all_reduc", "neither torch's operators nor the collective library have it: did you mean all_reduce"),
+        ("kill seconds=3", "seconds is for the kind slow, not kill. Fix: leave it out"),
+        ("oom seed=3", "seed needs probability"),
+        ("kill seq=4", "seq needs op, as each op has its own count. Fix: give op"),
+        ("corrupt bit=1 value=2", "value and bit contradict"),
+        ("corrupt op=barrier", "barrier has no result to corrupt. Fix: name another op"),
+        ("raise op=all_reduc", "no such operator or collective: did you mean all_reduce"),
         ("raise op=sofmax", "did you mean aten::softmax"),
         ("raise op=zzzzz", "write it as torch does, such as aten::mm or all_reduce"),
-        ("raise op=matmul", "aten::matmul is composed of other operators, and only those reach the chip"),
-        ("raise op=view", "aten::view says what a tensor is, and touches no memory of the chip"),
-        ("raise op=native_dropout", "aten::native_dropout is composed of other operators"),
-        ("raise op=c10d::allreduce_", "c10d::allreduce_ is for the collective library: name its call"),
+        ("raise op=matmul", "aten::matmul consists of other operators"),
+        ("raise op=view", "aten::view touches no memory"),
+        ("raise op=native_dropout", "aten::native_dropout consists of other operators"),
+        ("raise op=c10d::allreduce_", "c10d::allreduce_ wraps a collective. Fix: name it"),
     ],
 )
-def test_a_wrong_plan_is_refused_with_the_fault_that_is_wrong_and_what_is_allowed(text: str, said: str) -> None:
+def test_wrong_plan_is_refused_with_the_wrong_fault(text: str, said: str) -> None:
     with pytest.raises(SettingsError) as caught:
         read_plan(f"kill rank=7; {text}")
 
@@ -98,23 +98,26 @@ def test_a_wrong_plan_is_refused_with_the_fault_that_is_wrong_and_what_is_allowe
 
 
 def test_a_quote_that_is_not_closed_is_refused() -> None:
-    with pytest.raises(SettingsError, match="has a quote that is not closed: close it"):
+    with pytest.raises(SettingsError, match=r"has an open quote\. Fix: close it"):
         read_plan("raise message='bus error")
 
 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: Fault("shoot"), "there is no kind of fault 'shoot': there are kill"),  # type: ignore[arg-type]
-        (lambda: Fault(), "a fault needs a kind: there are kill"),  # type: ignore[call-arg]
+        (lambda: Fault("shoot"), "unknown kind 'shoot': there are kill"),  # type: ignore[arg-type]
+        (lambda: Fault(), "a fault needs a kind: kill"),  # type: ignore[call-arg]
         (lambda: Fault("kill", rnk=1), "a fault has no 'rnk': did you mean rank?"),  # type: ignore[call-arg]
         (
             lambda: Fault("corrupt", op="empty"),
-            "corrupt was asked for at aten::empty, which computes nothing: name what",
+            "aten::empty computes nothing. Fix: corrupt the op",
         ),
-        (lambda: Fault("corrupt", op="resize_"), "corrupt was asked for at aten::resize_, which computes nothing"),
-        (lambda: Fault("corrupt", op="_local_scalar_dense"), "which gives a number and no tensor: name what made it"),
-        (lambda: Fault("kill", step=1.5), "step=1.5 is not allowed: a whole number from 0 is"),  # type: ignore[arg-type]
+        (lambda: Fault("corrupt", op="resize_"), "aten::resize_ computes nothing"),
+        (
+            lambda: Fault("corrupt", op="_local_scalar_dense"),
+            "returns no tensor. Fix: corrupt the op before it",
+        ),
+        (lambda: Fault("kill", step=1.5), "step=1.5 is not a whole number from 0"),  # type: ignore[arg-type]
     ],
 )
 def test_a_wrong_fault_is_refused_where_it_is_made(make: Callable[[], Fault], said: str) -> None:
@@ -126,7 +129,7 @@ def test_a_wrong_fault_is_refused_where_it_is_made(make: Callable[[], Fault], sa
 
 def test_a_context_takes_faults_alone() -> None:
     with (
-        pytest.raises(TypeError, match=r"planned_faults takes faults, but got 'kill': write Fault\("),
+        pytest.raises(TypeError, match=r"planned_faults\(\) got 'kill'\. Fix: Fault\("),
         planned_faults("kill"),  # type: ignore[arg-type]
     ):
         pass

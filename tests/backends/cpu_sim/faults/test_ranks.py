@@ -109,11 +109,11 @@ def test_a_wrong_plan_ends_the_loading_of_the_chip(in_fork: Callable[..., str]) 
 
     assert said == (
         "the fault 'kill step=soon' of NORTHBRIDGE_CPU_SIM_FAULTS cannot be planned:"
-        " step='soon' is not allowed: a whole number from 0 is\n"
+        " step='soon' is not a whole number from 0\n"
     )
 
 
-def test_a_context_may_be_there_before_the_chip_and_inside_the_variables_plan(in_fork: Callable[..., str]) -> None:
+def test_context_may_come_before_the_chip(in_fork: Callable[..., str]) -> None:
     said = in_fork(
         """
         import northbridge

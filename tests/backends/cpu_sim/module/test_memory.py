@@ -114,7 +114,7 @@ def test_free_and_used_memory_are_the_total(chip: ModuleType) -> None:
     assert total - free == chip.memory_allocated(tensor.device)
 
 
-def test_statistics_are_named_as_on_cuda_and_torch_accelerator_gives_them_too(chip: ModuleType) -> None:
+def test_statistics_have_cudas_names(chip: ModuleType) -> None:
     tensor = torch.ones(1024, device="cpu_sim:5")
 
     stats = chip.memory_stats(5)
@@ -126,7 +126,7 @@ def test_statistics_are_named_as_on_cuda_and_torch_accelerator_gives_them_too(ch
     assert chip.memory_stats(5) == stats
 
 
-def test_a_tensor_too_large_is_refused_with_what_was_asked_in_use_and_there(chip: ModuleType) -> None:
+def test_too_large_tensor_is_refused_with_figures(chip: ModuleType) -> None:
     keep = torch.empty(2**20, dtype=torch.uint8, device="cpu_sim:6")
     before = chip.memory_allocated(6)
     refused = chip.memory_stats(6)["num_ooms"]
@@ -143,7 +143,7 @@ def test_a_tensor_too_large_is_refused_with_what_was_asked_in_use_and_there(chip
     assert chip.memory_stats(6)["num_ooms"] == refused + 1
 
 
-def test_a_cpu_kernels_result_too_large_is_refused_and_training_can_go_on(in_fork: Callable[..., str]) -> None:
+def test_too_large_cpu_result_is_refused(in_fork: Callable[..., str]) -> None:
     said = in_fork(
         """
         x = torch.ones(40 * 2**18, device="cpu_sim")  # 40 MiB of 64

@@ -36,7 +36,7 @@ def test_a_copy_to_the_host_that_is_not_waited_for_holds_nan(chip: ModuleType) -
     assert here.tolist() == [1, 1, 1]
 
 
-def test_a_copy_to_the_chip_on_a_stream_that_is_not_waited_for_holds_nan(side: torch.Stream) -> None:
+def test_copy_on_an_unawaited_stream_holds_nan(side: torch.Stream) -> None:
     with side:
         there = pinned(1, 2).to(HERE, non_blocking=True)
 
@@ -118,7 +118,7 @@ def test_times_of_events_that_are_not_reached_are_refused(side: torch.Stream) ->
     assert start.elapsed_time(end) >= 0
 
 
-def test_pinned_memory_that_is_written_before_the_copy_gives_what_was_written(chip: ModuleType) -> None:
+def test_pinned_memory_written_before_the_copy_is_copied(chip: ModuleType) -> None:
     source = pinned(1, 2)
 
     there = source.to(HERE, non_blocking=True)
@@ -127,7 +127,7 @@ def test_pinned_memory_that_is_written_before_the_copy_gives_what_was_written(ch
     assert there.tolist() == [0, 0]
 
 
-def test_memory_that_is_not_pinned_is_read_before_the_call_returns(chip: ModuleType) -> None:
+def test_unpinned_memory_is_read_before_the_call_returns(chip: ModuleType) -> None:
     source = torch.tensor([1.0, 2.0])
 
     there = source.to(HERE, non_blocking=True)
@@ -199,7 +199,7 @@ def test_threads_have_streams_of_their_own(side: torch.Stream) -> None:
     assert seen == [True]
 
 
-def test_a_copy_between_devices_is_the_sources_and_the_destinations_stream_waits(side: torch.Stream) -> None:
+def test_copy_between_devices_makes_both_streams_wait(side: torch.Stream) -> None:
     source = torch.ones(2, device="cpu_sim:1")
 
     there = source.to(HERE, non_blocking=True)

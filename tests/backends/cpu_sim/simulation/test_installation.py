@@ -43,7 +43,7 @@ def test_the_environment_wins_over_the_file(on_posed: OnPosed) -> None:
     assert said == ["2 DeviceProperties(name='Another name', total_memory=8388608, card=0)"]
 
 
-def test_a_module_of_the_vendors_becomes_torchs_and_the_cuda_like_one_is_returned(on_posed: OnPosed) -> None:
+def test_vendors_module_becomes_torchs(on_posed: OnPosed) -> None:
     said = on_posed(
         """
         import types
@@ -59,7 +59,7 @@ def test_a_module_of_the_vendors_becomes_torchs_and_the_cuda_like_one_is_returne
     assert said == ["True 4", "7"]
 
 
-def test_a_second_chip_of_a_process_is_refused_by_a_sentence_that_names_both(on_posed: OnPosed) -> None:
+def test_second_chip_is_refused_and_both_are_named(on_posed: OnPosed) -> None:
     said = on_posed(
         """
         install(device)
@@ -68,8 +68,8 @@ def test_a_second_chip_of_a_process_is_refused_by_a_sentence_that_names_both(on_
     )
 
     assert "\n".join(said) == (
-        "DeviceTypeTakenError: the simulated chip 'other' was asked for, but this process has the simulated chip"
-        " 'posed', and torch serves one accelerator a process: take another process for it"
+        "DeviceTypeTakenError: cannot install 'other': this process has the simulated chip 'posed'."
+        " Fix: use another process"
     )
 
 
@@ -77,15 +77,14 @@ def test_a_copy_that_contradicts_itself_is_refused(on_posed: OnPosed) -> None:
     said = on_posed("refused(lambda: install(device.model_copy(update={'count': 65})))")
 
     assert "\n".join(said) == (
-        "DeviceFileError: the simulated device 'posed': device.count = 65 is not allowed: a whole number from 1 to 64"
-        " is"
+        "DeviceFileError: the simulated device 'posed': device.count = 65 is not a whole number from 1 to 64"
     )
 
 
-def test_a_function_that_takes_the_card_needs_a_chip_of_one_card_a_process(on_posed: OnPosed) -> None:
+def test_acquire_needs_one_card_per_process(on_posed: OnPosed) -> None:
     said = on_posed("refused(lambda: install(device.model_copy(update={'one_per_process': False}), acquire=lambda: 0))")
 
-    assert said == ["ValueError: acquire was given for posed, of which a process holds more than one card"]
+    assert said == ["ValueError: acquire needs a 'posed' with one card per process"]
 
 
 def test_nothing_takes_the_card_before_the_first_touch(on_posed: OnPosed) -> None:
@@ -104,7 +103,7 @@ def test_nothing_takes_the_card_before_the_first_touch(on_posed: OnPosed) -> Non
     assert said == ["untouched False", "taken", "touched True"]
 
 
-def test_a_failure_to_take_the_card_is_said_at_every_touch_until_it_succeeds(on_posed: OnPosed) -> None:
+def test_failed_acquire_is_said_at_every_touch(on_posed: OnPosed) -> None:
     said = on_posed(
         """
         answers = [OSError("no card today"), KeyError(), "four", 9, 2]
@@ -129,7 +128,7 @@ def test_a_failure_to_take_the_card_is_said_at_every_touch_until_it_succeeds(on_
     assert said[4:] == ["worked 1.0", "2"]
 
 
-def test_threads_that_touch_at_once_take_one_card_and_none_waits_for_ever(on_posed: OnPosed) -> None:
+def test_concurrent_threads_acquire_one_card(on_posed: OnPosed) -> None:
     said = on_posed(
         """
         begun, go, calls = threading.Event(), threading.Event(), []
@@ -191,7 +190,7 @@ def test_a_forked_child_does_not_hold_its_parents_card(on_posed: OnPosed) -> Non
     assert said[5:] == ["True"]
 
 
-def test_a_backward_runs_on_a_thread_of_the_device_and_the_process_ends_well(on_posed: OnPosed) -> None:
+def test_backward_on_device_thread_ends_well(on_posed: OnPosed) -> None:
     said = on_posed(
         """
         install(device)
@@ -205,7 +204,7 @@ def test_a_backward_runs_on_a_thread_of_the_device_and_the_process_ends_well(on_
     assert said == ["False", "[2.0, 2.0]"]
 
 
-def test_a_backward_without_such_threads_runs_where_it_was_called(on_posed: OnPosed) -> None:
+def test_backward_without_threads_runs_on_the_caller(on_posed: OnPosed) -> None:
     said = on_posed(
         """
         install(device.model_copy(update={"autograd_threads": False}))
@@ -218,7 +217,7 @@ def test_a_backward_without_such_threads_runs_where_it_was_called(on_posed: OnPo
     assert said == ["True"]
 
 
-def test_a_process_that_loads_the_chip_after_a_backward_on_the_cpu_ends_well_all_the_same(on_posed: OnPosed) -> None:
+def test_process_that_loads_the_chip_after_backward_ends_well(on_posed: OnPosed) -> None:
     said = on_posed(
         """
         torch.ones(2, requires_grad=True).sum().backward()
@@ -241,7 +240,7 @@ def test_a_process_that_loads_the_chip_after_a_backward_on_the_cpu_ends_well_all
         'torch.nn.Linear(2, 2).to("posed", torch.float16)',
     ],
 )
-def test_no_tensor_of_a_dtype_that_the_chip_lacks_comes_to_be_on_it(on_posed: OnPosed, call: str) -> None:
+def test_no_tensor_of_a_lacking_dtype_exists(on_posed: OnPosed, call: str) -> None:
     assert on_posed(f"install(device); refused(lambda: {call})") == ["RuntimeError: posed has no half precision"]
 
 
@@ -290,7 +289,7 @@ def test_float64_is_computed_as_float32(on_posed: OnPosed, make: str) -> None:
     assert said == ["posed:0 torch.float64 True"]
 
 
-def test_int64_wraps_as_int32_does_and_a_copy_from_the_host_that_would_is_refused(on_posed: OnPosed) -> None:
+def test_int64_wraps_as_int32_and_overflow_is_refused(on_posed: OnPosed) -> None:
     said = on_posed(
         """
         install(device)
@@ -316,7 +315,7 @@ def posed() -> SimulatedDevice:
     return SimulatedDevice.read(POSED)
 
 
-def test_a_chip_without_key_and_sources_is_the_compiled_file_of_cpu_sim(posed: SimulatedDevice) -> None:
+def test_chip_without_key_and_sources_uses_cpu_sims_file(posed: SimulatedDevice) -> None:
     assert recipe_for(posed, None) == Recipe()
 
 
@@ -342,7 +341,7 @@ def test_sources_of_a_vendor_are_added_or_replace_those_of_ours(posed: Simulated
 
 
 def test_a_folder_without_sources_is_refused(posed: SimulatedDevice, tmp_path: Path) -> None:
-    with pytest.raises(BuildError, match=r"were to come from .*, where there is no C\+\+ file"):
+    with pytest.raises(BuildError, match=r"has no C\+\+ file"):
         recipe_for(posed, tmp_path)
 
 
@@ -350,5 +349,5 @@ def test_a_header_cannot_take_the_place_of_a_shared_one(posed: SimulatedDevice, 
     (tmp_path / "chip.h").touch()
     (tmp_path / "more.cpp").touch()
 
-    with pytest.raises(BuildError, match=r"chip\.h has the name of a header that all chips share"):
+    with pytest.raises(BuildError, match=r"chip\.h is named as a shared header"):
         recipe_for(posed, tmp_path)

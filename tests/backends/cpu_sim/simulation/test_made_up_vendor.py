@@ -72,7 +72,7 @@ def test_two_ranks_hold_a_card_each_and_train_as_the_cpu_does(site: Site, tmp_pa
     assert "simulated" in said
 
 
-def test_a_card_that_another_process_holds_is_named_with_its_holder(site: Site, tmp_path: Path) -> None:
+def test_held_card_is_named_with_its_holder(site: Site, tmp_path: Path) -> None:
     said = site.python(
         """
 import os, subprocess, sys

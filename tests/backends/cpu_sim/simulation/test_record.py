@@ -34,7 +34,7 @@ def lines(folder: Path) -> list[str]:
     return (folder / Record.FILE).read_text().splitlines()
 
 
-def test_reads_and_calls_are_written_down_once_under_the_one_name(folder: Path, stand_in: ModuleType) -> None:
+def test_reads_and_calls_are_recorded_once(folder: Path, stand_in: ModuleType) -> None:
     Record("acme", names={"acme.core": "torch.acme"}).watch("acme.core")
 
     assert [stand_in.double(2) for _ in range(3)] == [4, 4, 4]

@@ -102,48 +102,48 @@ def test_every_dtype_that_a_file_may_name_is_torchs(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "instead", "said"),
     [
-        ("count = 4", "count = 0", "device.count = 0 is not allowed: a whole number from 1 to 64 is"),
-        ("count = 4", "", "device.count is missing: a whole number from 1 to 64 is needed"),
-        ("count = 4", "cuont = 4", "device.count is missing: a whole number from 1 to 64 is needed"),
+        ("count = 4", "count = 0", "device.count = 0 is not a whole number from 1 to 64"),
+        ("count = 4", "", "device.count is missing: expected a whole number from 1 to 64"),
+        ("count = 4", "cuont = 4", "device.count is missing: expected a whole number from 1 to 64"),
         ("count = 4", "count = 4\nforks = 1", "device.forks = 1 is not a key: there are autograd_threads, collective,"),
         ("key = ", "kye = ", "device.kye = 'XPU' is not a key: did you mean key?"),
         (
             '"2GiB"',
             '"2 GiB each"',
-            "device.memory = '2 GiB each' is not allowed: the size of one device's memory, from 1MiB to 1PiB",
+            "device.memory = '2 GiB each' is not the size of one device's memory, from 1MiB to 1PiB",
         ),
-        ('"Example 1"', '"Ex\\nample"', "device.label = 'Ex\\nample' is not allowed: a name of 1 to 100 printable"),
-        ('type = "xpu"', 'type = "X-PU"', "device.type = 'X-PU' is not allowed: torch's name for it, of lower-case"),
-        ('"XPU"', '"MPS"', "device: key = 'MPS' is not the dispatch key of type = 'xpu'; leave it out"),
-        ("complex64 = ", "complex65 = ", "device.lacks.complex65 = 'no complex numbers' is not allowed: a table from"),
-        ('"no complex numbers"', '""', "device.lacks.complex64 = '' is not allowed: a table from the names of dtypes"),
+        ('"Example 1"', '"Ex\\nample"', "device.label = 'Ex\\nample' is not a name of 1 to 100 printable"),
+        ('type = "xpu"', 'type = "X-PU"', "device.type = 'X-PU' is not torch's name for it, of lower-case"),
+        ('"XPU"', '"MPS"', "device: key = 'MPS' is not the key of type = 'xpu'"),
+        ("complex64 = ", "complex65 = ", "device.lacks.complex65 = 'no complex numbers' is not a table from"),
+        ('"no complex numbers"', '""', "device.lacks.complex64 = '' is not a table from the names of dtypes"),
         (
             '"no bmm"',
             '""',
-            "device.lacks_operations.bmm = '' is not allowed: a table from the names of torch's operations",
+            "device.lacks_operations.bmm = '' is not a table from the names of torch's operations",
         ),
         (
             "{ bfloat16 =",
             "{ bf16 =",
-            "device.lacks_operations.aten::add.Tensor = {'bf16': 'no sums of bfloat16'} is not allo",
+            "device.lacks_operations.aten::add.Tensor = {'bf16': 'no sums of bfloat16'} is not a table",
         ),
         ('float64 = "float32"', 'float32 = "float64"', "device: held_as.float32 = 'float64' is not a narrower dtype"),
         ('float64 = "float32"', 'int64 = "float32"', "device: held_as.int64 = 'float32' is not a narrower dtype"),
-        ("complex64 = ", "float32 = ", "device: held_as.float64 = 'float32' speaks of a dtype that is lacking"),
-        ('name = "exampleccl"', "", "collective.name is missing: a name of lower-case letters, digits"),
-        ("product = ", "products = ", "collective.lacks.reductions.products = 'no products' is not allowed: a table"),
-        ("uint8 = ", "byte = ", "collective.lacks.dtypes.byte = 'no bytes' is not allowed: a table from the"),
-        ('"say whose"', "7", "collective.lacks.calls.recv_anysource = 7 is not allowed: a table from the names"),
+        ("complex64 = ", "float32 = ", "device: held_as.float64 = 'float32': one is lacking or held"),
+        ('name = "exampleccl"', "", "collective.name is missing: expected a name of lower-case letters, digits"),
+        ("product = ", "products = ", "collective.lacks.reductions.products = 'no products' is not a table"),
+        ("uint8 = ", "byte = ", "collective.lacks.dtypes.byte = 'no bytes' is not a table from the"),
+        ('"say whose"', "7", "collective.lacks.calls.recv_anysource = 7 is not a table from the names"),
         (
             "recv_anysource = ",
             "receive = ",
-            "collective.lacks.calls.receive = 'say whose' is not allowed: a table from",
+            "collective.lacks.calls.receive = 'say whose' is not a table from",
         ),
-        ('through = "float32"', "", "collective.reduces.through is missing: one of the floating dtypes"),
-        ('["float32"]', '["bfloat16"]', "collective.reduces: through = 'float32' has to be one of natively = ['bfl"),
-        ("[collective]\n", "[kollective]\n", "FILE: kollective is not a table of this file: it has [device] and"),
-        ("[collective]\n", "[more]\n[collective]\n", "FILE: more is not a table of this file: it has [device] and"),
-        ("[device]\n", "", "FILE: type is not a table of this file: it has [device] and [collective]"),
+        ('through = "float32"', "", "collective.reduces.through is missing: expected one of the floating dtypes"),
+        ('["float32"]', '["bfloat16"]', "collective.reduces: through = 'float32' is not in natively ['bfl"),
+        ("[collective]\n", "[kollective]\n", "FILE: unknown table 'kollective'; found [device] and"),
+        ("[collective]\n", "[more]\n[collective]\n", "FILE: unknown table 'more'; found [device] and"),
+        ("[device]\n", "", "FILE: unknown table 'type'; found [device] and [collective]"),
         ("[device]", "[device", "FILE is not a TOML file: "),
     ],
 )
@@ -159,7 +159,7 @@ def test_a_wrong_file_is_told_where_it_is_wrong(tmp_path: Path, found: str, inst
 def test_a_missing_table_is_named(tmp_path: Path) -> None:
     text = complaint(tmp_path, SHORT.partition("[collective]")[0])
 
-    assert text == "FILE: the table [collective] is missing: the file has [device] and [collective]"
+    assert text == "FILE: the table [collective] is missing"
 
 
 def test_deep_nesting_is_told(tmp_path: Path) -> None:

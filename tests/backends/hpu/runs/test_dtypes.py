@@ -25,16 +25,16 @@ LONG = (
             "16-mixed",
             "1",
             (
-                "precision='16-mixed' was asked for, but 'hpu' has no float16: the first generation of Gaudi has"
-                " none; write precision='bf16-mixed'"
+                "precision='16-mixed': 'hpu' has no float16: the first generation of Gaudi has none. Fix:"
+                " precision='bf16-mixed'"
             ),
         ),
         (
             "64-true",
             "2",
             (
-                "precision='64-true' was asked for, but 'hpu' has no float64: it is stored as float64 and computed as"
-                " float32 there; write precision='32-true'"
+                "precision='64-true': 'hpu' has no float64: it is stored as float64 and computed as float32"
+                " there. Fix: precision='32-true'"
             ),
         ),
     ],

@@ -64,44 +64,34 @@ OF_ONE_NODE = {
     ),
     "HLS_MODULE_ID inherited by all ranks": (
         {"HLS_MODULE_ID": "3"},
-        (
-            "SettingsError: HLS_MODULE_ID=3 is set, and this rank's card is module 0 of the run's 0,1,2,3,4,5,6,7:"
-            " every rank that inherits the variable would take the same card; unset it, and choose cards by devices= or"
-            " HABANA_VISIBLE_MODULES"
-        ),
+        ("SettingsError: HLS_MODULE_ID=3 is set, but this rank's card is module 0 of 0,1,2,3,4,5,6,7. Fix: unset it"),
     ),
     "too few modules": ({"HABANA_VISIBLE_MODULES": "0"}, "DevicesError: "),
     "modules that do not reach each other": (
         {"HABANA_VISIBLE_MODULES": "1,2"},
         (
-            "SettingsError: HABANA_VISIBLE_MODULES='1,2' is not one of the sets of modules that are documented to"
-            " work together: 0,1; 2,3; 4,5; 6,7; 0,1,2,3; 4,5,6,7; 0,1,2,3,4,5,6,7, in any order"
+            "SettingsError: HABANA_VISIBLE_MODULES='1,2' is not one of the vendor's sets: 0,1; 2,3;"
+            " 4,5; 6,7; 0,1,2,3; 4,5,6,7; 0,1,2,3,4,5,6,7"
         ),
     ),
     "a module that is not there": (
         {"HABANA_VISIBLE_MODULES": "0,9"},
-        "SettingsError: HABANA_VISIBLE_MODULES='0,9' names module 9, and this machine has 0, 1, 2, 3, 4, 5, 6, 7",
+        "SettingsError: HABANA_VISIBLE_MODULES='0,9' names 9; found 0, 1, 2, 3, 4, 5, 6, 7",
     ),
     "migration from CUDA": (
         {"PT_HPU_GPU_MIGRATION": "1"},
         (
-            "SettingsError: PT_HPU_GPU_MIGRATION is set, which makes the HPU pass for CUDA and torch.distributed"
-            " answer 'nccl' where 'hccl' runs; accelerator='hpu' needs no migration: unset it"
+            "SettingsError: PT_HPU_GPU_MIGRATION makes the HPU pass for CUDA, and 'nccl' answer for"
+            " 'hccl'. Fix: unset it"
         ),
     ),
     "collectives that do nothing": (
         {"PT_HPU_EMULATE_DISTRIBUTED": "1"},
-        (
-            "SettingsError: PT_HPU_EMULATE_DISTRIBUTED is set, which makes every collective do nothing: the ranks"
-            " would train apart, each on its own gradients; unset it"
-        ),
+        ("SettingsError: PT_HPU_EMULATE_DISTRIBUTED skips collectives. Fix: unset it"),
     ),
     "torchcomms": (
         {"TORCH_DISTRIBUTED_USE_TORCHCOMMS": "1"},
-        (
-            "VariableError: TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, which hands every process group to torchcomms,"
-            " and that does not know 'hccl': unset it"
-        ),
+        ("VariableError: TORCH_DISTRIBUTED_USE_TORCHCOMMS is set, but torchcomms has no 'hccl'. Fix: unset it"),
     ),
 }
 

@@ -64,7 +64,7 @@ def test_a_card_that_was_refused_can_be_had_later(start: Start) -> None:
 
 
 @pytest.mark.shows("a card that is taken is exchanged for a free one")
-def test_another_card_is_taken_with_a_warning_where_none_is_said_to_be_visible(start: Start, run: Run) -> None:
+def test_another_card_is_acquired_with_a_warning(start: Start, run: Run) -> None:
     with start(TAKE_AND_KEEP, HLS_MODULE_ID="3") as holder:
         assert say(holder) == "taken\n"
         said = run(TAKE, HLS_MODULE_ID="3")

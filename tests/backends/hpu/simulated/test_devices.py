@@ -15,7 +15,7 @@ def test_the_process_calls_its_card_0(hpu: ModuleType) -> None:
     assert torch.ones(1, device="hpu").device == torch.device("hpu", 0)
 
 
-def test_there_is_no_second_device_in_a_process_though_eight_are_counted(hpu: ModuleType) -> None:
+def test_there_is_no_second_device_in_a_process(hpu: ModuleType) -> None:
     assert hpu.device_count() == 8
     with pytest.raises(RuntimeError):
         torch.ones(1, device="hpu:1")
@@ -66,7 +66,7 @@ def test_a_module_that_is_set_has_to_be_visible(hpu: ModuleType, monkeypatch: py
         pass
 
 
-def test_set_device_needs_a_variable_where_there_are_fewer_than_eight(run: Run) -> None:
+def test_set_device_needs_a_variable_below_eight(run: Run) -> None:
     said = run(
         """
         try:
@@ -119,7 +119,7 @@ def test_the_peak_starts_anew(hpu: ModuleType) -> None:
     assert stats["MaxInUse"] == stats["InUse"]
 
 
-def test_initializing_makes_it_the_device_of_activation_checkpointing(hpu: ModuleType) -> None:
+def test_initializing_sets_the_checkpointing_device(hpu: ModuleType) -> None:
     from torch.utils.checkpoint import DefaultDeviceType
 
     hpu.current_device()

@@ -106,7 +106,7 @@ def test_torch_brings_the_package_in_where_the_user_asks_for_it(run: Run) -> Non
 
 
 @pytest.mark.shows("autograd serves the card if it came first")
-def test_a_backward_before_the_import_leaves_the_card_without_a_thread(run: Run) -> None:
+def test_backward_before_the_import_leaves_no_thread(run: Run) -> None:
     said = run(
         """
         import torch

@@ -31,7 +31,7 @@ def test_tensors_lose_device_subclass_and_shared_storage(lazily: Lazily, tmp_pat
     assert found["part"].untyped_storage().nbytes() == 2 * 4
 
 
-def test_kinds_of_dict_and_tuple_are_written_plain_and_other_objects_as_they_are(lazily: Lazily) -> None:
+def test_dicts_and_tuples_are_written_plain(lazily: Lazily) -> None:
     program = """
 import collections, types
 linear = torch.nn.Linear(1, 1)
@@ -43,7 +43,7 @@ print(type(state).__name__, hasattr(state, '_metadata'), type(pair).__name__, ot
     assert lazily(program) == "dict False tuple tensor([1.])\n"
 
 
-def test_the_file_is_of_a_protocol_that_stock_torch_opens_with_a_warning_alone(lazily: Lazily, tmp_path: Path) -> None:
+def test_stock_torch_opens_the_file_with_a_warning(lazily: Lazily, tmp_path: Path) -> None:
     lazily("torch.save(torch.ones(1), file)")
     with (
         pytest.warns(UserWarning, match="pickle protocol 4"),
@@ -52,7 +52,7 @@ def test_the_file_is_of_a_protocol_that_stock_torch_opens_with_a_warning_alone(l
         torch.load(tmp_path / "file.pt", weights_only=True)
 
 
-def test_what_is_no_tensor_may_be_in_a_file_unless_the_user_forbids_it(lazily: Lazily) -> None:
+def test_other_objects_are_written_unless_forbidden(lazily: Lazily) -> None:
     program = """
 import datetime, pickle
 torch.save({'when': datetime.timedelta(1), 'weight': torch.ones(1)}, file)

@@ -26,7 +26,7 @@ def test_torchs_seed_is_the_cards_too(hpu: ModuleType) -> None:
     assert torch.seed() == hpu.initial_seed()
 
 
-def test_the_workers_of_a_loader_are_seeded_though_they_are_forked(hpu: ModuleType) -> None:
+def test_forked_loader_workers_are_seeded(hpu: ModuleType) -> None:
     hpu.current_device()
 
     batches = list(DataLoader(TensorDataset(torch.arange(4)), batch_size=2, num_workers=1))

@@ -14,7 +14,7 @@ def read(**fields: str) -> HPUSimSettings:
     return HPUSimSettings.read({HPUSimSettings.variable(name): text for name, text in fields.items()})
 
 
-def test_the_default_is_a_second_generation_card_on_one_server_for_each_user() -> None:
+def test_default_is_a_second_generation_card() -> None:
     settings = read()
     assert (settings.generation, settings.release) == ("2", "1.22")
     assert settings.folder == read().folder
@@ -27,7 +27,7 @@ def test_another_folder_is_another_server(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "text", "allowed"),
     [
-        ("generation", "4", "1, 2 or 3 is"),
+        ("generation", "4", "1, 2 or 3"),
         ("release", "1.20", "a release of the vendor's software"),
         ("modules", "0,0,1", "a permutation such as 1,0,3,2"),
         ("modules", "a,b", "a permutation such as 1,0,3,2"),
@@ -39,7 +39,7 @@ def test_another_folder_is_another_server(tmp_path: Path) -> None:
 def test_what_is_not_allowed_is_refused(field: str, text: str, allowed: str) -> None:
     with pytest.raises(northbridge.SettingsError) as refused:
         read(**{field: text})
-    assert f"{HPUSimSettings.variable(field)}={text!r} is not allowed: " in str(refused.value)
+    assert f"{HPUSimSettings.variable(field)}={text!r} is not " in str(refused.value)
     assert allowed in str(refused.value)
 
 
@@ -47,5 +47,5 @@ def test_modules_of_another_number_than_the_cards_are_refused(monkeypatch: pytes
     from northbridge_hpu.simulated.machine import module_ids
 
     monkeypatch.setenv("NORTHBRIDGE_HPU_SIM_MODULES", "1,0")
-    with pytest.raises(northbridge.SettingsError, match=r"MODULES='1,0' names 2 cards, but the server has 8"):
+    with pytest.raises(northbridge.SettingsError, match=r"MODULES='1,0' names 2 of 8 cards"):
         module_ids()

@@ -9,7 +9,7 @@ import torch
 from tests.backends.simulation.processes import Run
 
 
-def test_a_stream_is_torchs_and_the_current_one_inside_its_context(hpu: ModuleType) -> None:
+def test_stream_is_torchs_and_current_in_its_context(hpu: ModuleType) -> None:
     stream = hpu.Stream()
 
     with hpu.stream(stream):

@@ -18,7 +18,7 @@ REFUSED: dict[str, tuple[Callable[[Tensor], object], torch.dtype]] = {
 
 @pytest.mark.parametrize("said", REFUSED)
 @pytest.mark.usefixtures("sdaa")
-def test_an_operation_that_the_cards_lack_is_refused_for_its_dtype(said: str) -> None:
+def test_lacking_operation_is_refused_for_its_dtype(said: str) -> None:
     call, dtype = REFUSED[said]
 
     with pytest.raises(RuntimeError, match=re.escape(said)):

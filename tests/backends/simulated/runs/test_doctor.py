@@ -18,7 +18,7 @@ class TestTheDoctor:
         assert said.returncode == 0, said.stderr
         sim.page.assert_shown(f"NORTHBRIDGE_SIMULATE={sim.name} northbridge doctor {sim.name}", said.stdout)
 
-    def test_every_line_of_the_contract_holds_and_one_card_and_two_train(
+    def test_contract_holds_and_one_and_two_cards_train(
         self, sim: SimChip, environment: dict[str, str], mode: dict[str, str]
     ) -> None:
         said = ask(sim, environment, "--acquire", "--train", "--json", **mode)

@@ -69,9 +69,7 @@ def test_a_process_that_is_alone_goes_on_after_a_failure_too(step: Callable[...,
         outcome.ranks("posing")
 
 
-def test_several_ranks_end_with_a_failure_for_which_the_others_would_wait(
-    step: Callable[..., None], tmp_path: Path
-) -> None:
+def test_several_ranks_end_with_a_failure_of_one(step: Callable[..., None], tmp_path: Path) -> None:
     step("posing", fail)
     step("rest.sleep", lambda: None)
 

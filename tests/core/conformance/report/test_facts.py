@@ -32,7 +32,7 @@ def test_a_backend_is_asked_in_a_process_of_its_own() -> None:
     assert facts.versions["torch"].startswith("2.")
 
 
-def test_of_software_that_cannot_be_loaded_the_claims_are_known_and_the_reason(install_here: Install) -> None:
+def test_claims_are_known_if_the_software_cannot_load(install_here: Install) -> None:
     install_here("load_needs_software")
 
     facts = find_facts("load_needs_software")
@@ -41,7 +41,7 @@ def test_of_software_that_cannot_be_loaded_the_claims_are_known_and_the_reason(i
     assert "No module named 'torch_load_needs_software'" in facts.backend.problem
 
 
-def test_of_a_plugin_that_cannot_be_imported_the_origin_is_known_and_the_reason(install_here: Install) -> None:
+def test_origin_is_known_if_the_plugin_cannot_be_imported(install_here: Install) -> None:
     install_here("import_exits")
 
     facts = find_facts("import_exits")
@@ -56,7 +56,7 @@ def test_a_name_that_nobody_has_is_told() -> None:
         find_facts("cpu_simm")
 
 
-def test_of_the_environment_what_bears_on_a_run_is_told_and_nothing_else() -> None:
+def test_environment_facts_are_those_that_affect_a_run() -> None:
     secrets = {"NORTHBRIDGE_ACME_TOKEN": "word", "TORCH_HUB_TOKEN": "word", "TORCHELASTIC_RUN_ID": "word"}
     environ = {"NORTHBRIDGE_SIMULATE": "acme", "ACME_VISIBLE_DEVICES": "0", "SECRET": "word", **secrets}
     machine = REAL.describe_machine(environ)

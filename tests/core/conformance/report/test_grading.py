@@ -84,7 +84,7 @@ def test_what_is_denied_and_works_withholds_the_level() -> None:
     )
 
 
-def test_an_unknown_claim_that_the_level_does_not_list_withholds_nothing() -> None:
+def test_unlisted_unknown_claim_withholds_nothing() -> None:
     claims = claiming(profiler=unknown)
     results = [judge_test(planned("C2/Chip/profiler", ("profiler",)), ended("C2/Chip/profiler"), claims)]
 

@@ -123,7 +123,7 @@ def test_a_plan_runs_nothing(sample: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sample", ["import a_module_that_is_not_there\n"], indirect=True)
-def test_tests_that_cannot_be_collected_are_an_error_with_the_reason(sample: None) -> None:
+def test_collection_failure_is_an_error_with_the_reason(sample: None) -> None:
     with pytest.raises(SuiteError, match="a_module_that_is_not_there"):
         watch("acme", ("C1",))
 

@@ -78,7 +78,7 @@ def test_what_is_no_number_is_near_to_nothing_but_itself(wrong: float) -> None:
     assert find_differences(weights(wrong, 1.0), weights(wrong, 1.001), within=0.1) == []
 
 
-def test_tensors_of_which_no_compared_element_differs_are_told_to_differ_in_bits() -> None:
+def test_tensors_that_differ_in_bits_only_are_told() -> None:
     many = torch.zeros(1000)
     other = many.clone()
     other[1] = 1
@@ -89,7 +89,7 @@ def test_tensors_of_which_no_compared_element_differs_are_told_to_differ_in_bits
 
 
 @pytest.mark.parametrize(("simulated", "differ"), [(True, True), (False, False)])
-def test_a_simulated_chip_is_compared_to_the_bit_and_a_real_one_within_a_tolerance(
+def test_simulated_chip_is_compared_bitwise_and_a_real_one_not(
     monkeypatch: pytest.MonkeyPatch, simulated: bool, differ: bool
 ) -> None:
     class Declared:

@@ -49,7 +49,7 @@ def test_names_dtypes_and_shapes_are_its_form(changed: dict[str, torch.Tensor]) 
     assert kept({**WEIGHTS, **changed}).form != kept(WEIGHTS).form
 
 
-def test_small_tensors_are_kept_whole_and_large_ones_from_end_to_end() -> None:
+def test_small_tensors_are_kept_whole_large_ones_sampled() -> None:
     assert kept(WEIGHTS).numbers == (*range(12), 3, 1, 1)
 
     (*numbers,) = kept({"large": torch.arange(1000.0)}).numbers

@@ -54,7 +54,7 @@ def test_process_afresh_has_nothing() -> None:
     assert ask("torch").facts == {"torch": False, "pytest": False}
 
 
-def test_the_user_wins_over_the_suite_and_no_rank_or_detected_devices_are_handed_down(
+def test_users_variables_win_and_no_rank_is_handed_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("RANK", "3")
@@ -73,12 +73,12 @@ def test_the_user_wins_over_the_suite_and_no_rank_or_detected_devices_are_handed
         ("exiting", "ended with exit code 1:\nno lic"),
     ],
 )
-def test_a_process_that_ends_without_an_answer_is_a_failure_that_says_how(question: str, told: str) -> None:
+def test_process_without_an_answer_is_a_failure(question: str, told: str) -> None:
     for _ in range(2):
         with pytest.raises(AssertionError) as caught:
             ask(question)
 
-        assert f"the process that was asked about {question} {told}" in str(caught.value)
+        assert f"the process for {question} {told}" in str(caught.value)
 
 
 def test_a_process_that_hangs_is_ended_and_shows_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from northbridge.conformance.runs import run_environment as room
 @pytest.mark.parametrize(
     "variable", ["RANK", "GROUP_RANK", "SLURM_NTASKS", "TORCHELASTIC_RUN_ID", "_NORTHBRIDGE_LAUNCHER"]
 )
-def test_what_a_launcher_around_pytest_has_set_does_not_reach_the_ranks(variable: str) -> None:
+def test_launchers_variables_do_not_reach_the_ranks(variable: str) -> None:
     assert room.tells_of_a_launcher(variable)
 
 
@@ -19,7 +19,7 @@ def test_other_variables_do(variable: str) -> None:
     assert not room.tells_of_a_launcher(variable)
 
 
-def test_a_rank_of_the_suites_has_one_thread_whatever_this_process_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_of_the_suite_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("PATH", "/bin")

@@ -20,7 +20,7 @@ def test_no_folder_is_shared_unless_somebody_names_one(tmp_path: Path) -> None:
     assert folder_of_runs({FOLDER: str(tmp_path)}) == tmp_path
 
 
-def test_those_who_come_while_it_runs_wait_for_it_and_get_its_folder(tmp_path: Path) -> None:
+def test_concurrent_callers_wait_and_get_its_folder(tmp_path: Path) -> None:
     ran: list[str] = []
 
     def run() -> Path:

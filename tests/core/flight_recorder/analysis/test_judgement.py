@@ -19,7 +19,7 @@ def test_where_everything_has_finished_nobody_waits() -> None:
     assert (judgement.findings, judgement.chains, judgement.notes) == ((), (), ())
 
 
-def test_a_rank_that_has_not_called_is_named_with_those_who_wait_and_what_it_did_last() -> None:
+def test_missing_rank_is_named_with_those_that_wait() -> None:
     last = all_reduce(16, operation="all_gather", place="train.py:40 in training_step")
     others = [*until(15), last, all_reduce(17, "waiting", at=965.0)]
 
@@ -40,7 +40,7 @@ def test_a_rank_that_is_behind_while_nobody_waits_is_no_finding() -> None:
     assert told(log(0, [*until(5), root]), *(log(rank, until(5)) for rank in (1, 2, 3))) == []
 
 
-def test_those_who_failed_have_waited_for_the_one_who_never_called() -> None:
+def test_failed_ranks_waited_for_the_missing_one() -> None:
     failed = all_reduce(3, "failed", at=900.0, ended=930.0, why="RuntimeError: Timed out waiting 30000ms")
 
     (text,) = told(*(log(rank, [*until(2), failed]) for rank in (0, 1, 3)), log(2, until(2)))
@@ -49,13 +49,13 @@ def test_those_who_failed_have_waited_for_the_one_who_never_called() -> None:
     assert "until it failed (RuntimeError: Timed out waiting 30000ms); the last call of rank 2 was #2" in text
 
 
-def test_what_is_over_nobody_knows_how_has_failed_where_a_rank_never_called_it() -> None:
+def test_unclear_ending_has_failed_if_a_rank_is_missing() -> None:
     (text,) = told(*(log(rank, until(3, "over")) for rank in (0, 1, 3)), log(2, until(2)))
 
     assert "rank 2 of group 0 (default_pg, ranks 0-3) has not called #3" in text
 
 
-def test_a_call_of_which_the_library_never_says_that_it_finished_hides_no_later_one() -> None:
+def test_unfinished_call_hides_no_later_one() -> None:
     calls = [all_reduce(1), all_reduce(2, "waiting"), all_reduce(3, "waiting")]
 
     (finding,) = judged(*(log(rank, calls) for rank in (0, 1, 3)), log(2, calls[:2])).findings
@@ -63,7 +63,7 @@ def test_a_call_of_which_the_library_never_says_that_it_finished_hides_no_later_
     assert (finding.number, finding.blamed, finding.waiting) == (3, (2,), (0, 1, 3))
 
 
-def test_of_a_library_that_never_says_what_finished_the_last_call_alone_is_waited_in() -> None:
+def test_without_endings_only_the_last_call_is_waited_in() -> None:
     silent = [all_reduce(number, "unknown") for number in (1, 2, 3)]
 
     (finding,) = judged(*(log(rank, silent) for rank in (0, 1, 3)), log(2, silent[:2])).findings
@@ -95,7 +95,7 @@ def test_where_a_rank_was_seen_since_its_last_call_is_told() -> None:
     assert text.endswith("train.py:42 in training_step, and it was seen at data.py:9 in read since")
 
 
-def test_a_rank_that_is_stopped_in_a_call_that_all_have_made_is_found() -> None:
+def test_rank_stopped_in_a_common_call_is_found() -> None:
     inside = until(5, "waiting")
 
     (finding,) = judged(*(log(rank, inside) for rank in (0, 1, 3)), log(2, inside, state="stopped")).findings
@@ -105,7 +105,7 @@ def test_a_rank_that_is_stopped_in_a_call_that_all_have_made_is_found() -> None:
     assert finding.text.endswith("rank 2: its process 4002 is stopped, by SIGSTOP or a debugger")
 
 
-def test_a_call_that_all_have_made_is_under_way_and_nobodys_fault() -> None:
+def test_common_call_is_under_way() -> None:
     judgement = judged(*(log(rank, until(5, "waiting")) for rank in range(4)))
 
     assert judgement.findings == ()
@@ -113,7 +113,7 @@ def test_a_call_that_all_have_made_is_under_way_and_nobodys_fault() -> None:
     assert note.endswith("are still in it: it is under way, or the library is slow or hangs")
 
 
-def test_a_call_that_failed_on_all_ranks_is_told_and_nobody_waits() -> None:
+def test_call_that_failed_everywhere_is_told() -> None:
     judgement = judged(*(log(rank, [all_reduce(1, "failed", why="RuntimeError: no")]) for rank in range(4)))
 
     assert judgement.findings == ()
@@ -150,7 +150,7 @@ def test_ranks_wait_for_one_that_has_written_nothing() -> None:
     ],
     ids=["operation", "size", "dtype"],
 )
-def test_ranks_that_call_different_things_are_named_with_each_call(wrong: dict[str, object], said: str) -> None:
+def test_different_calls_are_named_with_their_ranks(wrong: dict[str, object], said: str) -> None:
     odd = [*until(2), all_reduce(3, "waiting", **wrong)]
 
     (finding,) = judged(log(1, odd), *(log(rank, until(3, "waiting")) for rank in (0, 2, 3))).findings
@@ -166,7 +166,7 @@ def test_uneven_sizes_are_right_where_the_operation_allows_them() -> None:
     assert told(*(log(rank, calls) for rank, calls in enumerate(gathered))) == []
 
 
-def test_sizes_that_differed_and_finished_are_not_why_a_later_call_hangs() -> None:
+def test_finished_size_mismatch_is_not_the_cause() -> None:
     first = [all_reduce(1, elements=rank, operation="library_s_own") for rank in range(4)]
     logs = [log(rank, [first[rank], all_reduce(2, "waiting")]) for rank in range(3)]
 
@@ -189,7 +189,7 @@ def steps(*, without: int = 0, twice: int = 0) -> list[Call]:
     ]
 
 
-def test_a_call_left_out_long_ago_is_found_by_the_lines_that_follow() -> None:
+def test_early_missing_call_is_found_later() -> None:
     whole = steps()
 
     (text,) = told(*(log(rank, whole) for rank in (0, 1, 3)), log(2, steps(without=3)))
@@ -220,7 +220,7 @@ def test_a_group_destroyed_and_made_again_is_another_group() -> None:
     assert "the last call of rank 3 was #3 all_reduce (float32 [1024]) of group 0" in finding.text
 
 
-def test_waits_over_two_groups_are_a_chain_that_ends_at_the_culprit() -> None:
+def test_waits_over_two_groups_are_a_chain() -> None:
     left, right = Group("1", (0, 1)), Group("2", (1, 2))
     zero = log(0, [all_reduce(1, "waiting", group=left)])
     one = log(1, [all_reduce(1, "waiting", group=right)])
@@ -245,7 +245,7 @@ def test_ranks_that_wait_for_each_other_are_a_circle() -> None:
     assert [chain.rpartition(": ")[2] for chain in judgement.chains] == ["a circle"]
 
 
-def test_a_rank_whose_old_calls_are_written_over_is_known_by_its_count() -> None:
+def test_overwritten_rank_is_known_by_its_count() -> None:
     late = RankLog(2, [], {(WORLD, ""): 9})
 
     (text,) = told(*(log(rank, [all_reduce(10, "waiting")]) for rank in (0, 1, 3)), late)

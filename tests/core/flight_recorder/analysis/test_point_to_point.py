@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.core.flight_recorder.logs import all_reduce, judged, log, received, sent, told
 
 
-def test_a_receive_that_nobody_sends_names_the_sender_and_what_it_does() -> None:
+def test_receive_without_a_send_names_the_sender() -> None:
     busy = all_reduce(1)
 
     (text,) = told(log(0, [received(1)]), log(1, [busy]), log(2, []), log(3, []))
@@ -40,7 +40,7 @@ def test_a_receive_that_is_over_without_a_send_has_failed() -> None:
     assert len(told(log(0, [received(1, how="over")]), log(1, [all_reduce(1)]), world_size=2)) == 1
 
 
-def test_a_send_and_its_receive_that_are_both_there_wait_for_nobody() -> None:
+def test_matched_send_and_receive_wait_for_no_rank() -> None:
     assert told(log(0, [sent(1)]), log(1, [received(0)]), world_size=2) == []
 
 

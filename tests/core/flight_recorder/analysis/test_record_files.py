@@ -36,14 +36,14 @@ def test_a_call_has_its_group_its_place_and_its_end(tmp_path: Path) -> None:
     assert call.place == "/home/me/my/training.py:42 in training_step"
 
 
-def test_where_all_frames_are_of_libraries_the_innermost_is_named(tmp_path: Path) -> None:
+def test_library_frames_only_name_the_innermost(tmp_path: Path) -> None:
     place = place_record(("torch.a", "a.py", 1, "f"), ("torch.b", "b.py", 2, "g"))
     write(tmp_path, rank_record(0), group_record(), place, call_record(1))
 
     assert read_folder(tmp_path).logs[0].calls[0].place == "a.py:1 in f"
 
 
-def test_a_line_that_was_being_written_when_the_process_ended_is_no_damage(tmp_path: Path) -> None:
+def test_unfinished_last_line_is_no_damage(tmp_path: Path) -> None:
     path = finished(tmp_path, 0, 2)
     path.write_bytes(path.read_bytes() + b'{"kind":"call","ca')
 
@@ -53,7 +53,7 @@ def test_a_line_that_was_being_written_when_the_process_ended_is_no_damage(tmp_p
 
 
 @pytest.mark.parametrize("line", [b"\x00\xff\n", b"[]\n", b'{"kind":"call","call":"many"}\n', b'{"kind":"acme"}\n'])
-def test_what_stands_before_a_damaged_line_is_read_and_the_line_is_named(tmp_path: Path, line: bytes) -> None:
+def test_lines_before_damage_are_read(tmp_path: Path, line: bytes) -> None:
     path = finished(tmp_path, 0, 2)
     path.write_bytes(path.read_bytes() + line)
 
@@ -104,7 +104,7 @@ def test_the_newest_run_is_read_and_the_others_are_counted(tmp_path: Path) -> No
     assert run.left_out == 2
 
 
-def test_a_rank_that_has_made_no_call_belongs_to_the_run_that_meets_at_the_same_address(tmp_path: Path) -> None:
+def test_rank_without_a_call_belongs_to_its_address(tmp_path: Path) -> None:
     finished(tmp_path, 0, 3)
     write(tmp_path, rank_record(1, run=""))
     write(tmp_path, rank_record(1, run="", process=5, meeting="127.0.0.1:9"))
@@ -117,9 +117,9 @@ def test_a_rank_that_has_made_no_call_belongs_to_the_run_that_meets_at_the_same_
 
 
 def test_a_folder_without_records_says_what_was_looked_for(tmp_path: Path) -> None:
-    with pytest.raises(FolderError, match="holds no file of a flight recorder"):
+    with pytest.raises(FolderError, match=r"has no .* files"):
         read_folder(tmp_path)
-    with pytest.raises(FolderError, match="is no folder; name the one that NORTHBRIDGE_FLIGHT_RECORDER named"):
+    with pytest.raises(FolderError, match=r"is not a folder\. Fix: name the recorder's folder"):
         read_folder(tmp_path / "nothing")
 
 

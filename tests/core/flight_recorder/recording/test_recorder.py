@@ -153,7 +153,7 @@ def one_skips(tmp_path: Path) -> Iterator[tuple[Path, list[subprocess.Popen[str]
         rank.communicate()
 
 
-def test_who_waits_is_known_while_they_hang_when_they_are_stopped_and_when_they_are_killed(
+def test_waiting_ranks_are_known_hanging_stopped_or_killed(
     one_skips: tuple[Path, list[subprocess.Popen[str]]],
 ) -> None:
     folder, ranks = one_skips
@@ -203,7 +203,7 @@ def test_a_forked_child_has_files_of_its_own(tmp_path: Path) -> None:
     assert sorted(path.read_text().count('"kind":"call"') for path in tmp_path.iterdir()) == [1, 3]
 
 
-def test_a_folder_that_cannot_be_written_to_is_an_error_at_the_start(tmp_path: Path) -> None:
+def test_unwritable_folder_is_an_error_at_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     (rank,) = start("many_calls", tmp_path / "file" / "folder")
@@ -211,7 +211,6 @@ def test_a_folder_that_cannot_be_written_to_is_an_error_at_the_start(tmp_path: P
 
     assert rank.returncode == 1
     assert output.splitlines()[-1] == (
-        f"northbridge.errors.SettingsError: NORTHBRIDGE_FLIGHT_RECORDER='{tmp_path}/file/folder' was asked for, but"
-        f" {tmp_path}/file/folder cannot be written to: Not a directory; name a folder on a disk with room, or unset it"
-        " to train without a record"
+        f"northbridge.errors.SettingsError: NORTHBRIDGE_FLIGHT_RECORDER='{tmp_path}/file/folder': cannot"
+        f" write to {tmp_path}/file/folder: Not a directory. Fix: name another folder, or unset it"
     )

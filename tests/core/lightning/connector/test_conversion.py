@@ -78,8 +78,8 @@ def test_the_other_hosts_strategy_is_refused_with_the_import(namespace: Namespac
             build(accelerator="cpu_sim", devices=1, strategy=foreign)
 
         assert str(refusal.value) == (
-            f"{other.home}.{name} was given to a {namespace.host} of {namespace.name}:"
-            f" write `from {namespace.home} import {name}`"
+            f"{other.home}.{name} was given to a {namespace.host} of {namespace.name}. Fix: import"
+            f" it from {namespace.home}"
         )
 
 
@@ -91,8 +91,8 @@ def test_the_others_stock_strategy_is_refused_with_the_import(namespace: Namespa
         build(accelerator="cpu_sim", devices=2, strategy=foreign)
 
     assert str(refusal.value) == (
-        f"{counterpart.name}.strategies.ddp.DDPStrategy was given to a {namespace.host} of {namespace.name}, which has"
-        f" a class of its own: write `from {namespace.name}.strategies import DDPStrategy`"
+        f"{counterpart.name}.strategies.ddp.DDPStrategy was given to a {namespace.host} of {namespace.name}."
+        f" Fix: import it from {namespace.name}.strategies"
     )
 
 
@@ -100,11 +100,11 @@ def test_the_others_stock_strategy_is_refused_with_the_import(namespace: Namespa
 def test_the_others_stock_plugin_is_refused(namespace: Namespace, build: Build, wrap: Callable[[Any], Any]) -> None:
     foreign = counterpart_of(namespace).module("plugins").MixedPrecision("bf16-mixed", "cpu_sim")
 
-    with pytest.raises(NamespaceError, match=rf"write `from {namespace.name}\.plugins import MixedPrecision`$"):
+    with pytest.raises(NamespaceError, match=rf"import it from {namespace.name}\.plugins$"):
         build(accelerator="cpu_sim", devices=1, plugins=wrap(foreign))
 
 
-def test_a_cluster_environment_of_the_fabric_below_a_trainer_is_no_stranger(namespace: Namespace, build: Build) -> None:
+def test_fabrics_cluster_environment_is_not_foreign(namespace: Namespace, build: Build) -> None:
     environment = namespace.fabric_module("plugins.environments").LightningEnvironment()
 
     strategy = build(accelerator="cpu_sim", devices=2, plugins=[environment]).strategy
@@ -112,7 +112,7 @@ def test_a_cluster_environment_of_the_fabric_below_a_trainer_is_no_stranger(name
     assert strategy.cluster_environment is environment
 
 
-def test_what_is_foreign_in_a_run_of_lightnings_own_is_lightnings_affair(namespace: Namespace, build: Build) -> None:
+def test_foreign_objects_in_lightnings_run_are_left_alone(namespace: Namespace, build: Build) -> None:
     foreign = counterpart_of(namespace).module("strategies").DDPStrategy()
 
     with pytest.raises(ValueError, match="You selected an invalid strategy name"):

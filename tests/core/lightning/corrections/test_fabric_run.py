@@ -94,11 +94,11 @@ def test_fabric_run_with_a_misspelt_name_shows_the_chips(fabric: Path) -> None:
     assert "'cpu_sim'" in run.stderr
 
 
-def test_fabric_run_with_a_chip_that_is_not_here_says_what_is_missing(fabric: Path) -> None:
+def test_fabric_run_with_an_absent_chip_says_so(fabric: Path) -> None:
     run = ran(fabric, *FABRIC_RUN, "--accelerator=sdaa", "script.py", NORTHBRIDGE_SIMULATE="")
 
     assert run.returncode == 1
-    assert "accelerator='sdaa' was asked for, but its software is not installed" in run.stderr
+    assert "accelerator='sdaa': its software 'torch_sdaa' is not installed" in run.stderr
 
 
 def test_the_variable_of_a_fabric_chooses_the_chip(fabric: Path) -> None:

@@ -53,7 +53,7 @@ def test_activities_that_the_user_names_are_recorded(namespace: Namespace, build
     assert "CPU_SIM total" not in said
 
 
-def test_a_profiler_that_is_made_before_the_chip_comes_is_told_when_the_profile_begins() -> None:
+def test_profiler_made_before_the_chip_is_told_at_its_begin() -> None:
     named.load("cpu_sim")
     chosen = {"activities": profiler.Unasked([ProfilerActivity.CPU])}
 

@@ -58,7 +58,7 @@ def test_a_rank_that_evaluates_ends_at_its_next_batch(trainer: Any) -> None:
 
 
 @pytest.mark.parametrize("noted", [True, False])
-def test_the_ranks_end_between_two_batches_if_any_of_them_took_note(
+def test_ranks_end_between_batches_if_one_had_a_signal(
     namespace: Namespace, trainer: Any, noted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[tuple[bool, bool]] = []
@@ -81,7 +81,7 @@ def test_the_ranks_end_between_two_batches_if_any_of_them_took_note(
     assert asked == [(False, False)]
 
 
-def test_a_rank_that_hears_of_a_requeue_takes_note_and_leaves_the_writing_to_the_ranks_together(
+def test_requeued_rank_leaves_the_writing_to_all_ranks(
     trainer: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved: list[str] = []

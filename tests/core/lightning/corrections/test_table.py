@@ -36,7 +36,7 @@ def owner(namespace: Namespace, row: Correction) -> Any:
 
 
 @pytest.mark.parametrize("row", CORRECTIONS, ids=lambda row: f"{row.name}-{row.hosts[0]}")
-def test_every_row_names_a_function_of_the_installed_lightning_with_those_parameters(row: Correction) -> None:
+def test_every_row_names_a_function_of_this_lightning(row: Correction) -> None:
     for namespace in NAMESPACES.values():
         if namespace.host in row.hosts:
             found = getattr(owner(namespace, row), row.name)
@@ -135,9 +135,7 @@ def test_a_backend_switched_off_after_registration_is_an_error(build: Build, mon
     with pytest.raises(BackendDisabledError) as refusal:
         build(accelerator="cpu_sim")
 
-    assert str(refusal.value).endswith(
-        " is switched off by NORTHBRIDGE_DISABLE; unset the variable or take 'cpu_sim' out of it"
-    )
+    assert str(refusal.value).endswith(" is disabled. Fix: remove 'cpu_sim' from NORTHBRIDGE_DISABLE")
 
 
 # --- In a process of its own, where no namespace has been corrected yet
@@ -218,7 +216,7 @@ def by_hand() -> Any:
     return run(BY_HAND, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
 
-def test_a_row_that_does_not_match_leaves_its_namespace_alone_with_one_readable_warning(by_hand: Any) -> None:
+def test_row_without_a_match_leaves_the_namespace_alone(by_hand: Any) -> None:
     alone = "and accelerators of its backends are unknown there: version 2.6.6 differs from what Northbridge knows"
 
     assert sorted(by_hand["warnings"]) == [
@@ -271,12 +269,12 @@ def test_nothing_is_replaced_but_what_the_table_names(by_hand: Any) -> None:
     }
 
 
-def test_a_name_that_somebody_else_has_registered_is_left_to_them(by_hand: Any) -> None:
+def test_name_registered_by_others_is_left_to_them(by_hand: Any) -> None:
     assert by_hand["theirs"] == "Theirs"
     assert ["cpu_sim", "left alone", "__main__.Theirs has it in lightning_fabric"] in by_hand["record"]
 
 
-def test_a_namespace_that_is_left_alone_is_no_failure_where_warnings_are_errors(by_hand: Any) -> None:
+def test_untouched_namespace_fails_nothing_under_strict_warnings(by_hand: Any) -> None:
     assert any(entry[:2] == ["lightning.fabric", "left alone"] for entry in by_hand["record"])
     assert ["lightning.pytorch", "registered", "lightning.pytorch 2.6.6"] in by_hand["record"]
 
@@ -309,7 +307,7 @@ print("\\n" + json.dumps({**report, "loaded": ask()}))
 """
 
 
-def test_loading_a_backend_serves_lightning_where_autoload_was_off() -> None:
+def test_loading_a_backend_serves_lightning_without_autoload() -> None:
     """As in a process whose vendor's package switches torch's autoload off while it imports torch."""
     told = run(OFF_WHILE_TORCH_IS_IMPORTED)
 
@@ -334,7 +332,7 @@ print("\\n" + json.dumps([corrected, "cpu_sim" in AcceleratorRegistry, said, rec
 """
 
 
-def test_all_of_northbridge_switched_off_leaves_lightning_as_it_is() -> None:
+def test_disabled_northbridge_leaves_lightning_as_it_is() -> None:
     corrected, registered, said, entries = run(SWITCHED_OFF, NORTHBRIDGE_DISABLE="1")
 
     assert (corrected, registered) == (False, False)
@@ -342,11 +340,14 @@ def test_all_of_northbridge_switched_off_leaves_lightning_as_it_is() -> None:
     assert entries == [["northbridge", "off", "NORTHBRIDGE_DISABLE=1"]]
 
 
-def test_one_backend_switched_off_is_not_registered_and_says_so_when_it_is_asked_for() -> None:
+def test_disabled_backend_is_not_registered_and_says_so() -> None:
     corrected, registered, said, entries = run(SWITCHED_OFF, NORTHBRIDGE_DISABLE="cpu_sim")
 
     assert (corrected, registered) == (True, False)
-    assert said.startswith("BackendDisabledError: backend 'cpu_sim' (northbridge 0.1.0) is switched off by NORTHBRIDGE")
+    assert said.startswith(
+        "BackendDisabledError: backend 'cpu_sim' (northbridge 0.1.0) is disabled. Fix: remove 'cpu_sim'"
+        " from NORTHBRIDGE"
+    )
     assert ["cpu_sim", "off", "NORTHBRIDGE_DISABLE names it"] in entries
 
 
@@ -354,7 +355,7 @@ def test_one_backend_switched_off_is_not_registered_and_says_so_when_it_is_asked
     ("variable", "value", "meant"),
     [
         ("NORTHBRIDGE_DETECT_TIMEOUT", "abc", "a number of seconds above 0"),
-        ("NORTHBRIDGE_DISABLE", "true", "either 1, for all of them, or names"),
+        ("NORTHBRIDGE_DISABLE", "true", "is not 1 (all), or names"),
         ("NORTHBRIDGE_SIMLATE", "cpu_sim", "did you mean NORTHBRIDGE_SIMULATE?"),
     ],
 )

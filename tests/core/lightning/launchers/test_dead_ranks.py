@@ -34,7 +34,7 @@ def told(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def test_a_rank_that_was_killed_is_named_at_the_end_of_the_traceback(start: Start) -> None:
+def test_killed_rank_ends_the_traceback(start: Start) -> None:
     alive, killed = start("input()"), start("input()")
     error = RuntimeError("Connection closed by peer")
     killed.kill()
@@ -46,7 +46,7 @@ def test_a_rank_that_was_killed_is_named_at_the_end_of_the_traceback(start: Star
     )
 
 
-def test_a_rank_that_raised_is_named_with_its_exit_code_and_the_rank_counts_over_all_nodes(start: Start) -> None:
+def test_raising_rank_is_named_by_its_global_number(start: Start) -> None:
     raised = start("raise SystemExit(3)")
     error = RuntimeError("Connection closed by peer")
 

@@ -86,14 +86,14 @@ def test_an_error_of_the_users_goes_home_as_it_is(work: Work) -> None:
         work(ValueError("no such layer"))
 
 
-def test_a_fit_that_would_fork_after_another_has_taken_the_chip_is_refused_before_it_forks(
+def test_fork_after_the_chip_was_used_is_refused(
     namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     launcher = build(accelerator="cpu_sim", devices=2, strategy="ddp_notebook").strategy.launcher
     hold(named.load("cpu_sim"))
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("it was forked"))
 
-    with pytest.raises(UnsupportedError, match=r"already trained on 'cpu_sim': .* restart the kernel") as refusal:
+    with pytest.raises(UnsupportedError, match=r"already used 'cpu_sim'.* restart the kernel") as refusal:
         launcher.launch(print)
 
     assert refusal.value.capability == "fork"
@@ -114,7 +114,7 @@ def announcements(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage().split(":")[0] for record in caplog.records if record.name == "northbridge"]
 
 
-def test_a_simulated_chip_is_announced_before_the_ranks_and_not_by_them(
+def test_simulated_chip_is_announced_once_before_the_ranks(
     build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each launch makes other ranks; all are of one job."""
@@ -133,7 +133,7 @@ def test_a_simulated_chip_is_announced_before_the_ranks_and_not_by_them(
     assert announcements(caplog) == ["cpu_sim is a simulated chip"]
 
 
-def test_another_rank_of_a_job_announces_nothing_when_it_runs_alone(
+def test_lone_rank_of_a_job_announces_nothing(
     namespace: Namespace, build: Build, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     accelerator.announced.clear()

@@ -258,7 +258,7 @@ class Numbers(torch.utils.data.Dataset[torch.Tensor]):
 
 @pytest.mark.parametrize("moment", ["on_train_batch_end", "on_train_epoch_end"])
 @pytest.mark.parametrize("epochs", [1, 2])
-def test_what_is_taken_up_at_an_epochs_end_shuffles_for_the_epoch_that_comes(
+def test_resumed_epoch_end_shuffles_for_the_next(
     namespace: Namespace, build: Build, tmp_path: Path, moment: str, epochs: int
 ) -> None:
     """The checkpoint of its last step too, with a worker that fetches before the loop has counted the epoch."""

@@ -20,7 +20,7 @@ def model() -> nn.Sequential:
     return nn.Sequential(nn.Linear(3, 4), Own(4), nn.Sequential(nn.BatchNorm2d(4), nn.SyncBatchNorm(4)))
 
 
-def test_each_batch_norm_is_exchanged_in_place_and_comes_back_as_what_it_was() -> None:
+def test_batch_norms_are_replaced_and_restored() -> None:
     net = model()
     weight, kinds = net[1].weight, [type(each) for each in net.modules()]
 
@@ -62,7 +62,7 @@ def test_a_process_that_is_alone_normalizes_as_before() -> None:
     assert torch.equal(layer.eval()(numbers), expected.eval()(numbers))
 
 
-def test_a_model_that_is_copied_or_pickled_meanwhile_comes_back_too() -> None:
+def test_copied_or_pickled_model_is_restored_too() -> None:
     net = synchronize(model(), "cpu_sim")
     file = io.BytesIO()
     torch.save(net, file)

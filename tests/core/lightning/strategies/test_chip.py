@@ -161,7 +161,7 @@ def test_a_lazy_runtime_hears_of_every_backward_and_step(build: Build, heard: li
     ],
 )
 @pytest.mark.usefixtures("process_group")
-def test_in_a_trainer_it_hears_of_every_step_that_no_backward_pass_follows(
+def test_trainer_tells_of_steps_without_backward(
     namespace: Namespace, build: Build, heard: list[str], strategy: str, stage: str, told: list[str]
 ) -> None:
     model = importlib.import_module(f"{namespace.name}.demos.boring_classes").BoringModel()
@@ -236,7 +236,7 @@ def test_in_a_fabric_it_hears_of_forwards_without_gradients(build: Build, heard:
 @pytest.mark.parametrize(
     "cross", [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))], ids=["copied", "pickled"]
 )
-def test_a_module_that_a_fabric_has_set_up_can_be_copied_and_pickled_and_is_heard_of_still(
+def test_fabric_module_can_be_copied_and_still_tells(
     build: Build, heard: list[str], cross: Callable[[torch.nn.Module], torch.nn.Module]
 ) -> None:
     fabric = build(accelerator="cpu_sim", devices=1)
@@ -252,7 +252,7 @@ def test_a_module_that_a_fabric_has_set_up_can_be_copied_and_pickled_and_is_hear
 
 
 @pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
-def test_where_the_software_wants_to_hear_of_no_evaluation_a_module_is_given_no_hook(build: Build) -> None:
+def test_module_gets_no_hook_unless_wanted(build: Build) -> None:
     module = torch.nn.Linear(2, 1)
 
     build(accelerator="cpu_sim", devices=1).setup_module(module)
@@ -261,7 +261,7 @@ def test_where_the_software_wants_to_hear_of_no_evaluation_a_module_is_given_no_
 
 
 @pytest.mark.parametrize("namespace", FABRICS, indirect=True, ids=str)
-def test_a_loop_of_a_fabrics_may_call_backward_of_the_loss_itself(build: Build) -> None:
+def test_fabric_loop_may_call_backward_itself(build: Build) -> None:
     fabric = build(accelerator="cpu_sim", devices=1)
     net = fabric.setup(torch.nn.Linear(2, 1))
 
@@ -278,8 +278,7 @@ def test_a_model_that_stays_on_the_cpu_is_an_error(build: Build) -> None:
         fabric.setup_module(torch.nn.Sequential(torch.nn.Linear(2, 2), Pinned(2, 2)))
 
     assert str(refusal.value) == (
-        "parameter '1.weight' of Sequential is on 'cpu' after the model was moved to 'cpu_sim:1': let .to(device) move"
-        " it, and do not pin it elsewhere"
+        "parameter '1.weight' of Sequential stayed on 'cpu'. Fix: let .to('cpu_sim:1') move it"
     )
 
 
@@ -287,9 +286,9 @@ def test_a_buffer_on_another_device_of_the_chip_is_an_error() -> None:
     module = torch.nn.BatchNorm1d(2, device="cpu_sim:0")
     module.register_buffer("steps", torch.zeros(1, device="cpu_sim:1"))
 
-    with pytest.raises(WrongDeviceError, match="buffer 'steps' of BatchNorm1d is on 'cpu_sim:1' after"):
+    with pytest.raises(WrongDeviceError, match="buffer 'steps' of BatchNorm1d stayed on 'cpu_sim:1'"):
         assert_on_device(module, torch.device("cpu_sim", 0))
 
 
-def test_a_module_on_the_meta_device_has_no_memory_to_be_in_the_wrong_place() -> None:
+def test_meta_module_is_not_in_the_wrong_place() -> None:
     assert_on_device(torch.nn.Linear(2, 2, device="meta"), torch.device("cpu_sim", 0))

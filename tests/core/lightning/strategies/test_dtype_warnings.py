@@ -60,7 +60,7 @@ def told(act: Callable[[], object]) -> list[str]:
     return [str(each.message) for each in caught if each.category is DtypeWarning]
 
 
-def test_a_parameter_is_told_of_by_its_name_with_the_reason_and_the_cure() -> None:
+def test_parameter_is_named_with_reason_and_fix() -> None:
     module = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, dtype=torch.float64))
 
     assert told(lambda: warn_of_module(make(float64=NO_FLOAT64), module)) == [
@@ -124,7 +124,7 @@ def test_what_the_chip_does_not_deny_is_not_told_of(claim: northbridge.Claim) ->
 CONVNET = torch.nn.Sequential(torch.nn.Conv2d(1, 1, 1), torch.nn.ReLU())
 
 
-def test_a_convolution_that_is_computed_in_less_is_told_of_by_its_name() -> None:
+def test_convolution_in_less_precision_is_named() -> None:
     backend = make(
         float32_convolutions=northbridge.no("they are computed in float16; EXACT=1 computes them in float32")
     )
@@ -155,7 +155,7 @@ def test_other_modules_are_not_told_of_for_their_convolutions(module: torch.nn.M
 @pytest.mark.parametrize(
     ("precision", "expected"), [("bf16-mixed", 1), ("bf16-true", 1), ("16-mixed", 0), ("32-true", 0)]
 )
-def test_a_range_that_is_not_bfloat16s_is_told_of_where_bfloat16_was_asked_for(precision: str, expected: int) -> None:
+def test_missing_bfloat16_range_is_told(precision: str, expected: int) -> None:
     backend = make(bfloat16_range=northbridge.no("matrix products end at 65504"))
 
     said = told(lambda: warn_of_module(backend, torch.nn.Linear(1, 1), precision))
@@ -175,7 +175,7 @@ def test_a_batch_without_tensors_is_passed_over() -> None:
     assert told(lambda: warn_of_batch(make(int64=NO_INT64), {"text": ["a", "b"], "number": 2**40})) == []
 
 
-def test_what_the_cards_of_this_machine_deny_is_told_of_although_the_family_claims_it() -> None:
+def test_cards_denial_is_told_despite_the_familys_claim() -> None:
     batch = torch.zeros(1, dtype=torch.float64)
 
     (message,) = told(lambda: warn_of_batch(make(OldCard(), float64=northbridge.yes), batch))

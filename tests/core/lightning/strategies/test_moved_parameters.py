@@ -115,10 +115,7 @@ def test_fabric_refuses_an_optimizer_of_what_was_moved_before(build: Build, monk
     with pytest.raises(WrongDeviceError) as caught:
         build(accelerator="cpu_sim", devices=1).setup(net, optimizer)
 
-    assert str(caught.value) == (
-        "SGD would train 2 parameters on 'cpu': modules get new ones when they move to 'cpu_sim:0'. Fix: make the"
-        " optimizer after the move"
-    )
+    assert str(caught.value) == ("SGD would train 2 parameters on 'cpu'. Fix: make it after the move to 'cpu_sim:0'")
 
 
 # --- Trainer

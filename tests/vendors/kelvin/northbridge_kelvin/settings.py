@@ -8,5 +8,5 @@ class KelvinSettings(northbridge.VendorSettings):
     """Each field is called as its variable, in lower case."""
 
     kelvin_visible_devices: northbridge.Indices | None = pydantic.Field(
-        default=None, description="a list of cards, each once, with commas between, such as 0,2,"
+        default=None, description="a list of cards, each once, with commas between, such as 0,2"
     )

@@ -80,10 +80,7 @@ class Comparison:
 def compare(reports: Sequence[Report]) -> Comparison:
     """Compare two reports or more, test by test; raises :class:`ReportError` where there are fewer."""
     if len(reports) < 2:
-        raise ReportError(
-            f"a comparison was asked for, of {len(reports)} report{'' if len(reports) == 1 else 's'}; name two or more:"
-            " `northbridge compare a.json b.json`"
-        )
+        raise ReportError(f"comparing needs two reports, found {len(reports)}")
     by_id = [{test.id: test for test in report.tests} for report in reports]
     tests = []
     for id_ in dict.fromkeys(test.id for report in reports for test in report.tests):

@@ -34,8 +34,5 @@ def write_page(path: Path, text: str) -> Path:
         with draft_of(path) as draft:
             draft.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise ReportError(
-            f"{path.name} was to be written into the folder {path.parent}: {error.strerror or error}; name another"
-            " folder, or make this one writable"
-        ) from None
+        raise ReportError(f"cannot write {path}: {error.strerror or error}. Fix: use another folder") from None
     return path

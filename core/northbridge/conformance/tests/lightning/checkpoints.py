@@ -168,9 +168,9 @@ class Outlasting(UsesSuite):
     def test_a_checkpoint_that_cannot_be_written_is_an_error_on_every_rank(self, chip: RunResult) -> None:
         first, *others = chip.each("checkpoints.failed", "said")
 
-        assert first[0].startswith("the checkpoint /proc/last.ckpt could not be written: ")
+        assert first[0].startswith("/proc/last.ckpt could not be written: ")
         for said in others:
-            assert said[0].startswith("rank 0 could not write the checkpoint /proc/last.ckpt, so no rank goes on: ")
+            assert said[0].startswith("rank 0 could not write /proc/last.ckpt, so all ranks stop: ")
 
     def test_what_is_no_checkpoint_is_an_error(self, chip: RunResult) -> None:
         for said in chip.each("checkpoints.failed", "said"):

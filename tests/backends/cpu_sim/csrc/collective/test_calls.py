@@ -19,7 +19,7 @@ def test_objects_travel_and_gradients_flow_through_collectives(on_ranks: Ranks) 
     on_ranks("objects_and_gradients")
 
 
-def test_200_collectives_on_temporaries_own_their_memory_until_they_are_done(on_ranks: Ranks) -> None:
+def test_collectives_on_temporaries_own_their_memory(on_ranks: Ranks) -> None:
     for said in on_ranks("temporaries"):
         assert said.splitlines()[-1] == "held True left 0"
 
@@ -32,14 +32,14 @@ def test_what_simccl_lacks_is_refused_with_what_to_do(on_ranks: Ranks) -> None:
     for said in on_ranks("refusals"):
         on_cpu, options = refused(said)
         assert "No backend type associated with device type cpu" in on_cpu
-        assert "simccl takes no pg_options" in options
+        assert "simccl accepts no pg_options" in options
 
 
 def test_simccl_works_beside_gloo_and_takes_a_device_id(on_ranks: Ranks) -> None:
     on_ranks("beside_gloo", environ={"SECOND_PORT": str(reserve_port())})
 
 
-def test_a_rank_that_never_comes_ends_the_others_within_the_timeout(on_ranks: Ranks) -> None:
+def test_absent_rank_ends_the_others_within_the_timeout(on_ranks: Ranks) -> None:
     said, _ = on_ranks("missing_rank")
 
     refusals = refused(said)

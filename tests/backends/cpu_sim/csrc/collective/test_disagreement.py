@@ -21,7 +21,7 @@ def run(on_ranks: Callable[..., list[str]]) -> Run:
     return on
 
 
-def test_every_difference_is_told_to_both_ranks_and_the_group_goes_on(run: Run) -> None:
+def test_every_difference_is_told_to_both_ranks(run: Run) -> None:
     for rank, said in enumerate(run("different")):
         names, shapes, dtypes, reductions, roots, parts, later = refused(said)
         assert names == (
@@ -40,7 +40,7 @@ def test_every_difference_is_told_to_both_ranks_and_the_group_goes_on(run: Run) 
         assert "call #7 of the default group" in later
 
 
-def test_one_of_four_ranks_that_calls_another_thing_is_told_to_all(run: Run) -> None:
+def test_one_of_four_ranks_that_differs_is_told_to_all(run: Run) -> None:
     for said in run("one_of_four", 4):
         (told,) = refused(said)
         assert (

@@ -57,7 +57,7 @@ def test_a_backward_left_out_is_named(on_ranks: Callable[..., list[str]], tmp_pa
     assert f"flight_programs.py:{line} in one_leaves_out_a_backward{in_thread}, until it failed" in finding.text
 
 
-def test_a_rank_of_a_trainer_that_sleeps_in_its_step_is_named_while_the_other_waits(tmp_path: Path) -> None:
+def test_rank_that_sleeps_in_its_step_is_named(tmp_path: Path) -> None:
     script, folder = tmp_path / "train.py", tmp_path / "flight"
     script.write_text(TRAIN)
     environ = {**os.environ, "NORTHBRIDGE_FLIGHT_RECORDER": str(folder), "OMP_NUM_THREADS": "1"}

@@ -36,7 +36,7 @@ def test_what_the_library_lacks_is_refused_with_its_sentence(on_posed_ranks: Ran
         ]
 
 
-def test_what_it_cannot_reduce_travels_through_float32_and_is_rounded(on_posed_ranks: Ranks) -> None:
+def test_unsupported_dtype_travels_as_float32(on_posed_ranks: Ranks) -> None:
     on_posed_ranks("converted")
 
 

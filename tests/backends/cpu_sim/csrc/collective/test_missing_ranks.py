@@ -72,7 +72,7 @@ def test_a_killed_rank_is_named_at_once(lose: Lose, lost: int) -> None:
         assert each.count("(process ") == 1, each
 
 
-def test_a_rank_that_is_killed_is_named_to_the_other_of_a_group_of_two_by_its_rank_in_all(lose: Lose) -> None:
+def test_killed_rank_of_a_subgroup_has_its_global_number(lose: Lose) -> None:
     (told,) = lose("killed_in_a_subgroup", lost=3, timeout_s=100, within_s=BUSY_S)
 
     assert re.search(r"simccl's all_reduce on rank 1 failed: rank 3 \(process \d+\) has ended", told), told
@@ -104,7 +104,7 @@ def test_who_receives_in_vain_is_told_of_the_sender(lose: Lose) -> None:
     assert "this was send or receive #1 of the default group, recv of float32[3] from rank 2" in told
 
 
-def test_a_lost_rank_is_named_to_who_receives_from_those_that_it_failed(lose: Lose) -> None:
+def test_lost_rank_is_named_to_indirect_receivers(lose: Lose) -> None:
     told = lose("pipeline", timeout_s=100, within_s=BUSY_S)
 
     assert len(told) == 2

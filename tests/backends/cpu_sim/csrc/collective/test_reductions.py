@@ -26,11 +26,11 @@ def test_reductions_that_gloo_lacks(on_ranks: Ranks, program: str, options: dict
     on_ranks(program, programs=PROGRAMS, environ=options)
 
 
-def test_an_average_keeps_its_dtype_and_cuts_whole_numbers_towards_zero(on_ranks: Ranks) -> None:
+def test_average_keeps_dtype_and_truncates_integers(on_ranks: Ranks) -> None:
     on_ranks("averages_of_each_dtype", programs=PROGRAMS)
 
 
-def test_a_reduction_that_makes_no_sense_is_refused_with_what_to_do(on_ranks: Ranks) -> None:
+def test_senseless_reduction_is_refused(on_ranks: Ranks) -> None:
     for said in on_ranks("refusals", programs=PROGRAMS):
         bools, wholes, bits = refused(said)
         assert bools == (

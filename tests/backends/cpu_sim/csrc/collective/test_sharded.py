@@ -17,15 +17,15 @@ def test_fsdp2_trains_what_one_process_trains(on_ranks: Ranks, size: int) -> Non
     on_ranks("fsdp", size, programs=PROGRAMS)
 
 
-def test_fsdp2_in_mixed_precision_computes_in_bfloat16_and_keeps_float32(on_ranks: Ranks) -> None:
+def test_fsdp2_mixed_precision_keeps_float32(on_ranks: Ranks) -> None:
     on_ranks("fsdp_mixed", programs=PROGRAMS)
 
 
-def test_fsdp2_that_offloads_to_the_cpu_trains_what_one_process_trains(on_ranks: Ranks) -> None:
+def test_fsdp2_cpu_offload_trains_as_one_process(on_ranks: Ranks) -> None:
     on_ranks("fsdp_offload", programs=PROGRAMS)
 
 
-def test_a_model_made_on_the_meta_device_is_sharded_and_then_filled(on_ranks: Ranks) -> None:
+def test_meta_device_model_is_sharded_then_filled(on_ranks: Ranks) -> None:
     on_ranks("fsdp_meta", programs=PROGRAMS)
 
 
@@ -34,7 +34,7 @@ def test_a_dtensor_is_spread_moved_and_put_together(on_ranks: Ranks, size: int) 
     on_ranks("dtensors", size, programs=PROGRAMS)
 
 
-def test_random_dtensors_differ_between_shards_and_agree_between_replicas(on_ranks: Ranks) -> None:
+def test_random_dtensors_differ_between_shards_only(on_ranks: Ranks) -> None:
     on_ranks("random_dtensors", programs=PROGRAMS)
 
 
@@ -47,7 +47,7 @@ def test_sequence_parallel_gives_what_one_process_gives(on_ranks: Ranks) -> None
     on_ranks("sequence_parallel", programs=PROGRAMS)
 
 
-def test_tensor_parallel_inside_of_fsdp2_trains_what_one_process_trains(on_ranks: Ranks) -> None:
+def test_tensor_parallel_in_fsdp2_trains_as_one_process(on_ranks: Ranks) -> None:
     on_ranks("two_dimensions", 4, programs=PROGRAMS)
 
 

@@ -85,11 +85,11 @@ def test_tensors_that_the_library_cannot_carry_are_refused(run: Run) -> None:
         assert negative.endswith("give it x.resolve_neg()")
 
 
-def test_a_block_of_coalesced_calls_that_raises_does_not_hold_the_next(run: Run) -> None:
+def test_failed_coalesced_block_does_not_hold_the_next(run: Run) -> None:
     run("coalesced_in_vain")
 
 
-def test_a_fault_that_cannot_be_written_into_a_result_fails_its_future(run: Run) -> None:
+def test_fault_without_a_result_fails_its_future(run: Run) -> None:
     run("fault_in_a_future", NORTHBRIDGE_CPU_SIM_STREAMS="immediate")
 
 

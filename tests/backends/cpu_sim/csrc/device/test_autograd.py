@@ -33,7 +33,7 @@ def test_a_backward_works_from_any_thread(chip: ModuleType) -> None:
     assert in_thread(backward_here).tolist() == [0.0, 2.0, 4.0, 6.0]
 
 
-def test_a_backward_runs_on_the_calling_thread_unless_asked_otherwise(chip: ModuleType) -> None:
+def test_backward_runs_on_the_calling_thread_by_default(chip: ModuleType) -> None:
     seen: list[int] = []
 
     def backward() -> Tensor:
@@ -69,7 +69,7 @@ thread.join()
 """
 
 
-def test_a_chip_loaded_after_a_cpu_backward_trains_on_every_thread(in_fresh_process: Callable[..., str]) -> None:
+def test_chip_loaded_after_cpu_backward_trains(in_fresh_process: Callable[..., str]) -> None:
     said = in_fresh_process(AFTER_A_CPU_BACKWARD)
 
     assert said.splitlines() == ["[2.0, 2.0]"] * 2
@@ -121,7 +121,7 @@ def test_a_gradient_made_before_the_move_moves_along(chip: ModuleType) -> None:
     assert module.weight.grad.tolist() == [[2.0, 2.0]]
 
 
-def test_a_value_that_was_changed_in_place_is_noticed_in_backward(chip: ModuleType) -> None:
+def test_in_place_change_is_noticed_in_backward(chip: ModuleType) -> None:
     x = torch.ones(2, device="cpu_sim", requires_grad=True)
     y = x.exp()
     y.add_(1)

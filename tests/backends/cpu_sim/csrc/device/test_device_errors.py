@@ -102,7 +102,7 @@ def test_a_planned_fault_is_raised_where_it_was_planned(asynchronously: Callable
     assert said[1] == "worked 8.0"
 
 
-def test_what_needs_the_data_on_the_host_raises_the_error_of_before(asynchronously: Callable[[str], list[str]]) -> None:
+def test_reading_data_raises_the_earlier_error(asynchronously: Callable[[str], list[str]]) -> None:
     reads = (
         "torch.equal(found, found)",
         "found.nonzero()",

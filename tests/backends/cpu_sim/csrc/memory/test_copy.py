@@ -24,7 +24,7 @@ def test_copies_and_pickles_stay_on_their_device(chip: ModuleType) -> None:
     assert copy.deepcopy(module).weight.device == module.weight.device
 
 
-def test_a_file_saved_on_the_chip_opens_on_its_device_and_on_the_cpu(chip: ModuleType, tmp_path: Path) -> None:
+def test_file_saved_on_the_chip_opens_there_and_on_cpu(chip: ModuleType, tmp_path: Path) -> None:
     x = torch.arange(4.0, device="cpu_sim:2")
     torch.save({"x": x, "view": x[1:]}, tmp_path / "x.pt")
 

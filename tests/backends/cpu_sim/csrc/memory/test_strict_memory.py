@@ -93,7 +93,7 @@ def test_training_is_the_same_where_freed_memory_is_trapped(in_fork: Callable[..
     assert trapped == in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="any")
 
 
-def test_work_that_goes_on_keeps_memory_that_a_resize_takes_from_its_tensor(in_fork: Callable[..., str]) -> None:
+def test_pending_work_keeps_memory_after_a_resize(in_fork: Callable[..., str]) -> None:
     program = """
     import torch.distributed as dist
     dist.init_process_group("simccl", store=dist.HashStore(), rank=0, world_size=1)
@@ -112,7 +112,7 @@ def test_work_that_goes_on_keeps_memory_that_a_resize_takes_from_its_tensor(in_f
     assert in_fork(program, NORTHBRIDGE_CPU_SIM_FREED="trap").strip() == "0"
 
 
-def test_a_result_that_was_resized_before_its_operation_failed_has_memory(in_fork: Callable[..., str]) -> None:
+def test_result_resized_before_a_failure_has_memory(in_fork: Callable[..., str]) -> None:
     program = """
     import warnings
     warnings.simplefilter("ignore")  # torch warns where it resizes a result

@@ -24,7 +24,7 @@ def dropped(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("reentrant", [False, True], ids=["", "reentrant"])
-def test_a_checkpoint_draws_the_same_numbers_when_it_is_recomputed(chip: ModuleType, reentrant: bool) -> None:
+def test_recomputed_checkpoint_draws_the_same_numbers(chip: ModuleType, reentrant: bool) -> None:
     grads = []
     for wrapped in (False, True):
         chip.manual_seed_all(3)
@@ -39,7 +39,7 @@ def test_a_checkpoint_draws_the_same_numbers_when_it_is_recomputed(chip: ModuleT
     assert torch.equal(*grads)
 
 
-def test_a_checkpoint_holds_less_memory_between_forward_and_backward(chip: ModuleType) -> None:
+def test_checkpoint_holds_less_memory_before_backward(chip: ModuleType) -> None:
     layers = nn.Sequential(*[nn.Sequential(nn.Linear(64, 64), nn.GELU()) for _ in range(8)]).to("cpu_sim:1")
     x = torch.ones(512, 64, device="cpu_sim:1", requires_grad=True)
     held = []

@@ -117,7 +117,7 @@ def test_recurrent_cells_are_the_cpus(chip: ModuleType, cell: type[nn.LSTMCell] 
 
 
 @pytest.mark.parametrize("layer", [nn.LSTM(2, 3), nn.GRU(2, 3), nn.RNNCell(2, 3)], ids=["lstm", "gru", "cell"])
-def test_a_recurrent_layer_on_another_device_than_its_input_is_refused(chip: ModuleType, layer: nn.Module) -> None:
+def test_recurrent_layer_on_another_device_is_refused(chip: ModuleType, layer: nn.Module) -> None:
     there = copy.deepcopy(layer).to("cpu_sim:1")
     x = torch.ones(1, 2, device="cpu_sim:0")
 
@@ -139,7 +139,7 @@ def test_a_recurrent_layer_has_a_second_derivative(chip: ModuleType) -> None:
     torch.testing.assert_close(run("cpu_sim"), run("cpu"))
 
 
-def test_a_weight_changed_between_forward_and_backward_of_a_recurrent_layer_is_refused(chip: ModuleType) -> None:
+def test_recurrent_weight_changed_before_backward_is_refused(chip: ModuleType) -> None:
     module = nn.LSTM(5, 7).to("cpu_sim")
     output, _ = module(torch.randn(4, 3, 5, device="cpu_sim"))
     with torch.no_grad():
@@ -150,7 +150,7 @@ def test_a_weight_changed_between_forward_and_backward_of_a_recurrent_layer_is_r
         torch.autograd.backward(output.sum())
 
 
-def test_a_recurrent_layer_draws_its_dropout_from_the_chips_generator(chip: ModuleType) -> None:
+def test_recurrent_dropout_uses_the_chips_generator(chip: ModuleType) -> None:
     module = nn.GRU(5, 7, num_layers=2, dropout=0.5).to("cpu_sim")
     inputs = torch.randn(4, 3, 5, device="cpu_sim")
     before = torch.get_rng_state()
@@ -312,7 +312,7 @@ def test_an_in_place_operation_returns_its_own_tensor(chip: ModuleType) -> None:
     assert x.data_ptr() == x.relu_().data_ptr()
 
 
-def test_an_operation_that_gives_its_argument_back_gives_a_view_of_it(chip: ModuleType) -> None:
+def test_operation_that_returns_its_argument_gives_a_view(chip: ModuleType) -> None:
     x = torch.zeros(2, 3, device="cpu_sim")
 
     view = x.view(torch.int32).select(0, 1)
@@ -387,7 +387,7 @@ def test_float16_products_are_rounded_once(chip: ModuleType, compute: Callable[[
         torch.testing.assert_close(found, expected, rtol=2**-10, atol=2**-9)
 
 
-def test_a_large_product_of_float16_and_float32_is_refused_as_on_the_cpu(chip: ModuleType) -> None:
+def test_large_mixed_dtype_product_is_refused(chip: ModuleType) -> None:
     x = torch.ones(128, 128, device="cpu_sim")
 
     with pytest.raises(RuntimeError, match=r"same dtype.*Half"):

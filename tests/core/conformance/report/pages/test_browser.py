@@ -154,7 +154,7 @@ def test_in_the_dark_the_ground_is_dark(visit: Open) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_nothing_is_asked_of_the_network_and_the_console_is_silent(visit: Open, name: str) -> None:
+def test_page_asks_no_network_and_logs_nothing(visit: Open, name: str) -> None:
     driver = visit(name)
     driver.find_element(By.ID, "words").send_keys("views")
 

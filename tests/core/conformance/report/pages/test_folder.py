@@ -38,12 +38,11 @@ def test_an_earlier_run_is_replaced(good: Report, mixed: Report, tmp_path: Path)
     assert len(os.listdir(tmp_path)) == 5
 
 
-def test_a_folder_that_cannot_be_written_is_named_with_the_reason(good: Report, tmp_path: Path) -> None:
+def test_unwritable_folder_is_named_with_the_reason(good: Report, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
 
     said = re.escape(
-        f"report.json was to be written into the folder {tmp_path / 'file' / 'out'}: Not a directory; name another"
-        " folder, or make this one writable"
+        f"cannot write {tmp_path / 'file' / 'out' / 'report.json'}: Not a directory. Fix: use another folder"
     )
     with pytest.raises(northbridge.ReportError, match=said):
         write_all(good, tmp_path / "file" / "out")

@@ -32,7 +32,7 @@ def test_it_asks_nothing_of_the_network(source: str) -> None:
     assert not re.search(r"fetch|XMLHttpRequest|import\(|WebSocket", "".join(page.raw["script"]))
 
 
-def test_the_browser_is_told_to_refuse_every_script_but_the_pages_own(source: str) -> None:
+def test_browser_may_run_the_pages_own_script_only(source: str) -> None:
     page = Page(source)
 
     (script,) = page.raw["script"]
@@ -82,7 +82,7 @@ def test_a_screen_reader_finds_its_way(source: str) -> None:
     assert "words" in page.attributes("for")  # the label of the box
 
 
-def test_at_a_glance_it_says_what_is_granted_and_how_much_was_tested(good: Report) -> None:
+def test_page_begins_with_level_and_coverage(good: Report) -> None:
     text = Page(render_page(good)).text
 
     glance = text[: text.index("What you can trust")]
@@ -122,7 +122,7 @@ def test_each_finding_is_there_with_its_claims(mixed: Report) -> None:
     assert re.search(r"Not tested\s+1\s+no test that ran here shows it[\w :,']+\s+barrier", text)
 
 
-def test_what_needs_somebody_comes_first_with_evidence_and_what_to_do(mixed: Report) -> None:
+def test_failures_come_first_with_evidence_and_fix(mixed: Report) -> None:
     page = Page(render_page(mixed))
 
     verdicts = page.attributes("data-verdict")
@@ -131,7 +131,7 @@ def test_what_needs_somebody_comes_first_with_evidence_and_what_to_do(mixed: Rep
     assert re.search(r"a barrier waits.*?rank 1: File collective.py, line 40, in barrier\s+What to do:", page.text)
 
 
-def test_long_evidence_is_folded_and_what_many_tests_left_is_there_once(mixed: Report) -> None:
+def test_long_evidence_is_folded_and_shown_once(mixed: Report) -> None:
     source = render_page(mixed)
 
     assert source.count("step 17 of a long test") == 1
@@ -149,7 +149,7 @@ def test_tests_that_one_reason_forbids_are_told_together() -> None:
     assert "30 tests" in text
 
 
-def test_a_report_that_is_not_to_be_trusted_says_so_before_its_level(good: Report) -> None:
+def test_untrusted_report_says_so_before_its_level(good: Report) -> None:
     text = Page(render_page(good.model_copy(update={"seconds": 1.0}))).text
 
     assert text.index("Do not trust this report.") < text.index("Level granted")
@@ -174,5 +174,5 @@ def test_side_by_side_different_suites_are_warned_of(good: Report) -> None:
 
 
 def test_a_page_of_no_report_is_refused() -> None:
-    with pytest.raises(northbridge.ReportError, match="of 0 reports"):
+    with pytest.raises(northbridge.ReportError, match="found 0"):
         render_page()

@@ -20,7 +20,7 @@ def of_mixed(mixed: Report) -> ET.Element:
     return ET.fromstring(render_junit(mixed))
 
 
-def test_what_is_wrong_is_a_failure_and_what_proves_nothing_is_skipped(of_mixed: ET.Element, mixed: Report) -> None:
+def test_wrong_is_a_failure_and_unproven_is_skipped(of_mixed: ET.Element, mixed: Report) -> None:
     counts = {name: int(of_mixed.get(name, "")) for name in ("tests", "failures", "errors", "skipped")}
 
     assert counts == {"tests": len(mixed.tests), "failures": 6, "errors": 0, "skipped": 2}
@@ -74,7 +74,7 @@ def test_a_suite_has_its_level_its_backend_and_its_time(of_mixed: ET.Element) ->
     assert suite.get("timestamp") == "2026-11-24T20:40:45"
 
 
-def test_a_test_that_was_to_run_and_is_not_in_the_report_is_an_error(good: Report) -> None:
+def test_planned_test_that_is_missing_is_an_error(good: Report) -> None:
     cut = good.model_copy(update={"tests": good.tests[1:]})
 
     root = ET.fromstring(render_junit(cut))

@@ -33,7 +33,7 @@ def test_a_level_that_is_withheld_says_why(mixed: Report) -> None:
     )
 
 
-def test_what_did_not_pass_comes_with_its_evidence_and_what_to_do(mixed: Report) -> None:
+def test_failures_come_with_evidence_and_fix(mixed: Report) -> None:
     page = render_markdown(mixed)
 
     titles = re.findall(r"^### ([A-Z ]+): ", page, flags=re.M)

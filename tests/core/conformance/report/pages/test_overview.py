@@ -63,7 +63,7 @@ def test_a_report_that_was_changed_is_doubted(good: Report) -> None:
     assert doubt.startswith("The report was changed after it was written")
 
 
-def test_a_report_that_is_not_whole_is_doubted_and_names_what_is_missing(good: Report) -> None:
+def test_incomplete_report_is_doubted(good: Report) -> None:
     cut = good.model_copy(update={"tests": good.tests[1:]}).sealed()
 
     (doubt,) = list_doubts(cut)
@@ -71,7 +71,7 @@ def test_a_report_that_is_not_whole_is_doubted_and_names_what_is_missing(good: R
     assert good.tests[0].id in doubt
 
 
-def test_a_report_of_a_simulated_chip_that_was_spared_something_is_doubted(good: Report) -> None:
+def test_report_of_a_spared_simulated_chip_is_doubted(good: Report) -> None:
     suite = good.suite.model_copy(update={"spared": ("STREAMS=immediate, and not deferred",)})
 
     (doubt,) = list_doubts(good.model_copy(update={"suite": suite}).sealed())
@@ -81,7 +81,7 @@ def test_a_report_of_a_simulated_chip_that_was_spared_something_is_doubted(good:
     )
 
 
-def test_a_report_of_a_backend_that_was_broken_on_purpose_proves_nothing(good: Report) -> None:
+def test_report_of_a_broken_backend_shows_nothing(good: Report) -> None:
     suite = good.suite.model_copy(update={"mutation": "seed 3: add is off by one"})
     broken = good.model_copy(update={"suite": suite}).sealed()
 

@@ -89,7 +89,7 @@ def test_only_the_operations_that_passed_are_tested_by_torch(mixed: Report, base
     assert {name.replace(".", "_") for name in OPERATIONS} == names
 
 
-def test_the_function_of_the_operations_is_excluded_only_where_none_of_them_passed(mixed: Report) -> None:
+def test_function_is_excluded_if_no_operation_passed(mixed: Report) -> None:
     assert "TestOperations" not in list_exclusions(mixed).test_exclusions
     failed = [result("Operations", "an operation", Verdict.FAIL, parameters=name) for name in ("abs", "add")]
 
@@ -99,7 +99,7 @@ def test_the_function_of_the_operations_is_excluded_only_where_none_of_them_pass
     assert found.op_allowlist == ()
 
 
-def test_an_operation_is_allowed_only_where_every_test_of_it_passed() -> None:
+def test_operation_is_allowed_if_every_test_passed() -> None:
     tests = [
         result("Operations", "an operation", parameters="add"),
         result("Operations", "its gradient", Verdict.FAIL, parameters="add"),

@@ -13,7 +13,7 @@ def lack() -> None:
     raise CollectiveError("accl has no such collective")
 
 
-def test_what_an_operation_returns_is_kept_and_what_it_raises_is_said() -> None:
+def test_results_are_kept_and_errors_said() -> None:
     assert attempt(lambda: [1, 2]) == [1, 2]
     assert attempt(lack) == {"error": "CollectiveError: accl has no such collective"}
 

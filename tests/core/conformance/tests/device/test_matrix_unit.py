@@ -25,7 +25,7 @@ def test_a_real_chip_that_computes_what_it_denies_gets_through(monkeypatch: pyte
     assert computed
 
 
-def test_a_real_chip_that_does_not_compute_what_it_denies_refuses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_chip_refuses_a_denied_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     claim(monkeypatch, simulated=False, bfloat16_range=northbridge.no("it ends at 65504"))
 
     with (
@@ -35,7 +35,7 @@ def test_a_real_chip_that_does_not_compute_what_it_denies_refuses_it(monkeypatch
         raise AssertionError("inf is not 2^100")
 
 
-def test_a_simulated_chip_computes_what_the_real_one_does_not_and_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simulated_chip_is_not_asked_about_denied_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     claim(monkeypatch, simulated=True, bfloat16_range=northbridge.no("it ends at 65504"))
 
     with (

@@ -28,9 +28,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> str:
     [(AssertionError("1 is not 2"), "its results are others"), (RuntimeError("no such kernel"), "no such kernel; ")],
     ids=["wrong results", "the vendor's error"],
 )
-def test_what_comes_of_a_dtype_that_is_denied_is_a_refusal_with_its_reason(
-    backend: str, error: Exception, words: str
-) -> None:
+def test_result_of_a_denied_dtype_is_a_refusal(backend: str, error: Exception, words: str) -> None:
     told = f"asked for float64.*{words}.*it has no room"
 
     with pytest.raises(northbridge.UnsupportedError, match=told) as caught, refused_where_denied(backend, "float64"):
@@ -54,7 +52,7 @@ def test_right_results_in_a_dtype_that_is_denied_raise_nothing(backend: str) -> 
     assert found == 1
 
 
-def test_what_takes_a_dtype_that_is_denied_is_refused_with_its_reason(backend: str) -> None:
+def test_argument_of_a_denied_dtype_is_refused(backend: str) -> None:
     with pytest.raises(northbridge.UnsupportedError, match=r"what float64 alone needs.*it has no room") as error:
         refuse_without(backend, "float64")
 

@@ -50,7 +50,7 @@ def test_gradients_are_taken_of_floats_alone() -> None:
     assert all(leaf.requires_grad for leaf in leaves)
 
 
-def test_an_operation_without_a_gradient_is_given_tensors_that_want_none() -> None:
+def test_operation_without_a_gradient_wants_none() -> None:
     (found,), leaves = draw(floats(2), differentiable=False)
 
     assert leaves == []

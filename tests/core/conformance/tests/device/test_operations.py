@@ -62,7 +62,7 @@ def test_gradients_are_those_of_every_float() -> None:
     assert len(slopes) == 2
 
 
-def test_an_operation_that_says_nothing_of_small_changes_has_no_gradients() -> None:
+def test_piecewise_constant_operation_has_no_gradients() -> None:
     results, slopes = compute(Operation("eq", (whole(3), whole(3)), differentiable=False), CPU)
 
     assert results[0].dtype == torch.bool

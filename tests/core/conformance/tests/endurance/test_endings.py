@@ -34,7 +34,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return numbers
 
 
-def test_runs_side_by_side_are_started_at_once_and_each_tells_its_own_end(played: list[int]) -> None:
+def test_side_by_side_runs_start_at_once(played: list[int]) -> None:
     first, second = run_to_the_end(FIRST, SECOND, environ={})
 
     assert played == [2]

@@ -1,0 +1,28 @@
+"""What the check of words finds in a repository that has one fault of each kind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.words import main
+
+
+def test_words_finds_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "core").mkdir()
+    (tmp_path / "page.md").write_text("- Do not refuse.\n- " + "word " * 31 + "A harsh\nmode\n```text\nwhoever\n```\n")
+    message = f'raise ValueError(f"the duty of {{rank}} {"x" * 106}")'
+    (tmp_path / "core" / "a.py").write_text(f'"""A twin."""\ndef refuse_it(): {message}\ndef test_{"x" * 56}(): 0\n')
+
+    assert main(tmp_path) == 1
+
+    *faults, lengths = capsys.readouterr().out.splitlines()
+    assert [fault.split(": write")[0].rsplit(": word")[0] for fault in faults] == [
+        "core/a.py:2: 'refuse'",
+        f"core/a.py:3: a name of 61 characters: test_{'x' * 56}",
+        "core/a.py:1: 'twin'",
+        "core/a.py:2: 'duty'",
+        "page.md:2: a sentence of 34 words",
+        "page.md:2: 'harsh'",
+    ]
+    assert lengths == "1 error messages: median 123 characters, 90th percentile 123; 6 faults"
