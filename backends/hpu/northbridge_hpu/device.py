@@ -52,9 +52,8 @@ class HPUDevice(northbridge.Device):
             said = str(error).splitlines()[0]
             absent = "found" in said  # "No devices found", "[Device not found]"
             raise (northbridge.DetectionError if absent else northbridge.DeviceBusyError)(
-                f"device {index} of 'hpu' (HLS_MODULE_ID={os.environ.get('HLS_MODULE_ID')}) could not be"
-                f" acquired: {said};"
-                f" {'is the container given it, and does hl-smi show it?' if absent else _who_holds_it()}",
+                f"device {index} of 'hpu' (HLS_MODULE_ID={os.environ.get('HLS_MODULE_ID')}) could not be acquired:"
+                f" {said}; {'is the container given it, and does hl-smi show it?' if absent else _who_holds_it()}",
                 backend="hpu",
             ) from error
 
