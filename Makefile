@@ -66,7 +66,7 @@ docs: setup ## build the site into site/
 	@echo "to read it: python3 -m http.server --directory site"
 
 shown: setup chips ## run what docs/shown shows on the simulated chips again: doctor, hang, a report of conformance
-	@echo "make shown: about 5 minutes on 2 cores"
+	@echo "make shown: about 3 minutes on 2 busy cores"
 	@$(RUN)/python docs/scripts/shown.py
 
 matrix: setup ## train on every Lightning release that is supported; writes docs/matrix.md

@@ -26,7 +26,9 @@ def main() -> None:
     """Run the three commands, one after the other."""
     with TemporaryDirectory() as folder:
         modules = {"NORTHBRIDGE_SIMULATE": "hpu", "HABANA_VISIBLE_MODULES": "0,3,9"}
-        write("doctor", ask(folder, "doctor", "hpu", **modules))
+        report = ask(folder, "doctor", "hpu", **modules)
+        write("doctor", report)
+        write("doctor_end", "\n\n".join(report.rstrip().split("\n\n")[-2:]))
         write("hang", hang(folder))
         ask(folder, "conformance", "hpu", "--level", "C0", "--out", "report", NORTHBRIDGE_SIMULATE="hpu")
         shutil.copy(Path(folder, "report", "index.html"), SHOWN / "report.html")
