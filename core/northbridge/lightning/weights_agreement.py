@@ -17,13 +17,13 @@ _SHIFTS = (0, 16, 32, 48)
 
 
 class _WeightsAgreementMixin:
-    """Check every ``every_n_steps`` optimizer steps, at the start and at the end, that the ranks agree.
+    """Check every ``every_n_steps`` optimizer steps, at the start and at the end, that the ranks have equal weights.
 
-    A callback of a Trainer; a Fabric has no callbacks, and calls :meth:`check`.
+    A callback for a Trainer. A Fabric has no callbacks: call :meth:`check`.
 
-    DDP reduces gradients and never looks at weights again: where one rank steps differently, each goes on with a
-    model of its own. Parameters are compared bit for bit, by digests that travel over the chip's library. Buffers
-    are each rank's own, and of a sharded model the parameters that are whole on each rank are compared.
+    DDP reduces gradients and does not compare weights, so a rank that steps differently trains a model of its own.
+    Parameters are compared bit for bit, by digests sent over the chip's library. Buffers are not compared; of a sharded
+    model, only parameters that are whole on each rank are.
     """
 
     def __init__(self, every_n_steps: int = 100) -> None:

@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 3.0
 
 
 class _MultiProcessingLauncherMixin(_NamespaceMixin):
-    """Start the ranks as processes of this one, leave none behind, and wait for none that has left."""
+    """Start the ranks as child processes, and leave none behind."""
 
     def launch(self, *args: Any, **kwargs: Any) -> Any:
         """Start the ranks.

@@ -9,7 +9,7 @@ from northbridge.processes.environment import heirs_listen
 
 
 class _SubprocessScriptLauncherMixin(_NamespaceMixin):
-    """Start the ranks as scripts, and tell them what this process knows."""
+    """Start the ranks as scripts, and pass on what this process found out."""
 
     strategy: Any = None
     """Our strategy, whose ranks they are."""

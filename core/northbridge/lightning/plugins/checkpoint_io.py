@@ -120,7 +120,7 @@ def stock_format() -> Iterator[None]:
 
 
 class _CheckpointIOMixin(_NamespaceMixin):
-    """Write a local checkpoint whole or not at all, its tensors on the CPU; used unless the user brings another."""
+    """Write a local checkpoint completely or not at all, its tensors on the CPU. Used unless the user passes another."""
 
     _lightnings_save: ClassVar[Any]
 

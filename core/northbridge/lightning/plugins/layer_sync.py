@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class _LayerSyncMixin(_NamespaceMixin):
-    """Let batch norm see the batches of all ranks while a model is fitted."""
+    """Compute batch norm over the batches of all ranks while a model is fitted."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _DDPMixin(_ParallelMixin):
-    """Train on several devices of a chip, a process each, over the chip's communication library."""
+    """Train on several devices, one process each, over the chip's communication library."""
 
     _ddp_kwargs: dict[str, Any]
     _needs = (*OF_SEVERAL_RANKS, "ddp_averaging")

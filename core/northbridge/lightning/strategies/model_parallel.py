@@ -76,7 +76,7 @@ class _ModelParallelMixin(_ParallelMixin):
 
 
 class _TrainerModelParallelMixin(_TrainerMixin, _ModelParallelMixin):
-    """Train a Trainer's model that is spread over several devices of a chip, a process each."""
+    """Train a Trainer's model that is spread over several devices, one process each."""
 
     def setup(self, trainer: Any) -> None:
         """Set up the model, with reductions and batch norms that the chip has."""
@@ -102,7 +102,7 @@ class _TrainerModelParallelMixin(_TrainerMixin, _ModelParallelMixin):
 
 
 class _FabricModelParallelMixin(_FabricMixin, _ModelParallelMixin):
-    """Train a Fabric's model that is spread over several devices of a chip, a process each."""
+    """Train a Fabric's model that is spread over several devices, one process each."""
 
     @property
     def checkpoint_io(self) -> Any:
