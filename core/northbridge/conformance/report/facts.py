@@ -48,7 +48,7 @@ class Facts:
         strict = strict_options(self.backend.name) if self.backend.simulated else {}
         return {**strict, **environ}
 
-    def list_spared(self, environ: Mapping[str, str]) -> tuple[str, ...]:
+    def list_options_off(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """Return the strict options of a simulated chip that the user's ``environ`` turns off.
 
         A chip whose simulation and bridge name no strict options has none of them on.

@@ -57,7 +57,7 @@ class SuiteFacts(_Facts):
     mutation: str = ""
     """What was broken on purpose; such a report proves nothing about the backend."""
 
-    spared: tuple[str, ...] = ()
+    options_off: tuple[str, ...] = ()
     """The strict options that a simulated chip ran without."""
 
 

@@ -51,7 +51,7 @@ def make_report(
             asked=level,
             expected=tuple(course.planned),
             mutation=course.broken,
-            spared=facts.list_spared(environ),
+            options_off=facts.list_options_off(environ),
         ),
         backend=facts.backend,
         machine=facts.describe_machine(environ),

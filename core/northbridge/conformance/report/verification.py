@@ -40,8 +40,8 @@ def _foreign(report: Report) -> Iterator[str]:
         yield "it is from a suite whose files differ from those that are installed: one of the two was modified"
     if report.suite.mutation:
         yield f"something was broken on purpose in its run: {report.suite.mutation}"
-    if report.suite.spared:
-        yield f"its simulated chip ran without strict options: {'; '.join(report.suite.spared)}"
+    if report.suite.options_off:
+        yield f"its simulated chip ran without strict options: {'; '.join(report.suite.options_off)}"
 
 
 def _incomplete(report: Report) -> Iterator[str]:

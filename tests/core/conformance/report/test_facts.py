@@ -86,18 +86,18 @@ def test_a_simulated_chip_has_strict_options() -> None:
 
 
 def test_what_the_user_spares_a_simulated_chip_is_listed() -> None:
-    assert SIMULATED.list_spared({}) == ()
-    assert SIMULATED.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}) == ()
-    assert SIMULATED.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == (
+    assert SIMULATED.list_options_off({}) == ()
+    assert SIMULATED.list_options_off({"NORTHBRIDGE_CPU_SIM_STREAMS": "deferred"}) == ()
+    assert SIMULATED.list_options_off({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == (
         "NORTHBRIDGE_CPU_SIM_STREAMS=immediate, and not deferred: unset it",
     )
-    assert REAL.list_spared({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
+    assert REAL.list_options_off({"NORTHBRIDGE_CPU_SIM_STREAMS": "immediate"}) == ()
 
 
 def test_a_simulated_chip_without_strict_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("northbridge.conformance.report.facts.strict_options", lambda _name: {})
 
-    assert SIMULATED.list_spared({}) == ("it has no strict options: give its Simulation some",)
+    assert SIMULATED.list_options_off({}) == ("it has no strict options: give its Simulation some",)
 
 
 def test_the_report_of_a_run_that_was_broken_on_purpose_says_so() -> None:

@@ -58,7 +58,7 @@ def test_a_report_that_was_changed_is_told(report: Report) -> None:
         ({"sources": "0" * 64}, "a suite whose files differ from those that are installed"),
         ({"northbridge": "9.9"}, "it is from the suite of northbridge 9.9"),
         ({"mutation": "a dropped rank"}, "something was broken on purpose in its run: a dropped rank"),
-        ({"spared": ("STREAMS=immediate",)}, "its simulated chip ran without strict options: STREAMS=immediate"),
+        ({"options_off": ("STREAMS=immediate",)}, "its simulated chip ran without strict options: STREAMS=immediate"),
     ],
 )
 def test_a_report_of_another_suite_is_told(report: Report, changed: dict[str, Any], words: str) -> None:

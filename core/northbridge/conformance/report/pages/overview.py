@@ -87,9 +87,9 @@ def list_doubts(report: Report) -> list[str]:
             f"The backend was broken on purpose for this run ({report.suite.mutation}): the report is about the suite,"
             " and proves nothing about the backend."
         )
-    if report.suite.spared:
+    if report.suite.options_off:
         doubts.append(
-            f"The simulated chip ran without strict options ({'; '.join(report.suite.spared)}): what it forgave, a"
+            f"The simulated chip ran without strict options ({'; '.join(report.suite.options_off)}): what it forgave, a"
             " real one may not."
         )
     if report.digest != report.compute_digest():

@@ -71,8 +71,8 @@ def test_incomplete_report_is_doubted(good: Report) -> None:
     assert good.tests[0].id in doubt
 
 
-def test_report_of_a_spared_simulated_chip_is_doubted(good: Report) -> None:
-    suite = good.suite.model_copy(update={"spared": ("STREAMS=immediate, and not deferred",)})
+def test_report_without_strict_options_is_doubted(good: Report) -> None:
+    suite = good.suite.model_copy(update={"options_off": ("STREAMS=immediate, and not deferred",)})
 
     (doubt,) = list_doubts(good.model_copy(update={"suite": suite}).sealed())
     assert doubt == (
