@@ -20,6 +20,7 @@ PUBLIC = {
     *(f"northbridge.{name}" for name in northbridge.__all__),
     *(f"{each.home}.{row.name}" for each in NAMESPACES.values() for row in COMBINATIONS if each.host in row.hosts),
     *(f"northbridge.conformance.levels.{name}" for name in LEVELS),
+    *(f"{mixin.__module__}.{mixin.__qualname__}" for row in COMBINATIONS for mixin in row.mixins),
 }
 
 

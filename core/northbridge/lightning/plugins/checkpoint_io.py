@@ -120,7 +120,7 @@ def stock_format() -> Iterator[None]:
 
 
 class _CheckpointIOMixin(_NamespaceMixin):
-    """Write a local checkpoint completely or not at all, its tensors on the CPU. Used unless the user passes another."""
+    """Write a local checkpoint completely or not at all, its tensors on the CPU. Used unless the user passes one."""
 
     _lightnings_save: ClassVar[Any]
 
