@@ -21,7 +21,7 @@ else:
 
 RULES: dict[str, Any] = tomllib.loads((Path(__file__).parent / "words.toml").read_text())
 LIMITS: dict[str, Any] = RULES["limits"]
-NO_SENTENCE = r"\A---\n.*?\n---\n|^ *(```|~~~).*?^ *\1|<!--.*?-->|\]\([^)]*\)|<[^>]*>"
+NO_SENTENCE = r"\A---\n.*?\n---\n|^ *(```|~~~).*?^ *\1|<!--.*?-->|\]\([^)]*\)|<[^>]*>|^ {4}\S+ {2,}.*$"
 # An item of a list, a heading, a cell of a table and the title of an admonition end a sentence as a full stop does.
 END = r"(\n\s*\n|\n\s*(?:[-*+#>|]|\d+\.|!!!|\?\?\?)|\||[.!?](?=\W*\s))"
 
