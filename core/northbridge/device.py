@@ -55,7 +55,7 @@ class Device(ABC):
         self._call("set_device", index)
 
     def synchronize(self) -> None:
-        """Block until all work queued on the current device is done. For whoever measures time."""
+        """Block until all work queued on the current device is done; used to measure time."""
         self._call("synchronize")
 
     def label(self, index: int) -> str:

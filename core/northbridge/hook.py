@@ -15,8 +15,8 @@ hookimpl = pluggy.HookimplMarker("northbridge")
 def lazy_names(package: str, home: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of ``package``, which takes the names of classes from the module ``home``.
 
-    Only what begins with a capital letter is looked for there: whoever declares the chip, or imports a module of the
-    package, does not pay for ``home``.
+    Only names that begin with a capital letter are looked up there, so that declaring the chip, or importing a module
+    of the package, does not import ``home``.
     """
 
     def look_up(name: str) -> Any:

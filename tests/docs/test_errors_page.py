@@ -38,7 +38,7 @@ PRODUCED = {
     "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): present.detect(northbridge.get('cpu_sim'))",
     "DeviceTypeTakenError": "northbridge.load('cpu_sim'); northbridge.load('acme')",
     # The last: from here on torch has something that is called as a backend's device.
-    "ContractError": "torch.contracted = ModuleType('contracted'); refuse_software_of('contracted')",
+    "ContractError": "torch.contracted = ModuleType('contracted'); reject_software_of('contracted')",
 }
 ALONE = {"DeviceBusyError": "take_what_another_process_holds()"}
 """What is produced on a simulated chip, in a process of its own."""
@@ -72,7 +72,7 @@ from northbridge.discovery import present
 from northbridge.discovery.installed import describe
 from northbridge.launch.cluster import Run, check_environment
 from northbridge.conformance.report.report import Report
-from northbridge.contract import contract_of, refuse_broken
+from northbridge.contract import contract_of, reject_broken
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.connector.auto import choose_auto
 from northbridge_cpu_sim import Fault, SimulatedDevice
@@ -94,8 +94,8 @@ def read_device_file(text):
         Path("device.toml").write_text(text)
         SimulatedDevice.read(Path("device.toml"))
 
-def refuse_software_of(name):
-    refuse_broken(contract_of(northbridge.get(name), who=describe(name)))
+def reject_software_of(name):
+    reject_broken(contract_of(northbridge.get(name), who=describe(name)))
 
 TAKE = """
 import northbridge

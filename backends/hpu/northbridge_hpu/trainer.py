@@ -49,7 +49,7 @@ class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
     """``precision="bf16-mixed"``. "bf16" is the same: mixed, with weights in float32."""
 
     positional = ("precision", "device", "recipe", "replace_layers")
-    refused = MappingProxyType({"fp8": "float8"})
+    unsupported = MappingProxyType({"fp8": "float8"})
     without_meaning = MappingProxyType(
         {
             "device": "autocast is on the accelerator's device; leave it out",

@@ -34,7 +34,7 @@ class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
     """``precision="16-mixed"``, with the scaler of gradients that lightning-Teco left out."""
 
     positional = ("precision", "device")
-    refused = MappingProxyType({"fp8": "float8"})
+    unsupported = MappingProxyType({"fp8": "float8"})
     without_meaning = MappingProxyType({"device": "autocast is on the accelerator's device; leave it out"})
     words = MappingProxyType(
         {

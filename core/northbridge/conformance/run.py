@@ -50,8 +50,8 @@ class RunResult:
         """
         if topic not in self.findings:
             for step in topic.split():
-                for refusal in self.findings.get(REFUSED + step, ()):
-                    raise UnsupportedError(refusal["message"], capability=refusal["capability"])
+                for refused in self.findings.get(REFUSED + step, ()):
+                    raise UnsupportedError(refused["message"], capability=refused["capability"])
             failed = [
                 fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
             ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from northbridge.contract.check import Finding, check, check_line
 from northbridge.contract.document import Contract, contract_of
-from northbridge.contract.refusal import cure, refuse_broken
+from northbridge.contract.rejection import cure, reject_broken
 from northbridge.contract.symbol import Symbol
 
-__all__ = ["Contract", "Finding", "Symbol", "check", "check_line", "contract_of", "cure", "refuse_broken"]
+__all__ = ["Contract", "Finding", "Symbol", "check", "check_line", "contract_of", "cure", "reject_broken"]

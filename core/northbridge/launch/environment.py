@@ -112,7 +112,7 @@ class LaunchEnvironment:
 
     @cached_property
     def values(self) -> _Values:
-        """The numbers. Raises :class:`ClusterError` for what is none."""
+        """The numbers. Raises :class:`ClusterError` for a text that is not a number."""
         texts = {field: self.get(field) for field in self.names if self.get(field) is not None}
         try:
             return _Values.model_validate(texts)

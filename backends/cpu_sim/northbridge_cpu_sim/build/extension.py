@@ -43,7 +43,7 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
     from northbridge_cpu_sim.build.compile import compile_chip, failure
     from northbridge_cpu_sim.build.lock import locked
 
-    cache.refuse_foreign(log)
+    cache.reject_foreign(log)
     before = _last_change(log)
     with locked(folder):
         if cache.is_whole(chip):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from northbridge_cpu_sim.build.cache import VARIABLE, refuse_foreign, writing
+from northbridge_cpu_sim.build.cache import VARIABLE, reject_foreign, writing
 from northbridge_cpu_sim.errors import BuildError
 
 PATIENCE = 15 * 60
@@ -21,7 +21,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     It is the system's lock and ends with its holder: a killed build leaves nothing to wait for.
     """
-    refuse_foreign(folder / "lock")
+    reject_foreign(folder / "lock")
     lock = FileLock(str(folder / "lock"))
     with writing(folder):
         try:

@@ -86,7 +86,7 @@ class Record:
         setattr(resolve_name(owner), attribute, self.recorded(name, function))
 
     def watch(self, module: str) -> None:
-        """Write down what is read of the stand-in ``module``, by whoever is not the simulation, and what is called."""
+        """Record reads and calls of the stand-in ``module`` by code outside of the simulation."""
         if self.is_recording():
             sys.modules[module].__class__ = _watched_by(self)
 

@@ -32,7 +32,7 @@ BITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 """How many binary digits a number of a dtype has."""
 
 DIGITS = {**BITS, "int32": 31, "uint8": 8}
-"""How many digits are tried of each dtype; a sign is none."""
+"""How many digits are tried of each dtype, without the sign."""
 
 EXACT = 200
 """How many numbers are added up that use all the digits of their dtype."""

@@ -22,14 +22,14 @@ NOT_ASKED = "it was not asked for"
 """The evidence of a test that was left out, where a part of the suite was asked for."""
 
 
-def _refuse_unknown_level(name: str) -> str:
+def _reject_unknown_level(name: str) -> str:
     if name not in LEVEL_CLAIMS:
         raise ValueError(f"unknown level {name[:20]!r}")
     return name
 
 
 Finding = Literal["proved", "refused", "unknown", "false", "hidden", "not tested"]
-LevelName = Annotated[str, AfterValidator(_refuse_unknown_level)]
+LevelName = Annotated[str, AfterValidator(_reject_unknown_level)]
 Name = Annotated[str, Field(max_length=2000)]
 Number = Annotated[int, Field(ge=0, lt=1 << 63)]
 Seconds = Annotated[float, Field(ge=0, lt=1e12)]

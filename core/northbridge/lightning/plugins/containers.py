@@ -188,7 +188,7 @@ def _set_attributes(new: Any, attributes: dict[str, Any]) -> None:
 
 
 def _state(value: Any) -> Any:
-    """Return what pickle writes of an object; None for what is none, or holds nothing."""
+    """Return what pickle writes of an object; None for an object that is not a container, or holds nothing."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords, vars(value)
     if isinstance(value, SimpleNamespace):

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import CheckpointError
 from northbridge.lightning.plugins.atomic_write import discard, name_draft, put_in_place, remove_left
 from northbridge.lightning.plugins.checkpoint_files import unreadable
-from northbridge.lightning.plugins.checkpoint_io import refusal_of_system, to_cpu, unwritable
+from northbridge.lightning.plugins.checkpoint_io import system_error_behind, to_cpu, unwritable
 from northbridge.lightning.strategies.fabric import FabricMixin
 from northbridge.lightning.strategies.parallel import ParallelMixin
 from northbridge.lightning.strategies.trainer import TrainerMixin
-from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_unsupported
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -88,7 +88,7 @@ class TrainerModelParallelMixin(TrainerMixin, ModelParallelMixin):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         """Have every rank save its shards of ``checkpoint``, or rank 0 all of it."""
-        refuse_unsupported(self.backend, "checkpoint")
+        reject_unsupported(self.backend, "checkpoint")
         whole = to_cpu(self.with_random_states(checkpoint))
         save = self.stock_class.save_checkpoint
         self._save_draft(filepath, lambda path: save(self, whole, path, storage_options))
@@ -128,7 +128,7 @@ class FabricModelParallelMixin(FabricMixin, ModelParallelMixin):
         self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
     ) -> None:
         """Have every rank save its shards of ``state``, or rank 0 all of it."""
-        refuse_unsupported(self.backend, "checkpoint")
+        reject_unsupported(self.backend, "checkpoint")
         beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
         whole, save = {**state, **to_cpu(beside)}, self.stock_class.save_checkpoint
         self._save_draft(path, lambda path: save(self, path, whole, storage_options, filter))
@@ -152,10 +152,10 @@ def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:
     try:
         save(draft)
     except (OSError, RuntimeError) as error:
-        refusal = refusal_of_system(error)
-        if refusal is None:
+        cause = system_error_behind(error)
+        if cause is None:
             raise
-        raise unwritable(target, refusal) from refusal
+        raise unwritable(target, cause) from cause
     except CheckpointException as error:  # torch raises it on every rank, wherever it failed
         rank, (reason, _) = next(iter(error.failures.items()))
         if not isinstance(reason, OSError):

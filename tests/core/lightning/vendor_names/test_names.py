@@ -371,7 +371,7 @@ def test_a_rank_that_another_started_does_not_repeat_the_warning(monkeypatch: py
         SimPrecision("bf16-mixed", device="cpu_sim")
 
 
-def test_a_precision_that_is_none_is_refused_with_the_nearest() -> None:
+def test_a_wrong_precision_is_refused_with_the_nearest() -> None:
     with pytest.raises(ArgumentsError) as refusal:
         SimPrecision("bf16-mixd")
 

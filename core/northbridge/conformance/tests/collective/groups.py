@@ -54,7 +54,7 @@ class GroupsTests(Ranks):
             assert [each["share"] for each in found] == right, group
 
     @shows("barrier")
-    def test_nobody_passes_the_groups_barrier_before_its_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
+    def test_no_rank_passes_a_barrier_before_the_last(self, ranks: Facts, devices: int) -> None:
         for group, _, found in groups_of(ranks, devices):
             assert min(each["went"] for each in found) >= found[-1]["came"], group
 

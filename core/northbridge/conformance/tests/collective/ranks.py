@@ -23,7 +23,7 @@ Facts = list[dict[str, Any]]
 Claims = Mapping[str, northbridge.Claim]
 
 
-def may_refuse(claims: Claims, dtype: str) -> bool:
+def may_reject(claims: Claims, dtype: str) -> bool:
     """Whether the chip need not have ``dtype``: it denies it, or does not know."""
     return dtype in claims and claims[dtype].answer != "yes"
 
@@ -46,7 +46,7 @@ def everybodys(ranks: Facts, name: str) -> list[Any]:
     return found
 
 
-def refusals(ranks: Facts, name: str) -> list[str]:
+def rejections(ranks: Facts, name: str) -> list[str]:
     """Return the error of each rank where the library refused on every one, or nothing."""
     errors = [error_of(rank[name]) for rank in ranks]
     return errors if all(errors) else []

@@ -60,7 +60,7 @@ class Waits(Ranks):
         assert [(each["sum"], each["afterwards"]) for each in found] == [(devices, True)] * devices
 
     @shows("sum_all_reduce")
-    def test_asynchronous_collectives_own_temporaries_that_are_dropped(self, ranks: Facts, devices: int) -> None:
+    def test_asynchronous_collectives_own_dropped_temporaries(self, ranks: Facts, devices: int) -> None:
         sums = [[sum(number + rank for rank in range(devices))] * 3 for number in range(waits.PENDING)]
 
         assert everybodys(ranks, "temporaries") == [sums] * devices

@@ -44,7 +44,7 @@ class PluginSuite(Suite):
         return ask("software", backend, *ALONE, environ=environ).facts
 
 
-def is_refused_for_lack(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
+def is_unsupported(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
     """Return whether the software could not be loaded because this machine lacks it, or the chip.
 
     Raises :class:`AssertionError` where it could not be loaded though nothing says that it lacks either.

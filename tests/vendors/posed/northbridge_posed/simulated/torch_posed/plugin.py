@@ -15,7 +15,7 @@ _server = northbridge_cpu_sim.Server(Path(_folder), _device.count)
 
 def _acquire() -> int:
     card = int(os.environ.get("POSED_CARD", "0"))
-    _server.take(card)
+    _server.acquire(card)
     return card
 
 
