@@ -52,7 +52,7 @@ class Capabilities:
     """
 
     simulated: bool = False
-    """Host memory poses as the chip. Every run says so, and ``auto`` never picks it by itself."""
+    """The chip is host memory and the CPU. Every run says so, and ``auto`` never picks it by itself."""
 
     auto: bool = True
     """Whether ``accelerator="auto"`` may pick this chip where its hardware is present."""

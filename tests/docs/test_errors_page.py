@@ -17,7 +17,7 @@ ALL = [name for name, each in inspect.getmembers(errors, inspect.isclass) if iss
 # What a user's own Trainer or Fabric raises is a sample of the page, which test_samples.py runs.
 PRODUCED = {
     "BackendDisabledError": "with environ(NORTHBRIDGE_DISABLE='cpu_sim'): northbridge.get('cpu_sim')",
-    "BackendConflictError": "northbridge.get('twin')",
+    "BackendConflictError": "northbridge.get('double')",
     "BackendNameError": "northbridge.get('cuda')",
     "PluginImportError": "northbridge.get('import_raises')",
     "PluginHookError": "northbridge.get('hook_misspelt')",
@@ -55,8 +55,8 @@ _VENDORS = (
     "other_name",
     "probe_crashes",
     "takes_cuda",
-    "twin_one",
-    "twin_two",
+    "double_one",
+    "double_two",
 )
 _PRELUDE = '''
 import json, os, socket

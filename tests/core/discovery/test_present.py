@@ -133,13 +133,13 @@ class TestAChildThatIsAScript:
 
     @pytest.fixture
     def child_that(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-        def pose(does: str) -> None:
+        def act(does: str) -> None:
             script = tmp_path / "python"
             script.write_text(f"{ANSWERING}\n{does}\n")
             script.chmod(0o755)
             monkeypatch.setattr(sys, "executable", str(script))
 
-        return pose
+        return act
 
     def test_what_the_software_prints_is_passed_over(self, child_that: Callable[[str], None]) -> None:
         child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; answer 3; echo '{"devices": 64}'""")

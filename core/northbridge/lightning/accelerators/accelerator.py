@@ -232,7 +232,7 @@ def announce_simulation(backend: Backend) -> None:
     if backend.capabilities.simulated and backend.name not in announced:
         announced.add(backend.name)
         logger.warning(
-            "%s is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says"
+            "%s is a simulated chip: it uses the host's memory and CPU. Numbers are the CPU's; its speed says"
             " nothing about a real chip.",
             backend.name,
         )

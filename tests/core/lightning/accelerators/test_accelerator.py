@@ -217,7 +217,7 @@ def test_a_simulated_chip_is_announced_once(caplog: pytest.LogCaptureFixture) ->
 
     assert [each.getMessage() for each in caplog.records] == [
         (
-            "cpu_sim is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says"
+            "cpu_sim is a simulated chip: it uses the host's memory and CPU. Numbers are the CPU's; its speed says"
             " nothing about a real chip."
         )
     ]

@@ -32,8 +32,8 @@ NO_LEVEL = (
     " that are proved below."
 )
 SIMULATED = (
-    "The device is simulated: this computer's own memory and processor pose as the chip. What is proved is the software"
-    " around a chip. Nothing is claimed about a real one, neither its numbers nor its speed nor its memory."
+    "The device is simulated: this computer's own memory and processor stand in for the chip. What is shown is the"
+    " software around a chip. Nothing is claimed about a real one, neither its numbers nor its speed nor its memory."
 )
 
 VERDICTS: Mapping[Verdict, str] = MappingProxyType(
