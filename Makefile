@@ -39,9 +39,10 @@ soak: setup ## train under faults at random moments, and look for what goes wron
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),60)
 
-check: setup ## run the linter, the formatter and both type checkers
+check: setup ## run the linter, the formatter, the check of words and both type checkers
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
+	$(RUN)/python -m tests.words
 	@$(MAKE) --no-print-directory -j2 mypy pyright
 
 mypy: setup
