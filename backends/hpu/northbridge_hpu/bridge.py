@@ -15,7 +15,7 @@ from northbridge_hpu import cards
 from northbridge_hpu.settings import HPUSettings
 
 _WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
-"""What the vendor's import writes where it is unset. MASTER_PORT=12345 would be every job's on a machine."""
+"""Variables that the vendor's import sets. MASTER_PORT=12345 would be every job's on a machine."""
 
 
 class HPUBridge(northbridge.Bridge):

@@ -1,4 +1,4 @@
-"""What the environment may say to the vendor's software, checked before that reads it."""
+"""Variables of the vendor's software, checked before it reads them."""
 
 from __future__ import annotations
 

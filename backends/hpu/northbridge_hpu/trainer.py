@@ -1,4 +1,4 @@
-"""What lightning-Habana called these things, for a Trainer: names for the one accelerator and its strategies."""
+"""Names of lightning-Habana for a Trainer: the accelerator and its strategies."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class HPUDDPStrategy(HPUParallelStrategy, backend="hpu"):
 
 
 class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
-    """What every strategy on HPUs uses by itself."""
+    """Default checkpoint plugin of every strategy on HPUs."""
 
 
 class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):

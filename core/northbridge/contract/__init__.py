@@ -1,4 +1,4 @@
-"""What a backend relies on in its vendor's software, where each fact was read, and whether it is true here.
+"""Contracts: the vendor symbols that a backend relies on, their sources, and their check.
 
 A backend that was written without the hardware keeps its assumptions in ``contract.toml``, beside its bridge. The core
 refuses to train where one that it needs is wrong; ``northbridge doctor`` checks every line.

@@ -1,4 +1,4 @@
-"""What keeps a backend from training on software that is not what it was written for."""
+"""Check that stops training on software that breaks a backend's contract."""
 
 from __future__ import annotations
 

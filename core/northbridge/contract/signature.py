@@ -12,7 +12,7 @@ _VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 class IncomparableError(Exception):
-    """What is there cannot be compared; the text says why."""
+    """Raised for an object that cannot be compared; the text says why."""
 
 
 @cache

@@ -80,7 +80,7 @@ class BackendReport:
     selected: bool = False
     """Whether ``accelerator="auto"`` takes it here."""
     device_type: str = ""
-    """What its software has made torch's device type of; empty where it is not loaded."""
+    """How its software registered torch's device type; empty if it is not loaded."""
     machine: dict[str, Any] = field(default_factory=dict)
     machine_problem: str = ""
     environment_problem: str = ""

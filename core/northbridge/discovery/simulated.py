@@ -1,4 +1,4 @@
-"""What stands in for a vendor's software that is not installed, so that a backend's chip is a simulated one.
+"""Simulation profiles: stand-ins for a vendor's software, so that a backend's chip is simulated.
 
 ``NORTHBRIDGE_SIMULATE=acme`` puts the stand-ins that the simulation ``acme`` brings where Python finds modules. From
 there on the backend ``acme`` runs as on the real chip: it imports its vendor's package, and does not know better.

@@ -1,4 +1,4 @@
-"""What a launcher leaves in the environment of one process, and the words for it.
+"""Variables of a launcher in the environment of one process, and messages about them.
 
 Lightning's own launcher, torchrun, SLURM and LSF each write other variables; MPI writes none that Lightning reads, and
 a user's own cluster environment may read anything.
@@ -88,7 +88,7 @@ class _Values(pydantic.BaseModel):
 
 @dataclasses.dataclass(frozen=True)
 class LaunchEnvironment:
-    """What one process finds, and the words for it."""
+    """The launcher's variables of one process, and messages about them."""
 
     run: Run
     environ: Mapping[str, str]

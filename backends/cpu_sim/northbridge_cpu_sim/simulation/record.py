@@ -1,4 +1,4 @@
-"""What is touched of a vendor's software, written down where ``NORTHBRIDGE_CPU_SIM_RECORD`` names a folder.
+"""Record of uses of a vendor's software, in the folder of ``NORTHBRIDGE_CPU_SIM_RECORD``.
 
 One line a name and kind: ``read``, ``call``, ``write``, or ``show`` (by a test), a space, and the name. Without
 the variable nothing is watched, and nothing costs anything.

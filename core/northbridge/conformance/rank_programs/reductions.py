@@ -18,7 +18,7 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.current import loaded
 
 FLOATS = ((1.5, -2.0), (3.0, -4.0), (0.25, 8.0), (-1.0, 0.5))
-"""What each rank gives."""
+"""The numbers that each rank gives."""
 
 
 def wholes(large: int) -> tuple[tuple[int, int], ...]:

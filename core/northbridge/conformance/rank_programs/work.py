@@ -1,4 +1,4 @@
-"""What a scenario's processes run: ``python -m northbridge.conformance.rank_programs.work SCENARIO FOLDER``."""
+"""Program of a scenario's processes: ``python -m northbridge.conformance.rank_programs.work SCENARIO FOLDER``."""
 
 from __future__ import annotations
 

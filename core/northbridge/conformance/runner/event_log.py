@@ -1,4 +1,4 @@
-"""What happens in the pytest that runs the suite, a line each, for the process that watches over it.
+"""Events of the pytest that runs the suite, a line each, for the process that supervises it.
 
 A line is written before a test begins and after it has ended, so that of a process that hangs or dies it is known in
 which test it does.

@@ -32,7 +32,7 @@ _UNSUPPORTED = re.compile(
     r"not (?:been |yet )?(?:implemented|supported)|unsupported|does not support|could not run|has no |no kernel|cannot",
     re.IGNORECASE,
 )
-"""What torch and vendors say where a device does not do something."""
+"""Words of torch and vendors for an unsupported operation."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

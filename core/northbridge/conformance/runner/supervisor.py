@@ -31,12 +31,12 @@ class SuiteError(Exception):
 
 @dataclass
 class Course:
-    """What has happened so far."""
+    """Progress so far."""
 
     planned: dict[str, Planned] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
     broken: str = ""
-    """What the suite was told to have been broken on purpose."""
+    """The fault that was made on purpose, in the suite's words."""
 
     @property
     def chosen(self) -> set[str]:

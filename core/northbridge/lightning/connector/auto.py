@@ -1,4 +1,4 @@
-"""What ``accelerator="auto"`` chooses."""
+"""Choice of ``accelerator="auto"``."""
 
 from __future__ import annotations
 

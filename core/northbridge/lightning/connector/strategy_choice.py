@@ -1,4 +1,4 @@
-"""What Lightning's connector decides, when the accelerator is ours.
+"""Decisions of Lightning's connector if the accelerator is ours.
 
 A connector turns a user's arguments into accelerator, strategy and precision. Each function here answers for one of its
 methods; ``corrections/table.py`` puts them in place, and calls the original whenever the accelerator is not ours.

@@ -1,4 +1,4 @@
-"""What stands in for the functions of Lightning that are corrected; ``table.py`` has the table of them.
+"""Replacements of Lightning's functions; ``table.py`` lists them.
 
 Each function here is called in the place of one of Lightning's: with the namespace, with Lightning's own function, and
 with the arguments that Lightning gives.

@@ -1,4 +1,4 @@
-"""What every strategy shares: the chip taken, the model on it, the bridge told of every step."""
+"""Base of every strategy: acquires the chip, moves the model to it, and tells the bridge of every step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a strategy does for a Fabric alone: its calls, and its checkpoints."""
+"""Mixin of strategies for a Fabric: its calls, and its checkpoints."""
 
 from __future__ import annotations
 

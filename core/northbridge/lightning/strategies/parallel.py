@@ -1,4 +1,4 @@
-"""What the strategies for several devices share: ranks that meet, reduce and gather over the chip's library."""
+"""Base of strategies for several devices: ranks meet, reduce and gather over the chip's library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a strategy does for a Trainer alone: its hooks, its checkpoints, and the random states in them."""
+"""Mixin of strategies for a Trainer: its hooks, its checkpoints, and the random states in them."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "ddp_averaging": ("DDP, which averages gradients", "devices=1"),
     }
 )
-"""What is asked of each claim of training, evaluation, checkpoints and ranks, and the fix where it is unsupported."""
+"""Feature behind each claim of training, evaluation, checkpoints and ranks, and the fix if it is unsupported."""
 
 OF_SEVERAL_RANKS = ("sum_all_reduce", "broadcast", "all_gather", "barrier")
 """The claims on which every strategy for several devices stands."""

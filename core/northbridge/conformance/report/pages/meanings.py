@@ -1,4 +1,4 @@
-"""What the words of a report mean, for people who have never seen one."""
+"""Explanations of a report's words, for people who have never seen one."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ CLAIMS: Mapping[Finding, str] = MappingProxyType(
         "not tested": "no test that ran here shows it: nothing is known beyond what the backend says",
     }
 )
-"""What a user can do with each finding; in the order in which they are shown."""
+"""Advice for each kind of finding, in the order in which they are shown."""
 
 CLAIMED: Mapping[str, str] = MappingProxyType(
     {each.name: each.metadata["meaning"] for each in fields(Capabilities) if "meaning" in each.metadata}
 )
-"""What a user gets where a claim holds."""
+"""Meaning of each claim for a user."""

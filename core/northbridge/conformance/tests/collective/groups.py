@@ -80,7 +80,7 @@ class FollowingGroups(Suite):
 
     @pytest.fixture
     def ranks(self, backend: str, environ: dict[str, str]) -> Facts:
-        """What both ranks have found out, in a run of its own: who cannot meet again keeps nobody else from it."""
+        """Return both ranks' findings, in a run of its own: ranks that cannot meet again disturb no other test."""
         require_devices(backend, 2)
         return run(Scenario(backend, "", ("groups.meet_again",), 2, launch="ranks"), environ).ranks("groups.meet_again")
 

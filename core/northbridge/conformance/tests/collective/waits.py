@@ -93,7 +93,7 @@ class MissingRank(Ranks):
 
     @pytest.fixture
     def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
-        """What every rank has found out, in a run of its own: its time limit is short, and its calls are recorded."""
+        """Return the findings of every rank, in a run of its own with a short time limit and recorded calls."""
         require_devices(backend, devices)
         return run(Scenario(backend, "", (self.step,), devices, launch="ranks"), environ).ranks(self.step)
 

@@ -1,4 +1,4 @@
-"""What a class has that looks at one device of the chip, in this process."""
+"""Base of classes that test one device of the chip, in this process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bridge is told of a training, and when; and what it leaves to the user."""
+"""Calls of the bridge's hooks in a training, and the user's settings that they leave alone."""
 
 from __future__ import annotations
 
