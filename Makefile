@@ -39,10 +39,11 @@ soak: setup ## train under faults at random moments, and look for what goes wron
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),60)
 
-check: setup ## run the linter, the formatter, both type checkers, and the checks of spelling, dependencies and configuration
+check: setup ## run the linter, the formatter, both type checkers, and the checks of words, dependencies and configuration
 	$(RUN)/ruff check .
 	$(RUN)/ruff format --check .
 	$(RUN)/codespell
+	$(RUN)/python -m tests.words
 	$(RUN)/deptry core backends/cpu_sim backends/hpu backends/sdaa
 	$(RUN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/tests.yml
 	$(RUN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/bug.yml .github/ISSUE_TEMPLATE/chip.yml

@@ -1,1 +1,1 @@
-"""What Northbridge costs, measured on this machine: ``python -m bench``, or ``make bench``."""
+"""Measure the cost of Northbridge on this machine: ``python -m bench``, or ``make bench``."""

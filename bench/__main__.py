@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     said, console = Console(stderr=True), Console()
     surroundings = Surroundings.look()
     try:
-        measured = _take_up(surroundings, quick=asked.quick) if asked.go_on else {}
+        measured = _resume(surroundings, quick=asked.quick) if asked.go_on else {}
         figures = []
         for bound in BOUNDS:
             if bound.name not in measured and bound.name in (asked.only or names):
@@ -104,11 +104,11 @@ class _StoppedError(Exception):
         self.code = code
 
 
-def _take_up(surroundings: Surroundings, *, quick: bool) -> dict[str, Measurement]:
-    from bench.recorded import ReportFileError, take_up
+def _resume(surroundings: Surroundings, *, quick: bool) -> dict[str, Measurement]:
+    from bench.recorded import ReportFileError, resume
 
     try:
-        return take_up(surroundings, quick=quick, file=REPORT)
+        return resume(surroundings, quick=quick, file=REPORT)
     except ReportFileError as error:
         raise _StoppedError(2, f"python -m bench: {error}") from None
 

@@ -23,7 +23,7 @@ class Answers:
     stream: TextIO
 
     @classmethod
-    def take_stdout(cls) -> Answers:
+    def capture_stdout(cls) -> Answers:
         """Keep stdout for answers; whatever anybody else prints goes to stderr from now on."""
         stream = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)

@@ -74,7 +74,7 @@ def measure(accelerator: str) -> dict[str, float]:
 def main() -> None:
     """Answer each question."""
     warnings.filterwarnings("ignore", category=UserWarning)
-    answers = Answers.take_stdout()
+    answers = Answers.capture_stdout()
     for question in questions(sys.argv[1:] or sys.stdin):
         answers.give(measure(question["accelerator"]))
 

@@ -14,7 +14,7 @@ Verdict = Literal["within", "OVER", "no bound"]
 
 @dataclass(frozen=True)
 class Measurement:
-    """What was measured: one value a round, and the medians of the parts that it was made of, for people to read."""
+    """A measurement: one value a round, and the medians of its parts, for people to read."""
 
     values: Sequence[float]
     parts: Mapping[str, str] = field(default_factory=dict)

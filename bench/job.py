@@ -1,4 +1,4 @@
-"""What a worker is asked, and what it answers."""
+"""Questions to a worker, and its answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one fit took: the median step, its call of log(), and the peak of the process's memory since it began."""
+    """Cost of one fit: the median step, its call of log(), and the peak of the process's memory since it began."""
 
     step_seconds: float
     log_seconds: float

@@ -55,7 +55,7 @@ def seconds(call: Call, calls: int) -> float:
 
 def main() -> None:
     """Answer each question with the seconds of one call."""
-    answers = Answers.take_stdout()
+    answers = Answers.capture_stdout()
     made: dict[tuple[str, str], Call] = {}
     for question in questions():
         operation, device = question["operation"], question["device"]

@@ -102,7 +102,7 @@ def serve(rank: int, store: TCPStore, device: str) -> None:
     dist.init_process_group(library, store=store, rank=rank, world_size=RANKS)
     made: dict[str, Callable[[], object]] = {}
     asked = questions() if rank == 0 else repeat(None)
-    answers = Answers.take_stdout()
+    answers = Answers.capture_stdout()
     for question in chain(asked, [None]):
         box = [question]
         dist.broadcast_object_list(box, src=0, device=torch.device("cpu"))

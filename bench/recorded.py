@@ -68,7 +68,7 @@ def read(file: Path = REPORT) -> Report:
         raise ReportFileError(f"{file} is no report of make bench: {where}: {first['msg']}; measure again") from None
 
 
-def take_up(surroundings: Surroundings, *, quick: bool, file: Path = REPORT) -> dict[str, Measurement]:
+def resume(surroundings: Surroundings, *, quick: bool, file: Path = REPORT) -> dict[str, Measurement]:
     """Return what ``file`` has of these surroundings, by the name of the figure.
 
     Called where a run that was stopped goes on. Raises :class:`ReportFileError` where it was measured with anything

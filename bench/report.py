@@ -1,4 +1,4 @@
-"""What is kept of a run: the figures, and all that somebody has to know to compare them with others."""
+"""Report of a run: the figures, and the facts needed to compare them with others."""
 
 from __future__ import annotations
 

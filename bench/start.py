@@ -1,4 +1,4 @@
-"""What Northbridge costs before anything trains: at ``import torch``, on the command line, at the first ``load``."""
+"""Cost of Northbridge before training: at ``import torch``, on the command line, at the first ``load``."""
 
 from __future__ import annotations
 

@@ -35,10 +35,12 @@ def measure_simulated_step(name: str, *, devices: int, quick: bool) -> Measureme
     """Launch a simulated vendor's chip and the plain simulated chip in turn, both with autograd's device threads."""
     names = (name, "cpu_sim")
     steps = 60 if devices == 1 else 30
-    posed, plain = (Job("convnet", accelerator, steps, devices=devices, threads=1) for accelerator in names)
+    simulated, plain = (Job("convnet", accelerator, steps, devices=devices, threads=1) for accelerator in names)
     threads = {"NORTHBRIDGE_CPU_SIM_AUTOGRAD_THREADS": "1"}
     pairs = interleave(
-        lambda: launch(posed, **threads).step_seconds, lambda: launch(plain, **threads).step_seconds, 2 if quick else 9
+        lambda: launch(simulated, **threads).step_seconds,
+        lambda: launch(plain, **threads).step_seconds,
+        2 if quick else 9,
     )
     return ratio(pairs, names, "ms", 1e3)
 

@@ -1,4 +1,4 @@
-"""What our strategy and accelerator do in each step, against Lightning's."""
+"""Cost of our strategy and accelerator in each step, against Lightning's."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def train(job: Job) -> Answer | None:
 def main() -> None:
     """Answer each job with its :class:`Answer`."""
     warnings.filterwarnings("ignore", category=UserWarning)  # Lightning's advice: a logger, more dataloader workers
-    answers = Answers.take_stdout()
+    answers = Answers.capture_stdout()
     for question in questions(sys.argv[1:] or sys.stdin):
         answer = train(Job(**question))
         if answer is not None:

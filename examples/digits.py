@@ -86,7 +86,7 @@ def show(trainer: Trainer, *, accuracy: float, seconds: float) -> None:
     table.add_row("device", str(trainer.strategy.root_device))
     table.add_row("ranks", str(trainer.world_size))
     table.add_row("seconds of training", f"{seconds:.1f}")
-    table.add_row("simulated", "yes: the host's CPU posed as the chip" if simulated else "no")
+    table.add_row("simulated", "yes: the host's CPU acts for the chip" if simulated else "no")
     table.add_row("best checkpoint", "checkpoints/digits.ckpt")
     Console().print(table)
 

@@ -281,7 +281,7 @@ def test_no_file_imports_the_folders_that_hold_the_packages() -> None:
 def public_names(file: Path) -> dict[str, list[str]]:
     """Return which names of which packages a file of a backend may use, beside those of its own package.
 
-    What poses as a vendor's software does so with the simulated chip.
+    A stand-in for a vendor's software comes with the simulated chip.
     """
     packages = [northbridge, northbridge_cpu_sim] if "simulated" in file.parts else [northbridge]
     return {package.__name__: package.__all__ for package in packages}

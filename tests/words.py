@@ -21,14 +21,13 @@ else:
 
 RULES: dict[str, Any] = tomllib.loads((Path(__file__).parent / "words.toml").read_text())
 LIMITS: dict[str, Any] = RULES["limits"]
-NO_SENTENCE = r"\A---\n.*?\n---\n|^ *(```|~~~).*?^ *\1|<!--.*?-->|\]\([^)]*\)|<[^>]*>"
+NO_SENTENCE = r"\A---\n.*?\n---\n|^ *(```|~~~).*?^ *\1|<!--.*?-->|\]\([^)]*\)|<[^>]*>|^ {4}\S+ {2,}.*$"
 # An item of a list, a heading, a cell of a table and the title of an admonition end a sentence as a full stop does.
 END = r"(\n\s*\n|\n\s*(?:[-*+#>|]|\d+\.|!!!|\?\?\?)|\||[.!?](?=\W*\s))"
 
 
 def find_words(text: str, *, is_name: bool = False) -> Iterator[str]:
-    """Yield each forbidden word of a text, or of a name, with what to write in its place."""
-    text = re.sub(r"(?<=[a-z])(?=[A-Z])|_+", " ", text) if is_name else text
+    """Yield each forbidden word of a text, or of the words of a name, with what to write in its place."""
     for rule in RULES["words"]:
         found = re.search(rf"\b(?:{rule['pattern']})\b", text, re.IGNORECASE)
         if found and (is_name or not rule.get("in_names_only")):
@@ -46,19 +45,18 @@ def read_page(page: str) -> Iterator[tuple[int, str, str]]:
         line += sentence.count("\n")
 
 
-def read_module(module: ast.Module) -> Iterator[tuple[int, str, str]]:
+def read_module(module: ast.Module, *, is_test: bool) -> Iterator[tuple[int, str, str]]:
     """Yield the line of each fault of a module, the fault, and the name or the text that has it."""
     for node in ast.walk(module):
         line = getattr(node, "lineno", 1)
         name = getattr(node, "name", None) or getattr(node, "arg", None)
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Store):
             name = node.id if isinstance(node, ast.Name) else node.attr
-        if isinstance(name, str) and name.startswith("test_"):
-            if len(name) > LIMITS["characters_of_a_test_name"]:
+        if isinstance(name, str) and not isinstance(node, ast.alias | ast.keyword) and name not in RULES["allowed"]:
+            if name.startswith("test_") and len(name) > LIMITS["characters_of_a_test_name"]:
                 yield line, f"a name of {len(name)} characters", name
-            yield from ((line, fault, name) for fault in find_words(name.replace("_", " ")))
-        elif isinstance(name, str) and not isinstance(node, ast.alias | ast.keyword) and name not in RULES["allowed"]:
-            yield from ((line, fault, name) for fault in find_words(name, is_name=True))
+            words, is_name = re.sub(r"(?<=[a-z])(?=[A-Z])|_+", " ", name), not (is_test or name.startswith("test_"))
+            yield from ((line, fault, name) for fault in find_words(words, is_name=is_name))
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
             yield from ((line, fault, node.value) for fault in find_words(node.value))
 
@@ -93,7 +91,7 @@ def main(root: Path) -> int:
             found = read_page(path.read_text())
         else:
             module = ast.parse(path.read_text())
-            found = read_module(module)
+            found = read_module(module, is_test=where.parts[0] == "tests" or where.name.startswith("test_"))
             if where.parts[0] in ("core", "backends"):
                 messages += [(len(text), f"{where}:{line}") for line, text in read_messages(module)]
         faults += [f"{where}:{line}: {fault}: {' '.join(text.split())[:80]}" for line, fault, text in found]

@@ -1,4 +1,4 @@
-"""What runs at the end of ``import torch``, with no import by the user.
+"""Run at the end of ``import torch``, with no import by the user.
 
 torch runs every entry point of the group ``torch.backends``; one that raises breaks ``import torch`` for everybody. So
 :func:`arm` imports the standard library alone, never raises, prints nothing, and only puts a finder in front of the

@@ -201,7 +201,7 @@ def test_the_detection_has_a_time_limit_in_seconds() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "nan", "inf", "soon", "-3"])
-def test_a_time_limit_that_is_none_is_refused(text: str) -> None:
+def test_a_wrong_time_limit_is_refused(text: str) -> None:
     error = refusal(CoreSettings, {"NORTHBRIDGE_DETECT_TIMEOUT": text})
 
     assert f"={text!r} is not a number of seconds above 0" in str(error)
@@ -265,7 +265,7 @@ def test_a_list_of_indices_is_read_in_its_order(text: str, indices: tuple[int, .
 
 
 @pytest.mark.parametrize("text", ["0,0", "-1", "0,", "a", "0;1", "1.5"])
-def test_a_list_of_indices_that_is_none_is_refused(text: str) -> None:
+def test_a_wrong_list_of_indices_is_refused(text: str) -> None:
     with pytest.raises(SettingsError) as caught:
         Chosen.read({"CHOSEN_CARDS": text})
 

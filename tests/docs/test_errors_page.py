@@ -17,7 +17,7 @@ ALL = [name for name, each in inspect.getmembers(errors, inspect.isclass) if iss
 # What a user's own Trainer or Fabric raises is a sample of the page, which test_samples.py runs.
 PRODUCED = {
     "BackendDisabledError": "with environ(NORTHBRIDGE_DISABLE='cpu_sim'): northbridge.get('cpu_sim')",
-    "BackendConflictError": "northbridge.get('twin')",
+    "BackendConflictError": "northbridge.get('double')",
     "BackendNameError": "northbridge.get('cuda')",
     "PluginImportError": "northbridge.get('import_raises')",
     "PluginHookError": "northbridge.get('hook_misspelt')",
@@ -38,7 +38,7 @@ PRODUCED = {
     "SettingsError": "with environ(NORTHBRIDGE_CPU_SIM_DEVICES='many'): present.detect(northbridge.get('cpu_sim'))",
     "DeviceTypeTakenError": "northbridge.load('cpu_sim'); northbridge.load('acme')",
     # The last: from here on torch has something that is called as a backend's device.
-    "ContractError": "torch.contracted = ModuleType('contracted'); refuse_software_of('contracted')",
+    "ContractError": "torch.contracted = ModuleType('contracted'); reject_software_of('contracted')",
 }
 ALONE = {"DeviceBusyError": "take_what_another_process_holds()"}
 """What is produced on a simulated chip, in a process of its own."""
@@ -55,8 +55,8 @@ _VENDORS = (
     "other_name",
     "probe_crashes",
     "takes_cuda",
-    "twin_one",
-    "twin_two",
+    "double_one",
+    "double_two",
 )
 _PRELUDE = '''
 import json, os, socket
@@ -72,7 +72,7 @@ from northbridge.discovery import present
 from northbridge.discovery.installed import describe
 from northbridge.launch.cluster import Run, check_environment
 from northbridge.conformance.report.report import Report
-from northbridge.contract import contract_of, refuse_broken
+from northbridge.contract import contract_of, reject_broken
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
 from northbridge.lightning.connector.auto import choose_auto
 from northbridge_cpu_sim import Fault, SimulatedDevice
@@ -96,8 +96,8 @@ def read_device_file(text):
         Path("device.toml").write_text(text)
         SimulatedDevice.read(Path("device.toml"))
 
-def refuse_software_of(name):
-    refuse_broken(contract_of(northbridge.get(name), who=describe(name)))
+def reject_software_of(name):
+    reject_broken(contract_of(northbridge.get(name), who=describe(name)))
 
 TAKE = """
 import northbridge

@@ -1,4 +1,4 @@
-"""Whoever follows a page or a message gets what it names: pip is given no name that is free for anybody to take."""
+"""Pages and messages give pip only names that are on the public index, or a place to install from."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tests.scripts import run_forked, run_script
 
 from northbridge.contract import Contract
 
-VENDORS = {"docs/write-a-backend.md": ("acme", "posed"), "docs/prove-your-backend.md": ("kelvin",)}
+VENDORS = {"docs/write-a-backend.md": ("acme", "flint"), "docs/prove-your-backend.md": ("kelvin",)}
 """The vendors' distributions that must be installed for a page's samples."""
 
 AFRESH = ("README.md", "docs/getting-started.md", "docs/simulated-gaudi.md", "docs/simulated-teco.md", *VENDORS)
@@ -100,7 +100,7 @@ def test_the_contract_that_the_page_shows_can_be_read(tmp_path: Path) -> None:
 
 def test_settings_and_simulation_are_of_working_plugins() -> None:
     page = "docs/write-a-backend.md"
-    vendors = [ROOT / "tests" / "vendors" / name for name in ("posed", "kelvin")]
+    vendors = [ROOT / "tests" / "vendors" / name for name in ("flint", "kelvin")]
     shipped = [file.read_text() for vendor in vendors for file in vendor.rglob("*") if file.suffix in (".toml", ".py")]
     _, _, *files = samples(page, "toml")
 

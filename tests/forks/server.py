@@ -2,7 +2,7 @@
 
 Most of what a short run costs is the import of torch and of Lightning. Here that is done once. The server has imported
 nothing of a backend's or a vendor's: torch's import of device backends waits for the fork, so that a driver is
-initialised where it is used, and the run's own variables are read by whoever reads them. Where it has imported
+initialised where it is used, and the run's own variables are read in the fork. Where it has imported
 Lightning too, a fork is a script that imports Lightning first, and learns of the backends then.
 
 :mod:`multiprocessing.forkserver` does not serve: it is one for a whole process and so for one environment, passes over

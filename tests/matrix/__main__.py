@@ -53,8 +53,8 @@ on {platform.system()}.
 
 Each cell is a training on the simulated chip in both namespaces, `lightning` and `pytorch_lightning`. In float32 it
 passed if every rank trained on the chip and its weights equal, to the bit, those of Lightning's own CPU accelerator in
-the same release; in mixed precision, if the ranks agree and the model computed in bfloat16. What Lightning depends on
-is the same in every row: what `constraints.txt` pins.
+the same release. In mixed precision it passed if the ranks agree and the model computed in bfloat16. What Lightning
+depends on is the same in every row: what `constraints.txt` pins.
 
 | release | {" | ".join(trial.title for trial in TRIALS)} |
 |---|{"---|" * len(TRIALS)}

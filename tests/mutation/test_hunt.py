@@ -66,7 +66,7 @@ def test_missed_mutation_names_the_expected_test(suite: None) -> None:
     assert first.describe() == f"missed: {draw(SEED)[0].describe()}; what ought to have found it: {draw(SEED)[0].ought}"
 
 
-def test_whoever_hunts_says_by_which_tests(suite: None) -> None:
+def test_a_hunter_says_by_which_tests(suite: None) -> None:
     catches = hunt("acme", SEED, by=attrgetter("ought"), environ={})
 
     assert catches[1].caught_by == (f"{draw(SEED)[1].ought}finds",)

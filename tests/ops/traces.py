@@ -92,9 +92,9 @@ def _made(name: str, dtype: str, counts: Mapping[bool, int]) -> Iterator[tuple[s
 
 def _record_layer(record: Recorder, layer: nn.Module) -> Call:
     def run(state: dict[str, Tensor], *args: Any, **kwargs: Any) -> Any:
-        twin = copy.deepcopy(layer)
-        twin.load_state_dict(state, assign=True)
-        return _record(record, twin)(*args, **kwargs), list(twin.buffers())
+        clone = copy.deepcopy(layer)
+        clone.load_state_dict(state, assign=True)
+        return _record(record, clone)(*args, **kwargs), list(clone.buffers())
 
     return run
 

@@ -1,4 +1,4 @@
-"""What can go wrong before the simulated chip is there, and with the cards of its server."""
+"""Errors of the simulated chip's build, and of the cards of its server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class HostError(BuildError, northbridge.UnsupportedError):
 
 
 class DeviceFileError(northbridge.NorthbridgeError, ValueError):
-    """What a ``device.toml`` says is not allowed."""
+    """A wrong ``device.toml``."""
 
 
 class FaultError(northbridge.NorthbridgeError):

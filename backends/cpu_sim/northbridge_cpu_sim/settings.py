@@ -1,4 +1,4 @@
-"""What the environment may say to the simulated chip: ``NORTHBRIDGE_CPU_SIM_…``."""
+"""Settings of the simulated chip: ``NORTHBRIDGE_CPU_SIM_…``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _absolute(path: Path | None) -> Path | None:
 
 
 class SimSettings(northbridge.Settings):
-    """What the simulated chip looks like, where it is kept once compiled, and where it is told what was touched."""
+    """Settings of the simulated chip's devices, its cache, and its record."""
 
     prefix = "NORTHBRIDGE_CPU_SIM_"
 

@@ -17,7 +17,7 @@ from northbridge_hpu import cards
 from northbridge_hpu.settings import HPUSettings
 
 _WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
-"""What the vendor's import writes where it is unset. MASTER_PORT=12345 would be every job's on a machine."""
+"""Variables that the vendor's import sets. MASTER_PORT=12345 would be every job's on a machine."""
 
 
 class HPUBridge(northbridge.Bridge):
@@ -37,7 +37,7 @@ class HPUBridge(northbridge.Bridge):
 
     def check_environment(self) -> None:
         settings = HPUSettings.read()
-        settings.refuse_what_deceives()
+        settings.reject_what_deceives()
         meant = settings.habana_visible_devices
         seen = len(cards.cards()) if isinstance(meant, tuple) and cards.can_be_asked() else 0
         if isinstance(meant, tuple) and seen > len(meant):
@@ -73,7 +73,7 @@ class HPUBridge(northbridge.Bridge):
             return  # the vendor takes the card of HLS_MODULE_ID, or the first that is free
         modules = cards.visible_modules()
         if world_size > 1:
-            settings.refuse_unknown_subset(modules)
+            settings.reject_unknown_subset(modules)
         if index >= len(modules):
             raise northbridge.DevicesError(
                 f"no device {index} of 'hpu': HABANA_VISIBLE_MODULES={','.join(map(str, modules))!r}. Fix:"
@@ -82,7 +82,7 @@ class HPUBridge(northbridge.Bridge):
         if settings.hls_module_id is None:
             HPUSettings.write("hls_module_id", str(modules[index]))
         else:
-            settings.refuse_module_of_another(modules[index], modules, alone=world_size == 1 and index == 0)
+            settings.reject_module_of_another(modules[index], modules, alone=world_size == 1 and index == 0)
         if settings.habana_visible_modules is None:
             # Where it is set, a card that is taken is an error; where not, the vendor takes any other card instead.
             HPUSettings.write("habana_visible_modules", ",".join(map(str, modules)))

@@ -16,7 +16,7 @@ IDLE_BYTES = 2**30
 """More memory in use than this means that a process holds the card; an idle one shows about 768 MiB."""
 
 DEVICE_FILE = re.compile(r"^/dev/(?:accel/accel|hl)(\d+)$")
-"""What a process that holds a card has open; the number is taken for the card's index."""
+"""Device file that a process holding a card has open; its number is used as the card's index."""
 
 
 @dataclass(frozen=True)

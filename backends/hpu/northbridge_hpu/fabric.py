@@ -1,4 +1,4 @@
-"""What lightning-Habana called these things, for a Fabric: the Trainer's, for they become what they are given to."""
+"""Names of lightning-Habana for a Fabric, the same as the Trainer's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment may say to the vendor's software, checked before that reads it."""
+"""Variables of the vendor's software, checked before it reads them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class HPUSettings(northbridge.VendorSettings):
             )
         return super().read(source)
 
-    def refuse_what_deceives(self) -> None:
+    def reject_what_deceives(self) -> None:
         """Raise :class:`northbridge.SettingsError` for a switch under which a run would not be what it says it is."""
         if self.pt_hpu_gpu_migration:
             raise northbridge.SettingsError(
@@ -52,7 +52,7 @@ class HPUSettings(northbridge.VendorSettings):
                 variable="PT_HPU_EMULATE_DISTRIBUTED",
             )
 
-    def refuse_unknown_subset(self, modules: tuple[int, ...]) -> None:
+    def reject_unknown_subset(self, modules: tuple[int, ...]) -> None:
         """Raise :class:`northbridge.SettingsError` where the user chose ``modules`` that may not reach each other."""
         chosen = ",".join(map(str, sorted(modules)))
         if self.habana_visible_modules is not None and len(modules) > 1 and chosen not in KNOWN_SUBSETS:
@@ -62,7 +62,7 @@ class HPUSettings(northbridge.VendorSettings):
                 variable="HABANA_VISIBLE_MODULES",
             )
 
-    def refuse_module_of_another(self, own: int, modules: tuple[int, ...], alone: bool) -> None:
+    def reject_module_of_another(self, own: int, modules: tuple[int, ...], alone: bool) -> None:
         """Raise :class:`northbridge.SettingsError` where HLS_MODULE_ID is none of ``modules``, or not this rank's."""
         if self.hls_module_id not in modules or not (alone or self.hls_module_id == own):
             raise northbridge.SettingsError(

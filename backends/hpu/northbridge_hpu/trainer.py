@@ -1,4 +1,4 @@
-"""What lightning-Habana called these things, for a Trainer: names for the one accelerator and its strategies."""
+"""Names of lightning-Habana for a Trainer: the accelerator and its strategies."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class HPUDDPStrategy(HPUParallelStrategy, backend="hpu"):
 
 
 class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
-    """What every strategy on HPUs uses by itself."""
+    """Default checkpoint plugin of every strategy on HPUs."""
 
 
 class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
     """``precision="bf16-mixed"``. "bf16" is the same: mixed, with weights in float32."""
 
     positional = ("precision", "device", "recipe", "replace_layers")
-    refused = MappingProxyType({"fp8": "float8"})
+    unsupported = MappingProxyType({"fp8": "float8"})
     without_meaning = MappingProxyType(
         {
             "device": "autocast is on the accelerator's device; leave it out",

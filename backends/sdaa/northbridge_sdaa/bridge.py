@@ -19,10 +19,10 @@ class SDAABridge(northbridge.Bridge):
 
     def check_count(self, count: int) -> None:
         if find_spec("torch_sdaa") is not None:
-            SDAASettings.read().refuse_absent(count)
+            SDAASettings.read().reject_absent(count)
 
     def check_environment(self) -> None:
-        SDAASettings.read().refuse_migration()
+        SDAASettings.read().reject_migration()
 
     def load(self) -> None:
         import torch_sdaa  # noqa: F401 - it makes sdaa a device of torch

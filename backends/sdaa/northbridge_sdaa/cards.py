@@ -30,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """What ``teco-smi`` printed, as far as it was understood. Processes have the host's numbers, not a container's."""
+    """Parsed output of ``teco-smi``. Processes have the host's numbers, not a container's."""
 
     versions: dict[str, str]
     rows: tuple[Row, ...]

@@ -1,4 +1,4 @@
-"""What the environment may say to the vendor's software, checked before that reads it."""
+"""Variables of the vendor's software, checked before it reads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SDAASettings(northbridge.VendorSettings):
     torch_sdaa_conv2d_backward_use_fp32: Switch = pydantic.Field(default=None, description="0 or 1")
     torch_sdaa_bf16_clip: Switch = pydantic.Field(default=None, description="0 or 1")
 
-    def refuse_migration(self) -> None:
+    def reject_migration(self) -> None:
         """Raise :class:`northbridge.SettingsError` where the chip would pass for CUDA."""
         if self.torch_sdaa_autoload == "cuda_migrate":
             raise northbridge.SettingsError(
@@ -33,7 +33,7 @@ class SDAASettings(northbridge.VendorSettings):
                 variable="TORCH_SDAA_AUTOLOAD",
             )
 
-    def refuse_absent(self, found: int) -> None:
+    def reject_absent(self, found: int) -> None:
         """Raise :class:`northbridge.SettingsError` where torch counts ``found`` devices, and the user chose others."""
         chosen = self.sdaa_visible_devices
         if chosen is not None and len(chosen) != found:

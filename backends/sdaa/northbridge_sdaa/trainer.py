@@ -1,4 +1,4 @@
-"""What lightning-Teco called these things, for a Trainer: names for the one accelerator and its strategies."""
+"""Names of lightning-Teco for a Trainer: the accelerator and its strategies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
     """``precision="16-mixed"``, with the scaler of gradients that lightning-Teco left out."""
 
     positional = ("precision", "device")
-    refused = MappingProxyType({"fp8": "float8"})
+    unsupported = MappingProxyType({"fp8": "float8"})
     without_meaning = MappingProxyType({"device": "autocast is on the accelerator's device; leave it out"})
     words = MappingProxyType(
         {
@@ -46,7 +46,7 @@ class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
 
 
 class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):
-    """What every strategy on the chip uses by itself."""
+    """Default checkpoint plugin of every strategy on the chip."""
 
 
 class SingleSDAAStrategy(northbridge.SingleDeviceStrategyName, backend="sdaa"):

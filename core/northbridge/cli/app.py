@@ -31,7 +31,7 @@ _WRONG_NAME = (BackendNotFoundError, BackendDisabledError, BackendConflictError,
 
 # Plain help: rich's would cost a tenth of a second, also where no help is shown.
 app: typer.Typer = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-app.command("conformance", help=conformance.HELP)(conformance.prove)
+app.command("conformance", help=conformance.HELP)(conformance.run_suite)
 app.command("compare", help=conformance.COMPARE_HELP)(conformance.compare_reports)
 app.command("list", help=listing.HELP)(listing.list_backends)
 app.command("doctor", help=doctor.HELP)(doctor.examine)

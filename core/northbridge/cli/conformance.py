@@ -42,7 +42,7 @@ Exit codes:
 """
 
 
-def prove(
+def run_suite(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The backend.", show_default=False)] = None,
     level: Annotated[str | None, typer.Option(metavar="C0..C4", help="How far to go; C3 without.")] = None,
     out: Annotated[
@@ -57,7 +57,7 @@ def prove(
 ) -> None:
     """Run the suite and write its report, or look at a report."""
     from northbridge.discovery.installed import find
-    from northbridge.discovery.simulated import refuse_unknown_simulation
+    from northbridge.discovery.simulated import reject_unknown_simulation
 
     if (name is None) == (verify is None):
         raise typer.BadParameter("name the backend whose conformance is asked for, or a report with --verify")
@@ -69,11 +69,11 @@ def prove(
         raise typer.BadParameter(f"--level takes {', '.join(LEVEL_CLAIMS)}, found {level!r}")
     if name is not None:
         find(name)  # a wrong name is told before anything starts
-        refuse_unknown_simulation()
+        reject_unknown_simulation()
     if verify is not None:
         raise typer.Exit(_verify(verify))
-    _refuse_without_pytest()
-    _refuse_broken_torch()
+    _reject_without_pytest()
+    _reject_broken_torch()
     from northbridge.conformance.report import command
 
     assert name is not None
@@ -87,14 +87,14 @@ def _verify(path: Path) -> int:
     if report.digest != report.compute_digest():  # told at once: nothing else that it says counts
         print(f"{path}: its digest is not that of what it says: it was changed after the suite wrote it")
         return 1
-    _refuse_without_pytest()
-    _refuse_broken_torch()
+    _reject_without_pytest()
+    _reject_broken_torch()
     from northbridge.conformance.report import command
 
     return command.verify(path, report)
 
 
-def _refuse_without_pytest() -> None:
+def _reject_without_pytest() -> None:
     if find_spec("pytest") is None:
         print(
             "northbridge: the conformance suite was asked for, and pytest is not installed: pip install 'pytest>=8'",
@@ -103,7 +103,7 @@ def _refuse_without_pytest() -> None:
         raise typer.Exit(2)
 
 
-def _refuse_broken_torch() -> None:
+def _reject_broken_torch() -> None:
     """Exit with 1 if ``import torch`` fails in a child: here, another package's entry point could exit with 0."""
     from northbridge.diagnostics.namespaces import find_torch_problem
     from northbridge.untrusted.text import clean

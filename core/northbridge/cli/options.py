@@ -1,4 +1,4 @@
-"""What several commands share: options, exit codes, and what is shown while children are asked."""
+"""Options, exit codes and progress output that several commands share."""
 
 from __future__ import annotations
 

@@ -33,14 +33,14 @@ LIMIT_S = 240.0
 
 @dataclass(frozen=True)
 class RunResult:
-    """What came of a run."""
+    """Findings and output of a run."""
 
     folder: Path
     """The run's folder, with its checkpoints; it is there until this process ends, or longer where suites share it."""
 
     findings: Findings
     said: str
-    """What the processes printed."""
+    """Output of the processes."""
 
     def ranks(self, topic: str) -> list[dict[str, Any]]:
         """Return what every rank found out about ``topic``, which has the name of its step as one of its words.
@@ -50,8 +50,8 @@ class RunResult:
         """
         if topic not in self.findings:
             for step in topic.split():
-                for refusal in self.findings.get(REFUSED + step, ()):
-                    raise UnsupportedError(refusal["message"], capability=refusal["capability"])
+                for refused in self.findings.get(REFUSED + step, ()):
+                    raise UnsupportedError(refused["message"], capability=refused["capability"])
             failed = [
                 fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
             ]

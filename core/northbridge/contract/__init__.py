@@ -1,4 +1,4 @@
-"""What a backend relies on in its vendor's software, where each fact was read, and whether it is true here.
+"""Contracts: the vendor symbols that a backend relies on, their sources, and their check.
 
 A backend that was written without the hardware keeps its assumptions in ``contract.toml``, beside its bridge. The core
 refuses to train where one that it needs is wrong; ``northbridge doctor`` checks every line.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from northbridge.contract.check import Finding, check, check_line
 from northbridge.contract.document import Contract, contract_of
-from northbridge.contract.refusal import cure, refuse_broken, version_of
+from northbridge.contract.rejection import cure, reject_broken, version_of
 from northbridge.contract.symbol import Symbol
 
-__all__ = ["Contract", "Finding", "Symbol", "check", "check_line", "contract_of", "cure", "refuse_broken", "version_of"]
+__all__ = ["Contract", "Finding", "Symbol", "check", "check_line", "contract_of", "cure", "reject_broken", "version_of"]

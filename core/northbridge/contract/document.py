@@ -55,7 +55,7 @@ class _Document(pydantic.BaseModel):
 
 @dataclass(frozen=True)
 class Contract:
-    """What one backend relies on; ``backend`` is its name, and ``who`` what messages call it."""
+    """The vendor symbols of one backend; ``backend`` is its name, and ``who`` its name in messages."""
 
     path: Path | Traversable
     backend: str

@@ -1,4 +1,4 @@
-"""What a dotted name stands for in this process."""
+"""Look-up of a dotted name in this process."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 class IncomparableError(Exception):
-    """What is there cannot be compared; the text says why."""
+    """Raised for an object that cannot be compared; the text says why."""
 
 
 @cache
@@ -72,7 +72,7 @@ def difference(said: Signature, found: Signature) -> str:
         alone = wanted.kind is Parameter.POSITIONAL_ONLY
         given = found.parameters.get(wanted.name) if not alone else by_place[place] if place < len(by_place) else None
         if given is None or (wanted.kind in _VARIABLE) != (given.kind in _VARIABLE):
-            if _takes_anything(found, wanted):
+            if _accepts_anything(found, wanted):
                 raise IncomparableError(f"it accepts anything: {found}")
             return f"it has no parameter {wanted.name!r}"
         if not alone and given.kind is not wanted.kind and given.kind is not Parameter.POSITIONAL_OR_KEYWORD:
@@ -88,7 +88,7 @@ def difference(said: Signature, found: Signature) -> str:
     return ""
 
 
-def _takes_anything(found: Signature, wanted: Parameter) -> bool:
+def _accepts_anything(found: Signature, wanted: Parameter) -> bool:
     kinds = {each.kind for each in found.parameters.values()}
     by_place = wanted.kind not in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD)
     by_name = wanted.kind not in (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)

@@ -1,4 +1,4 @@
-"""What is wrong, and what to do: most important first."""
+"""Advice: problems and fixes, most important first."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from northbridge.diagnostics import torch_import
-from northbridge.discovery.installed import LIGHTNING_NAMES, Plugin, describe, find, installed, refuse_unknown_disabled
+from northbridge.discovery.installed import LIGHTNING_NAMES, Plugin, describe, find, installed, reject_unknown_disabled
 from northbridge.errors import BackendError
 from northbridge.process_record import Entry
 
@@ -80,7 +80,7 @@ class BackendReport:
     selected: bool = False
     """Whether ``accelerator="auto"`` takes it here."""
     device_type: str = ""
-    """What its software has made torch's device type of; empty where it is not loaded."""
+    """How its software registered torch's device type; empty if it is not loaded."""
     machine: dict[str, Any] = field(default_factory=dict)
     machine_problem: str = ""
     environment_problem: str = ""
@@ -101,7 +101,7 @@ class Claimed:
 
 def claimed() -> list[Claimed]:
     """Return every name that is claimed, in order; imports no plugin. Raises :class:`SettingsError`."""
-    refuse_unknown_disabled()
+    reject_unknown_disabled()
     everything = groupby(installed(), key=lambda plugin: plugin.name)
     return [Claimed(name, plugins := tuple(group), _verdict(name, plugins)) for name, group in everything]
 

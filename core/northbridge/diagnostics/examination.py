@@ -92,7 +92,7 @@ def answer(name: str, *, everything: bool, acquire: bool) -> None:
     try:
         backend = get(name)
     except NorthbridgeError as error:
-        report.end(**_refusal(error))
+        report.end(**_problem(error))
     if everything:
         report.begin("environment")
         _, problem = _tried("its check_environment()", backend.bridge.check_environment)
@@ -131,11 +131,11 @@ def _states(backend: Backend, report: Reporter) -> dict[str, object]:
         load(backend)
         report.begin("load", cards=counted_cards(backend, range(devices), total=devices))
     except NorthbridgeError as error:
-        return _refusal(error)
+        return _problem(error)
     return {"loadable": True, "package": None if capabilities.simulated else backend.bridge.package}
 
 
-def _refusal(error: NorthbridgeError) -> dict[str, object]:
+def _problem(error: NorthbridgeError) -> dict[str, object]:
     return {
         "loadable": False,
         "error": str(error),

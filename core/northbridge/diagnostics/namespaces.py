@@ -28,7 +28,7 @@ _IMPORT_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class NamespaceRow:
-    """What is known about one of Lightning's namespaces."""
+    """Facts about one of Lightning's namespaces."""
 
     name: str
     version: str

@@ -132,11 +132,11 @@ def examine(
 def choose(name: str | None) -> list[Claimed]:
     """Return who claims ``name``, or every name. Raises :class:`BackendNotFoundError` and :class:`SettingsError`."""
     from northbridge.discovery.installed import find
-    from northbridge.discovery.simulated import refuse_unknown_simulation
+    from northbridge.discovery.simulated import reject_unknown_simulation
     from northbridge.settings import CoreSettings
 
     CoreSettings.read()
-    refuse_unknown_simulation()
+    reject_unknown_simulation()
     chosen = [each for each in claimed() if name in (None, each.name)]
     if name is not None and not chosen:
         find(name)  # raises, with the names that there are

@@ -20,7 +20,7 @@ _PATIENCE = "is a driver unhealthy, or a chip compiled on its first use?"
 
 @dataclass(frozen=True)
 class Selection:
-    """What ``auto`` chose, and why; ``chosen`` is ``None`` where there was nobody to choose, or it failed."""
+    """Choice of ``auto``, and its reason; ``chosen`` is ``None`` if there is no backend to choose, or it failed."""
 
     chosen: str | None
     reason: str

@@ -1,4 +1,4 @@
-"""What ``import torch`` does in this environment: it may fail, or run nothing of Northbridge's."""
+"""Check of ``import torch`` in this environment: it may fail, or run nothing of Northbridge's."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from northbridge.backend import Backend
 from northbridge.discovery.hooks import declare
-from northbridge.discovery.installed import find, refuse_disabled
-from northbridge.discovery.simulated import refuse_unknown_simulation, simulate
+from northbridge.discovery.installed import find, reject_disabled
+from northbridge.discovery.simulated import reject_unknown_simulation, simulate
 
 _declared: dict[str, Backend] = {}
 
@@ -22,9 +22,9 @@ def get(name: str) -> Backend:
     """
     if name in _declared:
         # Not find(): to scan the metadata takes milliseconds, and a Trainer asks a dozen times.
-        refuse_disabled(name)
+        reject_disabled(name)
     else:
-        refuse_unknown_simulation()
+        reject_unknown_simulation()
         _declared[name] = declare(find(name))
     if not _declared[name].capabilities.simulated and os.environ.get("NORTHBRIDGE_SIMULATE") == name:
         _declared[name] = simulate(_declared[name])

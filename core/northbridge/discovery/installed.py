@@ -101,12 +101,12 @@ def find(name: str) -> Plugin:
     Raises :class:`BackendNotFoundError`, :class:`BackendConflictError`, :class:`BackendNameError`,
     :class:`BackendDisabledError` or :class:`SettingsError`.
     """
-    refuse_unknown_disabled()
+    reject_unknown_disabled()
     everything = installed()
     claims = [plugin for plugin in everything if plugin.name == name]
     if not claims:
         raise BackendNotFoundError(say_not_installed(name), backend=name)
-    refuse_disabled(name)
+    reject_disabled(name)
     if len(claims) > 1:
         raise BackendConflictError(
             f"backend {name!r} is installed twice: {' and '.join(sorted(map(str, claims)))}. Fix: uninstall one",
@@ -129,7 +129,7 @@ def say_not_installed(name: str) -> str:
     return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
 
 
-def refuse_unknown_disabled() -> None:
+def reject_unknown_disabled() -> None:
     """Raise :class:`SettingsError` where ``NORTHBRIDGE_DISABLE`` names what is not installed: nothing is off."""
     if not os.environ.get("NORTHBRIDGE_DISABLE"):
         return  # to read the settings costs as much as all the rest of a plain listing
@@ -145,7 +145,7 @@ def refuse_unknown_disabled() -> None:
         )
 
 
-def refuse_disabled(name: str) -> None:
+def reject_disabled(name: str) -> None:
     """Raise :class:`BackendDisabledError` where ``NORTHBRIDGE_DISABLE`` switches backend ``name`` off."""
     from northbridge.settings import CoreSettings
 

@@ -10,7 +10,7 @@ from importlib.machinery import PathFinder
 from northbridge import flight_recorder
 from northbridge.autoload import arm, is_armed
 from northbridge.backend import Backend
-from northbridge.contract import contract_of, refuse_broken
+from northbridge.contract import contract_of, reject_broken
 from northbridge.discovery.current import loaded, note_loaded, note_put_into_torch
 from northbridge.discovery.installed import describe, names
 from northbridge.discovery.nested_tensors import do_without_nested_tensors
@@ -47,10 +47,10 @@ def _bring_up(backend: Backend) -> None:
                 backend=backend.name,
             )
         return
-    _refuse_foreign_device_type(backend)
+    _reject_foreign_device_type(backend)
     flight_recorder.arm()
     _load(backend)
-    _refuse_to_pass_for_cuda(backend)
+    _reject_to_pass_for_cuda(backend)
     _keep_parameters_when_moved(backend.device.type)
     do_without_nested_tensors(backend.device.type)
     note_loaded(backend)
@@ -59,7 +59,7 @@ def _bring_up(backend: Backend) -> None:
         _warn_of_hidden_hardware(backend)
 
 
-def _refuse_foreign_device_type(backend: Backend) -> None:
+def _reject_foreign_device_type(backend: Backend) -> None:
     import torch
 
     name = torch._C._get_privateuse1_backend_name()
@@ -99,7 +99,7 @@ def _load(backend: Backend) -> None:
         _check_device_type(backend)
         contract = contract_of(backend, who=describe(backend.name))
         if contract is not None:
-            refuse_broken(contract)
+            reject_broken(contract)
         backend.collective.register()
     except (NorthbridgeError, KeyboardInterrupt):
         raise
@@ -142,7 +142,7 @@ def _check_device_type(backend: Backend) -> None:
         ) from error
 
 
-def _refuse_to_pass_for_cuda(backend: Backend) -> None:
+def _reject_to_pass_for_cuda(backend: Backend) -> None:
     import torch
 
     if torch.version.cuda is None and torch.version.hip is None and torch.cuda.is_available():

@@ -1,4 +1,4 @@
-"""What stands in for a vendor's software that is not installed, so that a backend's chip is a simulated one.
+"""Simulation profiles: stand-ins for a vendor's software, so that a backend's chip is simulated.
 
 ``NORTHBRIDGE_SIMULATE=acme`` puts the stand-ins that the simulation ``acme`` brings where Python finds modules. From
 there on the backend ``acme`` runs as on the real chip: it imports its vendor's package, and does not know better.
@@ -76,12 +76,12 @@ def put_stand_ins(name: str) -> bool:
 def _place(name: str) -> Simulation:
     simulation = _get(name)
     for module in simulation.stand_ins:
-        _refuse_beside_the_real(name, module)
+        _reject_beside_the_real(name, module)
     sys.meta_path.append(StandIns(name, simulation.stand_ins))
     return simulation
 
 
-def refuse_unknown_simulation() -> None:
+def reject_unknown_simulation() -> None:
     """Raise :class:`BackendNotFoundError` where ``NORTHBRIDGE_SIMULATE`` names none: the run would be a real one."""
     simulated = os.environ.get("NORTHBRIDGE_SIMULATE")
     if simulated and simulated not in names():
@@ -122,7 +122,7 @@ def _get(name: str) -> Simulation:
     return call(plugins[0], SIMULATION)
 
 
-def _refuse_beside_the_real(name: str, module: str) -> None:
+def _reject_beside_the_real(name: str, module: str) -> None:
     found = find_spec(module)
     if found is not None:
         raise SimulationError(

@@ -1,4 +1,4 @@
-"""What stands in the files of the flight recorder: each line is one of these."""
+"""Records in the files of the flight recorder: each line is one of these."""
 
 from __future__ import annotations
 

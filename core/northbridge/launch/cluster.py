@@ -47,13 +47,13 @@ def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> Non
     if run.stage == "launch" and not VARIABLES[run.launcher]:
         return
     found = LaunchEnvironment(run, os.environ if environ is None else environ)
-    _refuse_wrong_port(found)
-    _refuse_out_of_range(found)
-    _refuse_missing(found)
-    _refuse_left_over_rank(found)
-    _refuse_contradiction(found)
-    _refuse_unresolvable(found)
-    _refuse_taken_port(found)
+    _reject_wrong_port(found)
+    _reject_out_of_range(found)
+    _reject_missing(found)
+    _reject_left_over_rank(found)
+    _reject_contradiction(found)
+    _reject_unresolvable(found)
+    _reject_used_port(found)
     _warn_of_loopback(found)
 
 
@@ -64,7 +64,7 @@ def check_variables(environ: Mapping[str, str]) -> None:
     Raises :class:`ClusterError`, warns with :class:`ClusterWarning`.
     """
     found = LaunchEnvironment.of_unknown_run(environ)
-    _refuse_wrong_port(found)
+    _reject_wrong_port(found)
     values = found.values
     if values.rank is not None and values.world_size is not None and not 0 <= values.rank < values.world_size:
         raise found.error("rank", f"with {found.quote('world_size')} it is from 0 to {values.world_size - 1}")
@@ -72,9 +72,9 @@ def check_variables(environ: Mapping[str, str]) -> None:
         if (getattr(values, field) or 0) < 0:
             raise found.error(field, "it counts from 0")
     found = LaunchEnvironment(replace(found.run, nodes=(values.node_rank or 0) + 1), environ)
-    _refuse_missing(found)
-    _refuse_unresolvable(found)
-    _refuse_taken_port(found)
+    _reject_missing(found)
+    _reject_unresolvable(found)
+    _reject_used_port(found)
     _warn_of_loopback(found)
 
 
@@ -86,7 +86,7 @@ def check_numbers(run: Run, environ: Mapping[str, str] | None = None) -> None:
     found = LaunchEnvironment(run, os.environ if environ is None else environ)
     _ = found.values
     if run.launcher in START_COMMANDS:
-        _refuse_missing(found)
+        _reject_missing(found)
 
 
 def check_slurm(environ: Mapping[str, str] | None = None) -> None:
@@ -148,12 +148,12 @@ def _unknown_interface(said: str, environ: Mapping[str, str]) -> ClusterError | 
     return None
 
 
-def _refuse_wrong_port(found: LaunchEnvironment) -> None:
+def _reject_wrong_port(found: LaunchEnvironment) -> None:
     if found.values.port is not None and not 1 <= found.values.port <= 65535:
         raise found.error("port", "a port is from 1 to 65535")
 
 
-def _refuse_out_of_range(found: LaunchEnvironment) -> None:
+def _reject_out_of_range(found: LaunchEnvironment) -> None:
     run, processes = found.run, found.run.nodes * found.run.devices
     asked = f"with num_nodes={run.nodes} and devices={run.devices}"
     for field, count in (("node_rank", run.nodes), ("local_rank", run.devices), ("rank", processes)):
@@ -164,7 +164,7 @@ def _refuse_out_of_range(found: LaunchEnvironment) -> None:
         raise found.error("world_size", f"{asked} there are {processes} processes")
 
 
-def _refuse_missing(found: LaunchEnvironment) -> None:
+def _reject_missing(found: LaunchEnvironment) -> None:
     launcher, nodes = found.run.launcher, found.run.nodes
     missing: list[tuple[str, str]] = []
     cure = None
@@ -187,7 +187,7 @@ def _refuse_missing(found: LaunchEnvironment) -> None:
             raise found.error(field, reason, cure if field in RANK_FIELDS else None)
 
 
-def _refuse_left_over_rank(found: LaunchEnvironment) -> None:
+def _reject_left_over_rank(found: LaunchEnvironment) -> None:
     # Lightning leaves it to whoever set LOCAL_RANK to start all ranks, and to tell them where to meet.
     run = found.run
     one_of_several = run.nodes * run.devices > 1 and found.values.local_rank is not None
@@ -198,7 +198,7 @@ def _refuse_left_over_rank(found: LaunchEnvironment) -> None:
         raise found.error("port", reason, f"unset LOCAL_RANK if it is left over, or {CURES['port']}")
 
 
-def _refuse_contradiction(found: LaunchEnvironment) -> None:
+def _reject_contradiction(found: LaunchEnvironment) -> None:
     # Not elsewhere: SLURM may deal ranks out in turn, and some clusters count nodes in RANK.
     values, run = found.values, found.run
     if run.launcher != "torchrun" or values.node_rank is None or values.local_rank is None:
@@ -209,7 +209,7 @@ def _refuse_contradiction(found: LaunchEnvironment) -> None:
         raise found.error("rank", f"{parts} make it {expected}")
 
 
-def _refuse_unresolvable(found: LaunchEnvironment) -> None:
+def _reject_unresolvable(found: LaunchEnvironment) -> None:
     host = found.get("address")
     if host is None or _as_ip(host):
         return
@@ -230,7 +230,7 @@ def _refuse_unresolvable(found: LaunchEnvironment) -> None:
         raise found.error("address", f"it does not resolve ({reason})")
 
 
-def _refuse_taken_port(found: LaunchEnvironment) -> None:
+def _reject_used_port(found: LaunchEnvironment) -> None:
     agent_listens = found.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if found.values.port is None or found.rank != 0 or agent_listens:
         return

@@ -1,4 +1,4 @@
-"""What a launcher leaves in the environment of one process, and the words for it.
+"""Variables of a launcher in the environment of one process, and messages about them.
 
 Lightning's own launcher, torchrun, SLURM and LSF each write other variables; MPI writes none that Lightning reads, and
 a user's own cluster environment may read anything.
@@ -88,7 +88,7 @@ class _Values(pydantic.BaseModel):
 
 @dataclasses.dataclass(frozen=True)
 class LaunchEnvironment:
-    """What one process finds, and the words for it."""
+    """The launcher's variables of one process, and messages about them."""
 
     run: Run
     environ: Mapping[str, str]
@@ -112,7 +112,7 @@ class LaunchEnvironment:
 
     @cached_property
     def values(self) -> _Values:
-        """The numbers. Raises :class:`ClusterError` for what is none."""
+        """The numbers. Raises :class:`ClusterError` for a text that is not a number."""
         texts = {field: self.get(field) for field in self.names if self.get(field) is not None}
         try:
             return _Values.model_validate(texts)

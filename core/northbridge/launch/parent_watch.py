@@ -108,7 +108,7 @@ class _Watch(threading.Thread):
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Watch no more, and return when that is so; for whoever wants no thread left behind."""
+        """Stop watching, and return when the thread has ended."""
         self._stopped.set()
         self.join()
         _watching.release()

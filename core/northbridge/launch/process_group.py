@@ -27,7 +27,7 @@ def start(
     """
     import torch.distributed
 
-    _refuse_torchcomms(collective.name)
+    _reject_torchcomms(collective.name)
     flight_recorder.begin(rank, world_size)
     ignore_doubt_about_device()
     store = store_of_attempt(rank, world_size, timeout)
@@ -42,7 +42,7 @@ def start(
         ) from error
 
 
-def _refuse_torchcomms(library: str) -> None:
+def _reject_torchcomms(library: str) -> None:
     from importlib import import_module
 
     try:

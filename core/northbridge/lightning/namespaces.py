@@ -26,7 +26,7 @@ class Namespace:
     """The namespace of the Fabric that this namespace is built on, itself for a Fabric."""
 
     distributions: tuple[str, ...]
-    """What brings it, the likeliest first."""
+    """Distributions that bring it, the likeliest first."""
 
     @property
     def home(self) -> str:
@@ -40,7 +40,7 @@ class Namespace:
 
     @property
     def host(self) -> str:
-        """What users of this namespace build: ``Trainer`` or ``Fabric``."""
+        """Return the class that users of this namespace build: ``Trainer`` or ``Fabric``."""
         return "Trainer" if self.is_trainer else "Fabric"
 
     @property
@@ -57,7 +57,7 @@ class Namespace:
 
     @property
     def connector_class(self) -> str:
-        """What the connector's class is called."""
+        """Return the name of the connector's class."""
         return "_AcceleratorConnector" if self.is_trainer else "_Connector"
 
     @property

@@ -33,13 +33,13 @@ class Stage:
     """One thing a child does."""
 
     doing: str
-    """What completes "was killed while …"."""
+    """Text after "was killed while"."""
 
     limit: float
     """Seconds."""
 
     patience: str
-    """What to do when the limit is over."""
+    """Advice for when the limit is over."""
 
 
 _START = Stage("starting Python", 60.0, "is this machine very busy?")
@@ -47,7 +47,7 @@ _START = Stage("starting Python", 60.0, "is this machine very busy?")
 
 @dataclass(frozen=True)
 class Reply:
-    """What a child told; where it ended before it had told everything, ``ending`` says how, and ``stage`` in which."""
+    """Answer of a child. If it ended before it had told everything, ``ending`` and ``stage`` say how and where."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     ending: str = ""
@@ -58,7 +58,7 @@ class Reply:
 
 
 class Process(Protocol):
-    """What is needed of a process: the part of :class:`subprocess.Popen` that a fork has too."""
+    """Protocol of a process: the part of :class:`subprocess.Popen` that a fork has too."""
 
     @property
     def pid(self) -> int:

@@ -50,7 +50,7 @@ def forget(variable: str) -> None:
 
 
 @contextmanager
-def heirs_listen() -> Iterator[None]:
+def children_listen() -> Iterator[None]:
     """Let the processes that are started inside find every word in their environment; the launchers of ranks do."""
     with keep_environment(_words):
         os.environ.update(_words)

@@ -28,7 +28,7 @@ SILENCE = (
 
 
 class DetectedDevices(TypedDict):
-    """What a child answers."""
+    """Answer of a child."""
 
     devices: int
     simulated: NotRequired[bool]

@@ -1,1 +1,1 @@
-"""What comes from outside: text is cleaned before it is shown, files are read as far as they are files."""
+"""Input from outside: text is cleaned before it is shown, and only regular files are read."""

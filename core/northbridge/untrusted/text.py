@@ -1,4 +1,4 @@
-"""What came from outside, made fit to be shown: metadata, files, variables and other processes may hold anything."""
+"""Cleaning of text from outside: metadata, files, variables and other processes may hold anything."""
 
 from __future__ import annotations
 

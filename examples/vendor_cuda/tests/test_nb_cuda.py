@@ -1,4 +1,4 @@
-"""What the plugin adds to the defaults, on any machine: torch.cuda is replaced where it would speak to a driver."""
+"""Tests of the plugin's own code, on any machine: torch.cuda is replaced where it would use a driver."""
 
 from __future__ import annotations
 

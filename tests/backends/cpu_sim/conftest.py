@@ -22,7 +22,7 @@ from northbridge.conformance.runs.processes import Process
 LIMIT_S = 120.0
 PROGRAMS = Path(__file__).with_name("csrc") / "collective" / "rank_programs.py"
 ROOT = Path(__file__).parents[3]
-POSED = Path(__file__).parents[2] / "vendors" / "posed" / "northbridge_posed" / "simulated" / "device.toml"
+FLINT = Path(__file__).parents[2] / "vendors" / "flint" / "northbridge_flint" / "simulated" / "device.toml"
 """A made-up chip that lacks and bends whatever a device.toml can take away and bend."""
 
 
@@ -77,7 +77,7 @@ def in_fork(tmp_path: Path) -> Callable[..., str]:
 
 
 @pytest.fixture
-def on_posed(in_fork: Callable[..., str]) -> Callable[..., list[str]]:
+def on_flint(in_fork: Callable[..., str]) -> Callable[..., list[str]]:
     """Run a program in which `device` is the made-up chip; return the lines that it printed.
 
     `refused(call)` prints what is raised. The program installs the chip.
@@ -89,7 +89,7 @@ def on_posed(in_fork: Callable[..., str]) -> Callable[..., list[str]]:
         from pathlib import Path
         import torch
         from northbridge_cpu_sim import SimulatedDevice, install
-        device = SimulatedDevice.read(Path({str(POSED)!r}))
+        device = SimulatedDevice.read(Path({str(FLINT)!r}))
         def refused(call):
             try:
                 print("worked", call(), flush=True)

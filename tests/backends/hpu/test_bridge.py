@@ -30,10 +30,10 @@ def last(said: str) -> str:
 
 
 COMPILE = """
-from northbridge.lightning.corrections.compilation import refuse_compiler
+from northbridge.lightning.corrections.compilation import reject_compiler
 for asked in ("hpu_backend", "inductor"):
     try:
-        refuse_compiler(backend, {"backend": asked})
+        reject_compiler(backend, {"backend": asked})
         print(asked, "is taken")
     except northbridge.UnsupportedError as error:
         print(error)

@@ -84,7 +84,7 @@ def test_deceiving_switch_is_refused_by_name(variable: str, why: str) -> None:
     settings = HPUSettings.read({variable: "1"})
 
     with pytest.raises(SettingsError) as caught:
-        settings.refuse_what_deceives()
+        settings.reject_what_deceives()
 
     assert str(caught.value) == why
 
@@ -93,7 +93,7 @@ def test_deceiving_switch_is_refused_by_name(variable: str, why: str) -> None:
 def test_a_documented_set_of_modules_is_allowed_in_any_order(known: str) -> None:
     modules = tuple(int(module) for module in reversed(known.split(",")))
 
-    HPUSettings(habana_visible_modules=modules).refuse_unknown_subset(modules)
+    HPUSettings(habana_visible_modules=modules).reject_unknown_subset(modules)
 
 
 @pytest.mark.parametrize("modules", [(0, 2), (1, 2), (0, 1, 2), (2, 3, 4, 5), (0, 1, 2, 3, 4, 5)])
@@ -101,7 +101,7 @@ def test_undocumented_modules_are_refused(modules: tuple[int, ...]) -> None:
     settings = HPUSettings(habana_visible_modules=modules)
 
     with pytest.raises(SettingsError) as caught:
-        settings.refuse_unknown_subset(modules)
+        settings.reject_unknown_subset(modules)
 
     assert str(caught.value) == (
         f"HABANA_VISIBLE_MODULES={','.join(map(str, modules))!r} is not one of the vendor's sets:"
@@ -110,8 +110,8 @@ def test_undocumented_modules_are_refused(modules: tuple[int, ...]) -> None:
 
 
 def test_what_the_machine_has_is_not_the_users_choice() -> None:
-    HPUSettings().refuse_unknown_subset((0, 2))
+    HPUSettings().reject_unknown_subset((0, 2))
 
 
 def test_one_module_alone_needs_no_company() -> None:
-    HPUSettings(habana_visible_modules=(6,)).refuse_unknown_subset((6,))
+    HPUSettings(habana_visible_modules=(6,)).reject_unknown_subset((6,))

@@ -85,7 +85,7 @@ def test_teco_smi_that_has_failed_is_asked_again(
 
 
 @pytest.mark.shows("torch.autocast")
-def test_autocast_takes_both_halves_whoever_is_asked(device: northbridge.Device) -> None:
+def test_autocast_has_both_halves_wherever_it_is_asked(device: northbridge.Device) -> None:
     assert set(device.autocast_dtypes()) == {torch.float16, torch.bfloat16}
 
 

@@ -45,11 +45,11 @@ def test_a_wrong_value_is_refused_with_what_is_allowed(variable: str, text: str,
 
 def test_to_pass_for_cuda_is_refused() -> None:
     with pytest.raises(northbridge.SettingsError) as caught:
-        SDAASettings.read({"TORCH_SDAA_AUTOLOAD": "cuda_migrate"}).refuse_migration()
+        SDAASettings.read({"TORCH_SDAA_AUTOLOAD": "cuda_migrate"}).reject_migration()
 
     assert str(caught.value) == ("TORCH_SDAA_AUTOLOAD=cuda_migrate fakes CUDA. Fix: unset it")
 
 
 @pytest.mark.parametrize("text", ["", "something_new"])
 def test_what_else_is_loaded_with_torch_is_the_vendors_affair(text: str) -> None:
-    SDAASettings.read({"TORCH_SDAA_AUTOLOAD": text}).refuse_migration()
+    SDAASettings.read({"TORCH_SDAA_AUTOLOAD": text}).reject_migration()

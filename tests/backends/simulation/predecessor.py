@@ -41,7 +41,7 @@ import {predecessor}
 
 
 class Predecessor:
-    """What holds of any package that came before; a vendor of its name in ``tests/vendors`` poses as it."""
+    """What holds of any package that came before; a vendor of its name in ``tests/vendors`` stands for it."""
 
     predecessor: ClassVar[str]
     several: ClassVar[str]

@@ -77,13 +77,13 @@ class TestMetadataAlone:
         assert (run.returncode, run.stderr) == (0, "set()\n")
 
     def test_two_claims_of_one_name_are_one_row_that_names_both(self, install: Install) -> None:
-        run = northbridge(install("twin_one", "twin_two"), "list", "--json", "--no-probe")
+        run = northbridge(install("double_one", "double_two"), "list", "--json", "--no-probe")
 
-        (twin,) = (each for each in json.loads(run.stdout)["backends"] if each["name"] == "twin")
-        assert (twin["status"], run.returncode) == ("broken", 1)
-        assert twin["distribution"] == "northbridge-twin-one, northbridge-twin-two"
-        assert twin["reason"] == (
-            "backend 'twin' is installed twice: northbridge-twin-one 1.0 and northbridge-twin-two 2.0. Fix:"
+        (double,) = (each for each in json.loads(run.stdout)["backends"] if each["name"] == "double")
+        assert (double["status"], run.returncode) == ("broken", 1)
+        assert double["distribution"] == "northbridge-double-one, northbridge-double-two"
+        assert double["reason"] == (
+            "backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0. Fix:"
             " uninstall one"
         )
 
@@ -135,7 +135,7 @@ def test_the_simulated_chip_is_ready_with_its_devices(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("vendors", "name", "words"),
     [
-        (("twin_one", "twin_two"), "twin", "backend 'twin' is installed twice: northbridge-twin-one 1.0 "),
+        (("double_one", "double_two"), "double", "backend 'double' is installed twice: northbridge-double-one 1.0 "),
         (("takes_cuda",), "cuda", "northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's"),
     ],
 )

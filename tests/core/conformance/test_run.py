@@ -91,7 +91,7 @@ def test_topic_of_a_refused_step_is_refused_alike() -> None:
     assert caught.value.capability == "float16"
 
 
-def test_a_refusal_does_not_excuse_a_duty_beside_it() -> None:
+def test_a_refusal_does_not_excuse_the_step_beside_it() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}]
     outcome = RunResult(Path(), {"refused precision.scaler": refused}, "")
 

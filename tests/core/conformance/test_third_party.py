@@ -58,7 +58,7 @@ def test_it_is_listed(site: Site, tmp_path: Path, environ: dict[str, str], expec
     assert listed.returncode == 0, listed.stderr
 
 
-def test_a_list_of_cards_that_is_none_is_refused(site: Site, tmp_path: Path) -> None:
+def test_a_wrong_list_of_cards_is_refused(site: Site, tmp_path: Path) -> None:
     variables = {**SIMULATED, "KELVIN_VISIBLE_DEVICES": "0,0"}
 
     loaded = run(sys.executable, "-c", FOUND, site=site, folder=tmp_path, environ=variables)

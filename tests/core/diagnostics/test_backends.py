@@ -10,7 +10,7 @@ from tests.core.conftest import Install, Site
 @pytest.fixture(scope="module")
 def run(install: Install, without_lightning: Site) -> Completed:
     """List an environment with a plugin for each thing that can be said about one."""
-    site = install("acme", "hook_raises", "import_exits", "probe_crashes", "takes_cuda", "twin_one", "twin_two")
+    site = install("acme", "hook_raises", "import_exits", "probe_crashes", "takes_cuda", "double_one", "double_two")
     return northbridge(
         beside(without_lightning, *site.folders), "list", NORTHBRIDGE_DISABLE="cpu_sim,hook_raises,hpu,sdaa"
     )
@@ -25,7 +25,7 @@ class TestAnEnvironmentWithOneOfEach:
             ("import_exits", ["1.2.3", "northbridge-", "broken", "no", "-", "-"]),
             ("probe_crashes", ["1.2.3", "northbridge-probe-", "broken", "no", "-", "no"]),
             ("cuda", ["1.2.3", "northbridge-takes-", "broken", "-", "-", "-"]),
-            ("twin", ["1.0", "northbridge-twin-", "broken", "-", "-", "-"]),
+            ("double", ["1.0", "northbridge-double-", "broken", "-", "-", "-"]),
         ],
     )
     def test_each_has_its_row(self, run: Completed, name: str, cells: list[str]) -> None:
@@ -38,7 +38,7 @@ class TestAnEnvironmentWithOneOfEach:
             "(northbridge-import-exits 1.2.3) could not be imported: SystemExit: no licence for this machine.",
             "(northbridge-probe-crashes 1.2.3): the process that asked for its devices was killed by SIGSEGV",
             "cuda northbridge-takes-cuda 1.2.3 calls its backend 'cuda', which is Lightning's own word",
-            "twin backend 'twin' is installed twice: northbridge-twin-one 1.0 and northbridge-twin-two 2.0. Fix:",
+            "double backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0.",
         ],
     )
     def test_each_reason_is_told_in_full(self, run: Completed, reason: str) -> None:

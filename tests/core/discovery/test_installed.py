@@ -66,11 +66,11 @@ class TestInstalled:
         assert vendors_imported() == before
 
     def test_a_name_that_two_distributions_claim_is_listed_twice(self, install_here: Install) -> None:
-        install_here("twin_one", "twin_two")
+        install_here("double_one", "double_two")
 
-        twins = [str(plugin) for plugin in northbridge.installed() if plugin.name == "twin"]
+        doubles = [str(plugin) for plugin in northbridge.installed() if plugin.name == "double"]
 
-        assert twins == ["northbridge-twin-one 1.0", "northbridge-twin-two 2.0"]
+        assert doubles == ["northbridge-double-one 1.0", "northbridge-double-two 2.0"]
 
     def test_incomplete_installation_does_not_hide_the_others(
         self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -79,9 +79,9 @@ class TestInstalled:
         (info / "METADATA").unlink()
         (info / "entry_points.txt").write_text("[northbridge.backends]\nacme = half\n")
         monkeypatch.syspath_prepend(tmp_path)
-        install_here("twin_one", "acme")
+        install_here("double_one", "acme")
 
-        assert {"cpu_sim", "twin", "acme"} <= set(names())
+        assert {"cpu_sim", "double", "acme"} <= set(names())
         with pytest.raises(northbridge.BackendConflictError) as caught:
             northbridge.get("acme")
         assert str(caught.value) == (
@@ -173,13 +173,13 @@ class TestANameThatCannotBeHad:
             northbridge.get("hal9000")
 
     def test_one_that_two_distributions_claim_names_both(self, install_here: Install) -> None:
-        install_here("twin_one", "twin_two")
+        install_here("double_one", "double_two")
 
         with pytest.raises(northbridge.BackendConflictError) as caught:
-            northbridge.get("twin")
+            northbridge.get("double")
 
         assert str(caught.value) == (
-            "backend 'twin' is installed twice: northbridge-twin-one 1.0 and northbridge-twin-two 2.0. Fix:"
+            "backend 'double' is installed twice: northbridge-double-one 1.0 and northbridge-double-two 2.0. Fix:"
             " uninstall one"
         )
 
@@ -194,7 +194,7 @@ class TestANameThatCannotBeHad:
             " northbridge-takes-cuda"
         )
 
-    @pytest.mark.parametrize("vendors", [("twin_one", "twin_two"), ("takes_cuda",)])
+    @pytest.mark.parametrize("vendors", [("double_one", "double_two"), ("takes_cuda",)])
     def test_neither_disturbs_the_others(self, vendors: tuple[str, ...], install_here: Install) -> None:
         install_here(*vendors, "acme")
 
@@ -202,9 +202,9 @@ class TestANameThatCannotBeHad:
 
 
 class TestSwitchedOff:
-    @pytest.mark.parametrize("value", ["acme", "twin,acme", " acme , twin ", "1"])
+    @pytest.mark.parametrize("value", ["acme", "double,acme", " acme , double ", "1"])
     def test_it_is_refused(self, value: str, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-        install_here("acme", "twin_one")
+        install_here("acme", "double_one")
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", value)
 
         with pytest.raises(northbridge.BackendDisabledError) as caught:
@@ -235,13 +235,13 @@ class TestSwitchedOff:
         assert "acme" in names()
 
     def test_a_name_that_is_claimed_twice_is_off(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
-        install_here("twin_one", "twin_two")
-        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "twin")
+        install_here("double_one", "double_two")
+        monkeypatch.setenv("NORTHBRIDGE_DISABLE", "double")
 
         with pytest.raises(
-            northbridge.BackendDisabledError, match=r"\(northbridge-twin-one 1.0 and northbridge-twin-t"
+            northbridge.BackendDisabledError, match=r"\(northbridge-double-one 1.0 and northbridge-double-t"
         ):
-            northbridge.get("twin")
+            northbridge.get("double")
 
     def test_a_value_without_a_meaning_is_refused(self, nothing_known: None, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NORTHBRIDGE_DISABLE", "true")
@@ -269,17 +269,17 @@ class TestSwitchedOff:
 
 class TestAvailable:
     def test_broken_plugins_are_left_out_and_the_record_says_why(self, install_here: Install) -> None:
-        install_here("import_exits", "hook_missing", "twin_one", "twin_two", "takes_cuda", "load_needs_software")
+        install_here("import_exits", "hook_missing", "double_one", "double_two", "takes_cuda", "load_needs_software")
 
         counts = northbridge.available()
 
         assert counts == {"cpu_sim": 8}
         reasons = {entry.subject: entry.reason for entry in northbridge.record()}
         # The last is this repository's own, whose software is not here.
-        assert set(reasons) == {"import_exits", "hook_missing", "twin", "cuda", "load_needs_software", "hpu", "sdaa"}
+        assert set(reasons) == {"import_exits", "hook_missing", "double", "cuda", "load_needs_software", "hpu", "sdaa"}
         assert "could not be imported: SystemExit" in reasons["import_exits"]
         assert "found none. Fix: upgrade northbridge-hook-missing" in reasons["hook_missing"]
-        assert "Fix: uninstall one" in reasons["twin"]
+        assert "Fix: uninstall one" in reasons["double"]
         assert "Lightning's own word" in reasons["cuda"]
         assert reasons["load_needs_software"] == reasons["hpu"] == reasons["sdaa"] == "no hardware is present"
 

@@ -19,7 +19,7 @@ from tests.core.conftest import Install
 import northbridge
 from northbridge.discovery import present
 from northbridge.discovery.present import count_in_child, detect
-from northbridge.processes.environment import heirs_listen
+from northbridge.processes.environment import children_listen
 from northbridge.processes.question import ask
 
 SWITCH = "set NORTHBRIDGE_DISABLE={name}"
@@ -45,7 +45,7 @@ class TestTheChild:
         no_child()
         assert detect(northbridge.get("acme")) == 2  # once per process tree
         assert "_NORTHBRIDGE_DETECTED" not in os.environ
-        with heirs_listen():
+        with children_listen():
             assert os.environ["_NORTHBRIDGE_DETECTED"] == '{"acme": {"devices": 2}}'
 
     def test_software_without_hardware_counts_as_none(self, install_here: Install) -> None:
@@ -133,13 +133,13 @@ class TestAChildThatIsAScript:
 
     @pytest.fixture
     def child_that(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-        def pose(does: str) -> None:
+        def act(does: str) -> None:
             script = tmp_path / "python"
             script.write_text(f"{ANSWERING}\n{does}\n")
             script.chmod(0o755)
             monkeypatch.setattr(sys, "executable", str(script))
 
-        return pose
+        return act
 
     def test_what_the_software_prints_is_passed_over(self, child_that: Callable[[str], None]) -> None:
         child_that("""echo 5; echo '{"error": "ACME SDK 3"}'; answer 3; echo '{"devices": 64}'""")

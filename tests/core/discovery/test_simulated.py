@@ -78,7 +78,7 @@ def test_without_autoload_the_backend_brings_stand_ins(site: Site) -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"NORTHBRIDGE_SIMULATE": "cpu_sim"}], ids=["unset", "another"])
-def test_nothing_poses_unless_the_variable_names_it(site: Site, environ: dict[str, str]) -> None:
+def test_nothing_is_simulated_unless_the_variable_names_it(site: Site, environ: dict[str, str]) -> None:
     told = site.python(tell(), **environ)
 
     assert "ModuleNotFoundError: No module named 'torch_stood_in'" in told.stderr
@@ -173,21 +173,21 @@ def test_a_stand_in_that_raises_leaves_nothing_behind(install_here: Install, mon
 
 
 def test_stand_in_that_torch_imports_comes_with_torch(install: Install) -> None:
-    code = "import json, torch, sys; print(json.dumps('torch_posed' in sys.modules))"
+    code = "import json, torch, sys; print(json.dumps('torch_flint' in sys.modules))"
 
-    assert install("posed").answer(code, NORTHBRIDGE_SIMULATE="posed") is True
+    assert install("flint").answer(code, NORTHBRIDGE_SIMULATE="flint") is True
 
 
 def test_a_command_that_is_stood_in_for_answers_and_no_other(install: Install) -> None:
     code = """
 import json, torch, northbridge
-ask = lambda tool: northbridge.run_tool(tool, "--short", backend="posed")
-print(json.dumps([ask("posed-smi"), ask("other-smi")]))
+ask = lambda tool: northbridge.run_tool(tool, "--short", backend="flint")
+print(json.dumps([ask("flint-smi"), ask("other-smi")]))
 """
 
-    site = install("posed")
+    site = install("flint")
 
-    assert site.answer(code, NORTHBRIDGE_SIMULATE="posed") == ["2 cards, asked with --short\n", None]
+    assert site.answer(code, NORTHBRIDGE_SIMULATE="flint") == ["2 cards, asked with --short\n", None]
     assert site.answer(code) == [None, None]
 
 

@@ -38,7 +38,7 @@ if __name__ == "__main__":
 LAST_WORDS = """
 import os, socket, subprocess, sys, threading
 import torch.distributed as dist
-from northbridge.processes.environment import heirs_listen
+from northbridge.processes.environment import children_listen
 from northbridge.launch.parent_watch import end_with_launcher
 
 if "LOCAL_RANK" in os.environ and sys.argv[1] == "met":
@@ -47,7 +47,7 @@ end_with_launcher(starts_ranks="LOCAL_RANK" not in os.environ)
 if "LOCAL_RANK" not in os.environ:
     # The first process ends once its rank is there, which goes on for a while.
     ours, ranks = socket.socketpair()
-    with heirs_listen():
+    with children_listen():
         environ = {**os.environ, "LOCAL_RANK": "1", "SOCKET": str(ranks.fileno())}
     subprocess.Popen([sys.executable, __file__, *sys.argv[1:]], env=environ, pass_fds=[ranks.fileno()])
     ranks.close()

@@ -89,7 +89,7 @@ def test_one_that_prints_does_not_garble_the_json(write_plugin: Callable[[str, s
     assert (run.returncode, run.stderr) == (0, "")
 
 
-def test_what_is_printed_before_the_first_report_is_none() -> None:
+def test_what_is_printed_before_the_first_report_is_dropped() -> None:
     """As what runs at the end of ``import torch`` may print, before the child begins to report."""
     question = """
 import os

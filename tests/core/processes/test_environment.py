@@ -9,7 +9,7 @@ import pytest
 
 from northbridge import keep_environment
 from northbridge.processes import environment as given
-from northbridge.processes.environment import forget, hand_down, handed_down, heirs_listen
+from northbridge.processes.environment import children_listen, forget, hand_down, handed_down
 
 WORD = "_NORTHBRIDGE_TEST"
 
@@ -96,7 +96,7 @@ def test_word_is_set_only_while_ranks_start() -> None:
     hand_down(WORD, "8 devices")
 
     before = os.environ.get(WORD)
-    with heirs_listen():
+    with children_listen():
         inside = os.environ.get(WORD)
 
     assert (before, inside, os.environ.get(WORD)) == (None, "8 devices", None)
@@ -109,7 +109,7 @@ def test_child_hears_the_word_and_may_set_another(monkeypatch: pytest.MonkeyPatc
 
     assert handed_down(WORD) == "of the parent"
     hand_down(WORD, "its own")
-    with heirs_listen():
+    with children_listen():
         assert os.environ[WORD] == "its own"
     assert os.environ[WORD] == "of the parent"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import northbridge
-from northbridge.discovery.simulated import refuse_unknown_simulation
+from northbridge.discovery.simulated import reject_unknown_simulation
 from northbridge.launch.cluster import check_variables
 from northbridge.settings import CoreSettings
 from northbridge.untrusted.text import clean, clean_message, shorten
@@ -64,7 +64,7 @@ LONG = "a" * 5000
 def long_simulation() -> None:
     with pytest.MonkeyPatch.context() as environ:
         environ.setenv("NORTHBRIDGE_SIMULATE", LONG)
-        refuse_unknown_simulation()
+        reject_unknown_simulation()
 
 
 @pytest.mark.parametrize(

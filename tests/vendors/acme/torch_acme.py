@@ -1,7 +1,7 @@
 """Stand in for the torch plugin that the vendor Acme would ship, where there is no Acme.
 
 Importing it does what importing a vendor's plugin does: torch learns the device ``acme``, the module ``torch.acme``
-and the process group ``accl``. It poses as two cards, and it has names only. There are no kernels and no memory behind
+and the process group ``accl``. It has two cards, and it has names only. There are no kernels and no memory behind
 them: ``torch.device("acme", 1)`` is real, ``torch.ones(1, device="acme")`` raises.
 """
 

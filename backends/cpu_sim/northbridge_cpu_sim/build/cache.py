@@ -42,7 +42,7 @@ def open_folder(chosen: Path | None) -> Path:
     raise BuildError(f"cannot use the simulated chip's cache: {fault}. Fix: {cure}")
 
 
-def refuse_foreign(file: Path) -> None:
+def reject_foreign(file: Path) -> None:
     """Raise :class:`BuildError` where ``file``, which lies in the cache, is a link or may be somebody else's."""
     if os.path.lexists(file) and (fault := find_own_fault(file)):
         raise BuildError(f"cannot use the simulated chip's cache: {fault}. Fix: delete it")
@@ -97,7 +97,7 @@ def is_whole(chip: Path) -> bool:
 
     Raises :class:`BuildError` where it may be somebody else's.
     """
-    refuse_foreign(chip)
+    reject_foreign(chip)
     # A damaged file does not fail to load: it kills the process, by SIGBUS or SIGSEGV.
     try:
         whole = memoryview(chip.read_bytes())

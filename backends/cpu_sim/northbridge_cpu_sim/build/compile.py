@@ -16,7 +16,7 @@ import ninja
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from northbridge_cpu_sim.build.cache import VARIABLE, keep, refuse_foreign, writing
+from northbridge_cpu_sim.build.cache import VARIABLE, keep, reject_foreign, writing
 from northbridge_cpu_sim.build.compiler import Compiler, absolute_folders
 from northbridge_cpu_sim.build.recipe import Recipe
 from northbridge_cpu_sim.errors import BuildError
@@ -46,7 +46,7 @@ def locked(folder: Path) -> Iterator[None]:
 
     It is the system's lock and ends with its holder: a killed build leaves nothing to wait for.
     """
-    refuse_foreign(folder / "lock")
+    reject_foreign(folder / "lock")
     lock = FileLock(str(folder / "lock"))
     with writing(folder):
         try:

@@ -42,7 +42,7 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
     # Only a process that finds nothing pays for this import.
     from northbridge_cpu_sim.build.compile import compile_chip, failure, locked
 
-    cache.refuse_foreign(log)
+    cache.reject_foreign(log)
     before = _last_change(log)
     with locked(folder):
         if cache.is_whole(chip):

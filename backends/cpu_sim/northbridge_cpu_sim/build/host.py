@@ -1,4 +1,4 @@
-"""What the simulated chip needs of the machine, and of the torch, that it is to run on."""
+"""Requirements of the simulated chip: the operating system and torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one chip is compiled from."""
+"""Sources of one chip, and how they are compiled."""
 
 from __future__ import annotations
 

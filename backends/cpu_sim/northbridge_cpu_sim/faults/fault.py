@@ -78,7 +78,7 @@ class Fault:
             fault = validate(given)
         except pydantic.ValidationError as error:
             raise _explained(error) from None
-        _refuse_contradiction(fault)
+        _reject_contradiction(fault)
         return fault
 
 
@@ -117,7 +117,7 @@ def _allowed(name: str) -> str:
     return str(said.description)
 
 
-def _refuse_contradiction(fault: Fault) -> None:
+def _reject_contradiction(fault: Fault) -> None:
     for name, kind in _OF_ONE_KIND.items():
         if getattr(fault, name) != _DEFAULTS[name] and fault.kind != kind:
             raise FaultError(f"{name} is for the kind {kind}, not {fault.kind}. Fix: leave it out")

@@ -15,7 +15,7 @@ CALLS: frozenset[str] = frozenset(get_args(Call))
 _COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
 # What the chip takes whole though torch could compose it, and what it composes though the CPU has a kernel.
 _RECURRENT = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")
-_TAKEN_WHOLE = ("aten::convolution", "aten::convolution_backward", "aten::_foreach_", *_RECURRENT)
+_WHOLE = ("aten::convolution", "aten::convolution_backward", "aten::_foreach_", *_RECURRENT)
 _COMPOSED_HERE = frozenset(
     {
         "aten::_efficientzerotensor",
@@ -53,7 +53,7 @@ def operation_name(text: str) -> str:
         raise ValueError(f"{name} wraps a collective. Fix: name it, such as all_reduce")
     if name in _UNTOUCHING:
         raise ValueError(f"{name} touches no memory. Fix: name the op that uses it")
-    if name in _COMPOSED_HERE or (not name.startswith(_TAKEN_WHOLE) and all(map(_is_composed, overloads[name]))):
+    if name in _COMPOSED_HERE or (not name.startswith(_WHOLE) and all(map(_is_composed, overloads[name]))):
         raise ValueError(f"{name} consists of other operators. Fix: name one of them")
     return name
 

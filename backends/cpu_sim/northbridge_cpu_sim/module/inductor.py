@@ -11,33 +11,33 @@ import northbridge
 from northbridge_cpu_sim.module import chip
 
 
-class _Refusal(type):
+class _Unsupported(type):
     """Refuses to be made into anything, and to say anything of itself but what every class says."""
 
     def __call__(cls, *_: object, **__: object) -> Any:
-        raise _refusal()
+        raise _unsupported()
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        raise _refusal()
+        raise _unsupported()
 
 
-class NoInductor(metaclass=_Refusal):
+class NoInductor(metaclass=_Unsupported):
     """Stand for the code generators that Inductor looks for: raises once a graph with the device asks it anything."""
 
 
-def _refusal() -> northbridge.UnsupportedError:
+def _unsupported() -> northbridge.UnsupportedError:
     name = chip.installed_type()
-    refused: northbridge.UnsupportedError = _refused()(
+    error: northbridge.UnsupportedError = _error_class()(
         f"inductor generates no code for {name}. Fix: torch.compile(…, backend='aot_eager')",
         inspect.currentframe(),
     )
-    return refused
+    return error
 
 
 @functools.cache
-def _refused() -> Any:
+def _error_class() -> Any:
     # Dynamo wraps every error of a compiler in one of its own, but for those of this base. It costs seconds to import,
     # so here, where it has been.
     from torch._dynamo.exc import ShortenTraceback
@@ -59,5 +59,5 @@ def _refused() -> Any:
 
 def __getattr__(name: str) -> Any:
     if name == "InductorRefusedError":
-        return _refused()
+        return _error_class()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,10 +14,10 @@ from torch.multiprocessing import reductions
 import northbridge
 
 _FEEDER = "QueueFeederThread"
-"""Pickles what a queue of Python's carries; an error there is printed, and whoever reads the queue waits for ever."""
+"""Pickles what a queue of Python's carries; an error there is printed, and the reader of the queue waits for ever."""
 
 
-def refuse_sharing(name: str) -> None:
+def reject_sharing(name: str) -> None:
     """Refuse `share_memory_()` of what is on a device called `name`, and queues and pipes that would carry it.
 
     They raise `northbridge.UnsupportedError`; a queue does so where it is read.
@@ -27,7 +27,7 @@ def refuse_sharing(name: str) -> None:
     @functools.wraps(share)
     def share_memory_(storage: torch.UntypedStorage, *args: Any, **options: Any) -> torch.UntypedStorage:
         if storage.device.type == name:
-            raise _refusal(storage.device)
+            raise _unsupported(storage.device)
         shared: torch.UntypedStorage = share(storage, *args, **options)
         return shared
 
@@ -43,17 +43,17 @@ def refuse_sharing(name: str) -> None:
 def _reduce(name: str, reduce: Callable[[Any], Any], value: Any) -> Any:
     if value.device.type != name:
         return reduce(value)
-    refusal = _refusal(value.device)
+    error = _unsupported(value.device)
     if threading.current_thread().name == _FEEDER:
-        return _raise, (refusal,)
-    raise refusal
+        return _raise, (error,)
+    raise error
 
 
-def _raise(refusal: northbridge.UnsupportedError) -> None:
-    raise refusal
+def _raise(error: northbridge.UnsupportedError) -> None:
+    raise error
 
 
-def _refusal(device: torch.device) -> northbridge.UnsupportedError:
+def _unsupported(device: torch.device) -> northbridge.UnsupportedError:
     return northbridge.UnsupportedError(
         f"a tensor on {device} cannot be shared between processes. Fix: share its .cpu(); a DataLoader's"
         " workers return CPU tensors",

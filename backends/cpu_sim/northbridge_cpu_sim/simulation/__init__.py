@@ -1,1 +1,1 @@
-"""What a vendor's simulation is made with: a device's facts, its installation, its cards, its record."""
+"""Building blocks of a vendor's simulation: a device's facts, its installation, its cards, its record."""

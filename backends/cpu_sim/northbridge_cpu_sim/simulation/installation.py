@@ -20,7 +20,7 @@ from northbridge_cpu_sim.build.recipe import recipe_for
 from northbridge_cpu_sim.faults import plan
 from northbridge_cpu_sim.module import chip
 from northbridge_cpu_sim.module.device_type import accept_in_meshes, choose_as_for_cpu, name_in_dlpack
-from northbridge_cpu_sim.module.shared_memory import refuse_sharing
+from northbridge_cpu_sim.module.shared_memory import reject_sharing
 from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulation import process_group
 from northbridge_cpu_sim.simulation.operations import Lacking, lacking_operations
@@ -50,7 +50,7 @@ def install(
     :class:`DeviceFileError` for a device that contradicts itself, :class:`northbridge.SettingsError` for a plan of
     faults that cannot be, and :class:`BuildError`.
     """
-    _refuse_second(device.type)
+    _reject_second(device.type)
     settings = SimSettings.read()
     device = device.checked().as_set()
     if visible is not None:
@@ -69,7 +69,7 @@ def install(
     if device.key is None:
         generate_methods_for_privateuse1_backend(for_storage=True)
         name_in_dlpack(device.type)
-    refuse_sharing(device.type)
+    reject_sharing(device.type)
     accept_in_meshes(device.type)
     choose_as_for_cpu(device.type)
     if device.autograd_threads:
@@ -82,7 +82,7 @@ def install(
     return cuda_like
 
 
-def _refuse_second(name: str) -> None:
+def _reject_second(name: str) -> None:
     first = chip.installed_type()
     if first is not None:
         raise northbridge.DeviceTypeTakenError(

@@ -1,4 +1,4 @@
-"""What is touched of a vendor's software, written down where ``NORTHBRIDGE_CPU_SIM_RECORD`` names a folder.
+"""Record of uses of a vendor's software, in the folder of ``NORTHBRIDGE_CPU_SIM_RECORD``.
 
 One line a name and kind: ``read``, ``call``, ``write``, or ``show`` (by a test), a space, and the name. Without
 the variable nothing is watched, and nothing costs anything.
@@ -86,7 +86,7 @@ class Record:
         setattr(resolve_name(owner), attribute, self.recorded(name, function))
 
     def watch(self, module: str) -> None:
-        """Write down what is read of the stand-in ``module``, by whoever is not the simulation, and what is called."""
+        """Record reads and calls of the stand-in ``module`` by code outside of the simulation."""
         if self.is_recording():
             sys.modules[module].__class__ = _watched_by(self)
 

@@ -28,7 +28,7 @@ class Server:
         self.cards = cards
         self._cure = f"set {variable} to" if variable else "name"
 
-    def take(self, card: int) -> None:
+    def acquire(self, card: int) -> None:
         """Hold ``card`` until this process ends, however it ends; holding it already is no error.
 
         Raises :class:`CardTakenError` where another process holds it, and :class:`ServerError` where the folder may be
@@ -40,7 +40,7 @@ class Server:
             for folder in self._folders():
                 if not os.path.lexists(folder):
                     folder.mkdir(mode=0o700, exist_ok=True)
-                self._refuse_foreign(folder)
+                self._reject_foreign(folder)
         except OSError as error:
             raise self._unusable(f"{self.folder} cannot be made ({error.strerror})") from error
         with _lock:
@@ -48,7 +48,7 @@ class Server:
                 descriptor = _open(file, os.O_CREAT)
                 with suppress(FileExistsError):
                     os.link(file, self._asked(card))
-                if _takes(descriptor):
+                if _locks(descriptor):
                     os.ftruncate(descriptor, 0)
                     os.pwrite(descriptor, str(os.getpid()).encode(), 0)
                     _held[file] = descriptor
@@ -64,13 +64,13 @@ class Server:
         Raises :class:`ServerError` as :meth:`take` does.
         """
         for folder in filter(os.path.lexists, self._folders()):
-            self._refuse_foreign(folder)
+            self._reject_foreign(folder)
         try:
             descriptor = _open(self._asked(card))
         except FileNotFoundError:
             return None
         try:
-            while _is_taken(descriptor):
+            while _is_locked(descriptor):
                 pid = os.pread(descriptor, 20, 0)
                 if pid:  # else it has just been taken
                     return int(pid)
@@ -78,7 +78,7 @@ class Server:
             os.close(descriptor)
         return None
 
-    def _refuse_foreign(self, folder: Path) -> None:
+    def _reject_foreign(self, folder: Path) -> None:
         # The name of the default folder can be guessed, and it lies where everybody may make one.
         fault = find_own_fault(folder) or (None if folder.is_dir() else f"{folder} is not a folder")
         if fault is not None:
@@ -115,7 +115,7 @@ def _open(file: Path, flags: int = 0) -> int:
     return os.open(file, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | flags, 0o600)
 
 
-def _takes(descriptor: int) -> bool:
+def _locks(descriptor: int) -> bool:
     try:
         fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _request())
     except BlockingIOError:
@@ -123,7 +123,7 @@ def _takes(descriptor: int) -> bool:
     return True
 
 
-def _is_taken(descriptor: int) -> bool:
+def _is_locked(descriptor: int) -> bool:
     answer = fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, _request())
     return bool(struct.unpack_from("h", answer)[0] != fcntl.F_UNLCK)
 

@@ -1,4 +1,4 @@
-"""What a simulated device is: the facts that its ``device.toml`` gives."""
+"""Facts of a simulated device, from its ``device.toml``."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Facts(pydantic.BaseModel):
 
 
 class Lacks(_Facts):
-    """What the communication library refuses, each with the sentence that it says."""
+    """Unsupported parts of the communication library, each with its error."""
 
     reductions: Mapping[Reduction, Sentence] = pydantic.Field(
         default={}, description="a table from the names of reductions, such as avg, to sentences"

@@ -8,7 +8,7 @@ from northbridge_cpu_sim import CardTakenError
 from northbridge_hpu.simulated.machine import device_count, module_ids, server
 from northbridge_hpu.simulated.record import variable
 
-_TAKEN = "synStatus=20 [Device already acquired] Device acquire failed."
+_ACQUIRED = "synStatus=20 [Device already acquired] Device acquire failed."
 _FAILED = "synStatus=26 [Generic failure] Device acquire failed."
 
 
@@ -20,33 +20,33 @@ def acquire() -> int:
     """
     wanted = variable("HLS_MODULE_ID")
     if wanted is None:
-        return _take_any()
+        return _acquire_any()
     try:
-        return _take_module(wanted)
+        return _acquire_module(wanted)
     except RuntimeError as error:
         if variable("HABANA_VISIBLE_MODULES") is not None or device_count() < int(variable("WORLD_SIZE") or 1):
             raise
         warnings.warn(f"module {wanted} cannot be acquired ({error}); any free device is taken", stacklevel=1)
-        return _take_any()
+        return _acquire_any()
 
 
-def _take_module(text: str) -> int:
+def _acquire_module(text: str) -> int:
     modules = {str(module): card for card, module in enumerate(module_ids())}
     card = modules.get(text.strip())
     if card is None:
         raise RuntimeError(_FAILED)
     try:
-        server().take(card)
+        server().acquire(card)
     except CardTakenError:
-        raise RuntimeError(_TAKEN) from None
+        raise RuntimeError(_ACQUIRED) from None
     return card
 
 
-def _take_any() -> int:
+def _acquire_any() -> int:
     for card in range(device_count()):
         try:
-            server().take(card)
+            server().acquire(card)
         except CardTakenError:
             continue
         return card
-    raise RuntimeError(_TAKEN)
+    raise RuntimeError(_ACQUIRED)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _IDLE_BYTES = 768 * 2**20
-"""What an idle card shows as used."""
+"""Memory that an idle card shows as used."""
 
 _LIBRARY = b"hl-1.22.0-simulated"
 
@@ -16,7 +16,7 @@ _is_open = False
 
 
 class HLMLError(Exception):
-    """What every call that fails raises; ``value`` is the library's return code."""
+    """Error of every call that fails; ``value`` is the library's return code."""
 
     def __init__(self, value: int) -> None:
         super().__init__(f"{_MEANINGS[value]} ({value})")
@@ -32,7 +32,7 @@ _MEANINGS = {
 
 
 class HLMLError_AlreadyInitialized(HLMLError):
-    """What :func:`hlmlInit` raises in a process that has called it before."""
+    """Error of :func:`hlmlInit` in a process that has called it before."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from northbridge_hpu.simulated.settings import HPUSimSettings
 
 
 def is_lazy() -> bool:
-    """Return whether operators wait for a step marker; decided once a process, by whoever asks first."""
+    """Return whether operators wait for a step marker; decided once a process, at the first call."""
     return _decided()
 
 

@@ -1,4 +1,4 @@
-"""What the import of the communication library does to the environment of a rank."""
+"""Effects of the communication library's import on the environment of a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the environment may say about the simulated server: ``NORTHBRIDGE_HPU_SIM_…``."""
+"""Settings of the simulated server: ``NORTHBRIDGE_HPU_SIM_…``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _folder(path: Path | None) -> Path | None:
 
 
 class HPUSimSettings(northbridge.Settings):
-    """What stands in the simulated server, and what runs on it."""
+    """Settings of the simulated server's cards and software."""
 
     prefix = "NORTHBRIDGE_HPU_SIM_"
 

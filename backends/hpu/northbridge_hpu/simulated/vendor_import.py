@@ -1,4 +1,4 @@
-"""What ``import habana_frameworks.torch`` does; no card is taken by it."""
+"""Effects of ``import habana_frameworks.torch``, which acquires no card."""
 
 from __future__ import annotations
 

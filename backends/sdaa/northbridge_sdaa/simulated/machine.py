@@ -10,7 +10,7 @@ from northbridge_sdaa.simulated.record import variable
 from northbridge_sdaa.simulated.settings import SDAASimSettings
 
 CARD = "TECO_AICARD_01"
-"""What teco-smi calls a card."""
+"""Name of a card in teco-smi."""
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What is touched of the vendor's software: where ``NORTHBRIDGE_CPU_SIM_RECORD`` names a folder, it is written down."""
+"""Record of uses of the vendor's software, in the folder of ``NORTHBRIDGE_CPU_SIM_RECORD``."""
 
 from __future__ import annotations
 

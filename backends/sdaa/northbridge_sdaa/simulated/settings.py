@@ -1,4 +1,4 @@
-"""What the environment may say about the simulated cards: ``NORTHBRIDGE_SDAA_SIM_…``."""
+"""Settings of the simulated cards: ``NORTHBRIDGE_SDAA_SIM_…``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import northbridge
 
 
 class SDAASimSettings(northbridge.Settings):
-    """What stands in the simulated machine, and what runs on it; ``NORTHBRIDGE_CPU_SIM_DEVICES`` says how many."""
+    """Settings of the simulated machine; ``NORTHBRIDGE_CPU_SIM_DEVICES`` is the number of devices."""
 
     prefix = "NORTHBRIDGE_SDAA_SIM_"
 

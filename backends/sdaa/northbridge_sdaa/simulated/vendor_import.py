@@ -1,4 +1,4 @@
-"""What ``import torch_sdaa`` does; no device is touched by it."""
+"""Effects of ``import torch_sdaa``, which touches no device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from northbridge_sdaa.simulated.record import put, variable
 from northbridge_sdaa.simulated.settings import SDAASimSettings
 
 _READ = ("TORCH_SDAA_CONV_USE_FP32", "TORCH_SDAA_CONV2D_BACKWARD_USE_FP32", "TORCH_SDAA_BF16_CLIP")
-"""What the vendor's operators read. The simulated ones always compute in the dtype that they are given."""
+"""Variables of the vendor's operators. The simulated ones always compute in the dtype that they are given."""
 
 _libraries: list[torch.library.Library] = []  # which take their kernels with them when they are collected
 

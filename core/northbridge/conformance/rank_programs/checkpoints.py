@@ -23,7 +23,7 @@ MODEL = "tied and normed"
 INTERIM_MODEL = "tied"
 FILE = "kept.ckpt"
 SPOILT = "this cannot be pickled"
-"""What is said of the value that spoils a checkpoint."""
+"""Error of the value that spoils a checkpoint."""
 
 _BATCH = 2
 """Of the first epoch, after which the checkpoints are written."""

@@ -23,16 +23,16 @@ WORDS = ("sum", "mean", "min", "max", "product")
 """The reductions of :meth:`northbridge.Collective.all_reduce`."""
 
 GIVEN = ([1, 2, 3], [5, 1, 3], [2, 4, 3], [3, 3, 3])
-"""What each rank gives to a reduction."""
+"""The numbers that each rank gives to a reduction."""
 
 NEGATIVE = ([-3, 4, -1], [-4, 3, 2], [0, -1, -6], [2, -4, 0])
-"""What each rank gives to a mean of whole numbers, which is no whole number."""
+"""The numbers that each rank gives to a mean that is not a whole number."""
 
 BITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
 """How many binary digits a number of a dtype has."""
 
 DIGITS = {**BITS, "int32": 31, "uint8": 8}
-"""How many digits are tried of each dtype; a sign is none."""
+"""How many digits are tried of each dtype, without the sign."""
 
 EXACT = 200
 """How many numbers are added up that use all the digits of their dtype."""

@@ -33,8 +33,8 @@ def perform(scenario: Scenario, folder: Path) -> None:
         _seen.clear()
         try:
             found[way] = _fit(scenario, folder, asked) if is_trainer(scenario.namespace) else _loop(scenario, asked)
-        except UnsupportedError as refusal:
-            found[way] = {"refused": str(refusal), "batches": _seen.get("batches", 0)}
+        except UnsupportedError as error:
+            found[way] = {"refused": str(error), "batches": _seen.get("batches", 0)}
     found["missing"] = list(bridge.missing_compile_backends)
     found["registered"] = torch.compiler.list_backends(exclude_tags=None)
     write(folder, "compilation", own_rank(), found)

@@ -81,7 +81,7 @@ def _meet_barrier(rank: Rank) -> dict[str, float]:
 
 
 def _agree_on_port(rank: Rank) -> str:
-    """Return a port of rank 0's: whoever comes first to the old one might still find the store of the old group."""
+    """Return a port of rank 0's: on the old one, the first rank might still find the store of the old group."""
     port = rank.tensor([float(reserve_port() if rank.number == 0 else 0)])
     dist.broadcast(port, 0)
     return str(int(port.item()))

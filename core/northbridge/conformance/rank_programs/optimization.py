@@ -75,7 +75,7 @@ class _Manual(_Plain):
 
 @dataclass(frozen=True)
 class Way:
-    """What a user asks for."""
+    """The options that a user asks for."""
 
     kind: type = _Plain
     arguments: Mapping[str, Any] = field(default_factory=dict)

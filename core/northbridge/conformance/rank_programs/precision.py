@@ -47,8 +47,8 @@ def dtypes(scenario: Scenario, folder: Path) -> None:
 def _try(scenario: Scenario, folder: Path, precision: str) -> dict[str, Any]:
     try:
         return _fit(scenario, folder, precision) if is_trainer(scenario.namespace) else _loop(scenario, precision)
-    except UnsupportedError as refusal:
-        return {"refused": refusal.capability, "said": str(refusal)}
+    except UnsupportedError as error:
+        return {"refused": error.capability, "said": str(error)}
 
 
 def _fit(scenario: Scenario, folder: Path, precision: str) -> dict[str, Any]:
@@ -89,12 +89,12 @@ def scaler(scenario: Scenario, folder: Path) -> None:
         host = trainer(scenario, folder, precision=_SCALED, max_epochs=1, limit_train_batches=BATCHES)
         host.fit(classifier(scenario.namespace, "mlp", folder, "precision.scaler fit", _Scaled), loader(shuffle=False))
         host.save_checkpoint(folder / "scaled.ckpt")
-        _take_up(scenario, folder)
+        _resume(scenario, folder)
     else:
         fabric(scenario, precision=_SCALED).launch(_loop_over_overflow, folder)
 
 
-def _take_up(scenario: Scenario, folder: Path) -> None:
+def _resume(scenario: Scenario, folder: Path) -> None:
     host = trainer(scenario, folder, precision=_SCALED, max_epochs=1)
     module = classifier(scenario.namespace, "mlp", folder, "precision.scaler fit")
     host.fit(module, loader(shuffle=False), ckpt_path=folder / "scaled.ckpt")

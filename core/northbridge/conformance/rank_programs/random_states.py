@@ -32,7 +32,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     found = {
         "through": _fit(scenario, folder, _shuffled(), _keep(scenario, folder / "shuffled")),
         "after a sanity check": _fit(scenario, folder, _shuffled(), num_sanity_val_steps=2),
-        "taken up at an epoch's end": _take_up_epoch(scenario, folder, folder),
+        "taken up at an epoch's end": _resume_epoch(scenario, folder, folder),
         "through, resumable": _fit(scenario, folder, Resumable(), _keep(scenario, folder / "resumable")),
         "taken up within an epoch": _fit(scenario, folder, Resumable(), checkpoint=folder / "resumable" / within),
     }
@@ -48,11 +48,11 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def resume(scenario: Scenario, folder: Path) -> None:
     """Report the weights that the training ends with whose first epoch the run in ``scenario.resume`` has kept."""
-    weights = _take_up_epoch(scenario, folder, Path(scenario.resume))
+    weights = _resume_epoch(scenario, folder, Path(scenario.resume))
     write(folder, "random_states.resume", own_rank(), {"weights": weights})
 
 
-def _take_up_epoch(scenario: Scenario, folder: Path, kept: Path) -> str:
+def _resume_epoch(scenario: Scenario, folder: Path, kept: Path) -> str:
     """Return the weights after the second epoch of the training whose run has the folder ``kept``."""
     return _fit(scenario, folder, _shuffled(), checkpoint=kept / "shuffled" / _AT_END)
 

@@ -18,7 +18,7 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.current import loaded
 
 FLOATS = ((1.5, -2.0), (3.0, -4.0), (0.25, 8.0), (-1.0, 0.5))
-"""What each rank gives."""
+"""The numbers that each rank gives."""
 
 
 def wholes(large: int) -> tuple[tuple[int, int], ...]:
@@ -30,24 +30,24 @@ def perform(scenario: Scenario, folder: Path) -> None:
     """Reduce, gather and broadcast on each rank, which reports what it got."""
     if is_trainer(scenario.namespace):
         host = trainer(scenario, folder, max_epochs=1)
-        host.fit(classifier(scenario.namespace, "mlp", folder, "reductions fit", _Exchanging), loader())
+        host.fit(classifier(scenario.namespace, "mlp", folder, "reductions fit", _Reducing), loader())
     else:
         fabric(scenario).launch(_in_fabric, folder)
 
 
 def _in_fabric(host: Any, folder: Path) -> None:
-    found = _exchange(host.all_reduce, host.all_gather, host.broadcast, host.device, host.global_rank)
+    found = _reduce_all(host.all_reduce, host.all_gather, host.broadcast, host.device, host.global_rank)
     write(folder, "reductions", host.global_rank, found)
 
 
-class _Exchanging(_Classifier):
+class _Reducing(_Classifier):
     def on_train_start(self) -> None:
         strategy = self.trainer.strategy
-        found = _exchange(strategy.reduce, self.all_gather, strategy.broadcast, self.device, self.global_rank)
+        found = _reduce_all(strategy.reduce, self.all_gather, strategy.broadcast, self.device, self.global_rank)
         write(self.folder, "reductions", self.global_rank, found)
 
 
-def _exchange(
+def _reduce_all(
     reduce: Callable[..., Any],
     all_gather: Callable[..., Any],
     broadcast: Callable[..., Any],

@@ -299,4 +299,4 @@ EXCHANGES: Mapping[str, Callable[[Rank], Any]] = MappingProxyType(
         "sent around": _send_around,
     }
 )
-"""What a library may lack, so that it raises."""
+"""Calls that a library may lack, so that they raise."""

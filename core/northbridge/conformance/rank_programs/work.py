@@ -1,4 +1,4 @@
-"""What a scenario's processes run: ``python -m northbridge.conformance.rank_programs.work SCENARIO FOLDER``."""
+"""Program of a scenario's processes: ``python -m northbridge.conformance.rank_programs.work SCENARIO FOLDER``."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def main(scenario: Scenario, folder: Path) -> None:
         module = import_module(f"northbridge.conformance.rank_programs.{name}")
         try:
             getattr(module, function or "perform")(scenario, folder)
-        except UnsupportedError as refusal:
-            found = {"message": str(refusal), "capability": refusal.capability}
+        except UnsupportedError as error:
+            found = {"message": str(error), "capability": error.capability}
             write(folder, REFUSED + step, _rank(), found)
         except Exception:
             if not scenario.alone:

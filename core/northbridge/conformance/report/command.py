@@ -21,7 +21,7 @@ from northbridge.conformance.report.pages.overview import (
     of_verdict,
 )
 from northbridge.conformance.report.report import NOT_ASKED, Report
-from northbridge.conformance.report.suite_run import prove
+from northbridge.conformance.report.suite_run import run_suite
 from northbridge.conformance.report.verification import find_faults
 from northbridge.conformance.runner.supervisor import Course, SuiteError
 from northbridge.conformance.verdict import Verdict
@@ -38,11 +38,11 @@ _LINES = 6
 
 def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
     """Run the suite, write the report into ``folder``, and return the exit code. Raises :class:`ReportError`."""
-    _refuse_unwritable(folder)
+    _reject_unwritable(folder)
     console = Terminal(highlight=False)
     with _progress(name, level) as tell:
         try:
-            report = prove(name, level, only=only, tell=tell)
+            report = run_suite(name, level, only=only, tell=tell)
         except SuiteError as error:
             raise ReportError(f"the suite was to run on {name!r}, and pytest could not: {error}") from None
         except KeyboardInterrupt:
@@ -135,7 +135,7 @@ def _progress(name: str, level: str) -> Iterator[Callable[[Course, str], None]]:
         yield tell
 
 
-def _refuse_unwritable(folder: Path) -> None:
+def _reject_unwritable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):

@@ -1,4 +1,4 @@
-"""What a report says about the suite, a backend and a machine.
+"""Facts of a report about the suite, a backend and a machine.
 
 The backend is asked in a process of its own, which may crash, hang or print; where it gives no answer, the metadata's
 few facts serve, and nothing is claimed.
@@ -37,7 +37,7 @@ class Facts:
 
     backend: BackendFacts
     capabilities: Capabilities = field(default_factory=Capabilities)
-    """What the chip claims, corrected by the cards that are here."""
+    """The chip's claims, corrected by the cards of this machine."""
 
     versions: Mapping[str, str] = field(default_factory=dict)
     variables: tuple[str, ...] = ()

@@ -22,14 +22,14 @@ NOT_ASKED = "it was not asked for"
 """The evidence of a test that was left out, where a part of the suite was asked for."""
 
 
-def _refuse_unknown_level(name: str) -> str:
+def _reject_unknown_level(name: str) -> str:
     if name not in LEVEL_CLAIMS:
         raise ValueError(f"unknown level {name[:20]!r}")
     return name
 
 
 Finding = Literal["proved", "refused", "unknown", "false", "hidden", "not tested"]
-LevelName = Annotated[str, AfterValidator(_refuse_unknown_level)]
+LevelName = Annotated[str, AfterValidator(_reject_unknown_level)]
 Name = Annotated[str, Field(max_length=2000)]
 Number = Annotated[int, Field(ge=0, lt=1 << 63)]
 Seconds = Annotated[float, Field(ge=0, lt=1e12)]
@@ -55,7 +55,7 @@ class SuiteFacts(_Facts):
     """The id of every test up to there; of a whole report each has a result."""
 
     mutation: str = ""
-    """What was broken on purpose; such a report proves nothing about the backend."""
+    """The fault that was made on purpose; such a report shows nothing about the backend."""
 
     options_off: tuple[str, ...] = ()
     """The strict options that a simulated chip ran without."""
@@ -123,10 +123,10 @@ class TestResult(_Facts):
 
     level: LevelName
     topic: str
-    """What its class is about: a sentence."""
+    """Subject of its class, as a sentence."""
 
     title: str
-    """What it shows, in words."""
+    """Behaviour that it shows, in words."""
 
     verdict: Verdict
     ending: Ending
@@ -150,7 +150,7 @@ class TestResult(_Facts):
 
     @property
     def parameters(self) -> str:
-        """What the function was given, in pytest's words; empty where that is nothing."""
+        """Arguments of the function, in pytest's words; empty if there are none."""
         return self.id.partition("[")[2].removesuffix("]")
 
 
@@ -171,7 +171,7 @@ class LevelResult(_Facts):
 
     @property
     def label(self) -> str:
-        """What people call it: ``"C3 (simulated)"``."""
+        """Display name: ``"C3 (simulated)"``."""
         return f"{self.name} (simulated)" if self.simulated else self.name
 
 

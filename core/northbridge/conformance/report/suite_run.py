@@ -15,7 +15,7 @@ from northbridge.conformance.report.report import Report, SuiteFacts
 from northbridge.conformance.runner.supervisor import Course, watch
 
 
-def prove(
+def run_suite(
     name: str,
     level: str,
     *,

@@ -18,8 +18,8 @@ from northbridge.conformance.verdict import judge
 def find_faults(report: Report) -> list[str]:
     """Return everything for which ``report`` is not to be believed; nothing where it is whole and from this suite.
 
-    A digest finds what was changed by accident or in passing. Whoever means to can make another: where much depends on
-    a report, run the suite again.
+    A digest finds changes by accident or in passing. It does not stop forgery: if much depends on a report, run the
+    suite again.
     """
     return [*_changed(report), *_foreign(report), *_incomplete(report), *_contradictory(report)]
 

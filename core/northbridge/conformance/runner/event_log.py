@@ -1,4 +1,4 @@
-"""What happens in the pytest that runs the suite, a line each, for the process that watches over it.
+"""Events of the pytest that runs the suite, a line each, for the process that supervises it.
 
 A line is written before a test begins and after it has ended, so that of a process that hangs or dies it is known in
 which test it does.
@@ -57,18 +57,18 @@ class Broken(_Line):
     what: str
 
 
-class Refused(_Line):
+class Uncollected(_Line):
     """Nothing could be collected, for the reason."""
 
     event: Literal["refused"] = "refused"
     reason: str
 
 
-Line = Planned | Began | Ended | Broken | Refused
+Line = Planned | Began | Ended | Broken | Uncollected
 _LINES: TypeAdapter[Line] = TypeAdapter(Line)
 
 
-class Journal:
+class EventLog:
     """The file, for one writer and one reader."""
 
     def __init__(self, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The plugin of pytest that keeps the journal: ``pytest -p northbridge.conformance.runner.recorder``.
+"""The plugin of pytest that keeps the event log: ``pytest -p northbridge.conformance.runner.recorder``.
 
 It changes nothing about the tests. It says of each what it is about, how it ended, and whether what the backend cannot
 do was refused by an error that says so.
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from northbridge.conformance import rewrite_assertions
-from northbridge.conformance.runner.event_log import Began, Broken, Ended, Journal, Planned, Refused
+from northbridge.conformance.runner.event_log import Began, Broken, Ended, EventLog, Planned, Uncollected
 from northbridge.conformance.runs.processes import call_first
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.stacks import dump_stacks_when_asked
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
 MOST_EVIDENCE = 12000
 """How many characters of evidence are kept: its end, where the error stands."""
 
-_REFUSALS = re.compile(
+_UNSUPPORTED = re.compile(
     r"not (?:been |yet )?(?:implemented|supported)|unsupported|does not support|could not run|has no |no kernel|cannot",
     re.IGNORECASE,
 )
-"""What torch and vendors say where a device does not do something."""
+"""Words of torch and vendors for an unsupported operation."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options by which the watching process says what it wants."""
     group = parser.getgroup("northbridge")
-    group.addoption("--northbridge-journal", type=Path, required=True, help="the file to write into")
+    group.addoption("--northbridge-log", type=Path, required=True, help="the file to write into")
     group.addoption("--northbridge-done", type=Path, default=None, help="a file with the ids that have an ending")
     group.addoption("--northbridge-only", action="append", default=[], help="a part of an id; of several, any")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the journal of this run."""
+    """Keep the event log of this run."""
     rewrite_assertions()  # in a fork the package was imported before pytest was
     config.pluginmanager.register(EventRecorder(config), "northbridge-recorder")
 
@@ -53,40 +53,40 @@ class EventRecorder:
     """Writes what happens."""
 
     def __init__(self, config: pytest.Config) -> None:
-        journal: Any = config.getoption("--northbridge-journal")
+        log: Any = config.getoption("--northbridge-log")
         done: Any = config.getoption("--northbridge-done")
         only: Any = config.getoption("--northbridge-only")
-        self._journal = Journal(journal)
+        self._log = EventLog(log)
         self._done = set(done.read_text().splitlines()) if done is not None else set[str]()
         self._only: list[str] = only
         self._began = 0.0
         self._ended: tuple[Ending, str] | None = None
-        dump_stacks_when_asked(journal.parent)
+        dump_stacks_when_asked(log.parent)
         if broken := call_first():
-            self._journal.write(Broken(what=broken))
+            self._log.write(Broken(what=broken))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Say what is planned, and leave out what has been done."""
         planned = [(item, describe(item, self._only)) for item in items]
         for _, test in planned:
-            self._journal.write(test)
+            self._log.write(test)
         items[:] = [item for item, test in planned if test.chosen and test.id not in self._done]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Say why nothing could be collected."""
         if report.failed:
-            self._journal.write(Refused(reason=report.longreprtext[-MOST_EVIDENCE:]))
+            self._log.write(Uncollected(reason=report.longreprtext[-MOST_EVIDENCE:]))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
         """Write before and after a test."""
         self._ended = None
         self._began = time.monotonic()
-        self._journal.write(Began(id=identify(item)))
+        self._log.write(Began(id=identify(item)))
         result = yield
         ending, evidence = self._ended or (Ending.WORKED, "")
         seconds = time.monotonic() - self._began
-        self._journal.write(Ended(id=identify(item), ending=ending, seconds=seconds, evidence=evidence))
+        self._log.write(Ended(id=identify(item), ending=ending, seconds=seconds, evidence=evidence))
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -147,7 +147,7 @@ def classify(error: BaseException) -> Ending:
         return Ending.FAILED  # its words are those of whole processes
     if isinstance(error, UnsupportedError | NotImplementedError):
         return Ending.REFUSED
-    if isinstance(error, RuntimeError | TypeError) and _REFUSALS.search(str(error)):
+    if isinstance(error, RuntimeError | TypeError) and _UNSUPPORTED.search(str(error)):
         return Ending.REFUSED
     return Ending.FAILED
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from northbridge.conformance.runner.event_log import Began, Broken, Ended, Journal, Line, Planned, Refused
+from northbridge.conformance.runner.event_log import Began, Broken, Ended, EventLog, Line, Planned, Uncollected
 from northbridge.conformance.runs.processes import Process, Start, start_afresh
 from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge.conformance.runs.stacks import collect_stacks, kill_group
@@ -31,12 +31,12 @@ class SuiteError(Exception):
 
 @dataclass
 class Course:
-    """What has happened so far."""
+    """Progress so far."""
 
     planned: dict[str, Planned] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
     broken: str = ""
-    """What the suite was told to have been broken on purpose."""
+    """The fault that was made on purpose, in the suite's words."""
 
     @property
     def chosen(self) -> set[str]:
@@ -44,14 +44,14 @@ class Course:
         return {test.id for test in self.planned.values() if test.chosen}
 
     def note(self, line: Line) -> None:
-        """Take up a line of the journal."""
+        """Take up a line of the event log."""
         if isinstance(line, Planned):
             self.planned.setdefault(line.id, line)
         elif isinstance(line, Ended):
             self.ended.setdefault(line.id, line)
         elif isinstance(line, Broken):
             self.broken = line.what
-        elif isinstance(line, Refused):
+        elif isinstance(line, Uncollected):
             raise SuiteError(line.reason)
 
 
@@ -128,14 +128,14 @@ class _Worker:
     ) -> None:
         self._folder = folder
         self._said = folder / f"said-{attempt}.txt"
-        self._journal = Journal(folder / f"journal-{attempt}.jsonl")
+        self._log = EventLog(folder / f"log-{attempt}.jsonl")
         self.code = 0
         self.finished = False
         command = [
             *("-m", "pytest", "-q", "--no-header", "--noconftest", "--import-mode=importlib"),
             *("-c", str(folder / "pytest.ini"), "--rootdir", str(folder)),
             *("-p", "northbridge.conformance.runner.recorder", "-p", "no:cacheprovider", "-p", "no:timeout"),
-            *("--northbridge-journal", str(folder / f"journal-{attempt}.jsonl")),
+            *("--northbridge-log", str(folder / f"log-{attempt}.jsonl")),
             *(("--collect-only",) if collect_only else ("--northbridge-done", str(folder / "done.txt"))),
             *(each for part in only for each in ("--northbridge-only", part)),
             str(folder / "test_conformance.py"),
@@ -154,7 +154,7 @@ class _Worker:
         try:
             while True:
                 running = self._is_running()
-                for line in self._journal.read():
+                for line in self._log.read():
                     course.note(line)
                     if isinstance(line, Began):
                         test, began = line.id, time.monotonic()

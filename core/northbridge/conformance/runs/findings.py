@@ -1,4 +1,4 @@
-"""What the ranks of a run found out, one file for each rank and topic."""
+"""Findings of a run's ranks, one file for each rank and topic."""
 
 from __future__ import annotations
 

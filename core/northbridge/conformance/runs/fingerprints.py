@@ -1,4 +1,4 @@
-"""What is kept of tensors, to be compared with those of another run: to the bit, or where that is too much, about."""
+"""Fingerprints of tensors, to compare them with those of another run, to the bit or within a tolerance."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class TiedWeights(nn.Module):
 
 
 class TiedAndNormed(nn.Module):
-    """What a checkpoint may get wrong: a weight with two names, and buffers, of floats and of whole numbers."""
+    """A model that is hard to save: a weight with two names, and buffers of floats and of whole numbers."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,8 +16,8 @@ def reserve_port() -> int:
 
     A port that was free a moment ago is not enough: some seconds pass until rank 0 has imported torch and listens, and
     meanwhile every process that asks for any port may be given this one. So it stays bound, with SO_REUSEADDR and
-    without listening: rank 0, which names the port, may bind it too, as torch does, and whoever names none gets
-    another.
+    without listening: rank 0, which names the port, may bind it too, as torch does, and a process that names none
+    gets another.
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

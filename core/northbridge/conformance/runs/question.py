@@ -33,7 +33,7 @@ _GRACE_S = 5.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What the process found, and what it printed beside that."""
+    """Answer of the process, and its output."""
 
     facts: dict[str, Any]
     said: str

@@ -1,4 +1,4 @@
-"""What can become of a run that the suite starts in processes of its own."""
+"""Errors of a run that the suite starts in processes of its own."""
 
 from __future__ import annotations
 

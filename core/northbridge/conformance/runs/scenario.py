@@ -20,7 +20,7 @@ REFUSED = "refused "
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is done, with which arguments of the Trainer or Fabric."""
+    """A step of a run, with the arguments of its Trainer or Fabric."""
 
     accelerator: str
     namespace: str

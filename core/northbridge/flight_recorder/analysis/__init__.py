@@ -1,1 +1,1 @@
-"""What the files of all ranks say together."""
+"""Analysis of the files of all ranks."""

@@ -1,4 +1,4 @@
-"""What all ranks of one run have recorded, as the judgement needs it."""
+"""Records of all ranks of one run, as the judgement needs them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Channel:
-    """What calls of a group are counted by: the collectives together, sends and receives by peer and tag."""
+    """A counter of a group's calls: collectives together, sends and receives by peer and tag."""
 
     direction: Literal["", "send", "receive"] = ""
     peer: int | None = None
@@ -78,7 +78,7 @@ class Call:
 
 @dataclass(frozen=True)
 class RankLog:
-    """What one rank has recorded: its calls, oldest first, and how many it made of each channel in each group."""
+    """Records of one rank: its calls, oldest first, and its counts for each channel in each group."""
 
     rank: int
     calls: Sequence[Call] = ()
@@ -107,7 +107,7 @@ class RecordedRun:
     world_size: int
     logs: Mapping[int, RankLog]
     damages: Sequence[str] = ()
-    """What could not be read, each with its file."""
+    """Unreadable parts, each with its file."""
     left_out: int = 0
     """How many files of other runs are in the folder."""
 

@@ -1,4 +1,4 @@
-"""Who waits for whom in the collectives of one group, which all its ranks have to call in one order."""
+"""Waits in the collectives of one group, which all its ranks have to call in one order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is found wrong, and its wording."""
+"""Findings, and their wording."""
 
 from __future__ import annotations
 

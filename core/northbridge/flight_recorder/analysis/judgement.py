@@ -1,4 +1,4 @@
-"""Who waits for whom: a pure function of what all ranks have recorded."""
+"""Waits between ranks, as a pure function of the records of all ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from northbridge.flight_recorder.analysis.point_to_point import judge_point_to_p
 
 @dataclass(frozen=True)
 class Judgement:
-    """What is wrong, most telling first; which waits hang on each other; and what there is to know besides."""
+    """Findings, most telling first, chains of waits, and notes."""
 
     findings: tuple[HangFinding, ...]
     chains: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Who waits for whom in sends and receives: the n-th from one rank to another is the n-th that the other receives."""
+"""Waits in sends and receives: the n-th send from one rank to another is the n-th that the other receives."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class _File:
     idle: IdleRecord | None = None
     exited: bool = False
 
-    def take(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         if isinstance(record, CallRecord):
             self.calls.append(record)
         elif isinstance(record, EndRecord):
@@ -106,7 +106,7 @@ def _read(path: Path, damages: list[str]) -> _File | None:
                     return None
                 found = _File(record, record.run)
             else:
-                found.take(record)
+                found.add(record)
         except pydantic.ValidationError:
             damages.append(f"{path} is damaged in line {number}: what stands before it is judged")
             break

@@ -1,1 +1,1 @@
-"""What a rank notes of its collectives, inside the rank."""
+"""Recording of a rank's collectives, inside the rank."""

@@ -26,7 +26,7 @@ _NAMES = {
     "alltoall_base_": "all_to_all_single",
     "recv_any_source_": "recv",
 }
-"""What ``torch.distributed`` calls an operator, where it is more than an underscore less."""
+"""Names of operators in ``torch.distributed``, if they differ by more than an underscore."""
 
 _RANKS = ("root_rank", "dst", "src")
 

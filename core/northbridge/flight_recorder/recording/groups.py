@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 COLLECTIVES = ""
-"""What the calls are counted as that all ranks of a group make; sends and receives are counted apart."""
+"""Channel of the calls that all ranks of a group make; sends and receives are counted apart."""
 
 
 class CountedGroup:

@@ -1,4 +1,4 @@
-"""What a rank notes of each call, in the middle of training: it costs microseconds, and it never ends the training."""
+"""Recording of each call during training: it costs microseconds, and it never ends the training."""
 
 from __future__ import annotations
 

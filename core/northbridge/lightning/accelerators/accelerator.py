@@ -92,7 +92,7 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
 
     def __init__(self, backend: str = "") -> None:
         super().__init__()
-        self._taken: int | None = None
+        self._acquired: int | None = None
 
     @classmethod
     def of(cls, backend: str) -> Any:
@@ -110,11 +110,11 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
 
     def setup_device(self, device: torch.device) -> None:
         """Take ``device`` unless this process holds one already; refuse a device that is not the chip's."""
-        self.refuse_foreign(device)
-        if self._taken is None:
-            self.take(device, local_rank=0, world_size=1)
+        self.reject_foreign(device)
+        if self._acquired is None:
+            self.acquire(device, local_rank=0, world_size=1)
 
-    def refuse_foreign(self, device: torch.device) -> None:
+    def reject_foreign(self, device: torch.device) -> None:
         """Raise :class:`WrongDeviceError` unless ``device`` is one of the chip's."""
         if device.type != self.backend.device.type:
             raise WrongDeviceError(
@@ -122,25 +122,25 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
                 f" leave strategy= out, or give it a {self.backend.device.type!r} device"
             )
 
-    def take(self, device: torch.device, *, local_rank: int, world_size: int) -> None:
+    def acquire(self, device: torch.device, *, local_rank: int, world_size: int) -> None:
         """Take the parallel device ``device`` for this rank: the first touch of a card. Again, it does nothing.
 
         Raises :class:`WrongDeviceError` where ``device`` is not the chip's, or this accelerator holds another one.
         """
-        self.refuse_foreign(device)
+        self.reject_foreign(device)
         index = device.index or 0
-        if self._taken == index:
+        if self._acquired == index:
             return
-        if self._taken is not None:
+        if self._acquired is not None:
             raise WrongDeviceError(
-                f"this {self.namespace.host} holds device {self._taken} of {self.backend_name!r}, not {index}."
+                f"this {self.namespace.host} holds device {self._acquired} of {self.backend_name!r}, not {index}."
                 f" Fix: build another {self.namespace.host}"
             )
         backend = self.backend
         backend.bridge.prepare_rank(index=index, local_rank=local_rank, world_size=world_size)
         backend.device.select(index)
         assert_autograd_serves(backend, index)
-        self._taken = index
+        self._acquired = index
         hold(backend)
         self.seed()
 
@@ -227,7 +227,7 @@ def announce_simulation(backend: Backend) -> None:
     if backend.capabilities.simulated and backend.name not in announced:
         announced.add(backend.name)
         logger.warning(
-            "%s is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says"
+            "%s is a simulated chip: it uses the host's memory and CPU. Numbers are the CPU's; its speed says"
             " nothing about a real chip.",
             backend.name,
         )

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from northbridge.backend import Backend
 
 _NO_THREAD = "device_ready_queues_"
-"""What autograd says where it has no thread for a device."""
+"""Error of autograd if it has no thread for a device."""
 
 _NO_ACCELERATOR = "Cannot access accelerator device"
-"""What torch says where it has kept "there is no accelerator" as its answer."""
+"""Error of torch if it has cached that there is no accelerator."""
 
 
 def assert_autograd_serves(backend: Backend, index: int) -> None:

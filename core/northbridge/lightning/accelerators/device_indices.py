@@ -1,4 +1,4 @@
-"""What ``devices=`` means."""
+"""Meaning of ``devices=``."""
 
 from __future__ import annotations
 

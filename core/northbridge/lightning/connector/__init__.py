@@ -1,1 +1,1 @@
-"""What Lightning's connectors decide, decided for a chip."""
+"""Decisions of Lightning's connectors, made for a chip."""

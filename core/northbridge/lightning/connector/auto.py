@@ -1,10 +1,10 @@
-"""What ``accelerator="auto"`` chooses."""
+"""Choice of ``accelerator="auto"``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from northbridge.discovery.installed import LIGHTNING_NAMES, find, names, refuse_unknown_disabled
+from northbridge.discovery.installed import LIGHTNING_NAMES, find, names, reject_unknown_disabled
 from northbridge.discovery.present import candidate
 from northbridge.errors import AmbiguousAcceleratorError, NorthbridgeError
 from northbridge.lightning.accelerators.accelerator import load_with_hardware
@@ -19,7 +19,7 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
     CPU. Then the one backend whose real hardware is present; with two, :class:`AmbiguousAcceleratorError` lists both.
     """
     settings = CoreSettings.read()
-    refuse_unknown_disabled()
+    reject_unknown_disabled()
     if settings.simulate is not None:
         return _choose(settings.simulate, "NORTHBRIDGE_SIMULATE names it")
     choice = lightnings_choice()

@@ -30,7 +30,7 @@ def convert_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
     if is_ours(arguments["accelerator"]) or is_of_ours(namespace.owner(arguments["accelerator"])):
         plugins = arguments.get("plugins")
         for each in (arguments["strategy"], *(plugins if isinstance(plugins, list) else [plugins])):
-            _refuse_foreign(namespace, each)
+            _reject_foreign(namespace, each)
 
 
 def _convert(namespace: Namespace, thing: Any) -> Any:
@@ -56,7 +56,7 @@ def _convert(namespace: Namespace, thing: Any) -> Any:
     return counterpart
 
 
-def _refuse_foreign(namespace: Namespace, thing: Any) -> None:
+def _reject_foreign(namespace: Namespace, thing: Any) -> None:
     home = type(thing).__module__
     theirs = next((each for each in NAMESPACES.values() if home == each.name or home.startswith(f"{each.name}.")), None)
     if theirs is None or theirs.name in (namespace.name, namespace.fabric):

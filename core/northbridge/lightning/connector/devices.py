@@ -26,10 +26,10 @@ def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
     elif getattr(getattr(strategy, "_root_device", None), "type", None) == connector.accelerator.backend.device.type:
         strategy._root_device = _index_one(connector, strategy._root_device, asked)
     elif asked == "auto" and namespace.connector._IS_INTERACTIVE and len(connector._parallel_devices) > 1:
-        _take_one(namespace, connector)
+        _use_one(namespace, connector)
 
 
-def _take_one(namespace: Namespace, connector: Any) -> None:
+def _use_one(namespace: Namespace, connector: Any) -> None:
     name, count = connector.accelerator.backend_name, len(connector._parallel_devices)
     del connector._devices_flag[1:], connector._parallel_devices[1:]
     namespace.fabric_module("utilities.rank_zero").rank_zero_info(
@@ -41,7 +41,7 @@ def _take_one(namespace: Namespace, connector: Any) -> None:
 def _index(connector: Any, listed: list[torch.device], asked: Any) -> list[torch.device]:
     accelerator, indices = connector.accelerator, connector._devices_flag
     for device in listed:
-        accelerator.refuse_foreign(device)
+        accelerator.reject_foreign(device)
     given = [device.index for device in listed]
     written = f"parallel_devices={[str(device) for device in listed]}"
     if None in given and set(given) != {None}:

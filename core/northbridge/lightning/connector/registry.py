@@ -26,7 +26,7 @@ def register_names(namespace: Namespace) -> None:
         _register(namespace, name, announced)
 
 
-def take_over(namespace: Namespace, name: str) -> bool:
+def claim_name(namespace: Namespace, name: str) -> bool:
     """Register backend ``name`` in ``namespace`` again, and say so, where a module that it succeeds has its name."""
     owner = namespace.owner(name)
     announced = read_announced()

@@ -1,4 +1,4 @@
-"""What Lightning's connector decides, when the accelerator is ours.
+"""Decisions of Lightning's connector if the accelerator is ours.
 
 A connector turns a user's arguments into accelerator, strategy and precision. Each function here answers for one of its
 methods; ``corrections/table.py`` puts them in place, and calls the original whenever the accelerator is not ours.
@@ -21,18 +21,18 @@ from northbridge.launch.cluster import check_slurm
 from northbridge.lightning.accelerators.accelerator import is_of_ours, is_ours, load_with_hardware
 from northbridge.lightning.classes import classes
 from northbridge.lightning.connector.conversion import convert_arguments
-from northbridge.lightning.connector.registry import take_over, tell_of_predecessors
+from northbridge.lightning.connector.registry import claim_name, tell_of_predecessors
 from northbridge.lightning.connector.user_strategies import derive, drives_a_chip_by_itself
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins.precision import (
     mixed_precision,
     mixed_precision_line,
-    refuse_plugin,
-    refuse_precision,
+    reject_plugin,
+    reject_precision,
 )
 from northbridge.lightning.vendor_names.entry_points import Alias
 
-_REFUSED = {
+_UNSUPPORTED = {
     "dp": (("dp", "DataParallelStrategy"), "one process for several devices is CUDA's way"),
     "fsdp": (
         ("fsdp", "FSDPStrategy", "XLAFSDPStrategy"),
@@ -75,12 +75,12 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
     if _is_slurms(namespace, arguments.get("plugins")):
         check_slurm()
     backend = load_with_hardware(name)
-    refuse_strategy(namespace, backend, strategy)
+    reject_strategy(namespace, backend, strategy)
     if strategy == "single_device":
         arguments["strategy"] = f"single_{name}"  # a Fabric has no strategy of the generic name
     if arguments.get("precision") is not None:
         unified = namespace.fabric_module("connector")._convert_precision_to_unified_args
-        refuse_precision(backend, unified(arguments["precision"]))
+        reject_precision(backend, unified(arguments["precision"]))
 
 
 def _is_slurms(namespace: Namespace, plugins: Any) -> bool:
@@ -103,7 +103,7 @@ def _backend_of_strategy(strategy: str) -> str | None:
 
 def _is_somebody_elses(namespace: Namespace, name: str) -> bool:
     owner = namespace.owner(name)
-    return owner is not None and not is_of_ours(owner) and not take_over(namespace, name)
+    return owner is not None and not is_of_ours(owner) and not claim_name(namespace, name)
 
 
 def _means_lightnings(name: str) -> bool:
@@ -116,7 +116,7 @@ def _means_lightnings(name: str) -> bool:
     return bool(near) and near[0] in LIGHTNING_NAMES
 
 
-def refuse_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> None:
+def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> None:
     """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on a chip."""
     name = backend.name
     other = _backend_of_strategy(strategy) if isinstance(strategy, str) else None
@@ -128,7 +128,7 @@ def refuse_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
         )
     word = strategy.lower() if isinstance(strategy, str) else type(strategy).__name__
     asked = {word} if isinstance(strategy, str) else {each.__name__ for each in type(strategy).__mro__}
-    for kind, (words, reason) in _REFUSED.items():
+    for kind, (words, reason) in _UNSUPPORTED.items():
         if asked.intersection(words) or (isinstance(strategy, str) and word.startswith((f"{kind}_", f"{kind}-"))):
             claim = backend.capabilities.claims().get(kind, not_driven)
             claimed = "" if claim == not_driven else f" ({name!r} claims {claim.answer}: {claim.reason})"
@@ -151,7 +151,7 @@ def choose_strategy(namespace: Namespace, connector: Any) -> str:
 def build_strategy(namespace: Namespace, connector: Any) -> Any:
     """Return our strategy for the flag in ``connector``, a registered name or an object of the user's.
 
-    A stock strategy is given our class in place: the user's arguments, and whoever else holds the object, stay with it.
+    A stock strategy is given our class in place: it keeps the user's arguments and stays the same object.
     """
     ours = classes(namespace)
     flag: Any = connector._strategy_flag
@@ -171,7 +171,7 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
     for kind in ours.strategies:
         if isinstance(flag, kind.stock_class) and not drives_a_chip_by_itself(type(flag)):
             if kind is ours.single_device:
-                connector.accelerator.refuse_foreign(connector._strategy_flag.root_device)
+                connector.accelerator.reject_foreign(connector._strategy_flag.root_device)
             flag.__class__ = derive(type(flag), kind, namespace)
             return flag
     word = repr(flag) if isinstance(flag, str) else type(flag).__name__
@@ -220,7 +220,7 @@ def _build_single(single_device: Any, connector: Any) -> Any:
     return single_device(device=devices[0])
 
 
-def refuse_mixture(namespace: Namespace, connector: Any) -> None:
+def reject_mixture(namespace: Namespace, connector: Any) -> None:
     """Raise where a run that is not ours would meet what is: our strategy, or a process that already runs on a chip."""
     strategy, ours = connector.strategy, classes(namespace)
     if isinstance(strategy, ours.strategies):
@@ -263,10 +263,10 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     backend = connector.accelerator.backend
     plugin = getattr(connector, namespace.precision_object)
     if plugin is not None:
-        refuse_plugin(backend, plugin)
+        reject_plugin(backend, plugin)
         return None
     precision = getattr(connector, namespace.precision_flag)
-    refuse_precision(backend, precision)
+    reject_precision(backend, precision)
     if precision == "16-mixed" and isinstance(connector.strategy, classes(namespace).model_parallel):
         return None  # Lightning refuses it: its gradient scaler knows no sharded gradients
     plugin = mixed_precision(namespace, backend, precision)

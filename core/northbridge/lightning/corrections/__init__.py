@@ -1,1 +1,1 @@
-"""What is replaced in Lightning: ``table`` has every row, the other files the code behind them."""
+"""Replacements in Lightning: ``table`` has every row, the other files the code behind them."""

@@ -31,13 +31,13 @@ def choose_compiler(module: torch.nn.Module, arguments: dict[str, Any]) -> dict[
             named = backend.bridge.compile_backend
             # Modes and options are those of torch's own backend.
             if named is not None and not {"backend", "mode", "options"} & arguments.keys():
-                _refuse_absent(backend, named)
+                _reject_absent(backend, named)
                 arguments = {**arguments, "backend": named}
-            refuse_compiler(backend, arguments)
+            reject_compiler(backend, arguments)
     return arguments
 
 
-def refuse_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
+def reject_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
     """Raise :class:`UnsupportedError` where ``torch.compile(…, **arguments)`` asks for what the chip lacks."""
     asked = arguments.get("backend", _TORCHS_OWN)
     reason = backend.bridge.missing_compile_backends.get(asked) if isinstance(asked, str) else None
@@ -52,7 +52,7 @@ def refuse_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
     )
 
 
-def _refuse_absent(backend: Backend, named: str) -> None:
+def _reject_absent(backend: Backend, named: str) -> None:
     if not _is_registered(named):
         known = ", ".join(torch.compiler.list_backends())
         raise UnsupportedError(

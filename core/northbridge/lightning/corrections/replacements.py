@@ -1,4 +1,4 @@
-"""What stands in for the functions of Lightning that are corrected; ``table.py`` has the table of them.
+"""Replacements of Lightning's functions; ``table.py`` lists them.
 
 Each function here is called in the place of one of Lightning's: with the namespace, with Lightning's own function, and
 with the arguments that Lightning gives.
@@ -25,7 +25,7 @@ from northbridge.lightning.corrections import compilation, fabric_run, profiler,
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.checkpoint_files import stock_reading
-from northbridge.lightning.plugins.precision import refuse_plugin
+from northbridge.lightning.plugins.precision import reject_plugin
 
 Original = Callable[..., Any]
 
@@ -60,7 +60,7 @@ def choose_strategy(namespace: Namespace, original: Original, self: Any) -> Any:
 
 def check_strategy(namespace: Namespace, original: Original, self: Any) -> Any:
     if is_ours(self.accelerator):
-        decide.refuse_strategy(namespace, self.accelerator.backend, self._strategy_flag)
+        decide.reject_strategy(namespace, self.accelerator.backend, self._strategy_flag)
     return original(self)
 
 
@@ -69,7 +69,7 @@ def build_strategy(namespace: Namespace, original: Original, self: Any) -> None:
         self.strategy = decide.build_strategy(namespace, self)
         return
     original(self)
-    decide.refuse_mixture(namespace, self)
+    decide.reject_mixture(namespace, self)
 
 
 def build_precision(namespace: Namespace, original: Original, self: Any) -> Any:
@@ -78,7 +78,7 @@ def build_precision(namespace: Namespace, original: Original, self: Any) -> Any:
     plugin = decide.build_precision(namespace, self)
     if plugin is None:
         plugin = original(self)
-        refuse_plugin(self.accelerator.backend, plugin)  # which Lightning may have made for CUDA
+        reject_plugin(self.accelerator.backend, plugin)  # which Lightning may have made for CUDA
     return plugin
 
 
@@ -98,16 +98,16 @@ def _device_line(trainer: Any) -> str:
     return f"{backend.name} available: True{simulated}, using: {used}"
 
 
-def take_note_of_sigterm(namespace: Namespace, original: Original, self: Any, signum: int, frame: Any) -> None:
+def note_sigterm(namespace: Namespace, original: Original, self: Any, signum: int, frame: Any) -> None:
     if is_ours(self.trainer.accelerator) and self.trainer.world_size > 1:
-        signals.take_note(self.trainer, signum)
+        signals.note_sigterm(self.trainer, signum)
     else:
         original(self, signum, frame)
 
 
-def take_note_of_requeue(namespace: Namespace, original: Original, self: Any, signum: int, frame: Any) -> None:
+def note_requeue(namespace: Namespace, original: Original, self: Any, signum: int, frame: Any) -> None:
     is_alone = not is_ours(self.trainer.accelerator) or self.trainer.world_size == 1
-    if is_alone or signals.take_note_of_requeue(self.trainer, signum):
+    if is_alone or signals.note_requeue(self.trainer, signum):
         original(self, signum, frame)
 
 
@@ -184,11 +184,11 @@ def keep_compile_arguments(namespace: Namespace, original: Original, model: Any)
     return module
 
 
-def refuse_compiler(namespace: Namespace, original: Original, model: Any, strategy: Any) -> None:
+def reject_compiler(namespace: Namespace, original: Original, model: Any, strategy: Any) -> None:
     original(model, strategy)
     asked = (model._compiler_ctx or {}).get(compilation.ASKED)
     if asked is not None and is_ours(strategy.accelerator):
-        compilation.refuse_compiler(strategy.backend, asked)
+        compilation.reject_compiler(strategy.backend, asked)
 
 
 def mark_activities(namespace: Namespace, original: Original, self: Any) -> list[Any]:

@@ -16,7 +16,7 @@ from northbridge.lightning.namespaces import Namespace
 from northbridge.process_record import logger
 
 
-def take_note(trainer: Any, signum: int) -> None:
+def note_sigterm(trainer: Any, signum: int) -> None:
     """Answer for Lightning's SIGTERM handler: tell the ranks that this one started, and have the loops end."""
     strategy = trainer.strategy
     if not strategy.sigterm_noted:
@@ -29,7 +29,7 @@ def take_note(trainer: Any, signum: int) -> None:
         trainer._signal_connector.received_sigterm = True
 
 
-def take_note_of_requeue(trainer: Any, signum: int) -> bool:
+def note_requeue(trainer: Any, signum: int) -> bool:
     """Answer for Lightning's handler of SLURM's signal; whether this rank may write now, because all of them do."""
     strategy = trainer.strategy
     if strategy.ranks_requeue:

@@ -36,7 +36,7 @@ class Correction:
     hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
     module: str | None = None  # where it is; else it is a method of the connector
     owner: str | Callable[[Any], Any] | None = None  # what has it, by its name in ``module`` or found there
-    taken_by: str | None = None  # the module that takes the function by name, after its connector or before
+    imported_by: str | None = None  # the module that takes the function by name, after its connector or before
     static: bool = False
     command: bool = False  # whether it waits for the command ``fabric``
     first: str = "2.4.0"
@@ -114,7 +114,7 @@ CORRECTIONS = (
         "_sigterm_notifier_fn",
         ("self", "signum", "_"),
         "broadcasts inside the signal handler: ranks that are in a backward pass wait for each other until the timeout",
-        replacements.take_note_of_sigterm,
+        replacements.note_sigterm,
         module="trainer.connectors.signal_connector",
         owner="_SignalConnector",
         first="2.5.2",
@@ -123,7 +123,7 @@ CORRECTIONS = (
         "_slurm_sigusr_handler_fn",
         ("self", "signum", "_"),
         "writes a checkpoint inside the signal handler, for which the ranks wait for each other wherever they are",
-        replacements.take_note_of_requeue,
+        replacements.note_requeue,
         module="trainer.connectors.signal_connector",
         owner="_SignalConnector",
         first="2.5.2",
@@ -166,7 +166,7 @@ CORRECTIONS = (
         "compiles a model once more for the device, with the backend that torch has for CUDA and the CPU",
         replacements.choose_compiler,
         module="wrappers",
-        taken_by="fabric",
+        imported_by="fabric",
     ),
     _of_trainer(
         "_maybe_unwrap_optimized",
@@ -174,15 +174,15 @@ CORRECTIONS = (
         "drops what the user has asked torch.compile for",
         replacements.keep_compile_arguments,
         module="utilities.compile",
-        taken_by="trainer.trainer",
+        imported_by="trainer.trainer",
     ),
     _of_trainer(
         "_verify_strategy_supports_compile",
         ("model", "strategy"),
         "does not ask whether the chip has the compiler's backend",
-        replacements.refuse_compiler,
+        replacements.reject_compiler,
         module="utilities.compile",
-        taken_by="trainer.trainer",
+        imported_by="trainer.trainer",
     ),
     _of_trainer(
         "_load_combined_loader_states",
@@ -332,6 +332,6 @@ def _apply(namespace: Namespace, row: Correction) -> None:
     replacement: Any = functools.wraps(original)(corrected) if is_function else row.replace(namespace, original)
     replacement._northbridge_reason = row.reason  # marks it as ours
     setattr(owner, row.name, staticmethod(replacement) if row.static else replacement)
-    taker = sys.modules.get(f"{namespace.name}.{row.taken_by}")
+    taker = sys.modules.get(f"{namespace.name}.{row.imported_by}")
     if getattr(taker, row.name, None) is original:
         setattr(taker, row.name, replacement)

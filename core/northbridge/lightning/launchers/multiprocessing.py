@@ -14,7 +14,7 @@ from northbridge.launch.group_end import resume
 from northbridge.lightning.accelerators.held import held
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.processes.endings import started_at, state_of, this_machine
-from northbridge.processes.environment import heirs_listen
+from northbridge.processes.environment import children_listen
 
 GRACE_SECONDS = 10.0
 """How long a rank may take to end once it is told to, before it is killed."""
@@ -34,11 +34,11 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
         """
         self._strategy.assert_environment()
         if self._start_method == "fork":
-            _refuse_held_chips()
+            _reject_held_chips()
         self._strategy.announce()  # here, once: each launch makes other ranks
         others = set(active_children())
         try:
-            with heirs_listen():
+            with children_listen():
                 return super().launch(*args, **kwargs)
         except BaseException:
             # Ctrl-C in this process alone would leave the ranks training, and this process waiting for them.
@@ -86,7 +86,7 @@ def _let_first_end(siblings: list[int]) -> None:
         time.sleep(0.02)
 
 
-def _refuse_held_chips() -> None:
+def _reject_held_chips() -> None:
     for name in held():
         raise UnsupportedError(
             f"this process has already used {name!r}, so that no rank can be forked from it. Fix: restart"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from northbridge.lightning.namespaces import _NamespaceMixin
-from northbridge.processes.environment import heirs_listen
+from northbridge.processes.environment import children_listen
 
 
 class _SubprocessScriptLauncherMixin(_NamespaceMixin):
@@ -20,5 +20,5 @@ class _SubprocessScriptLauncherMixin(_NamespaceMixin):
         return super().launch(*args, **kwargs)
 
     def _call_children_scripts(self) -> None:
-        with heirs_listen():
+        with children_listen():
             super()._call_children_scripts()

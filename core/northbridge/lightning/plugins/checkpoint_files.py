@@ -61,7 +61,7 @@ def reading(path: Any, *, check: bool = True) -> Iterator[None]:
         raise unreadable(path, error) from error
     except AttributeError as error:
         if error.name in ("keys", "pop"):  # which Lightning asks of it, without a look at what it is
-            refuse_other_than_dict(path, error.obj)
+            reject_other_than_dict(path, error.obj)
         raise
     finally:
         torch.load = in_place
@@ -110,7 +110,7 @@ def _warn_of_damage(path: Any, damage: str) -> None:
         )
 
 
-def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
+def reject_other_than_dict(path: Any, checkpoint: object) -> None:
     """Raise :class:`CheckpointError` unless ``checkpoint`` is a dict, or like one."""
     if not hasattr(checkpoint, "keys"):
         raise CheckpointError(
@@ -118,7 +118,7 @@ def refuse_other_than_dict(path: Any, checkpoint: object) -> None:
         )
 
 
-def refuse_other_parts(path: Any, checkpoint: Any) -> None:
+def reject_other_parts(path: Any, checkpoint: Any) -> None:
     """Raise :class:`CheckpointError` if Lightning cannot restore its own parts of a Trainer's ``checkpoint``.
 
     A flipped bit in a key's name would otherwise raise a KeyError in Lightning's migration. The user's parts, the

@@ -159,13 +159,13 @@ def writing(target: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, RuntimeError) as error:
-        refusal = _refusal_of_system(error)
-        if refusal is None:
+        cause = system_error_behind(error)
+        if cause is None:
             raise
-        raise unwritable(target, refusal) from refusal
+        raise unwritable(target, cause) from cause
 
 
-def unwritable(target: Path, refusal: OSError) -> CheckpointError:
+def unwritable(target: Path, cause: OSError) -> CheckpointError:
     """Return what to tell a user of a checkpoint that the system refuses to take."""
     cure = (
         "choose another name"
@@ -174,11 +174,11 @@ def unwritable(target: Path, refusal: OSError) -> CheckpointError:
         " Trainer(default_root_dir=…)"
     )
     return CheckpointError(
-        f"{target} could not be written: {refusal.strerror or refusal}; an old file is untouched. Fix: {cure}"
+        f"{target} could not be written: {cause.strerror or cause}; an old file is untouched. Fix: {cure}"
     )
 
 
-def _refusal_of_system(error: BaseException) -> OSError | None:
+def system_error_behind(error: BaseException) -> OSError | None:
     """Return the system's own error behind ``error``, or None.
 
     torch ends its archive in a file that is full already, and raises an error of its own about that. A file that it

@@ -1,4 +1,4 @@
-"""What users put tensors into: what it holds, and copies that hold something else, made without its constructors.
+"""Containers of tensors: their contents, and copies with other contents, made without constructors.
 
 A list may check its items when it is made, and a frozen dataclass takes no value later. So what is looked at is left as
 it is, and what is copied is filled past the methods of its class, as pickle fills it.
@@ -188,7 +188,7 @@ def _set_attributes(new: Any, attributes: dict[str, Any]) -> None:
 
 
 def _state(value: Any) -> Any:
-    """Return what pickle writes of an object; None for what is none, or holds nothing."""
+    """Return what pickle writes of an object; None for an object that is not a container, or holds nothing."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords, vars(value)
     if isinstance(value, SimpleNamespace):
@@ -214,7 +214,7 @@ def _is_filled(value: Any, parts: tuple[Any, ...]) -> bool:
 
 
 class _Parts(list[Any]):
-    """What an object answers to pickle that has a way of its own."""
+    """Reduction of an object that pickles in its own way."""
 
 
 class _Pickled:

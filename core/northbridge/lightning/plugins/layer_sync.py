@@ -1,4 +1,4 @@
-"""What ``sync_batchnorm=True`` does in a Trainer."""
+"""Implementation of ``sync_batchnorm=True`` in a Trainer."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _MIXED = ("16-mixed", "bf16-mixed")
 _CUDA_ALONE = {"BitsandbytesPrecision": "quantization", "TransformerEnginePrecision": "transformer-engine"}
 
 
-def refuse_precision(backend: Backend, precision: str) -> None:
+def reject_precision(backend: Backend, precision: str) -> None:
     """Raise :class:`UnsupportedError` where the chip does not support ``precision``, or nothing but CUDA has it."""
     if precision.startswith("transformer-engine"):
         raise UnsupportedError(
@@ -48,7 +48,7 @@ def _working(backend: Backend) -> str:
     return next((word for word in reversed(_MIXED) if not claims[_NEEDS[word]].denied), "32-true")
 
 
-def refuse_plugin(backend: Backend, plugin: Any) -> None:
+def reject_plugin(backend: Backend, plugin: Any) -> None:
     """Raise :class:`UnsupportedError` for a user's precision object that would not reach the chip, or is unsupported.
 
     Lightning's ``MixedPrecision("16-mixed", "cuda")`` turns itself off on another device, and trains in float32.
@@ -76,7 +76,7 @@ def refuse_plugin(backend: Backend, plugin: Any) -> None:
         )
     precision = getattr(plugin, "precision", None)
     if isinstance(precision, str):
-        refuse_precision(backend, precision)
+        reject_precision(backend, precision)
 
 
 def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> Any | None:
@@ -87,9 +87,9 @@ def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> A
     """
     if precision not in _MIXED:
         return None
-    taken = backend.device.autocast_dtypes()
-    if getattr(torch, _NEEDS[precision]) not in taken:
-        words = ", ".join(str(dtype) for dtype in taken) or "no dtype at all"
+    supported = backend.device.autocast_dtypes()
+    if getattr(torch, _NEEDS[precision]) not in supported:
+        words = ", ".join(str(dtype) for dtype in supported) or "no dtype at all"
         raise UnsupportedError(
             f"precision={precision!r}: torch.autocast({backend.device.type!r}) supports {words}. Fix:"
             " precision='32-true'",

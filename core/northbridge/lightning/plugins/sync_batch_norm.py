@@ -27,7 +27,7 @@ class SyncBatchNorm(_BatchNorm):
     """
 
     stock_class: type[_BatchNorm]
-    """What it is when the training is over."""
+    """Class of the layer when the training is over."""
 
     backend_name: str
     """Whose communication library is spoken to."""

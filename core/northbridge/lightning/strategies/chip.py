@@ -1,4 +1,4 @@
-"""What every strategy shares: the chip taken, the model on it, the bridge told of every step."""
+"""Base of every strategy: acquires the chip, moves the model to it, and tells the bridge of every step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from northbridge.discovery.loaded import load
 from northbridge.errors import WrongDeviceError
 from northbridge.lightning.accelerators.accelerator import announce_simulation, announced, is_ours
 from northbridge.lightning.strategies.dtype_warnings import warn_of_batch, warn_of_module
-from northbridge.lightning.strategies.moved_parameters import follow, following, refuse_left_behind
+from northbridge.lightning.strategies.moved_parameters import follow, following, reject_left_behind
 from northbridge.lightning.strategies.saved_state import _SavedStateMixin
-from northbridge.lightning.strategies.unsupported import refuse_inference_mode
-from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors, tensors_of
+from northbridge.lightning.strategies.unsupported import reject_inference_mode
+from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -76,13 +76,13 @@ class _ChipMixin(_SavedStateMixin):
 
     def setup_environment(self) -> None:
         """Take this rank's device, and meet the other ranks."""
-        self.take_device()
+        self.acquire_device()
         super().setup_environment()
         self.announce()
 
-    def take_device(self) -> None:
+    def acquire_device(self) -> None:
         """Take this rank's device; called again, it does nothing."""
-        self.accelerator.take(super().root_device, local_rank=int(self.local_rank), world_size=int(self.world_size))
+        self.accelerator.acquire(super().root_device, local_rank=int(self.local_rank), world_size=int(self.world_size))
 
     def announce(self) -> None:
         """Say on rank 0 what a user should know of the chip; called as soon as the ranks are known."""
@@ -93,7 +93,7 @@ class _ChipMixin(_SavedStateMixin):
 
     def module_to_device(self, module: torch.nn.Module) -> None:
         """Move a Fabric's ``module`` to this rank's device, unless the chip cannot hold its tensors."""
-        refuse_tensors(self.backend, module, self.root_device)
+        reject_tensors(self.backend, module, self.root_device)
         with following(module):
             super().module_to_device(module)
         self._check_moved(module)
@@ -125,7 +125,7 @@ class _ChipMixin(_SavedStateMixin):
     def _follow_moves(self, optimizers: Iterable[Any]) -> None:
         for optimizer in optimizers:
             follow(optimizer)
-            refuse_left_behind(optimizer, self.root_device)
+            reject_left_behind(optimizer, self.root_device)
 
     def optimizer_step(self, *args: Any, **kwargs: Any) -> Any:
         """Step the optimizer, and tell the bridge."""
@@ -135,13 +135,13 @@ class _ChipMixin(_SavedStateMixin):
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Set up a Fabric's ``module``, and have the bridge told where it evaluates."""
-        refuse_tensors(self.backend, module, self.root_device)  # what was not moved before
-        refuse_sparse_gradients(self.backend, module, self.root_device)
+        reject_tensors(self.backend, module, self.root_device)  # what was not moved before
+        reject_sparse_gradients(self.backend, module, self.root_device)
         module = super().setup_module(module)
         if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:
             module.register_forward_hook(partial(_after_forward, self.backend.name))
         if self.backend.present_capabilities().inference_mode.denied:
-            module.register_forward_pre_hook(partial(refuse_inference_mode, self.backend.name))
+            module.register_forward_pre_hook(partial(reject_inference_mode, self.backend.name))
         return module
 
     def batch_to_device(self, batch: Any, *args: Any, **kwargs: Any) -> Any:

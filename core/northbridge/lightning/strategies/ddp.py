@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from northbridge.errors import CollectiveError, UnsupportedError
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS
-from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients, tensors_of
+from northbridge.lightning.strategies.unsupported_tensors import reject_to_add_sparse_gradients, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -25,7 +25,7 @@ class _DDPMixin(_ParallelMixin):
 
     def _configure_launcher(self) -> None:
         if self._start_method in ("fork", "forkserver"):
-            refuse_fork(self.backend)
+            reject_fork(self.backend)
         super()._configure_launcher()
         if self._start_method != "popen":
             self._launcher = self.siblings.launcher(self, start_method=self._start_method)
@@ -48,15 +48,15 @@ class _DDPMixin(_ParallelMixin):
 
     def configure_ddp(self) -> None:
         """Wrap a Trainer's model in DDP, unless the library cannot send its tensors."""
-        refuse_uncarried(self.backend, self.model, self._ddp_kwargs)
-        refuse_to_add_sparse_gradients(self.backend, self.model, self.root_device)
+        reject_uncarried(self.backend, self.model, self._ddp_kwargs)
+        reject_to_add_sparse_gradients(self.backend, self.model, self.root_device)
         self._drive_sync_batch_norm(self.model)
         super().configure_ddp()
 
     def setup_module(self, module: Any) -> Any:
         """Wrap a Fabric's ``module`` in DDP, unless the library cannot send its tensors."""
-        refuse_uncarried(self.backend, module, self._ddp_kwargs)
-        refuse_to_add_sparse_gradients(self.backend, module, self.root_device)
+        reject_uncarried(self.backend, module, self._ddp_kwargs)
+        reject_to_add_sparse_gradients(self.backend, module, self.root_device)
         return super().setup_module(module)
 
     def _register_ddp_hooks(self) -> None:
@@ -93,7 +93,7 @@ def _under_another_name(hook: Any) -> Any:
     return named
 
 
-def refuse_fork(backend: Backend) -> None:
+def reject_fork(backend: Backend) -> None:
     """Raise :class:`UnsupportedError` where the chip's ranks cannot be forked."""
     claim = backend.present_capabilities().fork
     if claim.denied:
@@ -103,7 +103,7 @@ def refuse_fork(backend: Backend) -> None:
         )
 
 
-def refuse_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping[str, Any]) -> None:
+def reject_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping[str, Any]) -> None:
     """Raise :class:`CollectiveError` for a tensor of ``module`` that DDP would send, and the library does not know.
 
     ``options`` are the arguments of DDP, which sends buffers unless ``broadcast_buffers`` is False.

@@ -1,4 +1,4 @@
-"""What a strategy does for a Fabric alone: its calls, and its checkpoints."""
+"""Mixin of strategies for a Fabric: its calls, and its checkpoints."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
-from northbridge.lightning.strategies.unsupported import refuse_unsupported
+from northbridge.lightning.strategies.unsupported import reject_unsupported
 
 
 class _FabricMixin(_NamespaceMixin):
@@ -33,7 +33,7 @@ class _FabricMixin(_NamespaceMixin):
 
     def setup_optimizer(self, optimizer: Any) -> Any:
         """Set up ``optimizer``, which then steps the parameters on the chip."""
-        refuse_unsupported(self.backend, "fit")
+        reject_unsupported(self.backend, "fit")
         self._follow_moves([optimizer])
         return super().setup_optimizer(optimizer)
 
@@ -43,7 +43,7 @@ class _FabricMixin(_NamespaceMixin):
         self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
     ) -> None:
         """Save ``state``, its tensors on the CPU."""
-        refuse_unsupported(self.backend, "checkpoint")
+        reject_unsupported(self.backend, "checkpoint")
         state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # by all ranks: it may wait
         self._on_rank_zero(
             path,
@@ -55,7 +55,7 @@ class _FabricMixin(_NamespaceMixin):
     def load_checkpoint(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Load the checkpoint into ``state``; raises :class:`CheckpointError` for what is no checkpoint."""
         if _has_optimizer(state):  # weights alone are read to go on with nothing
-            refuse_unsupported(self.backend, "resume")
+            reject_unsupported(self.backend, "resume")
         with self.reading(path):
             return super().load_checkpoint(path, state, *args, **kwargs)
 

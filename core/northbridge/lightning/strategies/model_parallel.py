@@ -16,7 +16,7 @@ from northbridge.lightning.plugins.checkpoint_io import to_cpu, unwritable, writ
 from northbridge.lightning.strategies.fabric import _FabricMixin
 from northbridge.lightning.strategies.parallel import _ParallelMixin
 from northbridge.lightning.strategies.trainer import _TrainerMixin
-from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_unsupported
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -88,7 +88,7 @@ class _TrainerModelParallelMixin(_TrainerMixin, _ModelParallelMixin):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         """Have every rank save its shards of ``checkpoint``, or rank 0 all of it."""
-        refuse_unsupported(self.backend, "checkpoint")
+        reject_unsupported(self.backend, "checkpoint")
         whole = to_cpu(self.with_random_states(checkpoint))
         save = self.stock_class.save_checkpoint
         self._save_draft(filepath, lambda path: save(self, whole, path, storage_options))
@@ -128,7 +128,7 @@ class _FabricModelParallelMixin(_FabricMixin, _ModelParallelMixin):
         self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
     ) -> None:
         """Have every rank save its shards of ``state``, or rank 0 all of it."""
-        refuse_unsupported(self.backend, "checkpoint")
+        reject_unsupported(self.backend, "checkpoint")
         beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
         whole, save = {**state, **to_cpu(beside)}, self.stock_class.save_checkpoint
         self._save_draft(path, lambda path: save(self, path, whole, storage_options, filter))

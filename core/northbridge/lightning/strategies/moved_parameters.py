@@ -61,7 +61,7 @@ def follow(optimizer: Any) -> None:
             optimizer.state[new] = _moved(optimizer.state.pop(old), old.device, new.device)
 
 
-def refuse_left_behind(optimizer: Any, device: torch.device) -> None:
+def reject_left_behind(optimizer: Any, device: torch.device) -> None:
     """Raise :class:`WrongDeviceError` where ``optimizer`` steps parameters on the CPU, and moved ones are others.
 
     Somebody else has moved the model to ``device``, and nobody knows what came in their places.

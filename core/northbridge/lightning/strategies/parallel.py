@@ -1,4 +1,4 @@
-"""What the strategies for several devices share: ranks that meet, reduce and gather over the chip's library."""
+"""Base of strategies for several devices: ranks meet, reduce and gather over the chip's library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from northbridge.launch.parent_watch import end_with_launcher
 from northbridge.lightning.accelerators.accelerator import LARGEST_SEED, seed_of_environment
 from northbridge.lightning.launchers.dead_ranks import name_dead_ranks
 from northbridge.lightning.strategies.chip import _ChipMixin
-from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, refuse_unsupported
+from northbridge.lightning.strategies.unsupported import OF_SEVERAL_RANKS, reject_unsupported
 
 if TYPE_CHECKING:
     import torch
@@ -53,7 +53,7 @@ class _ParallelMixin(_ChipMixin):
 
     def _configure_launcher(self) -> None:
         if self.num_processes * self.num_nodes > 1:
-            refuse_unsupported(self.backend, *self._needs)
+            reject_unsupported(self.backend, *self._needs)
         self._process_group_backend = self._get_process_group_backend()
         super()._configure_launcher()
         if self._start_method == "popen":
@@ -100,7 +100,7 @@ class _ParallelMixin(_ChipMixin):
         import torch.distributed
 
         if self.namespace.is_trainer:
-            refuse_wrong_seed()
+            reject_wrong_seed()
             self.namespace.fabric_module("utilities.seed").reset_seed()
             self.accelerator.seed()
             self.set_world_ranks()
@@ -196,7 +196,7 @@ class _ParallelMixin(_ChipMixin):
         from northbridge.lightning.plugins.sync_batch_norm import synchronize
 
         if any(isinstance(each, SyncBatchNorm) for each in module.modules()):
-            refuse_unsupported(self.backend, "sync_batchnorm")
+            reject_unsupported(self.backend, "sync_batchnorm")
         synchronize(module, self.backend.name, only=SyncBatchNorm)
 
     def teardown(self) -> None:
@@ -223,7 +223,7 @@ class _ParallelMixin(_ChipMixin):
     reduce = all_reduce  # the Trainer's name for the same
 
 
-def refuse_wrong_seed() -> None:
+def reject_wrong_seed() -> None:
     """Raise :class:`VariableError` for a seed in the environment that ``seed_everything`` cannot have written."""
     text = os.environ.get("PL_GLOBAL_SEED")
     if text is not None and seed_of_environment() is None:

@@ -1,4 +1,4 @@
-"""What every strategy does about checkpoints: tensors on the CPU, one error on all ranks."""
+"""Checkpoints of every strategy: tensors on the CPU, one error on all ranks."""
 
 from __future__ import annotations
 

@@ -24,18 +24,18 @@ class _FabricSingleDeviceMixin(_FabricMixin, _SingleDeviceMixin):
     # On one device a Fabric need not be launched, and setup_environment() is then never called. To ask for its
     # device, or to set a module up, is to use it; a Fabric that is merely built leaves the device to others.
 
-    def _take_when_used(self) -> None:
+    def _acquire_when_used(self) -> None:
         if self._rooted is None and is_ours(self.accelerator):
-            self.take_device()
+            self.acquire_device()
             self.announce()
 
     @property
     def root_device(self) -> torch.device:
         """The device, which is taken for this process by asking."""
-        self._take_when_used()
+        self._acquire_when_used()
         return super().root_device
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Set up ``module`` on the device, which is taken for that."""
-        self._take_when_used()
+        self._acquire_when_used()
         return super().setup_module(module)

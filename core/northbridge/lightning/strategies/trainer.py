@@ -1,4 +1,4 @@
-"""What a strategy does for a Trainer alone: its hooks, its checkpoints, and the random states in them."""
+"""Mixin of strategies for a Trainer: its hooks, its checkpoints, and the random states in them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.lightning.plugins import random_states
-from northbridge.lightning.plugins.checkpoint_files import refuse_other_parts, refuse_other_than_dict
+from northbridge.lightning.plugins.checkpoint_files import reject_other_parts, reject_other_than_dict
 from northbridge.lightning.plugins.checkpoint_io import to_cpu
 from northbridge.lightning.strategies.moved_parameters import follow, following
-from northbridge.lightning.strategies.unsupported import refuse_unsupported
-from northbridge.lightning.strategies.unsupported_tensors import refuse_sparse_gradients, refuse_tensors
+from northbridge.lightning.strategies.unsupported import reject_unsupported
+from northbridge.lightning.strategies.unsupported_tensors import reject_sparse_gradients, reject_tensors
 from northbridge.process_record import logger
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class _TrainerMixin(_NamespaceMixin):
         if self.lightning_module is not None:
             trainer = self.lightning_module.trainer
             if self._fits():
-                refuse_unsupported(self.backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
+                reject_unsupported(self.backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
             if self.backend.present_capabilities().inference_mode.denied:  # torch.no_grad serves then
                 for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
                     loop.inference_mode = False
@@ -38,9 +38,9 @@ class _TrainerMixin(_NamespaceMixin):
 
     def model_to_device(self) -> None:
         """Move the model to this rank's device, unless the chip cannot hold or train its tensors."""
-        refuse_tensors(self.backend, self.model, self.root_device)
+        reject_tensors(self.backend, self.model, self.root_device)
         if self._fits():
-            refuse_sparse_gradients(self.backend, self.model, self.root_device)
+            reject_sparse_gradients(self.backend, self.model, self.root_device)
         with following(self.model):
             super().model_to_device()
         self._check_moved(self.model)
@@ -141,7 +141,7 @@ class _TrainerMixin(_NamespaceMixin):
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
         """Save ``checkpoint`` with every rank's random states, its tensors on the CPU."""
-        refuse_unsupported(self.backend, "checkpoint")
+        reject_unsupported(self.backend, "checkpoint")
         checkpoint = self.with_random_states(checkpoint)
         self._on_rank_zero(
             filepath,
@@ -153,10 +153,10 @@ class _TrainerMixin(_NamespaceMixin):
     def load_checkpoint(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
         """Read the checkpoint; raises :class:`CheckpointError` for what a Trainer cannot resume from."""
         if self._fits():
-            refuse_unsupported(self.backend, "resume")
+            reject_unsupported(self.backend, "resume")
         with self.reading(checkpoint_path):
             checkpoint = super().load_checkpoint(checkpoint_path, *args, **kwargs)
-        refuse_other_than_dict(checkpoint_path, checkpoint)
+        reject_other_than_dict(checkpoint_path, checkpoint)
         if self.lightning_module is not None and self.lightning_module.trainer.ckpt_path == checkpoint_path:
-            refuse_other_parts(checkpoint_path, checkpoint)
+            reject_other_parts(checkpoint_path, checkpoint)
         return checkpoint

@@ -24,13 +24,13 @@ TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "ddp_averaging": ("DDP, which averages gradients", "devices=1"),
     }
 )
-"""What is asked of each claim of training, evaluation, checkpoints and ranks, and the fix where it is unsupported."""
+"""Feature behind each claim of training, evaluation, checkpoints and ranks, and the fix if it is unsupported."""
 
 OF_SEVERAL_RANKS = ("sum_all_reduce", "broadcast", "all_gather", "barrier")
 """The claims on which every strategy for several devices stands."""
 
 
-def refuse_unsupported(backend: Backend, *claims: str) -> None:
+def reject_unsupported(backend: Backend, *claims: str) -> None:
     """Raise :class:`UnsupportedError` for the first of these :data:`TRAINING_CLAIMS` that the chip does not support."""
     present = backend.present_capabilities().claims()
     for name in claims:
@@ -42,9 +42,9 @@ def refuse_unsupported(backend: Backend, *claims: str) -> None:
             )
 
 
-def refuse_inference_mode(backend: str, _module: object, _inputs: object) -> None:
+def reject_inference_mode(backend: str, _module: object, _inputs: object) -> None:
     """Raise :class:`UnsupportedError` in a model that is called under an unsupported ``torch.inference_mode``."""
     import torch
 
     if torch.is_inference_mode_enabled():
-        refuse_unsupported(get(backend), "inference_mode")
+        reject_unsupported(get(backend), "inference_mode")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from northbridge.backend import Backend
 
 
-def refuse_tensors(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
+def reject_tensors(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
     """Raise :class:`UnsupportedError` for a complex, sparse or nested tensor of ``module`` that ``device`` lacks."""
     import torch
 
@@ -24,40 +24,40 @@ def refuse_tensors(backend: Backend, module: torch.nn.Module, device: torch.devi
         if tensor.is_complex():
             dtype = str(tensor.dtype).removeprefix("torch.")
             why = _why_no_dtype(tensor.dtype, device)
-            _refuse(why, "complex", f"{what} is {dtype}, but {backend.name!r} has none", "torch.view_as_real() of it")
+            _reject(why, "complex", f"{what} is {dtype}, but {backend.name!r} has none", "torch.view_as_real() of it")
         elif tensor.layout is torch.sparse_coo:
             why = _why_no_sparse(device)
-            _refuse(why, "sparse", f"{what} is sparse, but {backend.name!r} has no sparse tensors", "to_dense() of it")
+            _reject(why, "sparse", f"{what} is sparse, but {backend.name!r} has no sparse tensors", "to_dense() of it")
         elif tensor.is_nested:  # a jagged one consists of dense ones
             known = tensor.layout is not torch.strided or has_nested_tensors(device.type)
             what = f"{what} is nested, but {backend.name!r} has no nested tensors"
-            _refuse(None if known else "", "nested", what, "to_padded_tensor(0.0) of it")
+            _reject(None if known else "", "nested", what, "to_padded_tensor(0.0) of it")
         elif tensor.layout is not torch.strided and not tensor.is_mkldnn:
             known = has_kernel("aten::addmm", "SparseCsr", device.type)
             layout = str(tensor.layout).removeprefix("torch.")
             what = f"{what} is {layout}, but {backend.name!r} computes with none"
-            _refuse(None if known else "", "sparse", what, "to_dense() of it")
+            _reject(None if known else "", "sparse", what, "to_dense() of it")
 
 
-def refuse_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
+def reject_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
     """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients ``device`` cannot hold."""
     for layer in _with_sparse_gradients(module):
         why = _why_no_sparse(device)
-        _refuse(why, "sparse", f"{layer}, but {backend.name!r} has no sparse tensors", _DENSE)
+        _reject(why, "sparse", f"{layer}, but {backend.name!r} has no sparse tensors", _DENSE)
 
 
-def refuse_to_add_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
+def reject_to_add_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
     """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients no library adds up over ranks."""
     for layer in _with_sparse_gradients(module):
         if not has_kernel("c10d::allreduce_", "Sparse", device.type):
             what = f"{layer}, but {backend.collective.name!r} cannot add up sparse gradients"
-            _refuse("", "sparse", what, _DENSE)
+            _reject("", "sparse", what, _DENSE)
 
 
 _DENSE = "sparse=False, and Adam instead of SparseAdam"
 
 
-def _refuse(why: str | None, capability: str, what: str, instead: str) -> None:
+def _reject(why: str | None, capability: str, what: str, instead: str) -> None:
     if why is not None:
         raise UnsupportedError(f"{what}{why and f' ({why})'}. Fix: {instead}", capability=capability)
 

@@ -1,4 +1,4 @@
-"""What a plugin's metadata says beside the backend's name, read without importing the plugin.
+"""Further entry points of a plugin, read without importing it.
 
 Further names of strategies, and the modules whose names the backend takes over where they are installed too. Each
 stands in an entry-point group, and belongs to the backend whose plugin is the module of the entry::
@@ -60,7 +60,7 @@ class Alias:
 
 @dataclass(frozen=True)
 class Announced:
-    """What the installed plugins announce beside their backends' names."""
+    """Entry points of the installed plugins beside their backends' names."""
 
     aliases: tuple[Alias, ...]
     predecessors: tuple[tuple[str, str], ...]

@@ -6,8 +6,8 @@ A backend derives its names from the classes here and says whose they are::
         "Train on several of Acme's cards."
 
 Such an object belongs to no namespace of Lightning. It keeps its arguments until a Trainer or a Fabric is given it,
-and then becomes that namespace's own accelerator, strategy or plugin, in place: whoever holds it holds the one that is
-in use. From then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, also where the user has written
+and then becomes that namespace's own accelerator, strategy or plugin, in place: a reference to it stays valid.
+From then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, also where the user has written
 ``strategy="ddp"``.
 """
 
@@ -165,15 +165,15 @@ class PrecisionName(VendorName):
     }
     """The accepted values of ``precision``, each with Lightning's word for it."""
 
-    refused: ClassVar[Mapping[str, str]] = {}
+    unsupported: ClassVar[Mapping[str, str]] = {}
     """Precisions that the chip has and Northbridge does not support: the claim with the reason, by precision."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         word = str(self.arguments.get("precision", "32-true"))
         call = f"{type(self).__name__}(precision={word!r})"
-        if word in self.refused:
-            claim = self.refused[word]
+        if word in self.unsupported:
+            claim = self.unsupported[word]
             reason = get(self.backend_name).capabilities.claims()[claim].reason
             raise UnsupportedError(f"{call} is not supported: {reason}. Fix: 'bf16-mixed'", capability=claim)
         if word not in self.words:
@@ -204,14 +204,14 @@ def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[
 
 @cache
 def _unsupported(name: str, backend: str, capability: str, instead: str) -> type:
-    def refuse(cls: type, *args: object, **kwargs: object) -> NoReturn:
+    def reject(cls: type, *args: object, **kwargs: object) -> NoReturn:
         reason = get(backend).capabilities.claims()[capability].reason or not_driven.reason
         raise UnsupportedError(
             f"{name}: {capability!r} on {backend!r} is unknown: {reason}. Fix: {instead}",
             capability=capability,
         )
 
-    return type(name, (), {"__new__": refuse, "__doc__": f"Refuses to be made; {instead}."})
+    return type(name, (), {"__new__": reject, "__doc__": f"Refuses to be made; {instead}."})
 
 
 _HOMES = frozenset(namespace.home for namespace in NAMESPACES.values())

@@ -27,9 +27,9 @@ class StrategyName(VendorName):
     def settle(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
         """Become the strategy of ``namespace`` that ``arguments`` make. The chip's software has been loaded."""
         cls = classes(namespace).ddp if self.kind == "DDPStrategy" else classes(namespace).single_device
-        taken = inspect.signature(cls.stock_class.__init__).parameters
+        accepted = inspect.signature(cls.stock_class.__init__).parameters
         for argument in arguments:
-            if argument not in taken and argument not in self.passed_on():
+            if argument not in accepted and argument not in self.passed_on():
                 raise ArgumentsError(
                     f"{type(self).__name__}({argument}=…): the strategies of a {namespace.host} have no such"
                     " argument. Fix: leave it out"

@@ -76,7 +76,7 @@ def test_a_user_without_a_home_is_told_which_variable_to_set(monkeypatch: pytest
 
 @pytest.fixture
 def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """Let a path belong to another user, whoever runs the tests."""
+    """Let a path belong to another user."""
     lstat = Path.lstat
     given: set[Path] = set()
 

@@ -25,14 +25,14 @@ NEWER = "the simulated chip needs torch 2.13 or later, found 2.4.0. Fix: pip ins
 PRETENDED = """
 import sys
 
-class Pose:
+class OldTorch:
     def find_spec(self, name, path, target=None):
         if name == "northbridge_cpu_sim":
             import platform, torch
             sys.meta_path.remove(self)
             {host}
 
-sys.meta_path.insert(0, Pose())
+sys.meta_path.insert(0, OldTorch())
 """
 HOSTS = {
     "Darwin": ("platform.system = lambda: 'Darwin'", LINUX),

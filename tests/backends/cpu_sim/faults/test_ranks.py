@@ -154,14 +154,14 @@ def test_a_trainer_meets_a_fault_at_its_step(in_fork: Callable[..., str]) -> Non
     assert re.search(r"^4 bus error, in [\w:]+ on cpu_sim:0: it was planned \(raise step=4 mess", said, flags=re.M)
 
 
-def test_a_result_is_changed_after_its_conversion_back(on_posed: Callable[..., list[str]]) -> None:
-    said = on_posed(
+def test_a_result_is_changed_after_its_conversion_back(on_flint: Callable[..., list[str]]) -> None:
+    said = on_flint(
         """
         import torch.distributed as dist
         install(device)
         assert "int32" not in device.collective.reduces.natively
         dist.init_process_group(device.collective.name, store=dist.HashStore(), rank=0, world_size=1)
-        x = torch.ones(2, dtype=torch.int32, device="posed")
+        x = torch.ones(2, dtype=torch.int32, device="flint")
         for _ in range(2):
             dist.all_reduce(x)
             print(x.tolist())

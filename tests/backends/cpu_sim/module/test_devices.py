@@ -185,7 +185,7 @@ def test_properties_name_the_device(chip: ModuleType) -> None:
     assert (properties.type, properties.multi_processor_count) == ("cpu_sim", torch.get_num_threads())
 
 
-def test_the_accelerator_says_which_dtypes_it_has(chip: ModuleType, on_posed: Callable[..., list[str]]) -> None:
+def test_the_accelerator_says_which_dtypes_it_has(chip: ModuleType, on_flint: Callable[..., list[str]]) -> None:
     dtypes = torch.accelerator.get_device_capability("cpu_sim:1")["supported_dtypes"]
 
     assert {torch.float32, torch.bfloat16, torch.complex64, torch.bool, torch.int64} <= set(dtypes)
@@ -196,7 +196,7 @@ def test_the_accelerator_says_which_dtypes_it_has(chip: ModuleType, on_posed: Ca
             assert all(x.to(other).dtype is other for other in dtypes)
     assert chip.is_bf16_supported()
     assert chip.get_amp_supported_dtype() == [torch.bfloat16, torch.float16]
-    said = on_posed(
+    said = on_flint(
         """
         device = device.model_copy(update={"lacks": {"bfloat16": "no bfloat16 here"}, "held_as": {}})
         module = install(device)

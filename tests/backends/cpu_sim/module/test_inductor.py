@@ -100,9 +100,9 @@ def test_inductor_is_refused_with_what_to_write_instead(options: dict[str, Any])
     )
     assert caught.value.capability == "inductor"
     assert not any("convert_frame" in str(entry.path) for entry in caught.traceback)
-    twin = pickle.loads(pickle.dumps(caught.value))
-    assert isinstance(twin, northbridge.UnsupportedError)
-    assert str(twin) == str(caught.value)
+    clone = pickle.loads(pickle.dumps(caught.value))
+    assert isinstance(clone, northbridge.UnsupportedError)
+    assert str(clone) == str(caught.value)
 
 
 def test_a_model_that_inductor_refused_still_runs_without_it() -> None:

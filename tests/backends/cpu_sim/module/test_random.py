@@ -125,28 +125,30 @@ def test_a_generator_of_the_users_own_is_drawn_from(chip: ModuleType) -> None:
 
 def test_a_generator_of_the_users_own_can_be_copied_by_its_state(chip: ModuleType) -> None:
     generator = torch.Generator(device="cpu_sim").manual_seed(3)
-    twin = torch.Generator(device="cpu_sim")
-    twin.set_state(generator.get_state())
+    clone = torch.Generator(device="cpu_sim")
+    clone.set_state(generator.get_state())
 
     assert torch.equal(
-        torch.rand(4, device="cpu_sim", generator=twin), torch.rand(4, device="cpu_sim", generator=generator)
+        torch.rand(4, device="cpu_sim", generator=clone), torch.rand(4, device="cpu_sim", generator=generator)
     )
 
 
 @pytest.mark.parametrize(
-    "twin_of",
+    "clone_of",
     [lambda generator: pickle.loads(pickle.dumps(generator)), copy.deepcopy, lambda generator: generator.clone_state()],
     ids=["pickle", "deepcopy", "clone_state"],
 )
-def test_a_twin_goes_on_where_it_stood(chip: ModuleType, twin_of: Callable[[torch.Generator], torch.Generator]) -> None:
+def test_a_clone_goes_on_where_it_stood(
+    chip: ModuleType, clone_of: Callable[[torch.Generator], torch.Generator]
+) -> None:
     generator = torch.Generator(device="cpu_sim:1").manual_seed(3)
     torch.rand(4, device="cpu_sim:1", generator=generator)
 
-    twin = twin_of(generator)
+    clone = clone_of(generator)
 
-    assert twin.device == generator.device
-    assert twin.initial_seed() == 3
-    first, second = (torch.rand(4, device="cpu_sim:1", generator=one) for one in (generator, twin))
+    assert clone.device == generator.device
+    assert clone.initial_seed() == 3
+    first, second = (torch.rand(4, device="cpu_sim:1", generator=one) for one in (generator, clone))
     assert torch.equal(first, second)
 
 

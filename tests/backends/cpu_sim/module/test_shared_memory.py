@@ -63,8 +63,8 @@ def test_the_cpus_memory_is_shared_as_ever(chip: ModuleType) -> None:
     x: Any = torch.arange(3.0)
 
     assert x.share_memory_().is_shared()
-    twin = pickle.loads(ForkingPickler.dumps(x))
-    twin[0] = 7.0
+    clone = pickle.loads(ForkingPickler.dumps(x))
+    clone[0] = 7.0
 
     assert x[0].item() == 7.0
 
@@ -72,11 +72,11 @@ def test_the_cpus_memory_is_shared_as_ever(chip: ModuleType) -> None:
 def test_dlpack_hands_the_memory_over_without_a_copy(chip: ModuleType) -> None:
     x = torch.arange(3.0, device="cpu_sim:2")
 
-    twin = from_dlpack(x)
-    twin[0] = 7.0
+    clone = from_dlpack(x)
+    clone[0] = 7.0
 
     assert tuple(map(int, x.__dlpack_device__())) == (12, 2)  # DLPack's number of extension devices
-    assert twin.device == x.device
+    assert clone.device == x.device
     assert x[0].item() == 7.0
     again = capsules.from_dlpack(capsules.to_dlpack(x))
     assert again.data_ptr() == x.data_ptr()

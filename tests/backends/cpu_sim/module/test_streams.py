@@ -284,7 +284,7 @@ def test_a_recurrent_layer_finds_the_copies_before_it_done(side: torch.Stream) -
         assert torch.equal(mine.grad.cpu(), yours.grad)
 
 
-def test_whoever_waits_for_work_that_fails_is_told(in_fork: Callable[..., str]) -> None:
+def test_waiting_for_work_that_fails_raises(in_fork: Callable[..., str]) -> None:
     # The first copy asks Python which rank this is, as a fault is planned for it. That holds one thread up at work
     # until the other one waits for the same stream.
     program = """

@@ -25,8 +25,8 @@ SCRIPT = """
         def on_train_end(self):
             weight = self.layer.weight
             told = {"device": str(weight.device), "weight": weight.tolist()}
-            if weight.device.type == "posed":
-                told["card"] = torch.posed.get_device_properties().card
+            if weight.device.type == "flint":
+                told["card"] = torch.flint.get_device_properties().card
             Path(f"{sys.argv[1]}-{self.global_rank}.json").write_text(json.dumps(told))
 
 
@@ -47,7 +47,7 @@ SCRIPT = """
 
 @pytest.fixture(scope="module")
 def site(install: Callable[..., Site]) -> Site:
-    return install("posed")
+    return install("flint")
 
 
 def train(site: Site, folder: Path, accelerator: str) -> tuple[list[dict[str, Any]], str]:
@@ -55,20 +55,20 @@ def train(site: Site, folder: Path, accelerator: str) -> tuple[list[dict[str, An
     ended = site.python(
         f"import os, runpy, sys; os.chdir({str(folder)!r}); sys.argv = ['script.py', {accelerator!r}];"
         " runpy.run_path('script.py', run_name='__main__')",
-        NORTHBRIDGE_SIMULATE="posed",
-        POSED_SERVER=str(folder),
+        NORTHBRIDGE_SIMULATE="flint",
+        FLINT_SERVER=str(folder),
     )
     assert ended.returncode == 0, ended.stderr
     return [json.loads((folder / f"{accelerator}-{rank}.json").read_text()) for rank in (0, 1)], ended.stderr
 
 
 def test_two_ranks_hold_a_card_each_and_train_as_the_cpu_does(site: Site, tmp_path: Path) -> None:
-    posed, said = train(site, tmp_path, "posed")
+    flint, said = train(site, tmp_path, "flint")
     cpu, _ = train(site, tmp_path, "cpu")
 
-    assert [rank["device"] for rank in posed] == ["posed:0", "posed:0"]
-    assert [rank["card"] for rank in posed] == [0, 1]
-    assert [rank["weight"] for rank in posed] == [rank["weight"] for rank in cpu]
+    assert [rank["device"] for rank in flint] == ["flint:0", "flint:0"]
+    assert [rank["card"] for rank in flint] == [0, 1]
+    assert [rank["weight"] for rank in flint] == [rank["weight"] for rank in cpu]
     assert "simulated" in said
 
 
@@ -77,14 +77,14 @@ def test_held_card_is_named_with_its_holder(site: Site, tmp_path: Path) -> None:
         """
 import os, subprocess, sys
 import northbridge, torch
-northbridge.load("posed")
-torch.ones(1, device="posed")
-child = "import northbridge, torch; northbridge.load('posed'); torch.ones(1, device='posed')"
+northbridge.load("flint")
+torch.ones(1, device="flint")
+child = "import northbridge, torch; northbridge.load('flint'); torch.ones(1, device='flint')"
 ended = subprocess.run([sys.executable, "-c", child], capture_output=True, text=True)
 print(os.getpid(), ended.stderr.splitlines()[-1])
         """,
-        NORTHBRIDGE_SIMULATE="posed",
-        POSED_SERVER=str(tmp_path),
+        NORTHBRIDGE_SIMULATE="flint",
+        FLINT_SERVER=str(tmp_path),
     )
 
     pid, _, error = said.stdout.partition(" ")

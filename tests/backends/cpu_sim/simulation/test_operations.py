@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
-OnPosed = Callable[..., list[str]]
+OnFlint = Callable[..., list[str]]
 
 
-def test_lacking_operation_is_refused_in_the_vendors_words(on_posed: OnPosed) -> None:
-    said = on_posed(
+def test_lacking_operation_is_refused_in_the_vendors_words(on_flint: OnFlint) -> None:
+    said = on_flint(
         """
         install(device)
-        square = torch.ones(1, 2, 2, device="posed")
+        square = torch.ones(1, 2, 2, device="flint")
         refused(lambda: square.cumsum(0))
         refused(lambda: torch.cumsum(square, 0, out=square.clone()))
         refused(lambda: torch.sort(square, stable=True))
@@ -26,13 +26,13 @@ def test_lacking_operation_is_refused_in_the_vendors_words(on_posed: OnPosed) ->
     )
 
     assert said == [
-        "RuntimeError: posed has no cumsum",
-        "RuntimeError: posed has no cumsum",
-        "RuntimeError: posed sorts no ties",
-        "RuntimeError: posed has no bmm for bfloat16",
+        "RuntimeError: flint has no cumsum",
+        "RuntimeError: flint has no cumsum",
+        "RuntimeError: flint sorts no ties",
+        "RuntimeError: flint has no bmm for bfloat16",
         "worked 8.0",
         "worked 8.0",
-        "RuntimeError: posed has no cumsum",
+        "RuntimeError: flint has no cumsum",
     ]
 
 
@@ -47,13 +47,13 @@ def test_lacking_operation_is_refused_in_the_vendors_words(on_posed: OnPosed) ->
         ("aten::copy_", "lacks_operations names 'aten::copy_', which every chip needs. Fix: name one"),
     ],
 )
-def test_a_name_that_takes_nothing_away_is_refused(on_posed: OnPosed, name: str, said: str) -> None:
-    ended = on_posed(
+def test_a_name_that_takes_nothing_away_is_refused(on_flint: OnFlint, name: str, said: str) -> None:
+    ended = on_flint(
         f"""
         refused(lambda: install(device.model_copy(update={{"lacks_operations": {{{name!r}: "none"}}}})))
         refused(lambda: install(device))
         """
     )
 
-    assert ended[0].startswith("DeviceFileError: the simulated device 'posed': " + said)
+    assert ended[0].startswith("DeviceFileError: the simulated device 'flint': " + said)
     assert ended[1].startswith("worked")  # nothing had been changed

@@ -20,7 +20,7 @@ HOLDER = """
 import sys
 from pathlib import Path
 from northbridge_cpu_sim import Server
-Server(Path(sys.argv[1]), 8).take(int(sys.argv[2]))
+Server(Path(sys.argv[1]), 8).acquire(int(sys.argv[2]))
 print("taken", flush=True)
 sys.stdin.read()
 """
@@ -37,11 +37,11 @@ import os, sys
 from pathlib import Path
 from northbridge_cpu_sim import CardTakenError, Server
 server = Server(Path(sys.argv[1]), 8)
-server.take(2)
+server.acquire(2)
 told, tell = os.pipe()
 if os.fork() == 0:
     try:
-        server.take(2)
+        server.acquire(2)
     except CardTakenError as error:
         print(error.pid == os.getppid(), flush=True)
     os.write(tell, b"!")
@@ -87,7 +87,7 @@ def test_held_card_is_refused_with_its_pid(tmp_path: Path, hold: Hold) -> None:
     child = hold(3)
 
     with pytest.raises(CardTakenError) as caught:
-        Server(tmp_path, 8).take(3)
+        Server(tmp_path, 8).acquire(3)
 
     assert str(caught.value) == (
         f"card 3 was asked for, but process {child.pid} holds it; wait for its end, or take another card"
@@ -105,7 +105,7 @@ def refusal(folder: Path) -> str:
     """What is said of a server in ``folder`` by who takes a card, and by who only asks."""
     server = Server(folder, 8, variable="ACME_SERVER")
     with pytest.raises(ServerError) as taking:
-        server.take(3)
+        server.acquire(3)
     with pytest.raises(ServerError) as asking:
         server.holder(3)
     assert str(asking.value) == str(taking.value)
@@ -114,7 +114,7 @@ def refusal(folder: Path) -> str:
 
 def test_a_folder_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others can guess the name of the default, and make it first."""
-    Server(tmp_path / "server", 8).take(0)
+    Server(tmp_path / "server", 8).acquire(0)
     user = os.geteuid() or 1
     os.chown(tmp_path / "server", 1, -1) if os.geteuid() == 0 else None
     monkeypatch.setattr(os, "geteuid", lambda: user + 1)
@@ -137,7 +137,7 @@ def test_a_link_in_the_place_of_a_folder_is_refused(tmp_path: Path, inner: str) 
     link.symlink_to(elsewhere)
 
     with pytest.raises(ServerError, match=f"{link} is a symbolic link to {elsewhere}. Fix: name a folder that only"):
-        Server(tmp_path / "server", 8).take(3)
+        Server(tmp_path / "server", 8).acquire(3)
     assert not list(elsewhere.iterdir())
 
 
@@ -149,7 +149,7 @@ def test_a_file_in_the_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_refused() -> None:
     with pytest.raises(ServerError) as raised:
-        Server(Path("/proc/nosuch/server"), 8).take(3)
+        Server(Path("/proc/nosuch/server"), 8).acquire(3)
 
     assert str(raised.value) == (
         "the simulated server cannot be used: /proc/nosuch/server cannot be made (No such file or directory). Fix: name"
@@ -167,7 +167,7 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path: Path) -> None:
 def test_its_folders_are_the_users_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        Server(tmp_path / "new" / "server", 8).take(2)
+        Server(tmp_path / "new" / "server", 8).acquire(2)
     finally:
         os.umask(before)
 
@@ -195,14 +195,14 @@ def test_a_killed_process_leaves_its_card_free(tmp_path: Path, hold: Hold) -> No
 
 
 def test_a_process_may_take_its_card_twice(tmp_path: Path) -> None:
-    Server(tmp_path, 8).take(6)
-    Server(tmp_path, 8).take(6)
+    Server(tmp_path, 8).acquire(6)
+    Server(tmp_path, 8).acquire(6)
 
     assert Server(tmp_path, 8).holder(6) == os.getpid()
 
 
 def test_looking_at_the_file_in_its_own_process_lets_nothing_go(tmp_path: Path) -> None:
-    Server(tmp_path, 8).take(7)
+    Server(tmp_path, 8).acquire(7)
     (tmp_path / "accel" / "accel7").read_text()
     asked = subprocess.run(
         [sys.executable, "-c", ASKER, str(tmp_path), "7"], capture_output=True, text=True, check=True
@@ -231,7 +231,7 @@ def test_of_many_threads_that_ask_at_once_none_is_refused(tmp_path: Path) -> Non
 
     def take() -> None:
         try:
-            Server(tmp_path, 8).take(1)
+            Server(tmp_path, 8).acquire(1)
         except CardTakenError as error:
             refused.append(error)
 
@@ -247,4 +247,4 @@ def test_of_many_threads_that_ask_at_once_none_is_refused(tmp_path: Path) -> Non
 @pytest.mark.parametrize("card", [-1, 8])
 def test_a_card_that_the_server_lacks_is_refused(tmp_path: Path, card: int) -> None:
     with pytest.raises(ValueError, match=f"no card {card}: the server in .* has 8"):
-        Server(tmp_path, 8).take(card)
+        Server(tmp_path, 8).acquire(card)

@@ -96,7 +96,7 @@ OF_ONE_NODE = {
 }
 
 
-def assert_refused(start: Start, sentence: str, script: str, *arguments: str, **environ: str) -> Job:
+def assert_rejected(start: Start, sentence: str, script: str, *arguments: str, **environ: str) -> Job:
     job = start(script, *arguments, afresh=script == "vendor_first.py", **environ)
     status = job.end(limit_s=120)  # far less than the half hour after which a process group gives up
 
@@ -111,7 +111,7 @@ def test_a_node_says_what_is_wrong(start: Start, script: str, wrong: dict[str, s
     """In a script that imports the vendor's package first too, which fills in MASTER_ADDR and MASTER_PORT."""
     environ = {name: value for name, value in {**DOCUMENTED, **wrong}.items() if value is not None}
 
-    job = assert_refused(start, sentence, script, *TWO_NODES, **environ)
+    job = assert_rejected(start, sentence, script, *TWO_NODES, **environ)
 
     if "WORLD_SIZE" in wrong:
         GAUDI.page.assert_shown(SHOWN_COMMAND, job.said)
@@ -119,7 +119,7 @@ def test_a_node_says_what_is_wrong(start: Start, script: str, wrong: dict[str, s
 
 @pytest.mark.parametrize(("wrong", "sentence"), OF_ONE_NODE.values(), ids=OF_ONE_NODE)
 def test_a_server_says_what_is_wrong(start: Start, wrong: dict[str, str], sentence: str) -> None:
-    assert_refused(start, sentence, "train.py", *ONE_NODE, **wrong)
+    assert_rejected(start, sentence, "train.py", *ONE_NODE, **wrong)
 
 
 def test_both_nodes_warn_of_localhost(start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]) -> None:

@@ -96,7 +96,7 @@ def test_a_killed_process_gives_its_card_back(start: Start, run: Run) -> None:
 
 def test_no_card_is_left_for_a_ninth_process(start: Start, run: Run, server: Server, tmp_path: Path) -> None:
     for card in range(8):
-        server.take(card)
+        server.acquire(card)
     assert run(TAKE).startswith("refused: synStatus=20")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from northbridge.conformance.runner.event_log import Began, Ended, Journal, Refused
+from northbridge.conformance.runner.event_log import Began, Ended, EventLog, Uncollected
 from northbridge.conformance.verdict import Ending
 
 
 def test_each_line_is_read_once_and_whole(tmp_path: Path) -> None:
-    file = tmp_path / "journal.jsonl"
-    writer, reader = Journal(file), Journal(file)
+    file = tmp_path / "log.jsonl"
+    writer, reader = EventLog(file), EventLog(file)
     ended = Ended(id="C1/Device/test_ü", ending=Ending.FAILED, seconds=0.5, evidence="two\nlines")
 
     assert reader.read() == []
@@ -24,4 +24,4 @@ def test_each_line_is_read_once_and_whole(tmp_path: Path) -> None:
     assert reader.read() == []
     with file.open("a") as half:
         half.write('"reason":"no"}\n')
-    assert reader.read() == [Refused(reason="no")]
+    assert reader.read() == [Uncollected(reason="no")]

@@ -120,12 +120,12 @@ def test_a_device_of_another_kind_is_refused(accelerator_class: Any) -> None:
 def test_taking_a_second_device_is_refused(namespace: Namespace, accelerator_class: Any) -> None:
     accelerator = accelerator_class("cpu_sim")
     first, second = accelerator.get_parallel_devices([0, 1])
-    accelerator.take(first, local_rank=0, world_size=1)
-    accelerator.take(first, local_rank=0, world_size=1)
+    accelerator.acquire(first, local_rank=0, world_size=1)
+    accelerator.acquire(first, local_rank=0, world_size=1)
     accelerator.setup_device(first)
 
     with pytest.raises(WrongDeviceError) as refusal:
-        accelerator.take(second, local_rank=0, world_size=1)
+        accelerator.acquire(second, local_rank=0, world_size=1)
 
     assert str(refusal.value) == (
         f"this {namespace.host} holds device 0 of 'cpu_sim', not 1. Fix: build another {namespace.host}"
@@ -138,7 +138,7 @@ def test_the_seed_reaches_a_chip_that_is_loaded_later(accelerator_class: Any, mo
     for index in (0, 1):
         accelerator = accelerator_class("cpu_sim")
         device = accelerator.get_parallel_devices([index])[0]
-        accelerator.take(device, local_rank=0, world_size=1)
+        accelerator.acquire(device, local_rank=0, world_size=1)
         draws.append(torch.rand(4, device=device).cpu())
 
     assert torch.equal(*draws)
@@ -217,7 +217,7 @@ def test_a_simulated_chip_is_announced_once(caplog: pytest.LogCaptureFixture) ->
 
     assert [each.getMessage() for each in caplog.records] == [
         (
-            "cpu_sim is a simulated chip: the host's memory and CPU pose as it. Numbers are the CPU's; its speed says"
+            "cpu_sim is a simulated chip: it uses the host's memory and CPU. Numbers are the CPU's; its speed says"
             " nothing about a real chip."
         )
     ]

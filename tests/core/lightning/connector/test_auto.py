@@ -18,7 +18,7 @@ from northbridge.lightning.connector import auto
 from northbridge.lightning.connector.auto import choose_auto
 from northbridge.process_record import Entry, record
 
-Pose = Callable[..., None]
+Add = Callable[..., None]
 
 
 class AcmeDevice(Device):
@@ -60,7 +60,7 @@ def brought_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.fixture
-def pose(monkeypatch: pytest.MonkeyPatch, brought_up: list[str]) -> Pose:
+def add(monkeypatch: pytest.MonkeyPatch, brought_up: list[str]) -> Add:
     """Install a backend beside the simulated chip, with so many cards in this machine."""
     entries = [EntryPoint("cpu_sim", "northbridge_cpu_sim", installed.GROUP)]
     monkeypatch.setattr(installed, "entry_points", lambda group: EntryPoints(entries))
@@ -123,40 +123,40 @@ def test_an_accelerator_named_by_the_user_is_no_affair_of_auto(build: Build, mon
     assert said_by_auto() == ()
 
 
-def test_what_lightning_finds_by_itself_wins(pose: Pose, brought_up: list[str]) -> None:
-    pose("acme", cards=8)
+def test_what_lightning_finds_by_itself_wins(add: Add, brought_up: list[str]) -> None:
+    add("acme", cards=8)
 
     assert choose_auto(lambda: "cuda") == "cuda"
     assert brought_up == []
     assert said_by_auto() == (Entry("auto", "chose cuda", "Lightning found its hardware"),)
 
 
-def test_a_plugin_that_calls_itself_cuda_takes_it_from_nobody(pose: Pose, brought_up: list[str]) -> None:
-    pose("cuda", cards=8)
+def test_a_plugin_that_calls_itself_cuda_takes_it_from_nobody(add: Add, brought_up: list[str]) -> None:
+    add("cuda", cards=8)
 
     assert choose_auto(lambda: "cuda") == "cuda"
     assert brought_up == []
 
 
-def test_lightnings_find_with_our_name_becomes_ours(pose: Pose, brought_up: list[str]) -> None:
-    pose("acme", cards=8)
+def test_lightnings_find_with_our_name_becomes_ours(add: Add, brought_up: list[str]) -> None:
+    add("acme", cards=8)
 
     assert choose_auto(lambda: "acme") == "acme"
     assert brought_up == ["acme"]
     assert said_by_auto() == (Entry("auto", "chose acme", "Lightning found its hardware"),)
 
 
-def test_a_name_switched_off_is_lightnings(pose: Pose, brought_up: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    pose("acme", cards=8)
+def test_a_name_switched_off_is_lightnings(add: Add, brought_up: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    add("acme", cards=8)
     monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
 
     assert choose_auto(lambda: "acme") == "acme"
     assert brought_up == []
 
 
-def test_the_one_backend_whose_hardware_is_present_is_chosen(pose: Pose, brought_up: list[str]) -> None:
-    pose("acme", cards=8)
-    pose("apex", cards=0)
+def test_the_one_backend_whose_hardware_is_present_is_chosen(add: Add, brought_up: list[str]) -> None:
+    add("acme", cards=8)
+    add("apex", cards=0)
 
     assert choose_auto(lambda: "cpu") == "acme"
     assert brought_up == ["acme"]
@@ -167,9 +167,9 @@ def test_the_one_backend_whose_hardware_is_present_is_chosen(pose: Pose, brought
     )
 
 
-def test_two_present_backends_are_an_error(pose: Pose, brought_up: list[str]) -> None:
-    pose("apex", cards=1)
-    pose("acme", cards=8)
+def test_two_present_backends_are_an_error(add: Add, brought_up: list[str]) -> None:
+    add("apex", cards=1)
+    add("acme", cards=8)
 
     with pytest.raises(AmbiguousAcceleratorError) as refusal:
         choose_auto(lambda: "cpu")
@@ -178,15 +178,15 @@ def test_two_present_backends_are_an_error(pose: Pose, brought_up: list[str]) ->
     assert brought_up == []
 
 
-def test_a_backend_may_keep_out_of_auto(pose: Pose) -> None:
-    pose("acme", cards=8, auto=False)
+def test_a_backend_may_keep_out_of_auto(add: Add) -> None:
+    add("acme", cards=8, auto=False)
 
     assert choose_auto(lambda: "cpu") == "cpu"
     assert Entry("auto", "passed over acme", "it asks not to be chosen by auto") in record()
 
 
-def test_a_backend_that_is_switched_off_is_passed_over(pose: Pose, monkeypatch: pytest.MonkeyPatch) -> None:
-    pose("acme", cards=8)
+def test_a_backend_that_is_switched_off_is_passed_over(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    add("acme", cards=8)
     monkeypatch.setenv("NORTHBRIDGE_DISABLE", "acme")
 
     assert choose_auto(lambda: "cpu") == "cpu"
@@ -194,17 +194,17 @@ def test_a_backend_that_is_switched_off_is_passed_over(pose: Pose, monkeypatch: 
     assert "is disabled. Fix: remove" in reasons["passed over acme"]
 
 
-def test_disabling_a_name_that_no_backend_has_is_refused(pose: Pose, monkeypatch: pytest.MonkeyPatch) -> None:
-    pose("acme", cards=8)
+def test_disabling_a_name_that_no_backend_has_is_refused(add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    add("acme", cards=8)
     monkeypatch.setenv("NORTHBRIDGE_DISABLE", "ACME")
 
     with pytest.raises(SettingsError, match=r"^NORTHBRIDGE_DISABLE='ACME': .* Did you mean 'acme'\?$"):
         choose_auto(lambda: "cpu")
 
 
-def test_backend_with_a_failing_driver_is_passed_over(pose: Pose) -> None:
-    pose("acme", cards=-1)
-    pose("apex", cards=2)
+def test_backend_with_a_failing_driver_is_passed_over(add: Add) -> None:
+    add("acme", cards=-1)
+    add("apex", cards=2)
 
     assert choose_auto(lambda: "cpu") == "apex"
     reasons = {entry.outcome: entry.reason for entry in record()}

@@ -45,7 +45,7 @@ def test_the_others_ddp_strategy_is_converted_with_arguments(namespace: Namespac
     assert (strategy._timeout, strategy._start_method) == (timedelta(seconds=77), "spawn")
 
 
-def test_a_strategy_brings_its_accelerators_twin(namespace: Namespace, build: Build) -> None:
+def test_a_strategy_brings_its_accelerators_counterpart(namespace: Namespace, build: Build) -> None:
     home = importlib.import_module(counterpart_of(namespace).home)
     foreign = home.DDPStrategy(accelerator=home.Accelerator("cpu_sim"))
 

@@ -11,7 +11,7 @@ import torch
 import northbridge
 from northbridge import Backend, UnsupportedError
 from northbridge.lightning.corrections import compilation
-from northbridge.lightning.corrections.compilation import choose_compiler, refuse_compiler
+from northbridge.lightning.corrections.compilation import choose_compiler, reject_compiler
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def test_torchs_own_is_refused_without_an_interface(backend: Backend, monkeypatc
     monkeypatch.setattr("torch._dynamo.device_interface.get_registered_device_interfaces", lambda: [("cpu", object)])
 
     with pytest.raises(UnsupportedError) as refused:
-        refuse_compiler(backend, {})
+        reject_compiler(backend, {})
 
     assert refused.value.capability == "compile"
     assert str(refused.value) == (
@@ -42,7 +42,7 @@ def test_torchs_own_is_left_to_torch_where_it_knows_one(backend: Backend, monkey
     known = [("cpu", object), (f"{backend.device.type}:0", object)]
     monkeypatch.setattr("torch._dynamo.device_interface.get_registered_device_interfaces", lambda: known)
 
-    refuse_compiler(backend, {})
+    reject_compiler(backend, {})
 
 
 @pytest.mark.parametrize("arguments", [{}, {"dynamic": True}], ids=["nothing", "arguments for any backend"])

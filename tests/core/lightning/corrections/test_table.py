@@ -93,7 +93,7 @@ def test_the_malicious_uploads_are_named_as_such(namespace: Namespace, pretend: 
     )
 
 
-def test_a_version_that_is_none_is_said_to_be_none(namespace: Namespace, pretend: Pretend) -> None:
+def test_a_wrong_version_is_told(namespace: Namespace, pretend: Pretend) -> None:
     pretend("main")
 
     assert reason_against(namespace) == "its version 'main' is not one"
@@ -359,7 +359,7 @@ def test_disabled_backend_is_not_registered_and_says_so() -> None:
         ("NORTHBRIDGE_SIMLATE", "cpu_sim", "did you mean NORTHBRIDGE_SIMULATE?"),
     ],
 )
-def test_a_wrong_setting_is_told_to_whoever_asks_for_a_backend(variable: str, value: str, meant: str) -> None:
+def test_a_wrong_setting_is_told_when_a_backend_is_asked_for(variable: str, value: str, meant: str) -> None:
     corrected, registered, said, entries = run(SWITCHED_OFF, **{variable: value})
 
     assert (corrected, registered) == (True, True)

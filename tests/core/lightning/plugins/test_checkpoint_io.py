@@ -448,9 +448,9 @@ def test_a_trainer_that_has_trained_can_be_pickled(namespace: Namespace, build: 
     trainer = build(accelerator="cpu_sim", devices=1, fast_dev_run=1)
     trainer.fit(demos.BoringModel())
 
-    twin = pickle.loads(pickle.dumps(trainer))
+    clone = pickle.loads(pickle.dumps(trainer))
 
-    assert type(twin.strategy) is type(trainer.strategy)
+    assert type(clone.strategy) is type(trainer.strategy)
 
 
 def test_a_users_torch_save_is_called(tmp_path: Path, checkpoint_io: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.strategies import unsupported_tensors
-from northbridge.lightning.strategies.unsupported_tensors import refuse_to_add_sparse_gradients
+from northbridge.lightning.strategies.unsupported_tensors import reject_to_add_sparse_gradients
 
 ADDED = "'words' is {}(sparse=True), but 'simccl' cannot add up sparse gradients. Fix: {}"
 HELD = "'words' is {}(sparse=True), but 'cpu_sim' has no sparse tensors (it says so). Fix: {}"
@@ -125,11 +125,11 @@ def test_sparse_gradients_on_one_device_train(namespace: Namespace, host: Any, k
 def test_layers_without_sparse_gradients_pass(trainer_namespace: Namespace, change: Callable[[Any], object]) -> None:
     model = model_of(trainer_namespace, nn.Embedding(4, 2, sparse=True))
     backend = load("cpu_sim")
-    refusal(lambda: refuse_to_add_sparse_gradients(backend, model, torch.device("cpu_sim")))
+    refusal(lambda: reject_to_add_sparse_gradients(backend, model, torch.device("cpu_sim")))
 
     change(model)
 
-    refuse_to_add_sparse_gradients(backend, model, torch.device("cpu_sim"))
+    reject_to_add_sparse_gradients(backend, model, torch.device("cpu_sim"))
 
 
 @pytest.mark.usefixtures("no_sparse")

@@ -371,7 +371,7 @@ def test_a_rank_that_another_started_does_not_repeat_the_warning(monkeypatch: py
         SimPrecision("bf16-mixed", device="cpu_sim")
 
 
-def test_a_precision_that_is_none_is_refused_with_the_nearest() -> None:
+def test_a_wrong_precision_is_refused_with_the_nearest() -> None:
     with pytest.raises(ArgumentsError) as refusal:
         SimPrecision("bf16-mixd")
 
@@ -390,10 +390,10 @@ def test_it_reads_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda name: pickle.loads(pickle.dumps(name))])
 def test_it_can_be_copied_and_pickled(build: Build, duplicate: Callable[[Any], Any]) -> None:
-    twin = duplicate(SimDDPStrategy(bucket_cap_mb=3))
+    clone = duplicate(SimDDPStrategy(bucket_cap_mb=3))
 
-    assert type(twin) is SimDDPStrategy
-    assert build(strategy=twin, devices=2).strategy._ddp_kwargs == {"bucket_cap_mb": 3}
+    assert type(clone) is SimDDPStrategy
+    assert build(strategy=clone, devices=2).strategy._ddp_kwargs == {"bucket_cap_mb": 3}
 
 
 def test_what_only_lightnings_object_has_is_not_there_yet() -> None:

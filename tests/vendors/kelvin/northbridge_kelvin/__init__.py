@@ -22,7 +22,7 @@ class KelvinBridge(northbridge.Bridge):
     package = "torch_kelvin"
 
     def check_environment(self) -> None:
-        """Refuse a list of cards that is none."""
+        """Reject a wrong list of cards."""
         from northbridge_kelvin.settings import KelvinSettings
 
         KelvinSettings.read()

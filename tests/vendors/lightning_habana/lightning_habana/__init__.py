@@ -1,4 +1,4 @@
-"""Pose as the archived lightning-Habana, as far as Lightning up to 2.5.5 touches it. Nothing here drives anything."""
+"""Stand in for the archived lightning-Habana, as far as Lightning up to 2.5.5 touches it. Nothing here drives anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pose as lightning-Teco, as far as it registers names. Nothing here drives anything."""
+"""Stand in for lightning-Teco, as far as it registers names. Nothing here drives anything."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from northbridge_wrong import right
 
 @right.wrong
 class DetectRaises(right.Bridge):
-    """Whoever asks whether the chip is there gets an error."""
+    """Asking whether the chip is there is an error."""
 
     def detect(self) -> int:
         raise RuntimeError("the driver does not answer")

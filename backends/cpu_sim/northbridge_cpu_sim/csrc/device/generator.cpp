@@ -88,9 +88,9 @@ struct DeviceGenerator final : c10::GeneratorImpl {
     state = to;
   }
   DeviceGenerator* clone_impl() const override {
-    auto* twin = new DeviceGenerator(device().index());
-    twin->state = get();
-    return twin;
+    auto* copy = new DeviceGenerator(device().index());
+    copy->state = get();
+    return copy;
   }
 
   // Kernels that hold the generator's own mutex_ ask for its state.

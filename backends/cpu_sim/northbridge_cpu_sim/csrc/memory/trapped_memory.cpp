@@ -48,7 +48,7 @@ void on_fault(int, siginfo_t* info, void*) {
           text.data(),
           text.size(),
           "northbridge: memory of the simulated chip was touched after it was freed: byte %zu of a "
-          "block of %zu. Whoever keeps its address has to keep the tensor.\n",
+          "block of %zu. Code that keeps its address has to keep the tensor.\n",
           static_cast<size_t>(address - start),
           block.bytes.load());
       [[maybe_unused]] const auto written =

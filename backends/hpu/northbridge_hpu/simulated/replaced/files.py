@@ -111,7 +111,7 @@ def _sent(tensor: torch.Tensor, where: Any) -> Any:
 
 
 class _Unpickler(_pythons):  # type: ignore[misc]  # Python's own, whose parts have no types
-    """What allows the names that torch's own allows, and builds what that builds."""
+    """Unpickler that allows the same names as torch's own."""
 
     def find_class(self, module: str, name: str) -> Any:
         allowed = {**_stock._get_allowed_globals(), **_stock._get_user_allowed_globals()}

@@ -1,4 +1,4 @@
-"""What PT_HPU_GPU_MIGRATION makes of a process: an HPU that passes for CUDA."""
+"""Effects of PT_HPU_GPU_MIGRATION: the HPU passes for CUDA."""
 
 from __future__ import annotations
 

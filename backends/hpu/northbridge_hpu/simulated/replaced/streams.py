@@ -1,4 +1,4 @@
-"""What tells the allocator that another stream uses a tensor."""
+"""Calls that tell the allocator that another stream uses a tensor."""
 
 from __future__ import annotations
 

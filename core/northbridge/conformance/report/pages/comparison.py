@@ -1,4 +1,4 @@
-"""What several reports say of the same tests and claims."""
+"""Comparison of several reports' tests and claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from northbridge.conformance.report.report import Report, TestResult
 from northbridge.errors import ReportError
 
 ABSENT = "absent"
-"""What is said of a report that has no result of a test, or no such claim."""
+"""Text for a report without a result of a test, or without a claim."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Comparison:
 
     reports: tuple[Report, ...]
     labels: tuple[str, ...]
-    """What tells each report from the others."""
+    """Facts that distinguish each report from the others."""
 
     differing: tuple[ComparedTest, ...]
     """Those first of which some verdict needs somebody."""

@@ -1,4 +1,4 @@
-"""What the words of a report mean, for people who have never seen one."""
+"""Explanations of a report's words, for people who have never seen one."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ NO_LEVEL = (
     " that are proved below."
 )
 SIMULATED = (
-    "The device is simulated: this computer's own memory and processor pose as the chip. What is proved is the software"
-    " around a chip. Nothing is claimed about a real one, neither its numbers nor its speed nor its memory."
+    "The device is simulated: this computer's own memory and processor stand in for the chip. What is shown is the"
+    " software around a chip. Nothing is claimed about a real one, neither its numbers nor its speed nor its memory."
 )
 
 VERDICTS: Mapping[Verdict, str] = MappingProxyType(
@@ -59,9 +59,9 @@ CLAIMS: Mapping[Finding, str] = MappingProxyType(
         "not tested": "no test that ran here shows it: nothing is known beyond what the backend says",
     }
 )
-"""What a user can do with each finding; in the order in which they are shown."""
+"""Advice for each kind of finding, in the order in which they are shown."""
 
 CLAIMED: Mapping[str, str] = MappingProxyType(
     {each.name: each.metadata["meaning"] for each in fields(Capabilities) if "meaning" in each.metadata}
 )
-"""What a user gets where a claim holds."""
+"""Meaning of each claim for a user."""

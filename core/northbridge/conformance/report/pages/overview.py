@@ -1,4 +1,4 @@
-"""What a report says at a glance, and what speaks against the report itself."""
+"""Overview of a report, and reasons to doubt it."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class ShownTest:
     """Empty where it stands elsewhere."""
 
     excerpt: str
-    """What stands open of evidence that is folded."""
+    """Lines of folded evidence that stay visible."""
 
     same_as: ShownTest | None
     """The earlier test that left the same long evidence, as all do that look at a run that failed."""

@@ -14,7 +14,7 @@ OPERATIONS = ("Operations", "OperationOptions", "ExtremeNumbers", "LargeOperatio
 
 @dataclass(frozen=True)
 class Exclusions:
-    """What ``torch.testing._internal.common_device_type.PrivateUse1TestBase.set_test_configs(**…)`` takes."""
+    """Arguments of ``torch.testing._internal.common_device_type.PrivateUse1TestBase.set_test_configs(**…)``."""
 
     test_exclusions: dict[str, tuple[str, ...]]
     """The functions of each class, of which some test did not pass; ``"*"``: none of the class passed."""

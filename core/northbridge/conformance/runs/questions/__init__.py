@@ -1,4 +1,4 @@
-"""What processes of :mod:`northbridge.conformance.runs.question` are asked: ``answer(…)`` of each module returns JSON.
+"""Questions for processes of :mod:`northbridge.conformance.runs.question`: ``answer(…)`` of each module returns JSON.
 
 None imports another, nor anything of the suite: each is read by its path.
 """

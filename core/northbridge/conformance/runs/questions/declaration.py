@@ -1,4 +1,4 @@
-"""What a plugin declares, in a process without torch."""
+"""Return a plugin's declaration, in a process without torch."""
 
 from __future__ import annotations
 

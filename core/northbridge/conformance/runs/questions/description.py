@@ -1,4 +1,4 @@
-"""What a report says of a backend and its software, as far as this machine has them."""
+"""Return a report's facts about a backend and its software, as far as this machine has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backend says of this machine's devices, in a process without torch."""
+"""Return what a backend detects on this machine, in a process without torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a process finds that asks the chip for more memory than there is, and goes on."""
+"""Ask the chip for more memory than it has, and go on."""
 
 from __future__ import annotations
 

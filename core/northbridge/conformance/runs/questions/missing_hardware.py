@@ -1,4 +1,4 @@
-"""What a user reads who asks for a chip of which this machine has none, though the software is there."""
+"""Return the errors for a chip whose software is installed, but not its hardware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a backend does where its vendor's package cannot be found, as on most machines."""
+"""Load a backend without its vendor's package, as on most machines."""
 
 from __future__ import annotations
 

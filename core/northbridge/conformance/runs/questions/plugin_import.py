@@ -1,4 +1,4 @@
-"""What the import of a plugin's module costs and changes, in a process that has northbridge and pluggy."""
+"""Measure the import of a plugin's module, in a process that has northbridge and pluggy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is there when a backend's software has been loaded, and loaded again."""
+"""Load a backend's software twice, and return the state afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What comes out of pickles of a backend and its parts, in a process that has asked for nothing yet."""
+"""Unpickle a backend and its parts, in a process that has not used it yet."""
 
 from __future__ import annotations
 

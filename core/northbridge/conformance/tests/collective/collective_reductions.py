@@ -15,8 +15,8 @@ from northbridge.conformance.tests.collective.ranks import (
     Ranks,
     as_held,
     everybodys,
-    may_refuse,
-    refusals,
+    may_reject,
+    rejections,
 )
 
 
@@ -42,7 +42,7 @@ class CollectiveReductions(Ranks):
     @shows("sum_all_reduce")
     @pytest.mark.parametrize("dtype", collective_reductions.DTYPES)
     def test_a_sum(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
-        if not (may_refuse(claimed, dtype) and refusals(ranks, f"sum of {dtype}")):
+        if not (may_reject(claimed, dtype) and rejections(ranks, f"sum of {dtype}")):
             assert everybodys(ranks, f"sum of {dtype}") == [expected("sum", dtype, devices)] * devices
 
     @pytest.mark.parametrize("dtype", collective_reductions.DTYPES)
@@ -51,10 +51,10 @@ class CollectiveReductions(Ranks):
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
         name, missing = f"{word} of {dtype}", northbridge.load(backend).collective.missing_reductions
-        if may_refuse(claimed, dtype) and refusals(ranks, name):
+        if may_reject(claimed, dtype) and rejections(ranks, name):
             return
         if word in missing:
-            assert all(missing[word] in error for error in refusals(ranks, name) or [""])
+            assert all(missing[word] in error for error in rejections(ranks, name) or [""])
         else:
             assert everybodys(ranks, name) == [expected(word, dtype, devices)] * devices
 
@@ -73,7 +73,7 @@ class CollectiveReductions(Ranks):
 
     @pytest.mark.parametrize("dtype", collective_reductions.DIGITS)
     @pytest.mark.parametrize("word", ["min", "max"])
-    def test_the_smallest_and_the_largest_have_every_digit_of_their_dtype(
+    def test_extremes_have_every_digit_of_their_dtype(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
         if word not in northbridge.load(backend).collective.missing_reductions:
@@ -85,7 +85,7 @@ class CollectiveReductions(Ranks):
         given = [collective_reductions.digits(dtype, rank) for rank in range(devices)]
         exact = as_held(collective_reductions.reduced(word, given, whole=True), dtype, claimed)
 
-        if not (may_refuse(claimed, dtype) and refusals(ranks, name)):
+        if not (may_reject(claimed, dtype) and rejections(ranks, name)):
             assert everybodys(ranks, name) == [exact] * devices
 
     @pytest.mark.parametrize("dtype", collective_reductions.FLOATS)
@@ -95,7 +95,7 @@ class CollectiveReductions(Ranks):
         name, averages = f"average of {dtype}", northbridge.load(backend).collective.averages
         exact = expected("sum", dtype, devices)
 
-        if not ((may_refuse(claimed, dtype) or not averages) and refusals(ranks, name)):
+        if not ((may_reject(claimed, dtype) or not averages) and rejections(ranks, name)):
             assert everybodys(ranks, name) == [exact] * devices
 
     @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ class CollectiveReductions(Ranks):
         assert everybodys(ranks, f"{word} of bool") == [exact] * devices
 
     def test_the_mean_of_bools_is_refused(self, ranks: Facts) -> None:
-        assert all("bool has no mean" in error for error in refusals(ranks, "mean of bool") or [""])
+        assert all("bool has no mean" in error for error in rejections(ranks, "mean of bool") or [""])
 
     @shows("sum_all_reduce")
     def test_a_sum_of_large_whole_numbers_is_exact(self, ranks: Facts, devices: int) -> None:
@@ -129,7 +129,7 @@ class CollectiveReductions(Ranks):
             "a part": [devices, 1, devices, 1, devices, 1],
         }[form]
 
-        assert refusals(ranks, form) or everybodys(ranks, form) == [exact] * devices
+        assert rejections(ranks, form) or everybodys(ranks, form) == [exact] * devices
 
     @shows("sum_all_reduce")
     def test_a_sum_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
@@ -137,12 +137,12 @@ class CollectiveReductions(Ranks):
 
     @pytest.mark.parametrize("dtype", collective_reductions.FLOATS)
     @pytest.mark.parametrize("word", ["sum", "mean"])
-    def test_what_is_not_a_number_on_one_rank_is_none_on_any(
+    def test_a_nan_on_one_rank_is_a_nan_on_every_rank(
         self, backend: str, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str
     ) -> None:
         name = f"{word} of no numbers, {dtype}"
         missing = northbridge.load(backend).collective.missing_reductions
-        if not ((word in missing or may_refuse(claimed, dtype)) and refusals(ranks, name)):
+        if not ((word in missing or may_reject(claimed, dtype)) and rejections(ranks, name)):
             assert everybodys(ranks, name) == [[True, True]] * devices
 
     def test_no_numbers_and_one_without_a_dimension(self, ranks: Facts, devices: int) -> None:
@@ -155,7 +155,7 @@ class CollectiveReductions(Ranks):
 
     @pytest.mark.parametrize("dtype", collective_reductions.FLOATS)
     def test_a_sum_of_a_million_numbers_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
-        if not (may_refuse(claimed, dtype) and refusals(ranks, f"many of {dtype}")):
+        if not (may_reject(claimed, dtype) and rejections(ranks, f"many of {dtype}")):
             assert everybodys(ranks, f"many of {dtype}") == [[0, 0]] * devices
 
     @pytest.mark.parametrize("root", [0, -1], ids=["the first", "the last"])

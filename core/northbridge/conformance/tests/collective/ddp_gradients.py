@@ -7,7 +7,7 @@ import torch
 
 from northbridge.conformance.rank_programs import ddp_gradients
 from northbridge.conformance.suite import shows
-from northbridge.conformance.tests.collective.ranks import Claims, Facts, Ranks, everybodys, may_refuse, refusals
+from northbridge.conformance.tests.collective.ranks import Claims, Facts, Ranks, everybodys, may_reject, rejections
 
 _TOLERANCE = 1e-5
 """Of a weight, of a size of 0.1: sums of another order."""
@@ -23,7 +23,7 @@ class GradientAveraging(Ranks):
     step = "ddp_gradients"
 
     @shows("ddp_averaging")
-    def test_the_weights_are_those_of_one_process_with_the_whole_batch(self, ranks: Facts, devices: int) -> None:
+    def test_weights_are_those_of_one_process(self, ranks: Facts, devices: int) -> None:
         whole = ddp_gradients.weights_alone(devices, range(devices))
 
         for found in everybodys(ranks, "weights"):
@@ -54,7 +54,7 @@ class GradientAveraging(Ranks):
     def test_a_model_in_bfloat16_learns_the_same_on_all_ranks(
         self, ranks: Facts, devices: int, claimed: Claims
     ) -> None:
-        if may_refuse(claimed, "bfloat16") and refusals(ranks, "weights of bfloat16"):
+        if may_reject(claimed, "bfloat16") and rejections(ranks, "weights of bfloat16"):
             return
         found = everybodys(ranks, "weights of bfloat16")
 
@@ -73,7 +73,7 @@ class GradientAveraging(Ranks):
         assert everybodys(ranks, "weights of branches") == [weights] * devices
 
     def test_a_communication_hook_sends_float16(self, ranks: Facts, devices: int, claimed: Claims) -> None:
-        if may_refuse(claimed, "float16") and refusals(ranks, "compressed gradient"):
+        if may_reject(claimed, "float16") and rejections(ranks, "compressed gradient"):
             return
         given = ddp_gradients.GRADIENTS[:devices]
         halves = torch.tensor(given).half() / devices

@@ -54,7 +54,7 @@ class GroupsTests(Ranks):
             assert [each["share"] for each in found] == right, group
 
     @shows("barrier")
-    def test_nobody_passes_the_groups_barrier_before_its_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
+    def test_no_rank_passes_a_barrier_before_the_last(self, ranks: Facts, devices: int) -> None:
         for group, _, found in groups_of(ranks, devices):
             assert min(each["went"] for each in found) >= found[-1]["came"], group
 
@@ -80,7 +80,7 @@ class FollowingGroups(Suite):
 
     @pytest.fixture
     def ranks(self, backend: str, environ: dict[str, str]) -> Facts:
-        """What both ranks have found out, in a run of its own: who cannot meet again keeps nobody else from it."""
+        """Return both ranks' findings, in a run of its own: ranks that cannot meet again disturb no other test."""
         require_devices(backend, 2)
         return run(Scenario(backend, "", ("groups.meet_again",), 2, launch="ranks"), environ).ranks("groups.meet_again")
 

@@ -1,4 +1,4 @@
-"""What the classes share that look at ranks which speak to the communication library, without Lightning."""
+"""Fixtures of classes whose ranks use the communication library without Lightning."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from northbridge.conformance.suite import Suite, require_devices
 from northbridge.errors import UnsupportedError
 
 STEPS = ("collective_reductions", "transfers", "transfers.exchange", "groups", "waits", "ddp_gradients")
-"""What the ranks do in one run."""
+"""Steps of the ranks in one run."""
 
 Facts = list[dict[str, Any]]
-"""What every rank found out, rank 0 first."""
+"""Findings of every rank, rank 0 first."""
 
 Claims = Mapping[str, northbridge.Claim]
 
 
-def may_refuse(claims: Claims, dtype: str) -> bool:
+def may_reject(claims: Claims, dtype: str) -> bool:
     """Whether the chip need not have ``dtype``: it denies it, or does not know."""
     return dtype in claims and claims[dtype].answer != "yes"
 
@@ -46,7 +46,7 @@ def everybodys(ranks: Facts, name: str) -> list[Any]:
     return found
 
 
-def refusals(ranks: Facts, name: str) -> list[str]:
+def rejections(ranks: Facts, name: str) -> list[str]:
     """Return the error of each rank where the library refused on every one, or nothing."""
     errors = [error_of(rank[name]) for rank in ranks]
     return errors if all(errors) else []
@@ -60,11 +60,11 @@ class Ranks(Suite):
 
     @pytest.fixture
     def claimed(self, backend: str) -> Claims:
-        """What this machine's cards claim."""
+        """Return the claims of this machine's cards."""
         return northbridge.load(backend).present_capabilities().claims()
 
     @pytest.fixture
     def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
-        """What every rank has found out."""
+        """Return the findings of every rank."""
         require_devices(backend, devices)
         return run(Scenario(backend, "", STEPS, devices, launch="ranks"), environ).ranks(self.step)

@@ -16,8 +16,8 @@ from northbridge.conformance.tests.collective.ranks import (
     Ranks,
     as_held,
     everybodys,
-    may_refuse,
-    refusals,
+    may_reject,
+    rejections,
 )
 
 
@@ -41,7 +41,7 @@ class Transfers(Ranks):
     @shows("broadcast")
     @pytest.mark.parametrize("dtype", transfers.DTYPES)
     def test_broadcast_of_each_dtype(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
-        if not (may_refuse(claimed, dtype) and refusals(ranks, f"broadcast of {dtype}")):
+        if not (may_reject(claimed, dtype) and rejections(ranks, f"broadcast of {dtype}")):
             assert everybodys(ranks, f"broadcast of {dtype}") == [transfers.in_dtype(devices - 1)] * devices
 
     @shows("all_gather")
@@ -49,7 +49,7 @@ class Transfers(Ranks):
     def test_all_gather_of_each_dtype(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         given = [transfers.in_dtype(rank) for rank in range(devices)]
 
-        if not (may_refuse(claimed, dtype) and refusals(ranks, f"gathered {dtype}")):
+        if not (may_reject(claimed, dtype) and rejections(ranks, f"gathered {dtype}")):
             assert everybodys(ranks, f"gathered {dtype}") == [given] * devices
 
     @shows("all_gather")
@@ -57,7 +57,7 @@ class Transfers(Ranks):
     def test_all_gather_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         right: Any = [transfers.last_digit(dtype, rank, ranks[0]["large"]) for rank in range(devices)]
 
-        if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits gathered {dtype}")):
+        if not (may_reject(claimed, dtype) and rejections(ranks, f"digits gathered {dtype}")):
             assert everybodys(ranks, f"digits gathered {dtype}") == [as_held(right, dtype, claimed)] * devices
 
     @shows("broadcast")
@@ -65,7 +65,7 @@ class Transfers(Ranks):
     def test_broadcast_loses_no_digit_of(self, ranks: Facts, devices: int, claimed: Claims, dtype: str) -> None:
         right: Any = transfers.last_digit(dtype, 0, ranks[0]["large"])
 
-        if not (may_refuse(claimed, dtype) and refusals(ranks, f"digits broadcast {dtype}")):
+        if not (may_reject(claimed, dtype) and rejections(ranks, f"digits broadcast {dtype}")):
             assert everybodys(ranks, f"digits broadcast {dtype}") == [as_held(right, dtype, claimed)] * devices
 
     @shows("broadcast")
@@ -77,7 +77,7 @@ class Transfers(Ranks):
         assert everybodys(ranks, "many gathered") == [[0, 0]] * devices
 
     @shows("broadcast")
-    def test_a_broadcast_of_what_stands_behind_others_leaves_those_alone(self, ranks: Facts, devices: int) -> None:
+    def test_a_broadcast_of_a_part_leaves_the_rest_alone(self, ranks: Facts, devices: int) -> None:
         assert everybodys(ranks, "broadcast behind others") == [[-1, -1, -1, *transfers.given(0)]] * devices
 
     @shows("all_gather")
@@ -93,7 +93,7 @@ class Transfers(Ranks):
         assert everybodys(ranks, "gathered before") == [given] * devices
 
     @shows("broadcast")
-    def test_a_broadcast_of_no_numbers_and_of_one_without_a_dimension(self, ranks: Facts, devices: int) -> None:
+    def test_a_broadcast_of_empty_and_scalar_tensors(self, ranks: Facts, devices: int) -> None:
         assert everybodys(ranks, "nothing broadcast") == [[]] * devices
         assert everybodys(ranks, "a number broadcast") == [devices] * devices
 
@@ -121,12 +121,10 @@ class Transfers(Ranks):
         shares = [[2 * rank * weight, (2 * rank + 1) * weight] for rank in range(devices)]
         assert everybodys(ranks, "scattered sums") == shares
 
-    def test_an_average_that_is_scattered_is_one_where_the_library_has_it(
-        self, backend: str, ranks: Facts, devices: int
-    ) -> None:
+    def test_a_scattered_average_is_right_if_there_is_one(self, backend: str, ranks: Facts, devices: int) -> None:
         weight = sum(range(1, devices + 1))
 
-        if northbridge.load(backend).collective.averages or not refusals(ranks, "scattered averages"):
+        if northbridge.load(backend).collective.averages or not rejections(ranks, "scattered averages"):
             shares = [[2 * rank * weight, (2 * rank + 1) * weight] for rank in range(devices)]
             assert everybodys(ranks, "scattered averages") == shares
 
@@ -140,7 +138,7 @@ class Transfers(Ranks):
         size = len(sums) // devices
         right = [as_held(sums[size * rank : size * (rank + 1)], dtype, claimed) for rank in range(devices)]
 
-        if not (may_refuse(claimed, dtype) and refusals(ranks, f"scattered sums of {dtype}")):
+        if not (may_reject(claimed, dtype) and rejections(ranks, f"scattered sums of {dtype}")):
             assert everybodys(ranks, f"scattered sums of {dtype}") == right
 
     @shows("all_gather")
@@ -164,9 +162,7 @@ class Exchanges(Ranks):
     step = "transfers.exchange"
 
     @pytest.mark.parametrize("way", transfers.EXCHANGES)
-    def test_what_a_library_may_lack_is_right_or_refused_on_every_rank(
-        self, ranks: Facts, devices: int, way: str
-    ) -> None:
+    def test_an_optional_call_is_right_or_refused_on_every_rank(self, ranks: Facts, devices: int, way: str) -> None:
         given = [transfers.given(rank) for rank in range(devices)]
         right: dict[str, list[Any]] = {
             "gathered by rank 1": [given if rank == 1 else [] for rank in range(devices)],
@@ -181,4 +177,4 @@ class Exchanges(Ranks):
             "sent around": [given[rank - 1] for rank in range(devices)],
         }
 
-        assert refusals(ranks, way) or everybodys(ranks, way) == right[way]
+        assert rejections(ranks, way) or everybodys(ranks, way) == right[way]

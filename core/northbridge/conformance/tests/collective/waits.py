@@ -60,7 +60,7 @@ class Waits(Ranks):
         assert [(each["sum"], each["afterwards"]) for each in found] == [(devices, True)] * devices
 
     @shows("sum_all_reduce")
-    def test_asynchronous_collectives_own_temporaries_that_are_dropped(self, ranks: Facts, devices: int) -> None:
+    def test_asynchronous_collectives_own_dropped_temporaries(self, ranks: Facts, devices: int) -> None:
         sums = [[sum(number + rank for rank in range(devices))] * 3 for number in range(waits.PENDING)]
 
         assert everybodys(ranks, "temporaries") == [sums] * devices
@@ -93,7 +93,7 @@ class MissingRank(Ranks):
 
     @pytest.fixture
     def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
-        """What every rank has found out, in a run of its own: its time limit is short, and its calls are recorded."""
+        """Return the findings of every rank, in a run of its own with a short time limit and recorded calls."""
         require_devices(backend, devices)
         return run(Scenario(backend, "", (self.step,), devices, launch="ranks"), environ).ranks(self.step)
 

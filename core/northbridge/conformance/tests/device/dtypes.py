@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from northbridge.conformance.suite import shows
-from northbridge.conformance.tests.device.one_device import OneDevice, refused_where_denied
+from northbridge.conformance.tests.device.one_device import OneDevice, rejected_where_denied
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 
@@ -29,7 +29,7 @@ class Dtypes(OneDevice):
         generator = torch.Generator().manual_seed(3)
         mine, yours = (torch.rand(64, generator=generator, dtype=torch.float64).add(0.5).to(kind) for _ in range(2))
 
-        with refused_where_denied(backend, dtype):
+        with rejected_where_denied(backend, dtype):
             here, there = mine.to(device), yours.to(device)
 
             assert here.element_size() == mine.element_size()
@@ -49,7 +49,7 @@ class Dtypes(OneDevice):
         kind = getattr(torch, dtype)
         step = torch.finfo(kind).eps
 
-        with refused_where_denied(backend, dtype):
+        with rejected_where_denied(backend, dtype):
             one = torch.ones(1, dtype=kind, device=device)
 
             assert (((one + step) - one) / step).item() == 1
@@ -65,7 +65,7 @@ class Dtypes(OneDevice):
         whole = torch.tensor([[1 / step, 1.0]], dtype=kind)  # whose sum is exact
         over = torch.tensor([[2 / step, 1.0]], dtype=kind)  # whose sum has a digit too many, and is rounded to even
 
-        with refused_where_denied(backend, dtype):
+        with rejected_where_denied(backend, dtype):
             ones = torch.ones(2, 1, dtype=kind, device=device)
 
             same = full.to(kind).to(device) @ torch.eye(2, dtype=kind, device=device)
@@ -80,7 +80,7 @@ class Dtypes(OneDevice):
         kind = getattr(torch, dtype)
         most = torch.finfo(kind).max
 
-        with refused_where_denied(backend, dtype):
+        with rejected_where_denied(backend, dtype):
             largest = torch.full((2,), most, dtype=kind, device=device)
 
             assert (largest * 1).tolist() == [most, most]
@@ -96,7 +96,7 @@ class Dtypes(OneDevice):
         kind = getattr(torch, dtype)
         least = torch.finfo(kind).tiny
 
-        with refused_where_denied(backend, dtype):
+        with rejected_where_denied(backend, dtype):
             smallest = torch.full((2,), least, dtype=kind, device=device)
 
             assert (smallest * 1).tolist() == [least, least]
@@ -107,7 +107,7 @@ class Dtypes(OneDevice):
     def test_float16_has_numbers_below_its_normal_ones(self, backend: str, device: torch.device) -> None:
         least = torch.finfo(torch.float16).smallest_normal
 
-        with refused_where_denied(backend, "float16"):
+        with rejected_where_denied(backend, "float16"):
             smallest = torch.full((1,), least, dtype=torch.float16, device=device)
 
             assert (smallest / 4).item() == least / 4
@@ -124,10 +124,10 @@ class Dtypes(OneDevice):
         # Where sums are of another order, errors are of the size of the last digit: so many of them pass.
         within = 16 * torch.finfo(kind).eps
 
-        with refused_where_denied(backend, dtype):
-            twin = copy.deepcopy(layer).to(device)
+        with rejected_where_denied(backend, dtype):
+            moved = copy.deepcopy(layer).to(device)
 
-            expected, found = train(layer, given.to(kind)), train(twin, given.to(kind).to(device))
+            expected, found = train(layer, given.to(kind)), train(moved, given.to(kind).to(device))
 
             for mine, cpus in zip(found, expected, strict=True):
                 assert mine.dtype == kind
@@ -136,7 +136,7 @@ class Dtypes(OneDevice):
 
     @shows("int64")
     def test_int64_is_exact_beyond_what_floats_hold(self, backend: str, device: torch.device) -> None:
-        with refused_where_denied(backend, "int64"):
+        with rejected_where_denied(backend, "int64"):
             large = torch.tensor([2**53, 2**62, -(2**53)], device=device)
 
             assert (large + 1).tolist() == [2**53 + 1, 2**62 + 1, -(2**53) + 1]
@@ -146,7 +146,7 @@ class Dtypes(OneDevice):
 
     @shows("int64")
     def test_products_of_int64_are_exact_to_the_last_bit(self, backend: str, device: torch.device) -> None:
-        with refused_where_denied(backend, "int64"):
+        with rejected_where_denied(backend, "int64"):
             factors = torch.tensor([3037000499, -3037000499, 2**31 + 1], device=device)
 
             assert (factors * factors).tolist() == [3037000499**2, 3037000499**2, (2**31 + 1) ** 2]
@@ -154,7 +154,7 @@ class Dtypes(OneDevice):
 
     @shows("int64")
     def test_sums_of_int64_are_exact(self, backend: str, device: torch.device) -> None:
-        with refused_where_denied(backend, "int64"):
+        with rejected_where_denied(backend, "int64"):
             numbers = torch.tensor([2**60, 1, 2**53, 3], device=device)
 
             assert numbers.sum().item() == 2**60 + 2**53 + 4

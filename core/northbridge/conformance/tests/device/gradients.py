@@ -141,7 +141,7 @@ class Gradients(OneDevice):
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             torch.autograd.backward(loss)
 
-    def test_a_gradient_that_is_dropped_is_none(self, device: torch.device) -> None:
+    def test_a_dropped_gradient_is_gone(self, device: torch.device) -> None:
         layer = nn.Linear(2, 2, device=device)
         optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
         layer(torch.ones(1, 2, device=device)).sum().backward()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from northbridge.conformance.tests.device.one_device import OneDevice, gradient_of, refused_where_denied
+from northbridge.conformance.tests.device.one_device import OneDevice, gradient_of, rejected_where_denied
 
 _INSTEAD = "a Trainer evaluates and predicts under torch.no_grad"
 
@@ -66,7 +66,7 @@ class InferenceMode(OneDevice):
         with torch.no_grad():
             expected = WAYS[way](given)
 
-        with refused_where_denied(backend, "inference_mode", _INSTEAD), torch.inference_mode():
+        with rejected_where_denied(backend, "inference_mode", _INSTEAD), torch.inference_mode():
             found = WAYS[way](given.to(device))
 
             assert found.device == device
@@ -76,7 +76,7 @@ class InferenceMode(OneDevice):
     def test_its_numbers_can_be_used_afterwards(self, backend: str, device: torch.device) -> None:
         weight = torch.ones(2, device=device, requires_grad=True)
 
-        with refused_where_denied(backend, "inference_mode", _INSTEAD):
+        with rejected_where_denied(backend, "inference_mode", _INSTEAD):
             with torch.inference_mode():
                 given = (torch.ones(2, device=device) * 3).view(2, 1)
             torch.autograd.backward((weight * given.clone().flatten()).sum())

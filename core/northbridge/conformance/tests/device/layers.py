@@ -106,36 +106,36 @@ class Layers(OneDevice):
 
     def test_forward_and_backward_are_near_the_cpus(self, device: torch.device, made: Made, within: Tolerance) -> None:
         layer, given = made
-        twin = copy.deepcopy(layer).to(device)
+        moved = copy.deepcopy(layer).to(device)
 
-        expected, found = learn(layer, given, torch.device("cpu")), learn(twin, given, device)
+        expected, found = learn(layer, given, torch.device("cpu")), learn(moved, given, device)
 
         assert_near(found, expected, device, within)
         # What a layer has seen in training, it keeps.
-        assert_near(list(twin.buffers()), list(layer.buffers()), device, within)
+        assert_near(list(moved.buffers()), list(layer.buffers()), device, within)
 
     @pytest.mark.parametrize("form", FORMS)
     def test_what_lies_otherwise_in_memory_is_read_alike(
         self, device: torch.device, made: Made, within: Tolerance, form: str
     ) -> None:
         layer, given = made
-        twin = copy.deepcopy(layer).to(device)
+        moved = copy.deepcopy(layer).to(device)
 
         expected = learn(layer, given, torch.device("cpu"), FORMS[form])
-        found = learn(twin, given, device, FORMS[form])
+        found = learn(moved, given, device, FORMS[form])
 
         assert_near(found, expected, device, within)
 
     def test_evaluation_is_near_the_cpus(self, device: torch.device, name: str, made: Made, within: Tolerance) -> None:
         layer, given = made
-        twin = copy.deepcopy(layer).to(device)
+        moved = copy.deepcopy(layer).to(device)
         within = LAYERS[name][1] if name in FUSED else within
-        for each, where in ((layer, torch.device("cpu")), (twin, device)):
+        for each, where in ((layer, torch.device("cpu")), (moved, device)):
             learn(each, given, where)
             each.eval()
 
         with torch.no_grad():
-            expected, found = leaves_of(layer(*given)), leaves_of(twin(*(each.to(device) for each in given)))
+            expected, found = leaves_of(layer(*given)), leaves_of(moved(*(each.to(device) for each in given)))
 
         assert_near(found, expected, device, within)
 
@@ -189,16 +189,16 @@ class Layers(OneDevice):
         within = allow(backend, Tolerance(1e-3, 1e-4))
         torch.manual_seed(0)
         layer, given = nn.Linear(7, 5), torch.randn(3, 7)
-        twin = copy.deepcopy(layer).to(device)
+        moved = copy.deepcopy(layer).to(device)
 
-        for each, numbers in ((layer, given), (twin, given.to(device))):
+        for each, numbers in ((layer, given), (moved, given.to(device))):
             steps = getattr(torch.optim, optimizer.partition(",")[0])(each.parameters(), **OPTIMIZERS[optimizer])
             for _ in range(3):
                 steps.zero_grad()
                 each(numbers).square().mean().backward()
                 steps.step()
 
-        assert_near([*twin.parameters()], [*layer.parameters()], device, within)
+        assert_near([*moved.parameters()], [*layer.parameters()], device, within)
 
 
 def learn(layer: nn.Module, given: tuple[Tensor, ...], device: torch.device, form: Form = as_it_is) -> list[Any]:

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 import northbridge
 from northbridge.conformance.suite import shows
-from northbridge.conformance.tests.device.one_device import OneDevice, refuse_without, refused_where_denied
+from northbridge.conformance.tests.device.one_device import OneDevice, reject_without, rejected_where_denied
 
 _DIMENSIONS = (1, 2, 3)
 
@@ -149,9 +149,9 @@ def warned_of_where_denied(backend: str, *claims: str) -> Iterator[None]:
     present = northbridge.get(backend).present_capabilities()
     if present.simulated:
         for claim in claims:
-            refuse_without(backend, claim)
+            reject_without(backend, claim)
     denied = next((claim for claim in claims if present.claims()[claim].denied), claims[-1])
-    with refused_where_denied(backend, denied):
+    with rejected_where_denied(backend, denied):
         yield
 
 

@@ -70,7 +70,7 @@ class Memory(OneDevice):
         remembered = [name for name, value in after.items() if value >= during[name] >= 3 * BLOCK]
         assert remembered, f"no number still tells of {3 * BLOCK} bytes that were allocated: {after}"
 
-    def test_the_most_that_was_allocated_is_forgotten_where_that_can_be_asked(
+    def test_the_peak_of_allocation_can_be_reset(
         self, chip: northbridge.Device, device: torch.device, before: dict[str, float]
     ) -> None:
         module: Any = chip.module
@@ -180,7 +180,7 @@ WAYS = ("a new tensor", "a result", "a copy", "a growing tensor", "the same once
 
 
 class OutOfMemory(Suite):
-    """Whoever asks for more than there is gets an error, and goes on with what they have.
+    """A request for too much memory is an error, and the program goes on with what it has.
 
     The process is one of its own, on the first device: a chip that ends it does not end the suite.
     """

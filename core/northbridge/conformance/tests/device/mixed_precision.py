@@ -12,7 +12,12 @@ from torch import Tensor, nn
 
 import northbridge
 from northbridge.conformance.suite import shows
-from northbridge.conformance.tests.device.one_device import OneDevice, gradient_of, refuse_without, refused_where_denied
+from northbridge.conformance.tests.device.one_device import (
+    OneDevice,
+    gradient_of,
+    reject_without,
+    rejected_where_denied,
+)
 
 DTYPES = ("bfloat16", "float16")
 
@@ -40,7 +45,7 @@ class Autocast(OneDevice):
         step = torch.finfo(kind).eps
         numbers = torch.tensor([[1 + step, 1 + step / 4], [300.0, 2 / step]], device=device)
 
-        with refused_where_denied(backend, dtype):
+        with rejected_where_denied(backend, dtype):
             assert kind in chip.autocast_dtypes()
             with torch.autocast(chip.type, dtype=kind):
                 product = numbers @ torch.eye(2, device=device)
@@ -51,7 +56,7 @@ class Autocast(OneDevice):
 
     @shows("float16")
     def test_a_product_in_float16_overflows(self, backend: str, device: torch.device) -> None:
-        with refused_where_denied(backend, "float16"):
+        with rejected_where_denied(backend, "float16"):
             with torch.autocast(device.type, dtype=torch.float16):
                 product = torch.full((1, 1), 300.0, device=device) @ torch.full((1, 1), 300.0, device=device)
             assert product.item() == float("inf")
@@ -63,7 +68,7 @@ class Autocast(OneDevice):
         kind, operation = getattr(torch, dtype), IN_FLOAT32[name]
         numbers = torch.tensor([[0.25, 0.5], [0.75, 1.25]], device=device)
 
-        with refused_where_denied(backend, dtype), torch.autocast(device.type, dtype=kind):
+        with rejected_where_denied(backend, dtype), torch.autocast(device.type, dtype=kind):
             product = numbers @ numbers
             found = operation(product)
             assert product.dtype == kind
@@ -74,7 +79,7 @@ class Autocast(OneDevice):
     @pytest.mark.parametrize("dtype", DTYPES)
     @shows("float64")
     def test_float64_stays_what_it_is(self, backend: str, device: torch.device, dtype: str) -> None:
-        with refused_where_denied(backend, "float64"), torch.autocast(device.type, dtype=getattr(torch, dtype)):
+        with rejected_where_denied(backend, "float64"), torch.autocast(device.type, dtype=getattr(torch, dtype)):
             numbers = torch.full((2, 2), 1 + 2.0**-40, dtype=torch.float64, device=device)
             for found in (
                 numbers @ torch.eye(2, dtype=torch.float64, device=device),
@@ -89,7 +94,7 @@ class Autocast(OneDevice):
         kind = getattr(torch, dtype)
         numbers = torch.ones(2, 2, device=device)
 
-        with refused_where_denied(backend, dtype), torch.autocast(device.type, dtype=kind):
+        with rejected_where_denied(backend, dtype), torch.autocast(device.type, dtype=kind):
             with torch.autocast(device.type, enabled=False):
                 assert (numbers @ numbers).dtype == torch.float32
             assert torch.is_autocast_enabled(device.type)
@@ -102,7 +107,7 @@ class Autocast(OneDevice):
         numbers = torch.ones(2, 2, device=device)
         found: list[torch.dtype] = []
 
-        with refused_where_denied(backend, "bfloat16"), refused_where_denied(backend, "float16"):
+        with rejected_where_denied(backend, "bfloat16"), rejected_where_denied(backend, "float16"):
             for outer, inner in ((torch.bfloat16, torch.float16), (torch.float16, torch.bfloat16)):
                 with torch.autocast(device.type, dtype=outer):
                     with torch.autocast(device.type, dtype=inner):
@@ -116,18 +121,18 @@ class Autocast(OneDevice):
         kind = getattr(torch, dtype)
         torch.manual_seed(0)
         layer, given = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(4, 7)
-        twin = copy.deepcopy(layer).to(device)
+        moved = copy.deepcopy(layer).to(device)
         seen: list[torch.dtype] = []
-        twin[2].register_forward_hook(lambda _layer, _given, result: seen.append(result.dtype))
+        moved[2].register_forward_hook(lambda _layer, _given, result: seen.append(result.dtype))
 
         layer(given).square().mean().backward()
-        with refused_where_denied(backend, dtype):
+        with rejected_where_denied(backend, dtype):
             with torch.autocast(device.type, dtype=kind):
-                loss = twin(given.to(device)).float().square().mean()
+                loss = moved(given.to(device)).float().square().mean()
             loss.backward()
 
             assert seen == [kind]
-            for mine, cpus in zip(twin.parameters(), layer.parameters(), strict=True):
+            for mine, cpus in zip(moved.parameters(), layer.parameters(), strict=True):
                 assert mine.grad is not None
                 assert cpus.grad is not None
                 assert mine.grad.dtype == torch.float32
@@ -156,7 +161,7 @@ class GradientScaling(OneDevice):
     @pytest.fixture(autouse=True)
     def float16(self, backend: str) -> None:
         """Who denies float16 need not scale gradients, and may all the same: that is no float16."""
-        refuse_without(backend, "float16")
+        reject_without(backend, "float16")
 
     def test_gradients_are_divided_by_the_scale(self, device: torch.device) -> None:
         parameters = step(device, [torch.full((3,), SCALE * each) for each in (1.0, 2.0, 3.0)])

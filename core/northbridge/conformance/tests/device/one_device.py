@@ -1,4 +1,4 @@
-"""What a class has that looks at one device of the chip, in this process."""
+"""Base of classes that test one device of the chip, in this process."""
 
 from __future__ import annotations
 
@@ -64,10 +64,10 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 @contextmanager
-def refused_where_denied(
+def rejected_where_denied(
     backend: str,
     claim: str,
-    consequence: str = "a precision that needs it is refused, and whoever brings such tensors is warned",
+    consequence: str = "a precision that needs it is refused, and such tensors are warned about",
 ) -> Iterator[None]:
     """Take wrong results, and errors of the vendor's, for a refusal where the chip denies ``claim``, and says why.
 
@@ -88,7 +88,7 @@ def refused_where_denied(
         ) from error
 
 
-def refuse_without(backend: str, claim: str) -> None:
+def reject_without(backend: str, claim: str) -> None:
     """Raise :class:`UnsupportedError` where the chip denies ``claim``: nobody does there what takes it unwarned."""
     denied = northbridge.get(backend).present_capabilities().claims()[claim]
     if denied.denied:

@@ -207,14 +207,14 @@ class RandomNumbers(OneDevice):
 
     @pytest.mark.parametrize("draw", sorted(DRAWS.keys() - {"dropout"}))
     def test_a_generator_of_ones_own_is_apart(self, chip: northbridge.Device, device: torch.device, draw: str) -> None:
-        mine, twin = (torch.Generator(device).manual_seed(3) for _ in range(2))
+        mine, second = (torch.Generator(device).manual_seed(3) for _ in range(2))
         before = chip.random_state()
 
         drawn = DRAWS[draw](device, generator=mine).tolist()
         state = mine.get_state()
         further = DRAWS[draw](device, generator=mine).tolist()
 
-        assert DRAWS[draw](device, generator=twin).tolist() == drawn
+        assert DRAWS[draw](device, generator=second).tolist() == drawn
         assert torch.equal(chip.random_state(), before)
         assert further != drawn
         mine.set_state(state)

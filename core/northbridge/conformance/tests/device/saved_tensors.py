@@ -81,31 +81,31 @@ class SavedTensors(OneDevice):
         tensor = torch.arange(6.0, device=device).view(2, 3).t()
         parameter = nn.Parameter(torch.ones(2, device=device), requires_grad=False)
 
-        found, twin = pickle.loads(pickle.dumps((tensor, parameter)))
+        found, copied = pickle.loads(pickle.dumps((tensor, parameter)))
 
         assert found.device == device
         assert found.tolist() == tensor.tolist()
-        assert isinstance(twin, nn.Parameter)
-        assert twin.device == device
-        assert not twin.requires_grad
+        assert isinstance(copied, nn.Parameter)
+        assert copied.device == device
+        assert not copied.requires_grad
 
     def test_a_copy_is_a_copy(self, device: torch.device) -> None:
         original = nn.Parameter(torch.ones(2, device=device))
 
-        twin = copy.deepcopy(original)
+        copied = copy.deepcopy(original)
         with torch.no_grad():
-            twin.zero_()
+            copied.zero_()
 
-        assert twin.device == device
-        assert isinstance(twin, nn.Parameter)
+        assert copied.device == device
+        assert isinstance(copied, nn.Parameter)
         assert original.tolist() == [1, 1]
 
     def test_a_copied_module_keeps_its_ties(self, device: torch.device) -> None:
         pair = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)).to(device)
         pair[1].weight = pair[0].weight
 
-        mine, twins = list(pair.parameters()), list(copy.deepcopy(pair).parameters())
+        mine, copies = list(pair.parameters()), list(copy.deepcopy(pair).parameters())
 
-        assert len(twins) == len(mine) == 3
-        assert all(twin is not own for twin, own in zip(twins, mine, strict=True))
-        assert [twin.tolist() for twin in twins] == [own.tolist() for own in mine]
+        assert len(copies) == len(mine) == 3
+        assert all(copied is not own for copied, own in zip(copies, mine, strict=True))
+        assert [copied.tolist() for copied in copies] == [own.tolist() for own in mine]

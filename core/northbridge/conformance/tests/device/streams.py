@@ -23,7 +23,7 @@ PATIENCE_S = 30.0
 
 
 class Streams(OneDevice):
-    """Work is done in its order, and whoever waits for it finds it done.
+    """Work is done in its order, and is finished when a wait for it returns.
 
     A chip whose module has streams and events keeps them apart, and waits where it is told to. One that has none has
     one queue, and says so.
@@ -131,7 +131,7 @@ class Streams(OneDevice):
         numbers = torch.arange(SIZE, dtype=torch.float32, device=device) + 1
         chip.synchronize()
         if not queues.are_several:
-            assert_refused(lambda: torch.Event(device).record())
+            assert_rejected(lambda: torch.Event(device).record())
             return
 
         for _ in range(5):
@@ -167,7 +167,7 @@ class Streams(OneDevice):
     ) -> None:
         module: Any = chip.module
         if not queues.are_several:
-            assert_refused(lambda: torch.Event(device).record())
+            assert_rejected(lambda: torch.Event(device).record())
             return
         start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
 
@@ -186,7 +186,7 @@ class Streams(OneDevice):
     ) -> None:
         module: Any = chip.module
         if not queues.are_several:
-            assert_refused(lambda: torch.Event(device, enable_timing=True).record())
+            assert_rejected(lambda: torch.Event(device, enable_timing=True).record())
             return
         start, end = module.Event(enable_timing=True), module.Event(enable_timing=True)
         chip.synchronize()
@@ -205,7 +205,7 @@ class Streams(OneDevice):
         self, chip: northbridge.Device, device: torch.device, queues: Queues
     ) -> None:
         if not queues.are_several:
-            assert_refused(lambda: torch.Stream(device))
+            assert_rejected(lambda: torch.Stream(device))
             return
         before, side = queues.current(), queues.new()
 
@@ -235,7 +235,7 @@ def bounds(tensor: Tensor) -> tuple[float, float]:
     return tensor.min().item(), tensor.max().item()
 
 
-def assert_refused(call: Any) -> None:
+def assert_rejected(call: Any) -> None:
     """Make sure that what a chip without streams is asked raises."""
     with pytest.raises((RuntimeError, NotImplementedError, TypeError, AttributeError)):
         call()

@@ -29,7 +29,7 @@ _ends: dict[tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]], tuple[End,
 def run_to_the_end(*scenarios: Scenario, environ: Mapping[str, str]) -> tuple[End, ...]:
     """Return how each of ``scenarios`` ended, which are started at once, once in this process.
 
-    Raises :class:`HungError` where one of them did not end within the limit, whoever was killed in it.
+    Raises :class:`HungError` where one of them did not end within the limit, whichever process was killed in it.
     """
     key = (scenarios, tuple(sorted(environ.items())))
     if key not in _ends:

@@ -35,7 +35,7 @@ class Preemption(NamespaceSuite):
         " keeps: Device.random_state() and Device.set_random_state()"
     )
 
-    def test_what_is_taken_up_ends_with_the_weights_of_a_training_that_went_through(self, chip: RunResult) -> None:
+    def test_a_resumed_run_ends_with_the_weights_of_a_whole_one(self, chip: RunResult) -> None:
         for found in chip.ranks("interruptions"):
             assert found["taken up"]["weights"] == found["through"]["weights"]
 
@@ -54,7 +54,7 @@ class Restarts(NamespaceSuite):
         " to meet anew in each attempt, with the store that Northbridge gives it"
     )
 
-    def test_the_ranks_take_up_the_last_checkpoint_and_end_with_the_weights_of_an_undisturbed_run(
+    def test_ranks_resume_and_end_with_an_undisturbed_runs_weights(
         self, backend: str, namespace: str, environ: dict[str, str]
     ) -> None:
         require(namespace)
@@ -98,7 +98,7 @@ class KilledRank(NamespaceSuite):
         assert end.at - killed["at"] < self.LIMIT_S
         assert "went on" not in end.findings
 
-    def test_whoever_started_them_learns_that_it_failed(self, end: End) -> None:
+    def test_the_process_that_started_them_learns_of_the_failure(self, end: End) -> None:
         assert all(code != 0 for code in end.codes)
 
     def test_the_user_reads_which_rank_it_was(self, end: End) -> None:

@@ -51,15 +51,11 @@ class Launches(Suite):
     def test_a_fabric_is_started_by_torchrun(self, backend: str, environ: dict[str, str]) -> None:
         self.check(Scenario(backend, FABRICS[0], ("training",), 2, launch="torchrun", models=_MODELS), environ)
 
-    def test_a_simulated_chip_says_so_once_where_processes_are_spawned(
-        self, backend: str, environ: dict[str, str]
-    ) -> None:
+    def test_a_simulated_chip_says_so_once_in_spawned_ranks(self, backend: str, environ: dict[str, str]) -> None:
         self.check_says_so_once(_with_trainer(backend, TRAINERS[0], "ddp_spawn"), environ)
 
     @shows("fork")
-    def test_a_simulated_chip_says_so_once_where_processes_are_forked(
-        self, backend: str, environ: dict[str, str]
-    ) -> None:
+    def test_a_simulated_chip_says_so_once_in_forked_ranks(self, backend: str, environ: dict[str, str]) -> None:
         self.check_says_so_once(_with_trainer(backend, TRAINERS[0], "ddp_fork"), environ)
 
     def check_says_so_once(self, scenario: Scenario, environ: dict[str, str]) -> None:

@@ -20,9 +20,7 @@ class Callbacks(UsesSuite):
     )
 
     @shows("fit")
-    def test_progress_bars_monitors_and_loggers_change_nothing_and_write_what_is_logged(
-        self, chip: RunResult, differences: Differences
-    ) -> None:
+    def test_monitors_and_loggers_change_nothing_and_write(self, chip: RunResult, differences: Differences) -> None:
         found = chip.each("callbacks", "logged")
 
         assert differences("callbacks", "logged") == []
@@ -30,9 +28,7 @@ class Callbacks(UsesSuite):
         assert {"lr-Adam", "train/samples", "validation loss"} <= set(found[0]["columns"])
 
     @shows("fit")
-    def test_early_stopping_stops_where_it_stops_on_the_cpu_and_the_timer_measures(
-        self, chip: RunResult, cpu: RunResult
-    ) -> None:
+    def test_early_stopping_equals_the_cpus_and_the_timer_measures(self, chip: RunResult, cpu: RunResult) -> None:
         found = chip.each("callbacks", "stopped")
 
         assert found == cpu.each("callbacks", "stopped")

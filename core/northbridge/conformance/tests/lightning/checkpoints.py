@@ -136,7 +136,7 @@ class KeptCheckpoints(NamespaceSuite):
 
         assert chip.only("checkpoints.interim")["views"] == expected
 
-    def test_what_fails_halfway_leaves_the_file_before_it_whole_and_nothing_else(self, chip: RunResult) -> None:
+    def test_a_failed_save_leaves_the_old_file_alone(self, chip: RunResult) -> None:
         found = chip.only("checkpoints.interim")
 
         assert SPOILT in found["error"]
@@ -165,7 +165,7 @@ class Outlasting(UsesSuite):
     claims: tuple[str, ...] = ("checkpoint",)
     advice = "An error while a checkpoint is written must leave the chip usable: look at copies to the host that raise."
 
-    def test_a_checkpoint_that_cannot_be_written_is_an_error_on_every_rank(self, chip: RunResult) -> None:
+    def test_an_unwritable_checkpoint_is_an_error_on_every_rank(self, chip: RunResult) -> None:
         first, *others = chip.each("checkpoints.failed", "said")
 
         assert first[0].startswith("/proc/last.ckpt could not be written: ")

@@ -16,9 +16,7 @@ class Compiled(UsesSuite):
     def test_a_compiled_model_trains_as_the_plain_one(self, chip: RunResult) -> None:
         check(chip, "eager")
 
-    def test_a_backend_that_the_chip_lacks_is_refused_before_the_first_step(
-        self, chip: RunResult, backend: str
-    ) -> None:
+    def test_a_missing_compiler_is_refused_before_the_first_step(self, chip: RunResult, backend: str) -> None:
         missing = northbridge.load(backend).bridge.missing_compile_backends
 
         for found in chip.ranks("compilation"):
@@ -46,7 +44,7 @@ class FabricCompilation(Compiled):
     runs: Runs = one_and_two_devices(*FABRICS)
     advice = "Look at the bridge's missing_compile_backends and compile_backend: what is named there is what happens."
 
-    def test_without_a_backend_the_chips_is_taken_or_told_to_be_absent(self, chip: RunResult, backend: str) -> None:
+    def test_without_a_backend_the_chips_is_used_or_missed(self, chip: RunResult, backend: str) -> None:
         named = northbridge.load(backend).bridge.compile_backend
         registered = [named in each for each in chip.each("compilation", "registered")]
 

@@ -30,7 +30,7 @@ class Loading(UsesSuite):
 
         assert differences_from_cpu(backend, learnt(chip), learnt(cpu)) == []
 
-    def test_batches_come_from_pinned_memory_where_the_loader_says_so(self, chip: RunResult) -> None:
+    def test_batches_come_from_pinned_memory_if_asked(self, chip: RunResult) -> None:
         for way in ("pinned", "pinned by workers"):
             assert all(found["pinned"] for found in chip.each("data_loaders", way))
         assert not any(found["pinned"] for found in chip.each("data_loaders", "iterable"))

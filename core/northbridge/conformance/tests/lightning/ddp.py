@@ -96,7 +96,7 @@ class Strategies(NamespaceSuite):
         compresses = dtype is not None and not denies(backend, dtype)
         assert (found[0] != chip.ranks("training mlp")[0]["weights"]) == compresses
 
-    def test_ddp_find_unused_parameters_true_looks_for_unused_parameters(self, chip: RunResult) -> None:
+    def test_ddp_find_unused_parameters_true_finds_them(self, chip: RunResult) -> None:
         assert chip.each("strategies name", "find_unused_parameters") == [True] * 2
 
     @pytest.mark.parametrize("way", ["object", "name"])

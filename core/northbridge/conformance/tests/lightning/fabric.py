@@ -63,7 +63,7 @@ class FabricLoops(UsesSuite):
     )
 
     @pytest.mark.parametrize("way", WAYS)
-    def test_the_weights_and_the_learning_rate_are_those_of_a_cpu_run(self, differences: Differences, way: str) -> None:
+    def test_weights_and_learning_rate_are_a_cpu_runs(self, differences: Differences, way: str) -> None:
         assert differences("fabric", way) == []
 
     @pytest.mark.parametrize("way", [way for way in STEERED if way != "plainly"])

@@ -1,4 +1,4 @@
-"""What the bridge is told of a training, and when; and what it leaves to the user."""
+"""Calls of the bridge's hooks in a training, and the user's settings that they leave alone."""
 
 from __future__ import annotations
 
@@ -17,18 +17,16 @@ class BridgeHooks(UsesSuite):
     claims: tuple[str, ...] = ("fit",)
     advice = (
         "Look at the Bridge: prepare() comes before load(), prepare_rank() before a device is selected, and the hooks"
-        " of a step when it is done. Whoever overrides one of its methods calls no other one from it."
+        " of a step when it is done. A method that is overridden calls no other one."
     )
 
-    def test_the_software_is_prepared_and_loaded_before_a_device_is_taken(self, chip: RunResult) -> None:
+    def test_the_software_is_loaded_before_a_device_is_acquired(self, chip: RunResult) -> None:
         calls = chip.only("hooks")["calls"]
 
         assert [name for name in dict.fromkeys(calls) if name in BEGIN] == list(BEGIN)
         assert calls.index("select") < calls.index("forward")
 
-    def test_the_end_of_each_backward_pass_of_each_step_and_of_an_evaluation_is_told(
-        self, chip: RunResult, namespace: str
-    ) -> None:
+    def test_the_end_of_backward_step_and_evaluation_is_told(self, chip: RunResult, namespace: str) -> None:
         calls: list[str] = chip.only("hooks")["calls"]
 
         told = [name for name in calls[calls.index("forward") :] if name not in BEGIN]
@@ -45,7 +43,7 @@ class UsersEnvironment(UsesSuite):
         " are started."
     )
 
-    def test_what_is_set_before_the_import_replaces_nothing_of_the_users(self, chip: RunResult) -> None:
+    def test_prepare_replaces_no_variable_of_the_users(self, chip: RunResult) -> None:
         found = chip.only("hooks.set_variables")
 
         assert found["changed"] == []
@@ -54,5 +52,5 @@ class UsersEnvironment(UsesSuite):
     def test_a_training_leaves_every_variable_as_it_was(self, chip: RunResult) -> None:
         assert chip.only("hooks")["changed"] == []
 
-    def test_a_training_leaves_every_setting_of_the_process_as_it_was(self, chip: RunResult) -> None:
+    def test_a_training_leaves_the_processs_settings(self, chip: RunResult) -> None:
         assert chip.only("hooks")["settings"] == {}

@@ -42,7 +42,7 @@ class UnevenSyncBatchNorm(NamespaceSuite):
     claims: tuple[str, ...] = ("sync_batchnorm",)
     advice = "Northbridge's layer takes sums and one all_gather: look at these, and at sums over several dimensions."
 
-    def test_outputs_gradients_and_statistics_are_those_of_the_whole_batch(self, chip: RunResult) -> None:
+    def test_outputs_and_statistics_are_of_the_whole_batch(self, chip: RunResult) -> None:
         for found in chip.each("normalization", "uneven"):
             assert max(found.values()) < 1e-5  # the gradients of a weight are sums of hundreds
 

@@ -33,7 +33,7 @@ class RandomStates(NamespaceSuite):
         for found in chip.ranks("random_states"):
             assert found["taken up without the states"] != found["through"]
 
-    def test_a_run_that_is_taken_up_by_another_process_draws_the_same(
+    def test_a_run_resumed_by_another_process_draws_the_same(
         self, backend: str, namespace: str, devices: int, environ: dict[str, str], chip: RunResult
     ) -> None:
         through = chip.each("random_states", "through")

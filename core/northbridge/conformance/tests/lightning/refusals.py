@@ -1,4 +1,4 @@
-"""What is an error, and never a silent run on the CPU."""
+"""Errors in the place of a silent run on the CPU."""
 
 from __future__ import annotations
 

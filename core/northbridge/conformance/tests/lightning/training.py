@@ -70,7 +70,7 @@ class TrainingTests(EqualWeights):
         assert chip.only("training.tune")[search] == cpu.only("training.tune")[search]
         assert 15 <= chip.only("training.tune")[search] <= 16  # newer releases leave a margin
 
-    def test_the_search_for_a_learning_rate_finds_what_it_finds_on_the_cpu(
+    def test_the_search_for_a_learning_rate_equals_the_cpus(
         self, chip: RunResult, cpu: RunResult, differences: Differences
     ) -> None:
         found = chip.only("training.tune")

@@ -21,9 +21,7 @@ class WeightsAgreementTests(NamespaceSuite):
             assert found["agreed at"] == found["steps"] == 8
             assert not found["message"]
 
-    def test_the_rank_that_differs_is_named_at_the_next_check_on_every_rank(
-        self, chip: RunResult, devices: int
-    ) -> None:
+    def test_a_differing_rank_is_named_at_the_next_check(self, chip: RunResult, devices: int) -> None:
         for found in chip.each("weights_agreement", "changed"):
             assert found["ranks"] == [devices - 1]
             assert found["agreed at"] == STEP // EVERY * EVERY

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from northbridge.conformance.runs.question import ask
-from northbridge.conformance.tests.plugin.plugin_suite import HEAVY, PluginSuite, is_refused_for_lack, trainer_namespace
+from northbridge.conformance.tests.plugin.plugin_suite import HEAVY, PluginSuite, is_unsupported, trainer_namespace
 
 
 class MissingSoftware(PluginSuite):
@@ -92,7 +92,7 @@ class Detection(PluginSuite):
         " software; Device.count(); and is_available() and device_count() of the vendor's torch module"
     )
 
-    def test_it_answers_with_a_number_where_the_software_is_installed(self, detected: dict[str, Any]) -> None:
+    def test_it_answers_with_a_number_if_software_is_installed(self, detected: dict[str, Any]) -> None:
         number, again = detected["detected"]
 
         if detected["installed"]:
@@ -102,7 +102,7 @@ class Detection(PluginSuite):
             assert isinstance(number, int) or number.startswith("SoftwareMissingError: "), number
         assert again == number
 
-    def test_it_brings_neither_torch_nor_the_vendors_package_into_this_process(
+    def test_it_imports_neither_torch_nor_the_vendors_package(
         self, detected: dict[str, Any], declared: dict[str, Any]
     ) -> None:
         assert not set(detected["modules"]) & (HEAVY | {(declared["package"] or "").partition(".")[0]})
@@ -113,13 +113,13 @@ class Detection(PluginSuite):
         assert detected["available"].get(backend, 0) == (number if isinstance(number, int) else 0)
 
     def test_the_loaded_device_counts_as_many(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
-        if not is_refused_for_lack(loaded, detected):
+        if not is_unsupported(loaded, detected):
             for look in loaded["looks"]:
                 assert look["count"] == repr(detected["detected"][0])
 
     def test_the_vendors_module_is_available_where_devices_are(
         self, loaded: dict[str, Any], detected: dict[str, Any]
     ) -> None:
-        if not is_refused_for_lack(loaded, detected):
+        if not is_unsupported(loaded, detected):
             expected = repr(bool(detected["detected"][0]))
             assert loaded["is available"] in (expected, "it does not say")

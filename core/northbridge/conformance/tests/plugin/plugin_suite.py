@@ -1,4 +1,4 @@
-"""What the classes of level C0 are given: the plugin, and what processes of their own say about it."""
+"""Fixtures of level C0: the plugin, and the answers of processes about it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from northbridge.conformance.runs.question import Answer, ask
 from northbridge.conformance.suite import TRAINERS, Suite
 
 HEAVY = frozenset({"torch", "lightning", "pytorch_lightning", "lightning_fabric"})
-"""What no plugin needs in order to be imported, or to be asked for its devices."""
+"""Modules that no plugin needs in order to be imported, or to detect its devices."""
 
 ALONE = ("0", "1")
 """The number of a process among the ranks, and how many there are, as a question is asked."""
 
 
 class PluginSuite(Suite):
-    """Whatever runs the plugin's code does so in a process of its own; none needs the chip or the vendor's software."""
+    """Run the plugin's code in processes of their own, without the chip or the vendor's software."""
 
     @pytest.fixture
     def plugin(self, backend: str) -> northbridge.Plugin:
@@ -30,21 +30,21 @@ class PluginSuite(Suite):
 
     @pytest.fixture
     def declared(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
-        """What the plugin declares."""
+        """Return the plugin's declaration."""
         return ask("declaration", backend, environ=environ).facts
 
     @pytest.fixture
     def detected(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
-        """What the plugin says of this machine's devices."""
+        """Return what the plugin detects on this machine."""
         return ask("detection", backend, environ=environ).facts
 
     @pytest.fixture
     def loaded(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
-        """What is there when the software has been loaded, or why it could not be."""
+        """Return the state after loading the software, or why it could not be loaded."""
         return ask("software", backend, *ALONE, environ=environ).facts
 
 
-def is_refused_for_lack(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
+def is_unsupported(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
     """Return whether the software could not be loaded because this machine lacks it, or the chip.
 
     Raises :class:`AssertionError` where it could not be loaded though nothing says that it lacks either.

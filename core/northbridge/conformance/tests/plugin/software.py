@@ -9,7 +9,7 @@ import pytest
 import northbridge
 from northbridge.conformance.runs.question import Answer, ask, ask_again
 from northbridge.conformance.runs.run_environment import tells_of_a_launcher
-from northbridge.conformance.tests.plugin.plugin_suite import ALONE, HEAVY, PluginSuite, is_refused_for_lack, tops
+from northbridge.conformance.tests.plugin.plugin_suite import ALONE, HEAVY, PluginSuite, is_unsupported, tops
 
 MOST_SECONDS = 0.05
 """CPU time of the import, beyond that of northbridge and pluggy."""
@@ -87,17 +87,17 @@ class SoftwareLoading(PluginSuite):
     )
 
     def test_it_is_loaded_or_says_what_is_missing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
-        assert is_refused_for_lack(loaded, detected) or loaded["looks"][0]["device"]
+        assert is_unsupported(loaded, detected) or loaded["looks"][0]["device"]
 
     def test_to_load_it_again_changes_nothing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
-        if not is_refused_for_lack(loaded, detected):
+        if not is_unsupported(loaded, detected):
             assert loaded["loaded again"] == "None"
             first, again = loaded["looks"]
             assert again == first
             assert loaded["same objects"]
 
     def test_what_a_process_has_once_stays_as_it_was(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
-        if is_refused_for_lack(loaded, detected):
+        if is_unsupported(loaded, detected):
             return
         before, after = loaded["states"]
 

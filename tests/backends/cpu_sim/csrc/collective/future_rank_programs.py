@@ -14,7 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def values_after_a_wait() -> None:
-    """Whoever has waited for a work, or heard that it is done, finds the value in its future."""
+    """After a wait for a work, or its callback, its future has the value."""
     with group():
         for n in range(1, 100):
             work = started(dist.all_reduce, full(n))

@@ -22,18 +22,18 @@ from northbridge_cpu_sim import SimulatedDevice, install
 RANK = int(os.environ["RANK"])
 INTEGER, BRAIN, HALF_INTEGER = torch.int32, torch.bfloat16, torch.int16
 
-install(SimulatedDevice.read(Path(os.environ["POSED_FILE"])), acquire=lambda: RANK)
+install(SimulatedDevice.read(Path(os.environ["FLINT_FILE"])), acquire=lambda: RANK)
 
 
 @contextmanager
 def group() -> Iterator[None]:
-    dist.init_process_group("posedccl")
+    dist.init_process_group("flintccl")
     yield
     dist.destroy_process_group()
 
 
 def here(*values: float, dtype: torch.dtype = torch.float32) -> Tensor:
-    return torch.tensor(values, dtype=dtype, device="posed")
+    return torch.tensor(values, dtype=dtype, device="flint")
 
 
 def refuse(call: Callable[[], object]) -> None:
@@ -68,7 +68,7 @@ def converted() -> None:
         assert x.tolist() == [2**24], x
         dist.all_reduce(x := here(300, RANK, dtype=HALF_INTEGER))
         assert x.tolist() == [600, 1], x
-        dist.all_reduce(x := torch.tensor([True, RANK == 1, False], device="posed"))
+        dist.all_reduce(x := torch.tensor([True, RANK == 1, False], device="flint"))
         assert x.tolist() == [True, True, False], x
         dist.all_reduce(x := here(0.1 * (RANK + 1), dtype=torch.float64))
         assert torch.equal(x.cpu(), x.cpu().float().double()), x
@@ -97,10 +97,10 @@ def waited_for() -> None:
 def parallel_training() -> None:
     with group():
         torch.manual_seed(RANK)
-        net = DistributedDataParallel(nn.Linear(3, 2).to("posed"))
+        net = DistributedDataParallel(nn.Linear(3, 2).to("flint"))
         optimizer = torch.optim.SGD(net.parameters(), 0.1)
         for _ in range(3):
-            torch.autograd.backward(net(torch.full((4, 3), RANK + 1.0, device="posed")).square().mean())
+            torch.autograd.backward(net(torch.full((4, 3), RANK + 1.0, device="flint")).square().mean())
             optimizer.step()
             optimizer.zero_grad()
         gathered: list[object] = [None, None]

@@ -61,7 +61,7 @@ def test_sends_and_receives_are_done_without_being_waited_for(run: Run) -> None:
     assert "simccl's recv on rank 0 of 2 failed: " in waited
 
 
-def test_calls_that_are_not_checked_end_in_turn_whoever_asks(run: Run) -> None:
+def test_unchecked_calls_end_in_turn(run: Run) -> None:
     run("unchecked", NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES="0", NORTHBRIDGE_CPU_SIM_STREAMS="immediate")
 
 

@@ -17,10 +17,10 @@ def test_copies_and_pickles_stay_on_their_device(chip: ModuleType) -> None:
     x = torch.arange(4.0, device="cpu_sim:2", requires_grad=True)
     module = torch.nn.Linear(2, 2).to("cpu_sim:2")
 
-    for twin in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), copy.copy(x)):
-        assert twin.device == x.device
-        assert twin.requires_grad
-        assert torch.equal(twin, x)
+    for clone in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), copy.copy(x)):
+        assert clone.device == x.device
+        assert clone.requires_grad
+        assert torch.equal(clone, x)
     assert copy.deepcopy(module).weight.device == module.weight.device
 
 

@@ -68,7 +68,7 @@ def test_who_reads_freed_memory_is_told_so_and_ends(computed: bool) -> None:
     assert touched.returncode < 0, touched.stdout
     assert touched.stdout == f"held {2.0 if computed else 1.0}\n"
     assert (
-        "memory of the simulated chip was touched after it was freed: byte 40 of a block of 4000. Whoever keeps its"
+        "memory of the simulated chip was touched after it was freed: byte 40 of a block of 4000. Code that keeps its"
         " address has to keep the tensor."
     ) in touched.stderr
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from northbridge.conformance.runs.ranks import attempt, error_of
-from northbridge.conformance.tests.collective.ranks import everybodys, refusals
+from northbridge.conformance.tests.collective.ranks import everybodys, rejections
 from northbridge.errors import CollectiveError, UnsupportedError
 
 
@@ -26,7 +26,7 @@ def test_a_result_is_no_error(found: object) -> None:
 def test_what_every_rank_lacks_is_unsupported() -> None:
     ranks = [{"gathered": attempt(lack)}] * 2
 
-    assert refusals(ranks, "gathered") == ["CollectiveError: accl has no such collective"] * 2
+    assert rejections(ranks, "gathered") == ["CollectiveError: accl has no such collective"] * 2
     with pytest.raises(UnsupportedError, match="gathered: CollectiveError: accl has no such collective"):
         everybodys(ranks, "gathered")
 
@@ -34,7 +34,7 @@ def test_what_every_rank_lacks_is_unsupported() -> None:
 def test_what_one_rank_lacks_is_a_failure() -> None:
     ranks = [{"gathered": [1]}, {"gathered": attempt(lack)}]
 
-    assert refusals(ranks, "gathered") == []
+    assert rejections(ranks, "gathered") == []
     with pytest.raises(AssertionError, match="gathered fails on some ranks"):
         everybodys(ranks, "gathered")
 

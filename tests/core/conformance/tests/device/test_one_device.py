@@ -8,7 +8,7 @@ import pytest
 from tests.conformance.wrong_backends import try_backend
 
 import northbridge
-from northbridge.conformance.tests.device.one_device import refuse_without, refused_where_denied
+from northbridge.conformance.tests.device.one_device import reject_without, rejected_where_denied
 from northbridge.conformance.verdict import Verdict
 from northbridge.discovery.declared import is_declared
 
@@ -31,7 +31,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_result_of_a_denied_dtype_is_a_refusal(backend: str, error: Exception, words: str) -> None:
     told = f"asked for float64.*{words}.*it has no room"
 
-    with pytest.raises(northbridge.UnsupportedError, match=told) as caught, refused_where_denied(backend, "float64"):
+    with pytest.raises(northbridge.UnsupportedError, match=told) as caught, rejected_where_denied(backend, "float64"):
         raise error
 
     assert caught.value.capability == "float64"
@@ -41,12 +41,12 @@ def test_result_of_a_denied_dtype_is_a_refusal(backend: str, error: Exception, w
 @pytest.mark.parametrize("claim", ["float16", "int64"])
 @pytest.mark.parametrize("error", [AssertionError("1 is not 2"), RuntimeError("no such kernel")])
 def test_what_comes_of_a_dtype_that_is_not_denied_passes_through(backend: str, claim: str, error: Exception) -> None:
-    with pytest.raises(type(error), match=str(error)), refused_where_denied(backend, claim):
+    with pytest.raises(type(error), match=str(error)), rejected_where_denied(backend, claim):
         raise error
 
 
 def test_right_results_in_a_dtype_that_is_denied_raise_nothing(backend: str) -> None:
-    with refused_where_denied(backend, "float64"):
+    with rejected_where_denied(backend, "float64"):
         found = 1
 
     assert found == 1
@@ -54,14 +54,14 @@ def test_right_results_in_a_dtype_that_is_denied_raise_nothing(backend: str) -> 
 
 def test_argument_of_a_denied_dtype_is_refused(backend: str) -> None:
     with pytest.raises(northbridge.UnsupportedError, match=r"what float64 alone needs.*it has no room") as error:
-        refuse_without(backend, "float64")
+        reject_without(backend, "float64")
 
     assert error.value.capability == "float64"
 
 
 @pytest.mark.parametrize("claim", ["float16", "int64"])
 def test_what_takes_a_dtype_that_is_not_denied_is_tried(backend: str, claim: str) -> None:
-    refuse_without(backend, claim)
+    reject_without(backend, claim)
 
 
 def test_a_machine_with_one_device_forbids_no_test_of_one() -> None:

@@ -128,19 +128,19 @@ WRONG = {
     "simulated_is_one": Wrong(
         "simulated=True",
         "simulated=1",
-        "Declaration::test_whether_it_is_simulated_and_whether_auto_may_pick_it_is_yes_or_no",
+        "Declaration::test_simulated_and_auto_are_yes_or_no",
         "Capabilities(simulated=1): expected True or False",
     ),
     "detect_raises": Wrong(
         DETECT,
         "        raise OSError('no driver')\n",
-        "Detection::test_it_answers_with_a_number_where_the_software_is_installed",
+        "Detection::test_it_answers_with_a_number_if_software_is_installed",
         "detect() raised OSError: no driver",
     ),
     "detect_imports_torch": Wrong(
         DETECT,
         f"        import torch\n{DETECT}",
-        "Detection::test_it_brings_neither_torch_nor_the_vendors_package_into_this_process",
+        "Detection::test_it_imports_neither_torch_nor_the_vendors_package",
         "'torch'",
     ),
     "counts_wrong": Wrong(

@@ -1,4 +1,4 @@
-"""What keeps a backend from training on software that is not what it was written for."""
+"""Check that stops training on software that breaks a backend's contract."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from northbridge.contract.symbol import Symbol
 from northbridge.errors import ContractError
 
 
-def refuse_broken(contract: Contract) -> None:
+def reject_broken(contract: Contract) -> None:
     """Raise :class:`ContractError` where a required symbol is missing, or cannot be called as the contract says.
 
     Called by the core after ``Bridge.load()``. Takes no card: imports nothing, calls nothing, and reads no attribute

@@ -1,4 +1,4 @@
-"""Make torch know the device "posed" and the process group "posedccl"."""
+"""Make torch know the device "flint" and the process group "flintccl"."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import northbridge_cpu_sim
 
 _device = northbridge_cpu_sim.SimulatedDevice.read(Path(__file__).parents[1] / "device.toml")
-_folder = os.environ.get("POSED_SERVER") or f"{tempfile.gettempdir()}/posed-{os.getuid()}"
+_folder = os.environ.get("FLINT_SERVER") or f"{tempfile.gettempdir()}/flint-{os.getuid()}"
 _server = northbridge_cpu_sim.Server(Path(_folder), _device.count)
 
 
 def _acquire() -> int:
-    card = int(os.environ.get("POSED_CARD", "0"))
-    _server.take(card)
+    card = int(os.environ.get("FLINT_CARD", "0"))
+    _server.acquire(card)
     return card
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.core.contract.conftest import HEAD, Write, line
 from tests.core.contract.test_check import CODE
 
-from northbridge.contract import refuse_broken
+from northbridge.contract import reject_broken
 from northbridge.errors import ContractError
 
 Software = Callable[[str], ModuleType]
@@ -31,7 +31,7 @@ def test_software_as_the_contract_says_passes(write: Write, software: Software) 
         line("it counts", "behaviour"),
     )
 
-    refuse_broken(contract)
+    reject_broken(contract)
 
     assert module.taken == []
 
@@ -44,7 +44,7 @@ def test_missing_symbol_is_refused_with_its_line(write: Write, software: Softwar
     )
 
     with pytest.raises(ContractError) as raised:
-        refuse_broken(contract)
+        reject_broken(contract)
 
     assert str(raised.value) == (
         "backend 'toy' needs toy_chip.graph(stream=None), and toy_chip has no 'graph'; found no toy-chip."
@@ -64,7 +64,7 @@ def test_other_signature_is_refused_and_more_are_counted(write: Write, software:
     )
 
     with pytest.raises(ContractError) as raised:
-        refuse_broken(contract)
+        reject_broken(contract)
 
     assert (
         "needs toy_chip.count(device=None) -> int, and it has no parameter 'device': () -> int; found pydantic 2"
@@ -77,21 +77,21 @@ def test_other_signature_is_refused_and_more_are_counted(write: Write, software:
 def test_what_some_releases_lack_is_not_refused(write: Write, software: Software) -> None:
     software(CODE)
 
-    refuse_broken(write(line("toy_chip.graph", "function", "()", required=False)))
+    reject_broken(write(line("toy_chip.graph", "function", "()", required=False)))
 
 
 def test_a_module_not_imported_is_left_alone(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "toy_management.py").write_text("raise OSError('no driver')")
     monkeypatch.syspath_prepend(tmp_path)
 
-    refuse_broken(write(line("toy_management", "module"), line("toy_management.count", "function", "()")))
+    reject_broken(write(line("toy_management", "module"), line("toy_management.count", "function", "()")))
 
     assert "toy_management" not in sys.modules
 
 
 def test_a_module_that_is_not_installed_is_refused(write: Write) -> None:
     with pytest.raises(ContractError, match="needs toy_management, and there is no module 'toy_management'; found no"):
-        refuse_broken(write(line("toy_management", "module")))
+        reject_broken(write(line("toy_management", "module")))
 
 
 def test_a_stand_in_that_watches_its_attributes_sees_no_reading(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +107,6 @@ def test_a_stand_in_that_watches_its_attributes_sees_no_reading(write: Write, mo
     monkeypatch.setitem(sys.modules, "toy_chip", module)
     seen.clear()
 
-    refuse_broken(write(line("toy_chip.count", "function", "()")))
+    reject_broken(write(line("toy_chip.count", "function", "()")))
 
     assert seen == []

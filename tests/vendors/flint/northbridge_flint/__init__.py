@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     import torch
 
 
-class PosedDevice(northbridge.Device):
-    type = "posed"
+class FlintDevice(northbridge.Device):
+    type = "flint"
 
     def root(self, index: int) -> torch.device:
         return super().root(0)
 
     def select(self, index: int) -> None:
-        os.environ["POSED_CARD"] = str(index)
+        os.environ["FLINT_CARD"] = str(index)
         self.module.init()
 
     def label(self, index: int) -> str:
@@ -26,22 +26,22 @@ class PosedDevice(northbridge.Device):
         return super().memory_stats(0)
 
 
-class PosedCCL(northbridge.Collective):
-    name = "posedccl"
+class FlintCCL(northbridge.Collective):
+    name = "flintccl"
 
 
-class PosedBridge(northbridge.Bridge):
+class FlintBridge(northbridge.Bridge):
     def load(self) -> None:
-        import torch_posed.plugin  # registers the "posed" device and the "posedccl" process group
+        import torch_flint.plugin  # registers the "flint" device and the "flintccl" process group
 
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     return northbridge.Backend(
-        "posed",
-        PosedDevice(),
-        PosedCCL(),
-        PosedBridge(),
+        "flint",
+        FlintDevice(),
+        FlintCCL(),
+        FlintBridge(),
         northbridge.Capabilities(
             bfloat16=northbridge.yes,
             float16=northbridge.no("the chip has no half precision"),

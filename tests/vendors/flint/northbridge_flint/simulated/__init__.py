@@ -9,5 +9,5 @@ import northbridge
 def northbridge_simulation() -> northbridge.Simulation:
     here = Path(__file__).parent
     return northbridge.Simulation(
-        {"torch_posed": here / "torch_posed"}, autoloads=("torch_posed",), tools={"posed-smi": here / "posed_smi.py"}
+        {"torch_flint": here / "torch_flint"}, autoloads=("torch_flint",), tools={"flint-smi": here / "flint_smi.py"}
     )
