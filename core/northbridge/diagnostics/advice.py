@@ -18,7 +18,7 @@ AdviceLevel = Literal["wrong", "software missing", "hardware missing", "note"]
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to know: about whom, and what, which ends with what to do."""
+    """One problem or note: its subject, and a text that ends with the fix."""
 
     level: AdviceLevel
     about: str
@@ -26,9 +26,9 @@ class Advice:
 
 
 def advise(found: Diagnosis) -> tuple[Advice, ...]:
-    """Return what somebody who asked about one backend, or all, should act upon, in the order in which to act.
+    """Return the advice about one backend, or all of them, in the order in which to act.
 
-    What makes other things wrong comes before them; what is wrong comes before what is missing, and that before notes.
+    Causes come before their consequences, errors before missing parts, and those before notes.
     """
     environment, namespaces, backends, auto = found.environment, found.namespaces, found.backends, found.selection
     trainings = [(name, each) for name, tried in found.trainings.items() for each in tried]

@@ -25,7 +25,7 @@ _warned: set[str] = set()
 def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "32-true") -> None:
     """Warn, once for each process and reason, if the chip computes ``module`` in another dtype than its own.
 
-    Integers are not reported: a module counts with them. A chip that stores them as int32 rejects those that do not fit.
+    Integers are not reported: a module counts with them. A chip that stores them as int32 rejects larger ones.
     """
     _warn(backend, ((f"the {kind} {name!r}", each) for kind, name, each in tensors_of(module)), ("float64",))
     convolution = next((name for name, each in module.named_modules() if _is_float32_convolution(each)), None)
