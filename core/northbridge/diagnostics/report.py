@@ -1,7 +1,7 @@
-"""One report on this environment, at two depths: what ``northbridge list`` shows, and what ``northbridge doctor`` does.
+"""One report on this environment, at two depths: ``northbridge list`` and ``northbridge doctor``.
 
-Metadata is read in this process; whatever can crash, hang or print is asked in child processes with time limits.
-Reading metadata alone imports neither torch nor a plugin, and pydantic only where a ``NORTHBRIDGE_`` variable is set.
+Metadata is read in this process. Calls that can crash, hang or print run in child processes with time limits. Reading
+only metadata imports neither torch nor a plugin, and pydantic only if a ``NORTHBRIDGE_`` variable is set.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from northbridge.processes.queue import Tell
 
 LOAD_SECONDS = 600.0
-"""How long one backend's software may take to load: a chip that is compiled on first use takes minutes."""
+"""Time limit for loading one backend's software: a chip that is compiled on first use takes minutes."""
 
 _EXIT_CODES = {"wrong": 1, "software missing": 3, "hardware missing": 4}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """Everything that was found; what a list does not ask about is empty.
+    """All findings; fields that a list does not need are empty.
 
-    The keys of the doctor's JSON are the names of these fields and of the parts'.
+    The keys of the doctor's JSON are the names of these fields and of their parts' fields.
     """
 
     northbridge: str
@@ -42,44 +42,44 @@ class Diagnosis:
     torch: str | None
     system: str = ""
     torch_problem: str = ""
-    """Why ``import torch`` fails: then nothing is known of what needs torch."""
+    """The reason why ``import torch`` fails; then everything that needs torch is unknown."""
     asked: str | None = None
-    """The backend that was asked about; ``None`` for all of them."""
+    """The backend that was asked about; None for all backends."""
     environment: tuple[Variable, ...] = ()
     namespaces: tuple[NamespaceRow, ...]
     selection: Selection | None = None
     backends: tuple[BackendReport, ...]
     trainings: dict[str, tuple[SelfTest, ...]] = field(default_factory=dict)
-    """By the name of the backend; empty where no training was asked for."""
+    """By the backend's name; empty if no training was asked for."""
     record: tuple[Entry, ...] = ()
     advice: tuple[Advice, ...] = ()
 
     @property
     def broken(self) -> bool:
-        """Whether torch, a backend, or an installed namespace of Lightning, cannot do its work."""
+        """True if torch, a backend, or an installed namespace of Lightning cannot work."""
         backends = any(each.states.is_broken for each in self.backends)
         return bool(self.torch_problem) or backends or any(row.is_broken for row in self.namespaces)
 
     @property
     def exit_code(self) -> int:
-        """0 all well, 1 something is wrong; where one backend was asked about, 3 no software, 4 no hardware."""
+        """0 if all is well, 1 if something is wrong; for one backend, 3 without software, 4 without hardware."""
         levels = [each.level for each in self.advice if self.asked or each.level == "wrong"]
         return next((code for level, code in _EXIT_CODES.items() if level in levels), 0)
 
     def as_list(self) -> dict[str, Any]:
-        """Return what a list tells, as plain values for JSON."""
+        """Return the fields of a list, as plain values for JSON."""
         told = asdict(self)
         told["backends"] = [each["states"] for each in told["backends"]]
         keys = ("northbridge", "python", "torch", "backends", "namespaces", "record", "torch_problem")
         return {key: told[key] for key in keys}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, as plain values for JSON."""
+        """Return all fields, as plain values for JSON."""
         return {**asdict(self), "exit_code": self.exit_code}
 
 
 def read_metadata() -> Diagnosis:
-    """Return what the metadata of the installed distributions says, importing none of them. Raises SettingsError."""
+    """Read the metadata of the installed distributions, importing none of them. Raises SettingsError."""
     return _diagnosis([report_on(each) for each in claimed()], namespace_rows())
 
 
@@ -92,11 +92,11 @@ def examine(
     load_seconds: float = LOAD_SECONDS,
     tell: Tell = lambda _who, _what: None,
 ) -> Diagnosis:
-    """Return what child processes find out about this environment and about backend ``name``, or every one.
+    """Examine this environment and backend ``name``, or every backend, in child processes.
 
-    ``deep`` is as far as the doctor goes: the machine, the environment, the contract, what ``auto`` selects, and what
-    to do. There, ``acquire`` lets calls be tried that take a card, ``training`` trains on one card and on two.
-    ``load_seconds`` bounds the loading of one backend's software; ``tell`` is called with who is being asked, and what.
+    ``deep`` is the doctor's depth: the machine, the environment, the contract, the choice of ``auto``, and advice.
+    There, ``acquire`` allows calls that take a card, and ``training`` trains on one card and on two. ``load_seconds``
+    bounds the loading of one backend's software. ``tell`` is called with the subject and the stage of each question.
 
     Raises :class:`BackendNotFoundError` and :class:`SettingsError`.
     """
@@ -130,7 +130,7 @@ def examine(
 
 
 def choose(name: str | None) -> list[Claimed]:
-    """Return who claims ``name``, or every name. Raises :class:`BackendNotFoundError` and :class:`SettingsError`."""
+    """Return the claims of ``name``, or all. Raises BackendNotFoundError and SettingsError."""
     from northbridge.discovery.installed import find
     from northbridge.discovery.simulated import reject_unknown_simulation
     from northbridge.settings import CoreSettings
@@ -139,7 +139,7 @@ def choose(name: str | None) -> list[Claimed]:
     reject_unknown_simulation()
     chosen = [each for each in claimed() if name in (None, each.name)]
     if name is not None and not chosen:
-        find(name)  # raises, with the names that there are
+        find(name)  # raises, with the existing names
     return chosen
 
 
@@ -165,7 +165,7 @@ def _diagnosis(
 
 
 def _advised(found: Diagnosis) -> Diagnosis:
-    """Return the diagnosis with what is read in this process, and what to do."""
+    """Add the findings of this process and the advice to the diagnosis."""
     from northbridge.diagnostics.advice import advise
     from northbridge.diagnostics.environment import describe_system, examine_environment
     from northbridge.discovery.installed import names

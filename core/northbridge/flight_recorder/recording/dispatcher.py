@@ -1,8 +1,8 @@
-"""The calls of ``torch.distributed``, seen where torch hands them to a communication library.
+"""Recording of the calls of ``torch.distributed``, at the point where torch passes them to a communication library.
 
-Every call goes through an operator of the dispatcher's library ``c10d``, also one that DDP makes in C++. A kernel at
-the key BackendSelect, which is above every device's, records it and hands it on to the kernel below. To wrap the
-functions of ``torch.distributed`` would miss what comes from C++, and the hooks of newer torch are not in older ones.
+Every call goes through an operator of the dispatcher's library ``c10d``, even DDP's calls in C++. A kernel at the key
+BackendSelect, which is above every device's key, records the call and passes it to the kernel below. Wrappers of
+``torch.distributed``'s functions would miss calls from C++, and older versions of torch lack the newer hooks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RANKS = ("root_rank", "dst", "src")
 
 @dataclass(frozen=True)
 class Operator:
-    """Where the arguments of one operator are that a record tells."""
+    """Positions of the recorded arguments in one operator's call."""
 
     name: str
     group: int
@@ -43,14 +43,14 @@ class Operator:
 
     @classmethod
     def of_schema(cls, operator: str, schema: Any) -> Operator | None:
-        """Return the operator of ``schema``; None for one that no process group serves."""
+        """Read an operator's ``schema``; None for an operator without a process group."""
         types = {each.name: (place, str(each.type)) for place, each in enumerate(schema.arguments)}
         groups = [place for place, kind in types.values() if kind.endswith("c10d.ProcessGroup")]
         if not groups:
             return None
         flat = {name: place for name, (place, kind) in types.items() if kind in ("Tensor", "List[Tensor]")}
         if "barrier" in operator:
-            flat = {}  # its tensor only says which device is meant
+            flat = {}  # its tensor only names the device
         inputs = [place for name, place in flat.items() if name.startswith("input")]
         peers = [types[name][0] for name in _RANKS if name in types]
         return cls(
@@ -63,12 +63,12 @@ class Operator:
 
     @property
     def is_between_two(self) -> bool:
-        """Whether one rank sends and one receives, rather than all ranks of the group calling it."""
+        """True if one rank sends and one receives; False if all ranks of the group call it."""
         return self.tag is not None
 
 
 def observe(recorder: FlightRecorder) -> None:
-    """Let ``recorder`` see every call of this process from here on."""
+    """Let ``recorder`` record every call of this process from here on."""
     import torch
     import torch.distributed
 
@@ -89,7 +89,7 @@ def observe(recorder: FlightRecorder) -> None:
 
 _KEY = "BackendSelect"
 
-# A Library takes its kernels with it when it is collected.
+# A collected Library removes its kernels.
 _libraries: list[object] = []
 
 
@@ -101,7 +101,7 @@ def _kernel(operator: Operator, below: Any, recorder: FlightRecorder) -> Callabl
     meta = keys.DispatchKey.Meta
 
     def record_and_hand_on(keyset: Any, *args: Any, **options: Any) -> object:
-        # Tensors without data are torch.compile's, which plans a call and makes none.
+        # Tensors without data are torch.compile's, which plans a call without making it.
         call = None if keyset.has(meta) else recorder.called(operator, args)
         try:
             result = below.redispatch(keyset & under, *args, **options)
