@@ -1,7 +1,7 @@
 """Train with PyTorch Lightning on any vendor's accelerator.
 
 This module holds only the public names. Each is resolved on first use (PEP 562), so that importing this package costs
-milliseconds and no module that a plugin needs in order to be declared imports torch, pydantic or Lightning.
+milliseconds. The modules that a plugin needs for its declaration do not import torch, pydantic or Lightning.
 """
 
 from __future__ import annotations

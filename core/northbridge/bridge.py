@@ -48,7 +48,7 @@ class Bridge(ABC):
         """
 
     def detect(self) -> int | None:
-        """Return how many devices this machine has, without loading the vendor's software in this process.
+        """Count the devices of this machine, without loading the vendor's software in this process.
 
         Called by ``auto``, by ``is_available()`` and before a run. It should take milliseconds: read a device file, or
         ask a management library with a time limit. None means "count in a child process", which loads the software.

@@ -78,10 +78,10 @@ class Capabilities:
     float64: Claim = _claim("numbers in float64 are computed as float64")
     int64: Claim = _claim("numbers in int64 are held and computed as int64")
     float32_convolutions: Claim = _claim("convolutions of float32 are computed in float32, and not in fewer bits")
-    """If ``no``, a run is warned."""
+    """If ``no``, a run gets a warning."""
 
     bfloat16_range: Claim = _claim("matrix products in bfloat16 have bfloat16's range")
-    """If ``no``, a run is warned."""
+    """If ``no``, a run gets a warning."""
 
     sync_batchnorm: Claim = _claim("batch norm over the batches of all devices")
     """A layer of Northbridge computes it from sums and an all-gather."""

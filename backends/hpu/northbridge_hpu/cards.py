@@ -16,7 +16,7 @@ IDLE_BYTES = 2**30
 """A card with more memory in use than this is held by a process; an idle one shows about 768 MiB."""
 
 DEVICE_FILE = re.compile(r"^/dev/(?:accel/accel|hl)(\d+)$")
-"""Device file that a process holding a card has open; its number is the card's index."""
+"""Device file that a process holding a card has open; its number is used as the card's index."""
 
 
 @dataclass(frozen=True)

@@ -115,7 +115,7 @@ Stock: Any = ABC
 class _NamespaceMixin(Stock):  # type: ignore[misc]  # the stock class is known only at run time
     """Base of the classes that ``classes.py`` combines with a stock class of each namespace.
 
-    It derives from ABC and has no ``__slots__``, as Lightning's classes do: Python lets an object change its class only
+    It derives from ABC and has no ``__slots__``, like Lightning's classes. Python lets an object change its class only
     if the memory layouts of both classes have the same root.
     """
 

@@ -19,8 +19,8 @@ Lacking = Mapping[str, str | Mapping[Dtype, str]]
 def lacking_operations(device: SimulatedDevice) -> dict[str, str | Mapping[Dtype, str]]:
     """Return ``device.lacks_operations`` by torch's full names. Called before the chip's fallbacks are registered.
 
-    Raises :class:`DeviceFileError` for a name that torch does not know, for an operation that torch composes of others,
-    which never reaches a device, and for an operation that every chip needs.
+    Raises :class:`DeviceFileError` for a name that torch does not know, and for an operation that every chip needs;
+    also for an operation that torch composes of others, because it never reaches a device.
     """
     known: dict[str, list[str]] = {}
     for full_name in torch._C._dispatch_get_all_op_names():
