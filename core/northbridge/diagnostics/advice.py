@@ -3,26 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from northbridge.contract import Finding, cure
+from northbridge.diagnostics.diagnosis import Advice, AdviceLevel, Diagnosis
 
 if TYPE_CHECKING:
     from northbridge.diagnostics.backends import BackendReport, ContractReport
-    from northbridge.diagnostics.report import Diagnosis
     from northbridge.diagnostics.training import SelfTest
-
-AdviceLevel = Literal["wrong", "software missing", "hardware missing", "note"]
-
-
-@dataclass(frozen=True)
-class Advice:
-    """One thing to know: about whom, and what, which ends with what to do."""
-
-    level: AdviceLevel
-    about: str
-    what: str
 
 
 def advise(found: Diagnosis) -> tuple[Advice, ...]:

@@ -9,73 +9,20 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from northbridge.diagnostics.backends import BackendReport, Claimed, claimed, report_on
+from northbridge.diagnostics.diagnosis import Diagnosis
 from northbridge.diagnostics.namespaces import NamespaceRow, namespace_rows
 
 if TYPE_CHECKING:
-    from northbridge.diagnostics.advice import Advice
-    from northbridge.diagnostics.environment import Variable
-    from northbridge.diagnostics.selection import Selection
-    from northbridge.diagnostics.training import SelfTest
     from northbridge.process_record import Entry
     from northbridge.processes.queue import Tell
 
 LOAD_SECONDS = 600.0
 """How long one backend's software may take to load: a chip that is compiled on first use takes minutes."""
-
-_EXIT_CODES = {"wrong": 1, "software missing": 3, "hardware missing": 4}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Diagnosis:
-    """Everything that was found; what a list does not ask about is empty.
-
-    The keys of the doctor's JSON are the names of these fields and of the parts'.
-    """
-
-    northbridge: str
-    python: str
-    torch: str | None
-    system: str = ""
-    torch_problem: str = ""
-    """Why ``import torch`` fails: then nothing is known of what needs torch."""
-    asked: str | None = None
-    """The backend that was asked about; ``None`` for all of them."""
-    environment: tuple[Variable, ...] = ()
-    namespaces: tuple[NamespaceRow, ...]
-    selection: Selection | None = None
-    backends: tuple[BackendReport, ...]
-    trainings: dict[str, tuple[SelfTest, ...]] = field(default_factory=dict)
-    """By the name of the backend; empty where no training was asked for."""
-    record: tuple[Entry, ...] = ()
-    advice: tuple[Advice, ...] = ()
-
-    @property
-    def broken(self) -> bool:
-        """Whether torch, a backend, or an installed namespace of Lightning, cannot do its work."""
-        backends = any(each.states.is_broken for each in self.backends)
-        return bool(self.torch_problem) or backends or any(row.is_broken for row in self.namespaces)
-
-    @property
-    def exit_code(self) -> int:
-        """0 all well, 1 something is wrong; where one backend was asked about, 3 no software, 4 no hardware."""
-        levels = [each.level for each in self.advice if self.asked or each.level == "wrong"]
-        return next((code for level, code in _EXIT_CODES.items() if level in levels), 0)
-
-    def as_list(self) -> dict[str, Any]:
-        """Return what a list tells, as plain values for JSON."""
-        told = asdict(self)
-        told["backends"] = [each["states"] for each in told["backends"]]
-        keys = ("northbridge", "python", "torch", "backends", "namespaces", "record", "torch_problem")
-        return {key: told[key] for key in keys}
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything, as plain values for JSON."""
-        return {**asdict(self), "exit_code": self.exit_code}
 
 
 def read_metadata() -> Diagnosis:
