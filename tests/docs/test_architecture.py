@@ -71,8 +71,8 @@ follow(
 """,
 }
 
-PASSED_BY = re.compile(r"\.(is_|has_|may_|refuse_|tell_|note|describe|_\w|__|<)|\.(disables|distribution|version)$")
-"""Functions that are asked about the value, or refuse it, and do not hand it on."""
+PASSED_BY = re.compile(r"\.(is_|has_|may_|reject_|tell_|note|describe|_\w|__|<)|\.(disables|distribution|version)$")
+"""Functions that are asked about the value, or reject it, and do not hand it on."""
 
 
 @pytest.mark.parametrize("walk", WALKS)
