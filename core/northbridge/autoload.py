@@ -79,7 +79,7 @@ def _put_stand_ins() -> None:
 
 
 def _serve(namespace: str, command: bool = False) -> None:
-    # Lightning is being imported by somebody who may not have asked for us: what fails is recorded, not raised.
+    # Lightning may be imported by a program that does not use us: a failure is recorded, not raised.
     try:
         _find(_SERVE_COMMAND if command else _REGISTER)(namespace)
     except Exception as error:  # noqa: BLE001

@@ -29,7 +29,7 @@ class FaultError(northbridge.NorthbridgeError):
 
 
 class ServerError(northbridge.NorthbridgeError):
-    """The folder of a simulated server may be somebody else's."""
+    """The folder of a simulated server may be another user's."""
 
 
 class CardTakenError(northbridge.NorthbridgeError):

@@ -61,7 +61,7 @@ def visible_modules() -> tuple[int, ...]:
 
     They are a permutation of the indices, another one on each server. Ranks of two nodes talk module to module.
     Raises :class:`northbridge.SettingsError` where HABANA_VISIBLE_MODULES names a module that is not here, and
-    :class:`northbridge.SoftwareMissingError` where nobody can be asked.
+    :class:`northbridge.SoftwareMissingError` where they cannot be asked for.
     """
     chosen = HPUSettings.read().habana_visible_modules
     if not can_be_asked():

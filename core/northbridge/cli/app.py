@@ -2,7 +2,7 @@
 
 Exit codes: 0 all well; hardware or software that is simply not there, and what is switched off, is no error. 1 torch or
 a backend is broken, or an installed namespace of Lightning cannot be served; the doctor knows more that can be wrong,
-``hang`` says that somebody waits, and ``compare`` that reports differ. 2 wrong usage: an option, the name of a backend,
+``hang`` says that a rank waits, and ``compare`` that reports differ. 2 wrong usage: an option, the name of a backend,
 the value of a ``NORTHBRIDGE_`` variable, or a file that is no report. 3 and 4 are the doctor's, where it is asked about
 one backend: its software is not installed, its hardware is not here.
 """

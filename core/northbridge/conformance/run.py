@@ -45,7 +45,7 @@ class RunResult:
     def ranks(self, topic: str) -> list[dict[str, Any]]:
         """Return what every rank found out about ``topic``, which has the name of its step as one of its words.
 
-        Raises :class:`UnsupportedError` where the step was refused, and :class:`AssertionError` where nobody found
+        Raises :class:`UnsupportedError` where the step was refused, and :class:`AssertionError` where no rank found
         anything, with the reason if the step failed.
         """
         if topic not in self.findings:
@@ -112,7 +112,7 @@ def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
 
 
 def new_folder(parent: Path | None = None) -> Path:
-    """Return an empty folder for a run; one that nobody shares is deleted when this process ends."""
+    """Return an empty folder for a run; one that is not shared is deleted when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="northbridge-conformance-", dir=parent))
     if parent is None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)

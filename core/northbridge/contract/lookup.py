@@ -15,7 +15,7 @@ class NotThereError(LookupError):
 
 
 class NotLoadedError(LookupError):
-    """Its module is installed, and nobody has imported it in this process."""
+    """Its module is installed, and is not imported in this process."""
 
 
 def look_up(name: str, *, importing: bool) -> object:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def advise(found: Diagnosis) -> tuple[Advice, ...]:
-    """Return what somebody who asked about one backend, or all, should act upon, in the order in which to act.
+    """Return the problems of one backend, or of all, in the order in which to act.
 
     What makes other things wrong comes before them; what is wrong comes before what is missing, and that before notes.
     """

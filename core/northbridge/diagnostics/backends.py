@@ -26,7 +26,7 @@ FINDING = "finding "
 
 @dataclass(frozen=True)
 class BackendRow:
-    """How far a backend comes; ``None`` where nobody asked, or where no answer came."""
+    """How far a backend comes; ``None`` if it was not asked, or no answer came."""
 
     name: str
     version: str
@@ -74,7 +74,7 @@ class ContractReport:
 
 @dataclass(frozen=True)
 class BackendReport:
-    """Everything that is known about one backend; empty where nobody asked, or where no answer came."""
+    """Everything that is known about one backend; empty if it was not asked, or no answer came."""
 
     states: BackendRow
     selected: bool = False

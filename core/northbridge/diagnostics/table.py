@@ -126,7 +126,7 @@ def _print_reasons(console: Terminal, rows: Sequence[BackendRow | NamespaceRow])
 
 
 def _remarks(found: Diagnosis) -> list[tuple[str, str, str]]:
-    """Return what the record says beyond the rows: that a name is somebody else's in a namespace, for one."""
+    """Return what the record says beyond the rows: such as a name that belongs to another package in a namespace."""
     told = {namespace.name for namespace in found.namespaces} | {
         each.states.name for each in found.backends if each.states.reason
     }

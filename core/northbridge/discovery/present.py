@@ -125,7 +125,7 @@ def count_devices(name: str) -> DetectedDevices:
 def candidate(name: str) -> DetectedDevices:
     """Return what there is to know of backend ``name``, importing its plugin in a child process.
 
-    Nobody has asked for the plugin, so that whatever is wrong with it must not reach this process. One that is imported
+    The plugin was not asked for, so that its faults must not reach this process. One that is imported
     already is asked here. Raises what :func:`northbridge.get` raises, or :class:`DetectionError`.
     """
     if is_declared(name):

@@ -52,7 +52,7 @@ def stand_in_for_tool(tool: str) -> list[str] | None:
 
 
 def put_stand_ins(name: str) -> bool:
-    """Let Python find the stand-ins for backend ``name``, once; return False where nobody brings any.
+    """Let Python find the stand-ins for backend ``name``, once; return False if there are none.
 
     Called when torch has been imported, and when the backend is first asked for, if ``NORTHBRIDGE_SIMULATE`` names it.
     What the vendor has torch import is imported here too, once torch is there. Raises :class:`SimulationError` where

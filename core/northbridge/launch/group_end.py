@@ -31,13 +31,13 @@ def leave_at_the_end(limit: timedelta | None, launcher: Any) -> None:
 
 
 def note_failure() -> None:
-    """Note that the training of this process has failed: from here on, its end waits for nobody long."""
+    """Note that the training of this process has failed: from here on, its end does not wait long for other ranks."""
     global _failed
     _failed = True
 
 
 def resume(pids: Iterable[int]) -> None:
-    """Let the ranks ``pids`` go on where somebody has stopped them: else no signal but SIGKILL would end them."""
+    """Let the ranks ``pids`` go on if they are stopped: else no signal but SIGKILL would end them."""
     for pid in pids if os.name == "posix" else ():
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGCONT)
@@ -48,7 +48,7 @@ def _leave(limit: timedelta | None, launcher: Any) -> None:
 
     if not torch.distributed.is_initialized():
         return
-    # Python keeps the last error that nobody caught.
+    # Python keeps the last uncaught error.
     if _failed or getattr(sys, "last_value", None) is not None:
         resume(each.pid for each in getattr(launcher, "procs", ()) if isinstance(each, Popen) and each.poll() is None)
         _end_within(GRACE_SECONDS)

@@ -1,7 +1,7 @@
 """Ranks that Lightning started as scripts end where the process that started them was killed, or failed.
 
 Ranks that train notice a lost peer by themselves. One that still waits for rank 0 to appear does not: it would wait for
-half an hour, and nobody is left to stop it. Neither does one that hangs, for which rank 0 has given up waiting. Once
+half an hour, and no process stops it. Neither does one that hangs, for which rank 0 has given up waiting. Once
 they have met, rank 0 may end well before the others, which then go on.
 """
 
@@ -57,7 +57,7 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
 
 
 def _tell_how_it_ends(handle: int, alive: Path) -> None:
-    # Python keeps the last error that nobody caught.
+    # Python keeps the last uncaught error.
     if getattr(sys, "last_value", None) is None:
         alive.unlink(missing_ok=True)
     else:
@@ -145,6 +145,6 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except OSError as error:
         return isinstance(error, PermissionError)
-    # A killed process that nobody has waited for still has its number.
+    # A killed process that was not waited for still has its number.
     state = Path(f"/proc/{process}/stat")
     return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"

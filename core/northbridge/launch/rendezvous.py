@@ -40,7 +40,7 @@ def store_of_attempt(rank: int, world_size: int, timeout: timedelta | None) -> S
 
 
 def _invite(store: Store, world_size: int, patience: timedelta) -> str:
-    # A question may be one of a rank that is gone; then nobody says that the answer has come, and a newer one follows.
+    # A question may be one of a rank that is gone; then its answer is never acknowledged, and a newer question follows.
     word = uuid4().hex
     missing = set(range(1, world_size))
     deadline = time.monotonic() + patience.total_seconds()

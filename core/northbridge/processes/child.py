@@ -160,7 +160,7 @@ class Reporter:
     """The child's side: facts go to the parent, and whatever else this process prints does not.
 
     The parent holds the other end of stdin: where even the parent is killed, this process and what it started end too.
-    The first that it writes there is a word that nobody can guess, and that each report begins with: what was printed
+    The first that it writes there is a word that cannot be guessed, and that each report begins with: what was printed
     before, by a site hook or at the end of ``import torch``, has none.
     """
 

@@ -69,7 +69,7 @@ def import_path() -> list[str]:
     """Return ``sys.path`` as a child gets it: whole paths, without ``""``.
 
     With ``python -c`` and in a notebook Python itself puts ``""`` there. It is the working directory of the moment,
-    where a ``torch.py`` may lie that nobody has looked at. A folder that is named stays: a script's own, that of
+    where an unknown ``torch.py`` may lie. A folder that is named stays: a script's own, that of
     ``python -m``, and what the user added. This process imports from there, too.
     """
     return [os.path.abspath(each) for each in map(str, sys.path) if each]

@@ -43,7 +43,7 @@ def open_folder(chosen: Path | None) -> Path:
 
 
 def reject_foreign(file: Path) -> None:
-    """Raise :class:`BuildError` where ``file``, which lies in the cache, is a link or may be somebody else's."""
+    """Raise :class:`BuildError` where ``file``, which lies in the cache, is a link or may be another user's."""
     if os.path.lexists(file) and (fault := find_own_fault(file)):
         raise BuildError(f"cannot use the simulated chip's cache: {fault}. Fix: delete it")
 
@@ -95,7 +95,7 @@ def keep(built: Path, chip: Path) -> None:
 def is_whole(chip: Path) -> bool:
     """Return whether ``chip`` is there, and its content is what was compiled: 3 ms for its 3 MB.
 
-    Raises :class:`BuildError` where it may be somebody else's.
+    Raises :class:`BuildError` where it may be another user's.
     """
     reject_foreign(chip)
     # A damaged file does not fail to load: it kills the process, by SIGBUS or SIGSEGV.

@@ -11,10 +11,10 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def find_fault(path: Path) -> str | None:
-    """Return why somebody else can have made what lies at ``path``, a real path; None where nobody can.
+    """Return why another user can have made the file at ``path``, a real path; None if that is impossible.
 
     The path and each folder above it belong to root or to this user. Others may write only to sticky folders, in which
-    nobody but the owner replaces a file. Raises ``OSError`` where there is nothing at ``path``.
+    only the owner replaces a file. Raises ``OSError`` where there is nothing at ``path``.
     """
     return find_own_fault(path) or next(filter(None, map(_fault_of_parent, path.parents)), None)
 

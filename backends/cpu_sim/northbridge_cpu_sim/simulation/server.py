@@ -32,7 +32,7 @@ class Server:
         """Hold ``card`` until this process ends, however it ends; holding it already is no error.
 
         Raises :class:`CardTakenError` where another process holds it, and :class:`ServerError` where the folder may be
-        somebody else's, or cannot be made.
+        another user's, or cannot be made.
         """
         file = self._file(card)
         try:

@@ -20,6 +20,6 @@ def mark_step(device_str: str = "", sync: bool = False) -> None:  # noqa: ARG001
 def announce() -> None:
     """Say in the log that markers do nothing in eager mode, as the vendor's import does."""
     log = logging.getLogger("habana_frameworks")
-    log.addHandler(logging.NullHandler())  # whoever configures logging sees it, and nobody else
+    log.addHandler(logging.NullHandler())  # a script that configures logging sees it, and no other
     if not is_lazy():
         log.warning("mark_step has no effect in eager mode")

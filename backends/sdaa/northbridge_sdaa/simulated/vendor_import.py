@@ -23,7 +23,7 @@ def load() -> None:
     """Make the simulated core groups torch's devices ``sdaa``, in the way that the settings ask for."""
     _parse_device_to_align_with()
     northbridge_cpu_sim.install(
-        # Where none is visible, one is there all the same, which nobody counts.
+        # Where none is visible, one is there all the same, which is not counted.
         machine.core_group(),
         visible=max(1, len(machine.visible())),
         module=sys.modules["torch_sdaa.sdaa"],

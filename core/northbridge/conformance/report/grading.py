@@ -15,7 +15,7 @@ _UNTAGGED_ADVICE = "Read the evidence; docs/prove-your-backend.md says how to ru
 
 
 def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) -> TestResult:
-    """Return the result of one test; of one that has not ended, nobody knows anything."""
+    """Return the result of one test; NOT RUN if it did not finish."""
     if ended is None:
         ended = Ended(id=test.id, ending=Ending.FORBIDDEN, seconds=0.0, evidence=NOT_ASKED)
     verdict = judge(ended.ending, [claims[name] for name in test.claims if name in claims])

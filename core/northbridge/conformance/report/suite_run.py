@@ -29,7 +29,7 @@ def run_suite(
     :func:`~northbridge.discovery.installed.find` raises, and :class:`SuiteError`.
     """
     began, start = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
-    digest_sources()  # of the files that run, and not of what somebody edits meanwhile
+    digest_sources()  # of the files that run, before they are edited
     facts = find_facts(name, environ)
     environ = facts.environ_of_suite(environ)
     levels = tuple(LEVELS)[: list(LEVELS).index(level) + 1]

@@ -1,4 +1,4 @@
-"""Ports at which ranks meet, which are nobody else's until they do."""
+"""Ports at which ranks meet, which no other process gets until they do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _held: list[socket.socket] = []
 
 
 def reserve_port() -> int:
-    """Return a port of the loopback interface on which a rank can listen, and which the system gives to nobody else.
+    """Return a port of the loopback interface for a rank, which the system gives to no other process.
 
     A port that was free a moment ago is not enough: some seconds pass until rank 0 has imported torch and listens, and
     meanwhile every process that asks for any port may be given this one. So it stays bound, with SO_REUSEADDR and

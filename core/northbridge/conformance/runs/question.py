@@ -1,4 +1,4 @@
-"""Ask a process of its own about a plugin: what hurts there, hurts nobody here."""
+"""Ask a process of its own about a plugin, so that a crash there does no harm here."""
 
 from __future__ import annotations
 

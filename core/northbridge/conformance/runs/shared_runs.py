@@ -29,7 +29,7 @@ def folder_of_runs(environ: Mapping[str, str] = os.environ) -> Path | None:
 def run_once(runs: Path, name: str, run: Callable[[], Path]) -> Path:
     """Return the folder of the run called ``name``: what ``run`` returns, here or in a process that did it before.
 
-    A run that raises is nobody's: the next process that wants it tries again.
+    A run that raises is not kept: the next process that wants it tries again.
     """
     stem = hashlib.sha256(name.encode()).hexdigest()[:16]
     done = runs / f"{stem}.folder"

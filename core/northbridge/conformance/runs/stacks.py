@@ -57,7 +57,7 @@ def _read(asked: Mapping[int, Path]) -> Iterable[tuple[int, str]]:
     until = time.monotonic() + _PATIENCE_S
     for pid, file in sorted(asked.items()):
         size = -1
-        # Until it has grown no more for a moment: nobody tells when a dump is complete.
+        # Until it has grown no more for a moment: there is no sign that a dump is complete.
         while time.monotonic() < until and (size <= 0 or file.stat().st_size > size):
             size = file.stat().st_size
             time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""From which call on a rank is out of step: it left a call out, or made one more, long before somebody waits."""
+"""From which call on a rank is out of step: it left a call out, or made one more, long before a rank waits."""
 
 from __future__ import annotations
 

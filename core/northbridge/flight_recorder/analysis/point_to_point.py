@@ -24,7 +24,7 @@ def judge_point_to_point(run: RecordedRun, group: Group, now: float) -> Iterable
 def _judge(run: RecordedRun, group: Group, rank: int, calls: list[Call], now: float) -> HangFinding | None:
     channel, answered = calls[0].channel, _answers(run, group, rank, calls[0].channel)
     sends = channel.direction == "send"
-    # A library may be done with a send that nobody has received yet; a receive it cannot be.
+    # A library may be done with a send that is not received yet; a receive it cannot be.
     done = ("finished", "over", "unknown") if sends else ("finished",)
     call = next((each for each in calls if each.number > answered and each.how not in done), None)
     if call is None or any(later.number > call.number and later.how == "finished" for later in calls):
@@ -33,7 +33,7 @@ def _judge(run: RecordedRun, group: Group, rank: int, calls: list[Call], now: fl
     tag = f", tag {channel.tag}" if channel.tag else ""
     tensors = f" ({call.tensors}{tag})" if call.tensors else ""
     if channel.peer is None:
-        text = f"nobody has sent what rank {rank} of {group} receives from any rank{tensors}: {waits}"
+        text = f"no rank has sent what rank {rank} of {group} receives from any rank{tensors}: {waits}"
         return HangFinding.in_calls("not sent", text, (), (rank,), [call])
     peer = channel.peer
     standing = say_standing(run, peer, group)

@@ -16,7 +16,7 @@ def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
     A list of devices without an index means one for each local rank: ``[torch.device("acme")] * 8``. Where ``devices=``
     is written too, both have to mean the same number, and the indices of ``devices=`` are taken. A single device
     without an index is the one that ``devices=`` takes, or the first. An index that this machine lacks is refused.
-    Where nobody says how many, a notebook takes one, as Lightning has it on CUDA. Called when the connector has read
+    Without a number, a notebook uses one device, as Lightning does on CUDA. Called when the connector has read
     ``devices=``.
     """
     strategy = connector._strategy_flag

@@ -19,7 +19,7 @@ from northbridge.settings import CoreSettings
 def register_names(namespace: Namespace) -> None:
     """Register the accelerator and the strategies of every installed backend in ``namespace``; this loads nothing.
 
-    A name that somebody else has registered there is left alone, unless the backend succeeds them.
+    A name that another package has registered there is left alone, unless the backend succeeds them.
     """
     announced = read_announced()
     for name in _names_to_register():

@@ -56,7 +56,7 @@ _SHARDED_HOW = {
 def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
     """Correct and check the user's arguments in place, before Lightning reads them.
 
-    An object of ours from another namespace is converted. A name that nobody has is our error. For a name that is ours
+    An object of ours from another namespace is converted. An unknown name is our error. For a name that is ours
     the hardware is found and the software loaded here, so that whatever is wrong is said first.
     """
     convert_arguments(namespace, arguments)

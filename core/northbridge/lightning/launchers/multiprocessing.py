@@ -56,7 +56,7 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
             raise SystemExit(end.code or 1) from end
         except BaseException as error:
             siblings = _siblings()
-            # torch tells the others to end next, which reaches none that somebody has stopped.
+            # torch tells the others to end next, which does not reach stopped ones.
             resume(siblings)
             if isinstance(error, RuntimeError):
                 _let_first_end(siblings)

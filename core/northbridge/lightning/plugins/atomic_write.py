@@ -1,6 +1,6 @@
 """Drafts: what is written beside its place, and is put there when it is whole, so that a crash leaves what was there.
 
-A draft's name begins with a dot and ends in ``.part``: nobody who looks for checkpoints takes it for one. It tells
+A draft's name begins with a dot and ends in ``.part``: a search for checkpoints does not find it. It tells
 whose it is, so that the next save removes what a killed one has left.
 """
 

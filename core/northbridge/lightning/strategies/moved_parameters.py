@@ -1,7 +1,7 @@
 """Parameters that are other objects once their module has moved to the chip, and what held the old ones.
 
 A module keeps its parameters through ``to()`` where torch can put the chip's memory behind them. Where it cannot, an
-optimizer goes on with parameters that nobody computes with, and weights that were one become two.
+optimizer goes on with unused parameters, and weights that were one become two.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def follow(optimizer: Any) -> None:
 def reject_left_behind(optimizer: Any, device: torch.device) -> None:
     """Raise :class:`WrongDeviceError` where ``optimizer`` steps parameters on the CPU, and moved ones are others.
 
-    Somebody else has moved the model to ``device``, and nobody knows what came in their places.
+    The model was moved to ``device`` elsewhere, and it is unknown what replaced them.
     """
     left = [each for group in optimizer.param_groups for each in group["params"] if each.device.type == "cpu"]
     if left and device.type != "cpu" and not _keeps_parameters(device):

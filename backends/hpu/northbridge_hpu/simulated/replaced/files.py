@@ -41,7 +41,7 @@ def save(
 ) -> None:
     """Write what dicts, lists and tuples hold, each tensor as a plain one on the host, with a storage of its own.
 
-    Other kinds of dict and tuple become plain ones; into other objects nobody looks.
+    Other kinds of dict and tuple become plain ones; other objects are not searched.
     """
     _save(
         _walk(obj, _plain),

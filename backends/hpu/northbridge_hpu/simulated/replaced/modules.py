@@ -66,7 +66,7 @@ def _hook(value: object) -> None:
 
 
 def _begin(module: Module, args: Any) -> None:
-    """Tell the graph compiler which module begins; nobody listens here."""
+    """Tell the graph compiler which module begins; here it does nothing."""
 
 
 def _end(module: Module, args: Any, result: Any) -> None:

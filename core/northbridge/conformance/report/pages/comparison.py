@@ -35,7 +35,7 @@ class ComparedTest:
 
     @property
     def worst(self) -> int:
-        """The place in the order of verdicts of the one that needs somebody most."""
+        """Return the rank of its most urgent verdict."""
         return min(ORDER.index(result.verdict) if result is not None else len(ORDER) for result in self.results)
 
 
@@ -56,7 +56,7 @@ class Comparison:
     """Facts that distinguish each report from the others."""
 
     differing: tuple[ComparedTest, ...]
-    """Those first of which some verdict needs somebody."""
+    """Return those first that have an urgent verdict."""
 
     same: tuple[ComparedTest, ...]
     claims: tuple[ComparedClaim, ...]

@@ -47,7 +47,7 @@ VERDICTS: Mapping[Verdict, str] = MappingProxyType(
         Verdict.PASS: "It works as claimed; or the backend says that it cannot do this, and refuses it clearly.",
     }
 )
-"""In the order in which they are shown: what needs somebody first."""
+"""In the order in which they are shown, the most urgent first."""
 
 CLAIMS: Mapping[Finding, str] = MappingProxyType(
     {

@@ -10,7 +10,7 @@ from northbridge.conformance.report.report import NOT_ASKED, Report, TestResult
 from northbridge.conformance.verdict import Ending, Verdict
 
 ORDER = tuple(VERDICTS)
-"""Every verdict, those first that need somebody."""
+"""Every verdict, the most urgent first."""
 
 FAILURES = (Verdict.FAIL, Verdict.TIMEOUT, Verdict.UNDERCLAIM)
 """The verdicts that are the backend's doing; for these, and for what could not run, a level is withheld."""

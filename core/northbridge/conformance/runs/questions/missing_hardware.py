@@ -41,7 +41,7 @@ def _ended(asked: Callable[[], object]) -> list[str]:
 
 
 class _Found:
-    """A finder for a package that is not here: it can be found, and nobody should import it."""
+    """A finder for a package that is not here: it can be found, and must not be imported."""
 
     def __init__(self, package: str) -> None:
         self._package = package
