@@ -15,7 +15,7 @@ from northbridge.conformance.tests.device.one_device import OneDevice
 
 
 class SavedTensors(OneDevice):
-    """What was on the chip opens there, on the CPU and on another device, as it was."""
+    """A tensor saved on the chip opens there, on the CPU and on another device, unchanged."""
 
     advice = (
         "torch.load asks torch.<type> for what it needs to open a file on the chip; tensors without a storage of their"
