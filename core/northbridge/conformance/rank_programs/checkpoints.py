@@ -23,7 +23,7 @@ MODEL = "tied and normed"
 INTERIM_MODEL = "tied"
 FILE = "kept.ckpt"
 SPOILT = "this cannot be pickled"
-"""Error of the value that spoils a checkpoint."""
+"""The message of the error that the unpicklable value of a checkpoint raises."""
 
 _BATCH = 2
 """The batch of the first epoch after which the checkpoints are written."""
@@ -32,7 +32,7 @@ _NOWHERE = "/proc/last.ckpt"
 
 
 def save(scenario: Scenario, folder: Path) -> None:
-    """Train, and leave the checkpoints ``epoch=0.ckpt`` and ``epoch=1.ckpt`` in the run's folder."""
+    """Train, and write the checkpoints ``epoch=0.ckpt`` and ``epoch=1.ckpt`` into the run's folder."""
     if not is_trainer(scenario.namespace):
         fabric(scenario).launch(_save, folder)
         return

@@ -34,7 +34,7 @@ WAYS = (
 
 
 class Stream(IterableDataset[Any]):
-    """An iterable dataset with as many pictures on each rank."""
+    """An iterable dataset with the same number of pictures on each rank."""
 
     def __init__(self, rank: int, ranks: int) -> None:
         self._rank, self._ranks = rank, ranks
@@ -45,7 +45,7 @@ class Stream(IterableDataset[Any]):
 
 
 class Uneven(torch.utils.data.Sampler[list[int]]):
-    """Batches of different sizes; each rank has as many batches."""
+    """Batches of different sizes; each rank gets the same number of them."""
 
     def __iter__(self) -> Iterator[list[int]]:
         yield from ([0, 1, 2], [3, 4, 5, 6, 7, 8, 9], [10, 11])

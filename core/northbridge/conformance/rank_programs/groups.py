@@ -81,7 +81,7 @@ def _meet_barrier(rank: Rank) -> dict[str, float]:
 
 
 def _agree_on_port(rank: Rank) -> str:
-    """Return a port that rank 0 reserved: the old port might still have the old group's store."""
+    """Return a new port that rank 0 reserved: the old port might still have the old group's store."""
     port = rank.tensor([float(reserve_port() if rank.number == 0 else 0)])
     dist.broadcast(port, 0)
     return str(int(port.item()))

@@ -69,7 +69,7 @@ def _batches() -> Any:
 
 
 def _spread(net: Any, mesh: Any) -> Any:
-    """Share each hidden layer between the ranks of a row of ``mesh``, and everything between its rows."""
+    """Split each hidden layer between the ranks of a row of ``mesh``, and shard all layers between its rows."""
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 

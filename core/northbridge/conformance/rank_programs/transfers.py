@@ -231,7 +231,7 @@ def exchange(scenario: Scenario, folder: Path) -> None:
 
 
 def uneven(sender: int, receiver: int, ranks: int) -> list[float]:
-    """Return what one rank sends to another: a different length for each receiver, and nothing to itself."""
+    """Return the numbers from one rank to another: a different length for each receiver, and none to itself."""
     return [10.0 * sender + receiver] * (2 * ((receiver - sender) % ranks))
 
 
