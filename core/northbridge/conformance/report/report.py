@@ -15,7 +15,7 @@ from northbridge.errors import ReportError
 from northbridge.untrusted.files import read_file
 
 SCHEMA = 1
-"""The version of the format; a reader refuses another."""
+"""The version of the format; a reader rejects other versions."""
 
 
 NOT_ASKED = "it was not asked for"
@@ -119,7 +119,7 @@ class TestResult(_Facts):
     __test__ = False  # pytest must not collect it
 
     id: Name
-    """``C1/Device/test_indexing[…]``."""
+    """The id, such as ``C1/Device/test_indexing[…]``."""
 
     level: LevelName
     topic: str
@@ -136,7 +136,7 @@ class TestResult(_Facts):
     """The reason why it failed, was refused or could not run; for a hang, the stack of each rank."""
 
     advice: str
-    """The place where the vendor should look; empty if all is well."""
+    """The place where the vendor should look; empty if the test needs no attention."""
 
     @property
     def class_name(self) -> str:

@@ -29,7 +29,7 @@ def run_suite(
     :func:`~northbridge.discovery.installed.find`, and :class:`SuiteError`.
     """
     began, start = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
-    digest_sources()  # of the files that run, before an edit changes them
+    digest_sources()  # of the files that run, before anyone edits them
     facts = find_facts(name, environ)
     environ = facts.environ_of_suite(environ)
     levels = tuple(LEVELS)[: list(LEVELS).index(level) + 1]

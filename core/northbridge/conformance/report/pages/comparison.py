@@ -11,7 +11,7 @@ from northbridge.conformance.report.report import Report, TestResult
 from northbridge.errors import ReportError
 
 ABSENT = "absent"
-"""Text for a report without a result of a test, or without a claim."""
+"""The text for a report that lacks a test's result or a claim."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ _SIDE_BY_SIDE = " | "
 
 
 def show(comparison: Comparison) -> None:
-    """Print the level and the verdicts of each report, and every test on which they differ, to stdout."""
+    """Print the level and verdicts of each report, and the tests on which the reports differ, to stdout."""
     console = Terminal(highlight=False)
     _show_levels(console, comparison)
     for label, report in zip(comparison.labels, comparison.reports, strict=True):

@@ -17,7 +17,7 @@ class Exclusions:
     """Arguments of ``torch.testing._internal.common_device_type.PrivateUse1TestBase.set_test_configs(**…)``."""
 
     test_exclusions: dict[str, tuple[str, ...]]
-    """For each class the functions with a failed test; ``"*"``: none of the class's tests passed."""
+    """For each class the functions with a test that did not pass; ``"*"``: none of the class's tests passed."""
 
     op_allowlist: tuple[str, ...] | None
     """The operations whose tests all passed; None, which is no limit, if no operation was tested."""
