@@ -121,7 +121,7 @@ class Dtypes(OneDevice):
         torch.manual_seed(0)
         layer, given = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(4, 7)
         layer = layer.to(kind)
-        # Sums in another order differ in the last digit: this number of differences is allowed.
+        # Sums in another order are off by about the last digit: 16 times that is allowed.
         within = 16 * torch.finfo(kind).eps
 
         with rejected_where_denied(backend, dtype):

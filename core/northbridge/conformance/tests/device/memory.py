@@ -30,7 +30,7 @@ class Memory(OneDevice):
 
     @pytest.fixture
     def before(self, chip: northbridge.Device, device: torch.device) -> dict[str, float]:
-        """The statistics at the start, once the device is in use."""
+        """The statistics at the start, after the first use of the device."""
         gc.collect()  # remains of a failed test
         torch.ones(1, device=device).item()
         return read(chip, device)

@@ -29,7 +29,7 @@ IN_FLOAT32: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 class Autocast(OneDevice):
-    """Inside autocast, products are computed in the requested dtype."""
+    """Inside autocast, products are computed in exactly the requested dtype."""
 
     advice = (
         "Look at Device.autocast_dtypes(), and at the autocast kernels that your torch plugin registers: torch turns"

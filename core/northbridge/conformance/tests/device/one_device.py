@@ -69,7 +69,7 @@ def rejected_where_denied(
     claim: str,
     consequence: str = "a precision that needs it is refused, and such tensors are warned about",
 ) -> Iterator[None]:
-    """Turn wrong results and the vendor's errors into a refusal if the chip denies ``claim``.
+    """Turn wrong results and the vendor's errors into a refusal with the reason, if the chip denies ``claim``.
 
     Some chips store a dtype but compute in another one. They raise no error, or an unrelated one, and only the claim
     tells of it: Northbridge uses it to refuse a precision, or to warn. Raises :class:`UnsupportedError` in this case,

@@ -100,7 +100,7 @@ Form = Callable[[Tensor], Tensor]
 
 
 def as_it_is(given: Tensor) -> Tensor:
-    """Return ``given``."""
+    """Return ``given`` unchanged, as the default layout."""
     return given
 
 
@@ -142,7 +142,7 @@ class Operation:
 
         ``form`` lays out the drawn tensors in memory.
 
-        The numbers depend only on the text of the operation.
+        The numbers depend only on the operation's name and option.
         """
         generator = torch.Generator().manual_seed(zlib.crc32(str(self).encode()))
         leaves: list[Tensor] = []

@@ -58,7 +58,7 @@ class SavedTensors(OneDevice):
         file.seek(0)
 
         if alone:
-            with pytest.raises((RuntimeError, AssertionError)):  # the latter where the vendor's module asserts
+            with pytest.raises((RuntimeError, AssertionError)):  # AssertionError if the vendor's module asserts
                 torch.load(file, map_location=other, weights_only=True)
             return
         found = torch.load(file, map_location={str(device): str(other)}, weights_only=True)

@@ -27,7 +27,7 @@ _ends: dict[tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]], tuple[End,
 
 
 def run_to_the_end(*scenarios: Scenario, environ: Mapping[str, str]) -> tuple[End, ...]:
-    """Run ``scenarios`` at the same time, once in this process, and return how each ended.
+    """Run ``scenarios`` at the same time, only once for this process, and return how each ended.
 
     Raises :class:`HungError` if one of them did not end within the limit, whichever process was killed in it.
     """

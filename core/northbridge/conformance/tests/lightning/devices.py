@@ -39,7 +39,7 @@ class DeviceChoice(NamespaceSuite):
         if form == SECOND and is_held_by_one_fabric(backend, namespace):  # the first, by earlier forms
             assert found["error"]
             return
-        alone = len(indices) == 1  # a rank's device has this process's index, the others have the requested ones
+        alone = len(indices) == 1  # a rank's device has this process's index, lists of devices have the requested ones
         assert found == [str(device.root(index)) if alone else f"{device.type}:{index}" for index in indices]
 
 

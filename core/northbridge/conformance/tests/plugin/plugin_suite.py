@@ -19,7 +19,7 @@ ALONE = ("0", "1")
 
 
 class PluginSuite(Suite):
-    """Run the plugin's code in processes of their own, without the chip or the vendor's software."""
+    """Tests that run the plugin's code in separate processes, without the chip or the vendor's software."""
 
     @pytest.fixture
     def plugin(self, backend: str) -> northbridge.Plugin:
