@@ -95,7 +95,7 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
 
 
 def _name(suite: type[Suite]) -> str:
-    """Return the name of an adopted class, which pytest collects."""
+    """Return the name under which pytest collects an adopted class."""
     return f"Test{suite.__name__.removesuffix('Tests')}"
 
 

@@ -51,7 +51,7 @@ def _judge(item: pytest.Item, backend: str, call: pytest.CallInfo[None], report:
         report.longrepr = f"UNDERCLAIM: {backend} says {said}, and it works; claim it, or refuse it"
     elif verdict is Verdict.PASS and report.when == "call":
         report.outcome = "passed"
-    elif verdict is Verdict.PASS:  # what it needs is refused: there is nothing to call
+    elif verdict is Verdict.PASS:  # its setup was refused, so the test is not called
         _skip(report, item, f"{backend} says {said}, and it is refused")
 
 

@@ -72,7 +72,7 @@ _results: dict[tuple[Scenario, tuple[tuple[str, str], ...]], RunResult | RunErro
 
 
 def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> RunResult:
-    """Run ``scenario`` once in this process, and return its result; ``environ`` is added to the environment.
+    """Run ``scenario``, only once for this process, and return its result; ``environ`` extends the environment.
 
     Raises :class:`RunError` with the end of the output if a process failed, and :class:`HungError` with the stacks if
     the processes exceeded the limit.

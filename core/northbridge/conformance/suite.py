@@ -41,7 +41,7 @@ BASICS: Steps = {
 }
 """The steps that run in every mode of a chip."""
 
-_FIRST = ("hooks.set_variables", "hooks")  # before them the chip's software must not be loaded
+_FIRST = ("hooks.set_variables", "hooks")  # they observe the loading of the chip's software
 _OF_TRAINERS = ("optimization", "callbacks", "data_loaders", "checkpoints.failed")
 USES: Steps = {
     ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "callbacks.profilers", "compilation"),
@@ -49,7 +49,7 @@ USES: Steps = {
     ("Fabric", 1): (*_FIRST, "checkpoints.failed", "fabric", "compilation"),
     ("Fabric", 2): ("checkpoints.failed", "fabric", "fabric.join", "compilation"),
 }
-"""Further uses by users, in runs of their own, so that not every mode pays for them."""
+"""Steps beyond the basics, as users run them; in runs of their own, so that not every mode pays for them."""
 
 _OF_THE_CHIP_ALONE = (
     "weights_agreement",
@@ -71,7 +71,7 @@ _OF_THE_CHIP_ALONE = (
 
 
 def always(*steps: str) -> Steps:
-    """Return steps in which every run does ``steps``: a separate run that other classes do not read."""
+    """Return a mapping of ``steps`` for every run, which is separate from the runs of other classes."""
     return defaultdict(lambda: steps)
 
 
@@ -100,7 +100,7 @@ def several_devices(*namespaces: str) -> Runs:
 
 
 def _in_the_first(namespaces: tuple[str, ...], devices: int) -> Runs:
-    # Namespaces of a kind differ in their imports and not in how ranks meet: more of them would only take longer.
+    # Namespaces of a kind differ in their imports, not in how ranks meet: more of them would only take longer.
     return tuple((namespace, devices) for namespace in (TRAINERS[0], FABRICS[0]) if namespace in namespaces)
 
 
@@ -158,7 +158,7 @@ class NamespaceSuite(Suite):
 
     runs: Runs = ()
     least_devices: int = 1
-    """The minimum number of devices that decides the level, even if a run uses fewer."""
+    """The number of devices that the runs need; it decides the level even if a run uses fewer."""
 
     claims_of_several: tuple[str, ...] = ()
     """The claims that its tests show with several devices, instead of :attr:`claims`; empty for the same."""

@@ -76,7 +76,7 @@ class EventLog:
         self._read = 0
 
     def write(self, line: Line) -> None:
-        """Append ``line``, and close the file."""
+        """Append ``line``, which is in the file when this returns."""
         with self._path.open("a") as file:
             file.write(line.model_dump_json() + "\n")
 

@@ -40,7 +40,7 @@ class Course:
 
     @property
     def chosen(self) -> set[str]:
-        """The tests that are to run."""
+        """The ids of the tests that are to run."""
         return {test.id for test in self.planned.values() if test.chosen}
 
     def note(self, line: Line) -> None:

@@ -85,7 +85,7 @@ def build(model: str) -> torch.nn.Module:
 
 def combine(namespace: str, mixin: type, stock: str = "LightningModule") -> Any:
     """Return the class of ``mixin`` over Lightning's class ``stock`` in ``namespace``, the same one each time."""
-    return _combine(namespace, mixin, stock)  # the type of a cached function takes no class that derives from Any
+    return _combine(namespace, mixin, stock)  # the type of a cached function rejects classes that derive from Any
 
 
 @cache
@@ -110,7 +110,7 @@ class _Classifier(Stock):  # type: ignore[misc]  # of Lightning's module
 
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         pictures, labels = batch
-        # In float32 also under autocast, as Fabric hands the scores over: the CPU's autocast and an accelerator's
+        # In float32 also under autocast, as Fabric returns the scores: the CPU's autocast and an accelerator's
         # treat a loss differently.
         loss = cross_entropy(self.net(pictures).float(), labels)
         self.log("loss", loss)

@@ -17,7 +17,7 @@ from filelock import FileLock
 FOLDER = "PYTEST_NORTHBRIDGE_RUNS"
 """The variable that names the folder. The process that sets it creates and finally deletes the folder.
 
-It is pytest's and not a setting of Northbridge, as processes that tests start report those like a user's.
+Its prefix is pytest's, because the processes that tests start report Northbridge's settings as the user's.
 """
 
 

@@ -1,4 +1,4 @@
-"""Return a plugin's declaration, in a process without torch."""
+"""The declaration of a plugin, read in a process without torch."""
 
 from __future__ import annotations
 

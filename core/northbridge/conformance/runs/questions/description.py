@@ -1,4 +1,4 @@
-"""Return a report's facts about a backend and its software, as far as this machine has them."""
+"""A report's facts about a backend and its software, as far as this machine has them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Return the result of a backend's detection on this machine, from a process without torch."""
+"""The result of a backend's detection on this machine, in a process without torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def answer(name: str) -> dict[str, object]:
-    """Return two results of ``detect`` of the backend ``name``, and the available backends of all."""
+    """Return two results of ``detect`` of the backend ``name``, and all available backends."""
     import northbridge
     from northbridge.bridge import is_installed
     from northbridge.discovery.present import detect

@@ -1,4 +1,4 @@
-"""Return the errors for a chip whose software is installed, but not its hardware."""
+"""The errors for a chip whose software is installed, but not its hardware."""
 
 from __future__ import annotations
 
