@@ -1,6 +1,6 @@
 """Train with PyTorch Lightning on any vendor's accelerator.
 
-The public names, and nothing else. Each is resolved on first use (PEP 562), so that importing this package costs
+This module holds only the public names. Each is resolved on first use (PEP 562), so that importing this package costs
 milliseconds and no module that a plugin needs in order to be declared imports torch, pydantic or Lightning.
 """
 

@@ -1,8 +1,8 @@
 """Run at the end of ``import torch``, with no import by the user.
 
-torch runs every entry point of the group ``torch.backends``; one that raises breaks ``import torch`` for everybody. So
-:func:`arm` imports the standard library alone, never raises, prints nothing, and only puts a finder in front of the
-import system. When a namespace of Lightning has imported its connector, the finder calls the registration for it.
+torch runs every entry point of the group ``torch.backends``; an entry point that raises breaks ``import torch``. So
+:func:`arm` imports only the standard library, never raises, prints nothing, and only puts a finder in front of the
+import system. After a namespace of Lightning has imported its connector, the finder registers the backends there.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ CONNECTORS = {
     "pytorch_lightning.trainer.connectors.accelerator_connector": "pytorch_lightning",
     "lightning_fabric.connector": "lightning_fabric",
 }
-"""Each namespace's connector module. When it has run, the namespace's registries, strategies and plugins are complete,
-and every way to a Trainer or a Fabric imports it."""
+"""Each namespace's connector module. Every Trainer and Fabric imports it. After it has run, the namespace's registries,
+strategies and plugins are complete."""
 
 COMMANDS = {"lightning.fabric.cli": "lightning.fabric", "lightning_fabric.cli": "lightning_fabric"}
 """The modules of Lightning's command ``fabric``, and each one's namespace."""
 
 _WATCHED = {**CONNECTORS, **COMMANDS}
 
-# By name: this module stands below all of them.
+# Named as text, because those modules import this one.
 _STAND_INS = "northbridge.discovery.simulated:put_stand_ins"
 _REGISTER = "northbridge.lightning.corrections.table:register"
 _SERVE_COMMAND = "northbridge.lightning.corrections.table:register_command"
 
 
 def arm() -> None:
-    """Watch for the namespaces of Lightning that are yet to be imported, and serve those that already are."""
+    """Watch for namespaces of Lightning that are not imported yet, and serve those that are."""
     try:
         if os.environ.get("NORTHBRIDGE_DISABLE", "").strip() == "1":
             note("northbridge", "off", "NORTHBRIDGE_DISABLE=1")
@@ -50,7 +50,7 @@ def arm() -> None:
             module = sys.modules.get(watched)
             if module is not None and not getattr(getattr(module, "__spec__", None), "_initializing", False):
                 _serve(namespace, command=watched in COMMANDS)
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with us must not break `import torch`
+    except Exception as error:  # noqa: BLE001 - an error of ours must not break `import torch`
         note("northbridge", "failed", f"autoload: {type(error).__name__}: {error}", problem=True)
 
 
@@ -61,7 +61,7 @@ def _find(place: str) -> Callable[[str], object]:
 
 
 def is_armed() -> bool:
-    """Whether namespaces of Lightning that are yet to be imported in this process will be served."""
+    """True if Lightning's namespaces will be served when this process imports them."""
     return any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path)
 
 
@@ -74,12 +74,12 @@ def _put_stand_ins() -> None:
 
     try:
         _find(_STAND_INS)(name)
-    except NorthbridgeError as error:  # the run that names the backend is told
+    except NorthbridgeError as error:  # the run that names the backend gets the error
         note(name, "not simulated", str(error), problem=True)
 
 
 def _serve(namespace: str, command: bool = False) -> None:
-    # Lightning may be imported by a program that does not use us: a failure is recorded, not raised.
+    # The process that imports Lightning may not use Northbridge: a failure is recorded, not raised.
     try:
         _find(_SERVE_COMMAND if command else _REGISTER)(namespace)
     except Exception as error:  # noqa: BLE001
@@ -87,7 +87,7 @@ def _serve(namespace: str, command: bool = False) -> None:
 
 
 class _ConnectorFinder(MetaPathFinder):
-    """Finds what the other finders find, and adds a call at the end of a connector's execution."""
+    """Find modules through the other finders, and add a call at the end of a connector's execution."""
 
     def __init__(self) -> None:
         self._asking: set[str] = set()
@@ -95,7 +95,7 @@ class _ConnectorFinder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        # Another tool's finder may ask the others too, and so come back here.
+        # Another tool's finder may ask all finders too, and so call this one again.
         if fullname not in _WATCHED or fullname in self._asking:
             return None
         self._asking.add(fullname)
@@ -109,7 +109,7 @@ class _ConnectorFinder(MetaPathFinder):
         execute = loader.exec_module
 
         def execute_and_serve(module: ModuleType) -> None:
-            vars(loader).pop("exec_module", None)  # the attribute set below: the loader is itself again
+            vars(loader).pop("exec_module", None)  # set below; this restores the loader
             execute(module)
             _serve(_WATCHED[fullname], command=fullname in COMMANDS)
 

@@ -10,15 +10,15 @@ from northbridge.collective import Collective
 from northbridge.device import Device
 
 API_VERSION = 1
-"""The version of what a plugin may rely on. It grows when a plugin written for the last one would break."""
+"""Version of the plugin API. It grows when a plugin written for the previous version would break."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """Tie the parts of one chip family together.
+    """The parts of one chip family, tied together.
 
-    ``name`` is what users write, ``Trainer(accelerator=name)``, and the name of the entry point. ``api`` is the plugin
-    API that the plugin was written for: say ``api=2`` once you rely on something of version 2.
+    ``name`` is the name in ``Trainer(accelerator=name)`` and the name of the entry point. ``api`` is the plugin API
+    that the plugin was written for: write ``api=2`` if it relies on something of version 2.
     """
 
     name: str

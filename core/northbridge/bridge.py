@@ -1,4 +1,4 @@
-"""Where the vendor's software meets torch."""
+"""The interface between the vendor's software and torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class Bridge(ABC):
-    """The vendor's software: how it is found, loaded, prepared and told that a step is over.
+    """The vendor's software: its detection, loading, preparation and step marks.
 
     The order of calls in a rank: :meth:`detect`, :meth:`check_environment`, :meth:`prepare`, :meth:`load`,
     :meth:`prepare_rank`, the device is selected, the process group starts, and then :meth:`after_backward` and
@@ -57,7 +57,7 @@ class Bridge(ABC):
         return None
 
     def check_count(self, count: int) -> None:
-        """Raise an error if the environment contradicts ``count``. Called after every count."""
+        """Raise an error if the environment contradicts ``count``. Called after each count."""
 
     def count_cards(self, devices: Collection[int], *, total: int) -> int | None:  # noqa: ARG002 - the interface's
         """Return the number of physical cards behind ``devices``, which are indices.
@@ -85,7 +85,7 @@ class Bridge(ABC):
         """Set the variables that the vendor's import reads; keep those that the user set."""
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
-        """Set what the first touch of a card needs; this rank will select the card ``index``."""
+        """Set the variables that the first touch of a card reads; this rank will select the card ``index``."""
 
     def after_backward(self) -> None:
         """Mark the end of a backward pass. A lazy runtime submits its graph here."""
@@ -98,5 +98,5 @@ class Bridge(ABC):
 
 
 def is_installed(package: str) -> bool:
-    """Return whether the top of ``package`` can be found: to look below it would import the vendor's code."""
+    """True if the top-level package of ``package`` can be found. Looking deeper would import the vendor's code."""
     return find_spec(package.partition(".")[0]) is not None

@@ -1,4 +1,4 @@
-"""What a chip claims to do."""
+"""Claims about a chip."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Claim:
 
     @property
     def denied(self) -> bool:
-        """Whether the answer is no. A feature that is unknown is tried."""
+        """True if the answer is no. An unknown feature is tried."""
         return self.answer == "no"
 
 
@@ -31,31 +31,31 @@ not_driven: Claim = Claim("unknown", "Northbridge does not drive it yet")
 
 
 def no(reason: str) -> Claim:
-    """Return a denial; ``reason`` ends the sentence "acme cannot do this: …"."""
+    """Return a claim of "no"; ``reason`` ends the sentence "acme cannot do this: …"."""
     return Claim("no", reason)
 
 
 def _claim(meaning: str, level: str = "", default: Claim = unknown) -> Any:
-    """Return a field for a claim: ``meaning`` is what a user gets where it holds, as a report says it.
+    """Return a field for a claim. ``meaning`` is the sentence that reports show for it.
 
-    A chip has to claim it, and to prove it, for that ``level`` of the conformance suite and those above.
+    A chip must claim it, and pass its tests, for that ``level`` of the conformance suite and those above.
     """
     return field(default=default, metadata={"meaning": meaning, "level": level})
 
 
 @dataclass(frozen=True)
 class Capabilities:
-    """Say what a chip can do, before anything is built.
+    """Claims about a chip, known before anything is built.
 
-    ``simulated`` and ``auto`` are facts. The rest are claims, ``unknown`` unless the vendor sets them. The connector
-    reads them first, so that an unsupported precision or strategy is an error before training.
+    ``simulated`` and ``auto`` are facts. The other fields are claims, ``unknown`` unless the vendor sets them. The
+    connector reads them first, so that an unsupported precision or strategy is an error before training.
     """
 
     simulated: bool = False
-    """Whether the chip is simulated in host memory. Every run says so, and ``auto`` does not choose it by itself."""
+    """True if the chip is simulated in host memory. Every run reports it, and ``auto`` alone does not choose it."""
 
     auto: bool = True
-    """Whether ``accelerator="auto"`` may pick this chip where its hardware is present."""
+    """True if ``accelerator="auto"`` may choose this chip when its hardware is present."""
 
     float32: Claim = _claim("numbers in float32 are computed as float32", "C1")
     autograd: Claim = _claim("gradients are computed on the chip", "C1")
@@ -114,9 +114,9 @@ class Capabilities:
 
     @classmethod
     def of_level(cls, level: Literal["C1", "C2", "C3", "C4"], **others: Any) -> Capabilities:
-        """Return claims of ``yes`` for all that ``level`` and the levels below it require, plus ``others``.
+        """Return claims of ``yes`` for every ability that ``level`` and the levels below it require, plus ``others``.
 
-        Raises :class:`ValueError` if there is no such level.
+        Raises :class:`ValueError` for an unknown level.
         """
         if level not in LEVEL_CLAIMS:
             raise ValueError(f"unknown level {level!r}; found {', '.join(LEVEL_CLAIMS)}")
@@ -137,4 +137,4 @@ LEVEL_CLAIMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         for level in ("C0", "C1", "C2", "C3", "C4")
     }
 )
-"""What a chip has to claim, and to prove, for each level of the conformance suite, beside those of the levels below."""
+"""The claims that each level of the conformance suite adds to those below it. A chip must make and pass them."""

@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 _REDUCTIONS = {"sum": "SUM", "mean": "SUM", "min": "MIN", "max": "MAX", "product": "PRODUCT"}
-_COUNTING_DTYPES = ("float32", "int32", "int64", "float64", "bfloat16", "float16")  # in which ranks are counted
+_COUNTING_DTYPES = ("float32", "int32", "int64", "float64", "bfloat16", "float16")  # for counting ranks
 
 
 class Collective(ABC):
     """One communication library.
 
-    A backend is identified by its own name, not by this one, because several vendors use the same library name. The
-    defaults suit a library that reduces by sum, minimum and maximum, and has no average.
+    Several vendors use the same library name, so a backend is identified by its own name. The defaults suit a library
+    that reduces by sum, minimum and maximum, and has no average.
     """
 
     name: ClassVar[str]
     """The library's name in ``torch.distributed``, such as ``"accl"``."""
 
     takes_device_id: ClassVar[bool] = False
-    """Whether ``init_process_group(device_id=…)`` works. torch then binds the group to the device at once."""
+    """True if ``init_process_group(device_id=…)`` works. torch then binds the group to the device at once."""
 
     missing_reductions: ClassVar[Mapping[str, str]] = {}
     """The reductions of :meth:`all_reduce` that the library lacks; each maps to what to do instead."""
@@ -42,7 +42,7 @@ class Collective(ABC):
     """
 
     averages: ClassVar[bool] = True
-    """Whether the library reduces by average, which FSDP2 uses. If not, FSDP2 is told to sum."""
+    """True if the library reduces by average, which FSDP2 uses. If not, FSDP2 is told to sum."""
 
     carried_dtypes: ClassVar[frozenset[str] | None] = None
     """The dtypes that the library can send; None if all.
@@ -64,8 +64,8 @@ class Collective(ABC):
     ) -> None:
         """Start the default process group on this library.
 
-        :func:`northbridge.launch.process_group.start` calls it once a rank, with the device selected, ``MASTER_ADDR``
-        and ``MASTER_PORT`` set. ``store`` is where the ranks meet; None leaves it to torch.
+        :func:`northbridge.launch.process_group.start` calls it once in each rank. The device is selected, and
+        ``MASTER_ADDR`` and ``MASTER_PORT`` are set. ``store`` is the ranks' rendezvous; None leaves it to torch.
         """
         import torch.distributed
 
@@ -102,7 +102,7 @@ class Collective(ABC):
         if ranks == 1:
             return
         ones = torch.ones(1, dtype=self._summed_dtype(), device=device)
-        # Not all_reduce() of this class, which may go another way than gradients do.
+        # Not this class's all_reduce(), which may take another path than gradients do.
         torch.distributed.all_reduce(ones, group=group)
         found = ones.item()
         if found != ranks:
@@ -123,7 +123,7 @@ class Collective(ABC):
         return {}
 
     def all_reduce(self, tensor: torch.Tensor, op: str = "sum", group: ProcessGroup | None = None) -> torch.Tensor:
-        """Reduce ``tensor`` over the ranks, in place, and return it. DDP's gradients do not pass here.
+        """Reduce ``tensor`` over the ranks, in place, and return it. DDP does not reduce gradients with it.
 
         ``op`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or ``"product"``. A mean is the sum divided by the ranks;
         for integers it is truncated towards zero, as in Lightning. Tensors of a dtype that the library would round are
@@ -144,12 +144,12 @@ class Collective(ABC):
             self._reduce_on_host(tensor, op, group)
         if op == "mean":
             fractional = tensor.is_floating_point() or tensor.is_complex()
-            # True division of whole numbers goes through float32, which is exact to 2^24 only.
+            # True division of integers goes through float32, which is exact only up to 2^24.
             tensor.div_(torch.distributed.get_world_size(group), rounding_mode=None if fractional else "trunc")
         return tensor
 
     def all_gather(self, tensor: torch.Tensor, group: ProcessGroup | None = None) -> list[torch.Tensor]:
-        """Return the ``tensor`` of every rank, rank 0 first. All of them must have the same shape."""
+        """Return the ``tensor`` of every rank, rank 0 first. All must have the same shape."""
         import torch.distributed
 
         own = self.as_carried(tensor.contiguous())
@@ -162,20 +162,20 @@ class Collective(ABC):
         return known and self.carries(dtype)
 
     def carries(self, dtype: torch.dtype) -> bool:
-        """Return whether the library can send ``dtype``."""
+        """True if the library can send ``dtype``."""
         return self.carried_dtypes is None or _name(dtype) in self.carried_dtypes
 
     def as_carried(self, tensor: torch.Tensor) -> torch.Tensor:
-        """Return what is sent for ``tensor``: the tensor, or its bytes, flat, if the library cannot send its dtype.
+        """Return the tensor to send: ``tensor``, or its bytes, flat, if the library cannot send its dtype.
 
-        :meth:`as_sent` restores the tensor.
+        :meth:`as_sent` restores it.
         """
         import torch
 
         return tensor if self.carries(tensor.dtype) else tensor.contiguous().reshape(-1).view(torch.uint8)
 
     def as_sent(self, arrived: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """Return ``arrived`` with the dtype and shape of ``like``, which was sent; keep leading dimensions."""
+        """Return ``arrived`` with the dtype and shape of the sent tensor ``like``; keep leading dimensions."""
         if arrived.dtype == like.dtype:
             return arrived
         ranks = arrived.shape[:-1]

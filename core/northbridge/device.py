@@ -1,4 +1,4 @@
-"""The chip, as torch sees it."""
+"""One family of chips, as torch sees it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Device(ABC):
     """The torch device type, such as ``"acme"``."""
 
     out_of_memory: ClassVar[tuple[str, ...]] = ("out of memory",)
-    """Texts that mark a RuntimeError as out of memory. A ``torch.OutOfMemoryError`` needs none."""
+    """Texts that mark a RuntimeError as out of memory. A ``torch.OutOfMemoryError`` needs no text."""
 
     @property
     def module(self) -> ModuleType:
@@ -37,21 +37,21 @@ class Device(ABC):
         return module
 
     def count(self) -> int:
-        """Return how many devices this process sees. Called in the child process that looks for hardware."""
+        """Return the number of devices that this process sees. Called in the child process that detects hardware."""
         return int(self._call("device_count"))
 
     def root(self, index: int) -> torch.device:
         """Return the device that this process uses for the parallel device ``index``.
 
-        The strategies call it for their root device. A chip whose processes each hold one card, always called card 0,
-        returns 0 for every index; :meth:`select` has then selected the card ``index``.
+        The strategies call it for their root device. On some chips each process holds one card, always as card 0. They
+        return 0 for every index; :meth:`select` has then selected the card ``index``.
         """
         import torch
 
         return torch.device(self.type, index)
 
     def select(self, index: int) -> None:
-        """Select the device ``index`` for this process. Called once per rank, before anything else touches a card."""
+        """Select the device ``index`` for this process. Called once in each rank, before any other touch of a card."""
         self._call("set_device", index)
 
     def synchronize(self) -> None:
@@ -63,7 +63,7 @@ class Device(ABC):
         return str(self._call("get_device_name", index))
 
     def memory_stats(self, index: int) -> dict[str, float]:
-        """Return numbers about the device's memory, in bytes where they are sizes. Called by DeviceStatsMonitor."""
+        """Return statistics of the device's memory; sizes are in bytes. Called by DeviceStatsMonitor."""
         return dict(self._call("memory_stats", index))
 
     def empty_cache(self) -> None:
@@ -115,10 +115,10 @@ class Device(ABC):
 
 
 def describe_device_type(name: str) -> str:
-    """Return which of the two ways made ``name`` a device type in this process; it has to be one already.
+    """Describe how ``name`` became a device type in this process; it must be one already.
 
-    torch has one spare type, PrivateUse1, which a plugin renames; a torch that the vendor has built, or that knows the
-    chip, has a type of its own for it.
+    torch has one spare type, PrivateUse1, which a plugin renames. A torch that knows the chip, or that the vendor
+    built, has its own type for it.
     """
     if is_renamed(name):
         return f"torch's spare device type, PrivateUse1, renamed to {name!r}"
@@ -126,7 +126,7 @@ def describe_device_type(name: str) -> str:
 
 
 def is_renamed(name: str) -> bool:
-    """Whether ``name`` is torch's spare device type, renamed in this process."""
+    """True if ``name`` is torch's spare device type, renamed in this process."""
     import torch
 
     return bool(torch._C._get_privateuse1_backend_name() == name)

@@ -48,19 +48,19 @@ from northbridge.untrusted.text import clean_message
 
 
 class NorthbridgeError(Exception):
-    """Catch everything that Northbridge raises on purpose."""
+    """Base of every error that Northbridge raises on purpose."""
 
     def __init__(self, *args: object) -> None:
-        # Messages quote variables, files and other processes, and end on a terminal.
+        # Messages quote variables, files and other processes, and are printed on a terminal.
         super().__init__(*(clean_message(each) if isinstance(each, str) else each for each in args))
 
     def __reduce__(self) -> tuple[object, ...]:
-        # A rank sends its error home by pickle, which loses the keyword-only subject of an exception.
+        # A rank sends its error to its parent by pickle, which loses an exception's keyword-only arguments.
         return _rebuild, (type(self), self.args, dict(self.__dict__))
 
 
 class BackendError(NorthbridgeError):
-    """Report a problem with the backend called ``backend``."""
+    """A problem with the backend called ``backend``."""
 
     def __init__(self, message: str, *, backend: str) -> None:
         super().__init__(message)
@@ -80,11 +80,11 @@ class BackendConflictError(BackendError):
 
 
 class BackendNameError(BackendError):
-    """The name is one of Lightning's own accelerators, or cannot stand in a strategy's name and in a variable."""
+    """The name belongs to one of Lightning's own accelerators, or is not allowed in a strategy's name or a variable."""
 
 
 class PluginError(BackendError):
-    """The distribution that brings the backend is broken."""
+    """The distribution of the backend is broken."""
 
 
 class PluginImportError(PluginError):
@@ -116,7 +116,7 @@ class SoftwareLoadError(BackendError):
 
 
 class ContractError(SoftwareLoadError):
-    """The vendor's software is not what the backend's contract says: a symbol is missing, or takes other arguments."""
+    """The vendor's software differs from the backend's contract: a symbol is missing, or has other parameters."""
 
 
 class SimulationError(BackendError):
@@ -140,7 +140,7 @@ class DeviceTypeTakenError(BackendError):
 
 
 class DevicesError(NorthbridgeError, ValueError):
-    """``devices=`` asks for what is not there."""
+    """``devices=`` asks for devices that this machine lacks."""
 
 
 class DevicesTypeError(DevicesError, TypeError):
@@ -156,7 +156,7 @@ class CheckpointError(NorthbridgeError, OSError):
 
 
 class CheckpointCodeError(CheckpointError, pickle.UnpicklingError):
-    """A checkpoint needs code to load, and ``weights_only=True`` runs none."""
+    """A checkpoint needs code to load, but ``weights_only=True`` does not run code."""
 
 
 class CollectiveError(NorthbridgeError):
@@ -174,7 +174,7 @@ class WeightsDisagreeError(NorthbridgeError):
 class UnsupportedError(NorthbridgeError):
     """The chip, or Northbridge, cannot do what was asked.
 
-    ``capability`` says which ability is missing: the name of the claim that denies it, or a word such as "autocast".
+    ``capability`` is the missing ability: the name of a claim, or a word such as "autocast".
     """
 
     def __init__(self, message: str, *, capability: str) -> None:

@@ -1,4 +1,4 @@
-"""What a plugin's module needs in order to be declared; apart, because whatever is imported here every plugin pays."""
+"""Imports of a plugin's module. Every plugin pays for each import here, so this module has few."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("northbridge")
 def lazy_names(package: str, home: str) -> Callable[[str], Any]:
     """Return a ``__getattr__`` for ``package`` that imports classes from the module ``home`` on first use.
 
-    It looks up only names that begin with a capital letter, so that declaring the chip does not import ``home``.
+    It looks up only names with a capital first letter, so that declaring the chip does not import ``home``.
     """
 
     def look_up(name: str) -> Any:

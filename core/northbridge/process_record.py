@@ -1,8 +1,8 @@
-"""What Northbridge did quietly in this process, and why.
+"""Record of Northbridge's silent decisions in this process, with reasons.
 
-Whatever is guessed rather than asked for (a namespace registered, a plugin passed over, the choice of ``auto``) prints
-nothing; it leaves an entry here and a line on the logger ``northbridge``. Standard library only: the autoload writes
-here in the middle of ``import torch``.
+A guess (a namespace registered, a plugin passed over, the choice of ``auto``) prints nothing. It leaves an entry here
+and a line on the logger ``northbridge``. Standard library only: the autoload writes here in the middle of ``import
+torch``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ logger: logging.Logger = logging.getLogger("northbridge")
 
 
 class _Clean(logging.Filter):
-    """Clean each line of the log: much of it quotes what came from outside."""
+    """Clean each line of the log, because many lines quote text from outside."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        from northbridge.untrusted.text import clean  # `import torch` needs it only where a line is said
+        from northbridge.untrusted.text import clean  # imported only if a line is logged, to keep `import torch` fast
 
         said = record.getMessage()
         if clean(said) != said:
@@ -50,10 +50,10 @@ def record() -> tuple[Entry, ...]:
 
 
 def note(subject: str, outcome: str, reason: str, *, problem: bool = False) -> None:
-    """Record one thing; the same thing said again is recorded once.
+    """Record one event; a repeated event is recorded once.
 
-    ``problem`` sends the line to the log as INFO, for those who listen; the rest goes as DEBUG. Neither prints anything
-    unless the user has set up logging.
+    ``problem`` logs the line as INFO; other lines are DEBUG. Neither prints anything unless the user has set up
+    logging.
     """
     entry = Entry(subject, outcome, reason)
     if entry in _entries:

@@ -1,7 +1,7 @@
-"""What the environment may say, validated.
+"""Validated settings from the environment.
 
-A backend's settings are a subclass of :class:`Settings` with a prefix and fields. pydantic-settings
-would do the reading too, and costs 0.4 s at import; this costs nothing beyond pydantic.
+A backend's settings are a subclass of :class:`Settings` with a prefix and fields. pydantic-settings could read them
+too, but takes 0.4 s to import; this module adds nothing to pydantic's import time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from northbridge.errors import SettingsError
 from northbridge.untrusted.text import shorten
 
 _WRITTEN = "_NORTHBRIDGE_WROTE_"
-"""Before a variable's name: what :meth:`Settings.write` wrote there."""
+"""Prefix of a variable's name, for the variable that holds the text written by :meth:`Settings.write`."""
 
 
 def _indices(text: object) -> object:
@@ -49,10 +49,10 @@ class Settings(pydantic.BaseModel):
     """The prefix of the variables' names, such as ``"NORTHBRIDGE_ACME_"``."""
 
     strict_prefix: ClassVar[bool] = True
-    """Whether a variable with the prefix must be a field; False if other programs use the prefix too."""
+    """True if each variable with the prefix must be a field; False if other programs use the prefix too."""
 
     near_misses: ClassVar[bool] = True
-    """Whether a misspelt field is an error although the prefix is not strict."""
+    """True if a misspelt field is an error although the prefix is not strict."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
@@ -108,7 +108,7 @@ class Settings(pydantic.BaseModel):
 
     @classmethod
     def _nearest(cls, name: str, cutoff: float = 0.6) -> str | None:
-        # Compared without the prefix, which alone would make any two names alike.
+        # Compared without the prefix, which alone would make any two names similar.
         variables = {field.upper(): cls.variable(field) for field in sorted(cls.model_fields)}
         close = get_close_matches(name.removeprefix(cls.prefix).upper(), variables, n=1, cutoff=cutoff)
         return variables[close[0]] if close else None
@@ -117,7 +117,7 @@ class Settings(pydantic.BaseModel):
     def _wrong(cls, error: pydantic.ValidationError, given: Mapping[str, str]) -> SettingsError:
         first = error.errors()[0]
         if not first["loc"]:
-            # A validator of the whole model has no field to blame.
+            # A validator of the whole model does not name a field.
             blamed = sorted(set(given) & set(map(cls.variable, cls.model_fields)))
             shown = ", ".join(f"{name}={given[name]!r}" for name in blamed)
             return SettingsError(f"{shown} is not allowed: {first['msg']}", variable=", ".join(blamed))
@@ -145,7 +145,7 @@ _SWITCHES = frozenset({"true", "false", "yes", "no", "on", "off", "all", "none"}
 
 
 def _name(text: object) -> object:
-    # DISABLE=true must not pass for a backend that is called "true", and then switch nothing off.
+    # DISABLE=true must not count as a backend called "true", and so disable nothing.
     if isinstance(text, str) and (not text.isidentifier() or text.lower() in _SWITCHES):
         raise ValueError(f"{text!r} is not the name of a backend")
     return text
@@ -160,10 +160,10 @@ def _names(value: object) -> object:
 
 
 class CoreSettings(Settings):
-    """What the environment may say to the core: ``NORTHBRIDGE_DISABLE`` and its kin."""
+    """The core's settings: ``NORTHBRIDGE_DISABLE`` and its siblings."""
 
     prefix = "NORTHBRIDGE_"
-    strict_prefix = False  # NORTHBRIDGE_ACME_… is the affair of the backend "acme", here or not
+    strict_prefix = False  # NORTHBRIDGE_ACME_… belongs to the backend "acme", even if it is not installed
 
     disable: Annotated[frozenset[str] | Literal["everything"], pydantic.BeforeValidator(_names)] = pydantic.Field(
         default=frozenset(),
@@ -181,5 +181,5 @@ class CoreSettings(Settings):
     )
 
     def disables(self, name: str) -> bool:
-        """Return whether ``NORTHBRIDGE_DISABLE`` switches off the backend ``name``."""
+        """True if ``NORTHBRIDGE_DISABLE`` disables the backend ``name``."""
         return isinstance(self.disable, str) or name in self.disable

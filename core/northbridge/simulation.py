@@ -1,4 +1,4 @@
-"""What a vendor's ``simulated/`` brings, so that its chip can be simulated where there is none."""
+"""A vendor's ``simulated/``: the parts that simulate its chip on a machine without one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Simulation:
-    """Name the vendor's modules that have stand-ins, and the code of each.
+    """The vendor's modules that have stand-ins, and the code of each.
 
-    ``stand_ins`` maps the name of a top-level module, ``"torch_acme"``, to a file, or to the folder of a package. No
-    wheel may install a module of that name: the core assigns it, in a process that asks for the simulation.
+    ``stand_ins`` maps the name of a top-level module, such as ``"torch_acme"``, to a file or to a package's folder.
+    Wheels must not install modules of these names: the core assigns them in a process that asks for the simulation.
     """
 
     stand_ins: Mapping[str, Path]

@@ -1,8 +1,8 @@
 """The simulated chip: a real torch device whose memory and arithmetic are the host's.
 
-It is a backend of its own, ``cpu_sim``, and the chip that other vendors' simulations stand on: a
-:class:`SimulatedDevice` says as what, :func:`install` brings it in, a :class:`Server` keeps processes apart, and a
-:class:`Record` tells what was touched of the vendor's software.
+It is a backend of its own, ``cpu_sim``, and the basis of other vendors' simulations. A :class:`SimulatedDevice`
+describes the chip, and :func:`install` installs it. A :class:`Server` gives each card to one process, and a
+:class:`Record` lists the used parts of the vendor's software.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = sorted([*_HOME, "module", "northbridge_backend"])  # pyright: ignore[r
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
-    """Declare the chip; nothing is compiled or loaded by that."""
+    """Declare the chip, without compiling or loading anything."""
     from northbridge_cpu_sim.bridge import SimBridge
     from northbridge_cpu_sim.collective import SimCCL
     from northbridge_cpu_sim.device import SimDevice

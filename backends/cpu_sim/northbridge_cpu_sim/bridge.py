@@ -1,4 +1,4 @@
-"""How the simulated chip comes into a process."""
+"""Loading of the simulated chip into a process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ STRICT_OPTIONS: Mapping[str, str] = MappingProxyType(
         "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1",
     }
 )
-"""Under these a right program gives the same numbers, and a wrong one shows its fault every time.
+"""Options under which a correct program computes the same numbers, and a wrong one fails every time.
 
-Not errors that come late: a device that has had one takes no more work, and the suite makes errors on purpose.
-"""
+Not asynchronous errors: a device with an error takes no more work, and the suite causes errors on purpose."""
 
 
 class SimBridge(northbridge.Bridge):
-    """Compile the chip on first use, and hand it to torch."""
+    """Compiles the chip on first use, and registers it with torch."""
 
     compile_backend = "aot_eager"
     missing_compile_backends: Mapping[str, str] = MappingProxyType(
@@ -57,7 +56,7 @@ class SimBridge(northbridge.Bridge):
         )
 
     def detect(self) -> int:
-        """Return the configured number of devices: what is simulated needs no looking for."""
+        """Return the configured number of devices: a simulated chip needs no detection."""
         from northbridge_cpu_sim.settings import SimSettings
 
         return SimSettings.read().devices

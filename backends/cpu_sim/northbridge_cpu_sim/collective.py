@@ -6,11 +6,11 @@ import northbridge
 
 
 class SimCCL(northbridge.Collective):
-    """Carry the chip's tensors over Gloo; to Gloo's reductions it adds the average and the sum with a factor."""
+    """Sends the chip's tensors over Gloo; adds the average and the sum with a factor to Gloo's reductions."""
 
     name = "simccl"
 
 
 def load() -> None:
-    """Bring the chip into the process: torch from 2.14 on calls this where it is asked for ``simccl`` by name."""
+    """Load the chip into the process; torch 2.14 and later call this if ``simccl`` is used by name."""
     northbridge.load("cpu_sim")

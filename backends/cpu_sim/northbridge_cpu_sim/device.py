@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class SimDevice(northbridge.Device):
-    """Speak to ``torch.cpu_sim``, which is like ``torch.cuda``.
+    """The simulated chip: ``torch.cpu_sim`` is like ``torch.cuda``.
 
-    With ``NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS=1`` a process holds one device and calls it 0, as some real chips do.
+    With ``NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS=1`` a process holds one device, with the index 0, as on some real chips.
     """
 
     type = "cpu_sim"

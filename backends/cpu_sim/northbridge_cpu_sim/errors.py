@@ -13,7 +13,7 @@ class BuildError(northbridge.SoftwareLoadError):
 
 
 class HostError(BuildError, northbridge.UnsupportedError):
-    """This machine, or its torch, is not one that the simulated chip runs on."""
+    """The simulated chip does not run on this machine, or with its torch."""
 
     def __init__(self, message: str) -> None:
         northbridge.NorthbridgeError.__init__(self, message)
@@ -25,7 +25,7 @@ class DeviceFileError(northbridge.NorthbridgeError, ValueError):
 
 
 class FaultError(northbridge.NorthbridgeError):
-    """A fault was to be planned that there is not, or that contradicts itself."""
+    """A planned fault is unknown, or contradicts itself."""
 
 
 class ServerError(northbridge.NorthbridgeError):
@@ -33,7 +33,7 @@ class ServerError(northbridge.NorthbridgeError):
 
 
 class CardTakenError(northbridge.NorthbridgeError):
-    """Another process holds the card ``card``; ``pid`` says which."""
+    """Another process, ``pid``, holds the card ``card``."""
 
     def __init__(self, card: int, pid: int) -> None:
         super().__init__(

@@ -13,7 +13,7 @@ import northbridge
 
 
 def _whole_size(value: object) -> object:
-    # ByteSize reads as far as it can: "1,5GiB" would be one byte, "16GiB each" sixteen GiB.
+    # ByteSize parses only a prefix: "1,5GiB" would be one byte, "16GiB each" sixteen GiB.
     pattern = pydantic.ByteSize.byte_string_pattern
     if isinstance(value, str) and not re.fullmatch(pattern + r"\s*", value):
         raise ValueError(f"{value!r} is not a size")
@@ -43,7 +43,7 @@ Label = Annotated[
 def _absolute(path: Path | None) -> Path | None:
     if path is None:
         return None
-    path = Path(os.path.expanduser(path))  # pathlib's raises RuntimeError for an unknown user
+    path = Path(os.path.expanduser(path))  # pathlib's function raises RuntimeError for an unknown user
     if not path.is_absolute():
         raise ValueError(f"{str(path)!r} is not an absolute path")
     return path

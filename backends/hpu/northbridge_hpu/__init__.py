@@ -7,7 +7,7 @@ import northbridge
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
-    """Declare the chip; the vendor's software is not touched by that."""
+    """Declare the chip, without touching the vendor's software."""
     from northbridge_hpu.bridge import HPUBridge
     from northbridge_hpu.collective import HCCL
     from northbridge_hpu.device import HPUDevice
@@ -27,4 +27,4 @@ def northbridge_backend() -> northbridge.Backend:
     )
 
 
-__getattr__ = northbridge.lazy_names(__name__, "northbridge_hpu.trainer")  # what lightning-Habana offered
+__getattr__ = northbridge.lazy_names(__name__, "northbridge_hpu.trainer")  # the names of lightning-Habana

@@ -1,4 +1,4 @@
-"""How the vendor's software comes into a process, and what it is told in every step."""
+"""Loading of the vendor's software, and its step markers."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from northbridge_hpu import cards
 from northbridge_hpu.settings import HPUSettings
 
 _WRITTEN_BY_IMPORT = ("MASTER_ADDR", "MASTER_PORT", "HLS_MODULE_ID", "ID")
-"""Variables that the vendor's import sets. MASTER_PORT=12345 would be every job's on a machine."""
+"""Variables that the vendor's import sets. MASTER_PORT=12345 would be the same for every job on a machine."""
 
 
 class HPUBridge(northbridge.Bridge):
-    """Bring ``habana_frameworks.torch`` in, choose the card by its module id, and mark steps in lazy mode."""
+    """Loads ``habana_frameworks.torch``, chooses the card by its module id, and marks steps in lazy mode."""
 
     package = "habana_frameworks"
     compile_backend: str | None = "hpu_backend"
@@ -50,7 +50,7 @@ class HPUBridge(northbridge.Bridge):
     def prepare(self) -> None:
         for name in ("HABANA_VISIBLE_MODULES", "HLS_MODULE_ID"):
             if os.environ.get(name) == "":
-                del os.environ[name]  # the vendor's import would look for a number in it
+                del os.environ[name]  # the vendor's import would parse it as a number
         # In lazy mode it patches torch.nn.Module, under which a Fabric's wrapper loses its attributes.
         os.environ.setdefault("PT_HPU_WEIGHT_SHARING", "0")
 
@@ -60,7 +60,7 @@ class HPUBridge(northbridge.Bridge):
             import habana_frameworks.torch.core
             import habana_frameworks.torch.distributed.hccl
 
-        # Its default has changed between releases: only the software itself knows.
+        # The default differs between releases: only the software itself knows it.
         if habana_frameworks.torch.core.is_lazy():
             self._mark = habana_frameworks.torch.core.mark_step
             self.compile_backend = None
@@ -70,7 +70,7 @@ class HPUBridge(northbridge.Bridge):
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
         settings = HPUSettings.read()
         if world_size == 1 and index == 0 and settings.habana_visible_modules is None and not cards.can_be_asked():
-            return  # the vendor takes the card of HLS_MODULE_ID, or the first that is free
+            return  # the vendor takes the card of HLS_MODULE_ID, or the first free one
         modules = cards.visible_modules()
         if world_size > 1:
             settings.reject_unknown_subset(modules)
@@ -84,7 +84,7 @@ class HPUBridge(northbridge.Bridge):
         else:
             settings.reject_module_of_another(modules[index], modules, alone=world_size == 1 and index == 0)
         if settings.habana_visible_modules is None:
-            # Where it is set, a card that is taken is an error; where not, the vendor takes any other card instead.
+            # If it is set, a used card is an error; if not, the vendor takes any other card instead.
             HPUSettings.write("habana_visible_modules", ",".join(map(str, modules)))
 
     def after_backward(self) -> None:
@@ -112,9 +112,9 @@ class HPUBridge(northbridge.Bridge):
 
 
 def _check_distribution() -> None:
-    """Raise where habana-torch-plugin, a name that is free on the public index, is not the vendor's."""
+    """Raise if habana-torch-plugin, a name that is free on the public index, is not the vendor's package."""
     for found in distributions(name="habana-torch-plugin"):
-        # Release and build, as python_packages/setup.py of github.com/HabanaAI/gaudi-pytorch-bridge joins them.
+        # Release and build, in the form of python_packages/setup.py of github.com/HabanaAI/gaudi-pytorch-bridge.
         wrong = "" if re.fullmatch(r"\d+(\.\d+){3}(\+.*)?", str(found.version)) else "its version is unlike 1.24.1.482"
         packages = (found.read_text("top_level.txt") or "").split() + [file.parts[0] for file in found.files or ()]
         wrong = wrong if "habana_frameworks" in packages else "it brings no habana_frameworks"
@@ -127,11 +127,11 @@ def _check_distribution() -> None:
 
 
 def _mark_nothing() -> None:
-    """Do what eager mode does, which has no marker."""
+    """Do nothing: eager mode has no marker."""
 
 
 def _imports_own() -> dict[str, str | None]:
-    """Return what the vendor's import writes in this process, where it finds nothing."""
+    """Return the values that the vendor's import sets in this process if the variables are unset."""
     rank, visible = os.environ.get("LOCAL_RANK", ""), os.environ.get("HABANA_VISIBLE_MODULES", "")
     modules = {str(number): module for number, module in enumerate(visible.split(",")) if module}
     alone = os.environ.get("WORLD_SIZE", "1") == "1"

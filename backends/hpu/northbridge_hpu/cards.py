@@ -1,4 +1,4 @@
-"""The cards of this machine, looked at without taking one."""
+"""The cards of this machine, examined without taking one."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import northbridge
 from northbridge_hpu.settings import HPUSettings
 
 IDLE_BYTES = 2**30
-"""More memory in use than this means that a process holds the card; an idle one shows about 768 MiB."""
+"""A card with more memory in use than this is held by a process; an idle one shows about 768 MiB."""
 
 DEVICE_FILE = re.compile(r"^/dev/(?:accel/accel|hl)(\d+)$")
-"""Device file that a process holding a card has open; its number is used as the card's index."""
+"""Device file that a process holding a card has open; its number is the card's index."""
 
 
 @dataclass(frozen=True)
 class Card:
-    """One card: its index, which may change when the driver is loaded anew, and its module id, which tells its place.
+    """One card: its index, which may change when the driver is reloaded, and its module id, which names its place.
 
-    Memory is in bytes. ``utilization`` is in percent. None is what the card did not say.
+    Memory is in bytes. ``utilization`` is in percent. None means that the card did not report the value.
     """
 
     index: int
@@ -35,33 +35,33 @@ class Card:
 
     @property
     def is_held(self) -> bool:
-        """Whether some process has taken the card."""
+        """True if a process has taken the card."""
         return self.used is not None and self.used > IDLE_BYTES
 
 
 def can_be_asked() -> bool:
-    """Whether the vendor's management library for Python, habana-pyhlml, is installed."""
+    """True if the vendor's management library for Python, habana-pyhlml, is installed."""
     return find_spec("pyhlml") is not None
 
 
 def cards() -> tuple[Card, ...]:
-    """Return every card, by index. Raises :class:`northbridge.DetectionError` where the driver does not answer."""
+    """Return every card, by index. Raises :class:`northbridge.DetectionError` if the driver does not answer."""
     with _hlml() as hlml:
         return tuple(_card(hlml, index) for index in range(hlml.hlmlDeviceGetCount()))
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of driver and management library."""
+    """Return the versions of the driver and the management library."""
     with _hlml() as hlml:
         return {"driver": _text(hlml.hlmlGetDriverVersion()), "hlml": _text(hlml.hlmlGetHLMLVersion())}
 
 
 def visible_modules() -> tuple[int, ...]:
-    """Return the module ids that this run may use, in the order of ``devices=``: their own, where none are chosen.
+    """Return the module ids that this run may use, in the order of ``devices=``; all of them if none are chosen.
 
-    They are a permutation of the indices, another one on each server. Ranks of two nodes talk module to module.
-    Raises :class:`northbridge.SettingsError` where HABANA_VISIBLE_MODULES names a module that is not here, and
-    :class:`northbridge.SoftwareMissingError` where they cannot be asked for.
+    They are a permutation of the indices, which differs between servers. Ranks of two nodes communicate module to
+    module. Raises :class:`northbridge.SettingsError` if HABANA_VISIBLE_MODULES names a module that this machine lacks,
+    and :class:`northbridge.SoftwareMissingError` if the module ids cannot be found.
     """
     chosen = HPUSettings.read().habana_visible_modules
     if not can_be_asked():
@@ -88,7 +88,7 @@ def _hlml() -> Iterator[ModuleType]:
 
     try:
         with ExitStack() as opened:
-            with suppress(pyhlml.HLMLError_AlreadyInitialized):  # by the script, whose own use of it goes on
+            with suppress(pyhlml.HLMLError_AlreadyInitialized):  # by the script, which goes on using it
                 pyhlml.hlmlInit()
                 opened.callback(pyhlml.hlmlShutdown)
             yield pyhlml
@@ -101,7 +101,7 @@ def _hlml() -> Iterator[ModuleType]:
 
 def _card(hlml: ModuleType, index: int) -> Card:
     handle = hlml.hlmlDeviceGetHandleByIndex(index)
-    name = memory = rates = None  # one sick card does not keep the others from being used
+    name = memory = rates = None  # a faulty card must not block the other cards
     with suppress(hlml.HLMLError):
         name = _text(hlml.hlmlDeviceGetName(handle))
         memory = hlml.hlmlDeviceGetMemoryInfo(handle)

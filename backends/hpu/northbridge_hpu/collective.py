@@ -8,11 +8,11 @@ import northbridge
 
 
 class HCCL(northbridge.Collective):
-    """Speak to HCCL, which reduces float32 and bfloat16, by sum, minimum and maximum.
+    """HCCL, which reduces float32 and bfloat16, by sum, minimum and maximum.
 
-    Any other dtype it casts to float32 and back, which rounds whole numbers above 2^24 without a word; those are
-    reduced on the host here. It has no average: a mean is a sum and a division. It takes no ``device_id``: the
-    vendor's ``init_process_group`` has the parameters of older releases of torch. Sources: ``contract.toml``.
+    It casts any other dtype to float32 and back, which silently rounds integers above 2^24. These dtypes are reduced on
+    the host here. It has no average: a mean is a sum and a division. It has no ``device_id``: the vendor's
+    ``init_process_group`` has the parameters of older releases of torch. Sources: ``contract.toml``.
     """
 
     name = "hccl"

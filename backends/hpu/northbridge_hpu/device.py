@@ -17,7 +17,7 @@ _GENERATIONS = {"synDeviceGaudi": 1, "synDeviceGaudi2": 2, "synDeviceGaudi3": 3}
 
 
 class HPUDevice(northbridge.Device):
-    """A process holds one card and calls it 0; which card that is, its module id decides before the first touch."""
+    """The HPU of a process, which holds one card as device 0. The card's module id is set before the first touch."""
 
     type = "hpu"
     out_of_memory = ("out of memory", "DEVMEM Allocation failed")
@@ -26,7 +26,7 @@ class HPUDevice(northbridge.Device):
         self._held: int | None = None
 
     def count(self) -> int:
-        # The vendor's own count is that of the machine: it does not read HABANA_VISIBLE_MODULES.
+        # The vendor's own count is the machine's: it does not read HABANA_VISIBLE_MODULES.
         return len(cards.visible_modules()) if cards.can_be_asked() else int(self.module.device_count())
 
     def root(self, index: int) -> torch.device:
@@ -58,15 +58,15 @@ class HPUDevice(northbridge.Device):
             ) from error
 
     def synchronize(self) -> None:
-        self.module.synchronize()  # the vendor's takes no device
+        self.module.synchronize()  # the vendor's function has no device parameter
 
     def label(self, index: int) -> str:
-        # Not get_device_name, which would take the card.
+        # Not get_device_name, which takes the card.
         return f"GAUDI{self.generation if self.generation > 1 else ''}"
 
     @cached_property
     def generation(self) -> int:
-        """Which Gaudi this machine has, 1, 2 or 3; found without taking a card."""
+        """Generation of this machine's Gaudi: 1, 2 or 3; found without taking a card."""
         import habana_frameworks.torch.utils.experimental as experimental
 
         found = experimental._get_device_type()
@@ -80,7 +80,7 @@ class HPUDevice(northbridge.Device):
         )
 
     def memory_stats(self, index: int) -> dict[str, float]:
-        return dict(self.module.memory_stats())  # of the card that this process holds; another index would not be
+        return dict(self.module.memory_stats())  # always of the card that this process holds
 
     def capabilities(self, claimed: northbridge.Capabilities) -> northbridge.Capabilities:
         first = self.generation == 1
@@ -105,7 +105,7 @@ class HPUDevice(northbridge.Device):
 
 
 def _who_holds_it() -> str:
-    """Return who has taken the card that HLS_MODULE_ID names, where that can be known, and what to do."""
+    """Return the holders of the card that HLS_MODULE_ID names, if they are known, and the fix."""
     everything = cards.cards() if cards.can_be_asked() else ()
     wanted = next((card.index for card in everything if str(card.module) == os.environ.get("HLS_MODULE_ID")), None)
     found = northbridge.device_users(cards.DEVICE_FILE)

@@ -16,7 +16,7 @@ KNOWN_SUBSETS = ("0,1", "2,3", "4,5", "6,7", "0,1,2,3", "4,5,6,7", "0,1,2,3,4,5,
 
 
 class HPUSettings(northbridge.VendorSettings):
-    """The vendor's variables that a run depends on. Each is read where it is named in ``contract.toml``."""
+    """The vendor's variables that a run depends on. ``contract.toml`` names the reader of each."""
 
     habana_visible_modules: northbridge.Indices | None = pydantic.Field(
         default=None, description="a list of module ids, each once, with commas between, such as 0,1,2,3"
@@ -40,7 +40,7 @@ class HPUSettings(northbridge.VendorSettings):
         return super().read(source)
 
     def reject_what_deceives(self) -> None:
-        """Raise :class:`northbridge.SettingsError` for a switch under which a run would not be what it says it is."""
+        """Raise :class:`northbridge.SettingsError` for a switch that makes a run differ from what it claims."""
         if self.pt_hpu_gpu_migration:
             raise northbridge.SettingsError(
                 "PT_HPU_GPU_MIGRATION makes the HPU pass for CUDA, and 'nccl' answer for 'hccl'. Fix: unset it",
@@ -53,7 +53,7 @@ class HPUSettings(northbridge.VendorSettings):
             )
 
     def reject_unknown_subset(self, modules: tuple[int, ...]) -> None:
-        """Raise :class:`northbridge.SettingsError` where the user chose ``modules`` that may not reach each other."""
+        """Raise :class:`northbridge.SettingsError` if the user chose ``modules`` that may not reach each other."""
         chosen = ",".join(map(str, sorted(modules)))
         if self.habana_visible_modules is not None and len(modules) > 1 and chosen not in KNOWN_SUBSETS:
             raise northbridge.SettingsError(
@@ -63,7 +63,7 @@ class HPUSettings(northbridge.VendorSettings):
             )
 
     def reject_module_of_another(self, own: int, modules: tuple[int, ...], alone: bool) -> None:
-        """Raise :class:`northbridge.SettingsError` where HLS_MODULE_ID is none of ``modules``, or not this rank's."""
+        """Raise :class:`northbridge.SettingsError` if HLS_MODULE_ID is not in ``modules``, or not this rank's."""
         if self.hls_module_id not in modules or not (alone or self.hls_module_id == own):
             raise northbridge.SettingsError(
                 f"HLS_MODULE_ID={self.hls_module_id} is set, but this rank's card is module {own} of"

@@ -8,7 +8,7 @@ import northbridge
 
 
 class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
-    """``accelerator="hpu"``. Nothing that the class answers takes a card."""
+    """``accelerator="hpu"``. No method of the class takes a card."""
 
     @staticmethod
     def get_device_name() -> str:
@@ -17,12 +17,12 @@ class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
 
     @staticmethod
     def is_fp8_available() -> tuple[bool, str]:
-        """Return that it is not, and why."""
+        """Return False, and the reason."""
         return False, northbridge.get("hpu").capabilities.float8.reason
 
     @staticmethod
     def is_lazy() -> bool:
-        """Whether the vendor's software runs in lazy mode."""
+        """True if the vendor's software runs in lazy mode."""
         northbridge.load("hpu")
         from habana_frameworks.torch.utils.internal import is_lazy
 
@@ -46,7 +46,7 @@ class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
 
 
 class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
-    """``precision="bf16-mixed"``. "bf16" is the same: mixed, with weights in float32."""
+    """``precision="bf16-mixed"``. "bf16" means the same: mixed, with weights in float32."""
 
     positional = ("precision", "device", "recipe", "replace_layers")
     unsupported = MappingProxyType({"fp8": "float8"})

@@ -7,7 +7,7 @@ import northbridge
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
-    """Declare the chip; the vendor's software is not touched by that."""
+    """Declare the chip, without touching the vendor's software."""
     from northbridge_sdaa import bridge, collective, device
 
     claims = northbridge.Capabilities.of_level(
@@ -21,4 +21,4 @@ def northbridge_backend() -> northbridge.Backend:
     return northbridge.Backend("sdaa", device.SDAADevice(), collective.TCCL(), bridge.SDAABridge(), claims)
 
 
-__getattr__ = northbridge.lazy_names(__name__, "northbridge_sdaa.trainer")  # what lightning-Teco offered
+__getattr__ = northbridge.lazy_names(__name__, "northbridge_sdaa.trainer")  # the names of lightning-Teco

@@ -1,4 +1,4 @@
-"""How the vendor's software comes into a process."""
+"""Loading of the vendor's software."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from northbridge_sdaa.settings import SDAASettings
 
 
 class SDAABridge(northbridge.Bridge):
-    """Bring ``torch_sdaa`` in; whether it renames torch's spare device type or finds one of its own is all the same."""
+    """Loads ``torch_sdaa``, no matter if it renames torch's spare device type or finds a type of its own."""
 
     package = "torch_sdaa"
     compile_backend = "teco_inductor"

@@ -1,4 +1,4 @@
-"""The cards of this machine, as the vendor's ``teco-smi`` shows them; no device is touched by that."""
+"""The cards of this machine, as the vendor's ``teco-smi`` shows them, without touching a device."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Table:
-    """Parsed output of ``teco-smi``. Processes have the host's numbers, not a container's."""
+    """Parsed output of ``teco-smi``. Process numbers are the host's, not a container's."""
 
     versions: dict[str, str]
     rows: tuple[Row, ...]
@@ -38,13 +38,13 @@ class Table:
 
     @classmethod
     def read(cls) -> Table | None:
-        """Return the table; None where the tool is not installed. Raises :class:`northbridge.DetectionError`."""
+        """Run the tool and parse its table; None if it is not installed. Raises :class:`northbridge.DetectionError`."""
         text = northbridge.run_tool("teco-smi", backend="sdaa")
         return None if text is None else cls.parse(text)
 
     @classmethod
     def parse(cls, text: str) -> Table:
-        """Return what ``text`` says; what is not understood is left out."""
+        """Parse ``text``; ignore lines of an unknown form."""
         rows: list[Row] = []
         processes: list[str] = []
         lines = text.splitlines()
@@ -62,7 +62,7 @@ class Table:
         return {row.bus for row in self.rows}
 
     def count_cards(self, devices: Collection[int], total: int) -> int | None:
-        """Return on how many cards ``devices`` of this process's ``total`` lie; None where the table does not tell."""
+        """Count the cards behind ``devices`` of this process's ``total``; None if the table does not show it."""
         chosen = SDAASettings.read().sdaa_visible_devices
         if len(self.buses) < len(self.rows):  # a row is a core group
             bus = {row.index: row.bus for row in self.rows}
@@ -76,9 +76,9 @@ class Table:
 
 @cache
 def standing() -> Table | None:
-    """Return the first table that was read in this process: names and places, which stay as long as it lives.
+    """Return the first table that was read in this process: its names and places do not change.
 
-    What changes, health and who uses a card, is for :meth:`Table.read`, which starts a process each time. Raises
-    :class:`northbridge.DetectionError`, and asks again then.
+    Health and users of a card change; :meth:`Table.read` shows them, and starts a process each time. Raises
+    :class:`northbridge.DetectionError`, and asks again at the next call.
     """
     return Table.read()

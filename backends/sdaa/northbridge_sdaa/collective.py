@@ -8,10 +8,10 @@ import northbridge
 
 
 class TCCL(northbridge.Collective):
-    """Speak to TCCL, which sums, multiplies, and takes minima and maxima; it has no average.
+    """TCCL, which reduces by sum, product, minimum and maximum; it has no average.
 
-    Other libraries are called "tccl" too: nothing here takes the name for the chip. What it does with ``device_id`` and
-    with options is not public, so that it is given a timeout alone. Sources: ``contract.toml``.
+    Other libraries are called "tccl" too, so the name does not identify the chip. How it uses ``device_id`` and options
+    is not public, so it only gets a timeout. Sources: ``contract.toml``.
     """
 
     name = "tccl"

@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
 
 class SDAADevice(northbridge.Device):
-    """A device is a core group with memory of its own: a part of a card, usually a quarter."""
+    """A core group with memory of its own: a part of a card, usually a quarter."""
 
     type = "sdaa"
 
     def label(self, index: int) -> str:
-        # Not get_device_name, which has been seen to answer with a device file.
+        # Not get_device_name, which is known to return a device file.
         table = standing()
         return table.rows[0].name if table is not None and table.rows else "core group of a Teco card"
 
     def autocast_dtypes(self) -> tuple[torch.dtype, ...]:
-        # Not asked of torch.sdaa: only a plugin that renames torch's spare device type has to tell.
+        # Not read from torch.sdaa: only a plugin that renames torch's spare device type must have the function.
         import torch
 
         return torch.float16, torch.bfloat16

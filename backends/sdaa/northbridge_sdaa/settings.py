@@ -12,7 +12,7 @@ Switch = Literal["0", "1"] | None
 
 
 class SDAASettings(northbridge.VendorSettings):
-    """The vendor's variables that a run depends on. Each is read where it is named in ``contract.toml``."""
+    """The vendor's variables that a run depends on. ``contract.toml`` names the reader of each."""
 
     sdaa_visible_devices: northbridge.Indices | None = pydantic.Field(
         default=None, description="a list of devices (core groups), each once, with commas between, such as 0,1,2,3"
@@ -26,7 +26,7 @@ class SDAASettings(northbridge.VendorSettings):
     torch_sdaa_bf16_clip: Switch = pydantic.Field(default=None, description="0 or 1")
 
     def reject_migration(self) -> None:
-        """Raise :class:`northbridge.SettingsError` where the chip would pass for CUDA."""
+        """Raise :class:`northbridge.SettingsError` if the chip would look like CUDA."""
         if self.torch_sdaa_autoload == "cuda_migrate":
             raise northbridge.SettingsError(
                 "TORCH_SDAA_AUTOLOAD=cuda_migrate fakes CUDA. Fix: unset it",
@@ -34,7 +34,7 @@ class SDAASettings(northbridge.VendorSettings):
             )
 
     def reject_absent(self, found: int) -> None:
-        """Raise :class:`northbridge.SettingsError` where torch counts ``found`` devices, and the user chose others."""
+        """Raise :class:`northbridge.SettingsError` if torch's ``found`` devices are not as many as the user chose."""
         chosen = self.sdaa_visible_devices
         if chosen is not None and len(chosen) != found:
             raise northbridge.SettingsError(

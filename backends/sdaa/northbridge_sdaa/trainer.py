@@ -10,11 +10,11 @@ import northbridge
 
 
 class SDAAAccelerator(northbridge.AcceleratorName, backend="sdaa"):
-    """``accelerator="sdaa"``. Nothing that the class answers touches a device."""
+    """``accelerator="sdaa"``. No method of the class touches a device."""
 
     @staticmethod
     def get_device_name() -> str:
-        """Return what teco-smi calls the cards."""
+        """Return the cards' name in teco-smi."""
         return northbridge.get("sdaa").device.label(0)
 
 
@@ -23,7 +23,7 @@ class SDAADDPStrategy(northbridge.DDPStrategyName, backend="sdaa"):
 
 
 class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
-    """``strategy="dpp_sdaa"``, which is what lightning-Teco registered."""
+    """``strategy="dpp_sdaa"``, the name that lightning-Teco registered."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn("strategy='dpp_sdaa' is taken for 'ddp_sdaa'; write that, or 'ddp'", stacklevel=2)
@@ -31,7 +31,7 @@ class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
 
 
 class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
-    """``precision="16-mixed"``, with the scaler of gradients that lightning-Teco left out."""
+    """``precision="16-mixed"``, with the gradient scaler that lightning-Teco left out."""
 
     positional = ("precision", "device")
     unsupported = MappingProxyType({"fp8": "float8"})

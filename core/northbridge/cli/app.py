@@ -1,10 +1,10 @@
 """The command ``northbridge``.
 
-Exit codes: 0 all well; hardware or software that is simply not there, and what is switched off, is no error. 1 torch or
-a backend is broken, or an installed namespace of Lightning cannot be served; the doctor knows more that can be wrong,
-``hang`` says that a rank waits, and ``compare`` that reports differ. 2 wrong usage: an option, the name of a backend,
-the value of a ``NORTHBRIDGE_`` variable, or a file that is no report. 3 and 4 are the doctor's, where it is asked about
-one backend: its software is not installed, its hardware is not here.
+Exit codes: 0 all well; missing hardware or software and disabled backends do not count as errors. 1 torch or a backend
+is broken, or an installed namespace of Lightning cannot be served. The doctor knows more errors, ``hang`` exits with 1
+if a rank waits, and ``compare`` if reports differ. 2 wrong usage: an option, a backend's name, the value of a
+``NORTHBRIDGE_`` variable, or a file that is not a report. The doctor, if asked about one backend, exits with 3 if its
+software is not installed, and with 4 if its hardware is missing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from northbridge.errors import (
 
 _WRONG_NAME = (BackendNotFoundError, BackendDisabledError, BackendConflictError, BackendNameError)
 
-# Plain help: rich's would cost a tenth of a second, also where no help is shown.
+# Plain help: rich's would cost a tenth of a second, even if no help is shown.
 app: typer.Typer = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 app.command("conformance", help=conformance.HELP)(conformance.run_suite)
 app.command("compare", help=conformance.COMPARE_HELP)(conformance.compare_reports)
@@ -40,7 +40,7 @@ app.command("hang", help=hang.HELP)(hang.explain_hang)
 
 def main() -> None:
     """Run the command; the entry point of the console script."""
-    # An end by SIGTERM leaves no child behind, as an end by Ctrl-C does.
+    # SIGTERM leaves no child behind, like Ctrl-C.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     try:
         app()

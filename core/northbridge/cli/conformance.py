@@ -1,4 +1,4 @@
-"""The commands ``northbridge conformance`` and ``northbridge compare``: their options, and what they refuse."""
+"""The commands ``northbridge conformance`` and ``northbridge compare``: their options and usage errors."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def run_suite(
         Path | None, typer.Option(metavar="REPORT", help="Say whether a report is whole, and from this suite.")
     ] = None,
 ) -> None:
-    """Run the suite and write its report, or look at a report."""
+    """Run the suite and write its report, or verify a report."""
     from northbridge.discovery.installed import find
     from northbridge.discovery.simulated import reject_unknown_simulation
 
@@ -68,7 +68,7 @@ def run_suite(
     if level is not None and level not in LEVEL_CLAIMS:
         raise typer.BadParameter(f"--level takes {', '.join(LEVEL_CLAIMS)}, found {level!r}")
     if name is not None:
-        find(name)  # a wrong name is told before anything starts
+        find(name)  # a wrong name is an error before anything starts
         reject_unknown_simulation()
     if verify is not None:
         raise typer.Exit(_verify(verify))
@@ -84,7 +84,7 @@ def _verify(path: Path) -> int:
     from northbridge.conformance.report.report import Report
 
     report = Report.read(path)
-    if report.digest != report.compute_digest():  # told at once: nothing else that it says counts
+    if report.digest != report.compute_digest():  # first: the rest of a changed report does not count
         print(f"{path}: its digest is not that of what it says: it was changed after the suite wrote it")
         return 1
     _reject_without_pytest()
@@ -119,7 +119,7 @@ def compare_reports(
         Path | None, typer.Option(metavar="FILE", help="Write a page of HTML there, with the evidence.")
     ] = None,
 ) -> None:
-    """Print how reports differ, and write it as a page."""
+    """Print the differences between reports, and write them as a page."""
     from northbridge.conformance.report.pages.comparison import compare
     from northbridge.conformance.report.pages.terminal import show
     from northbridge.conformance.report.report import Report

@@ -47,10 +47,10 @@ def examine(
     ] = False,
     load_timeout: LoadTimeout = report.LOAD_SECONDS,
 ) -> None:
-    """Print, and write, what is wrong and what to do."""
+    """Print and write the faults and their fixes."""
     if output is not None and not os.access(output.absolute().parent, os.W_OK):
         raise typer.BadParameter(clean(f"{output.absolute().parent} is no folder that can be written to"))
-    report.choose(name)  # a wrong name or variable is told before anything starts
+    report.choose(name)  # a wrong name or variable is an error before anything starts
     with spinner(quiet=as_json) as tell:
         found = report.examine(name, deep=True, acquire=acquire, training=train, load_seconds=load_timeout, tell=tell)
     text = json.dumps(found.as_dict(), indent=2)

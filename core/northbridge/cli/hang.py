@@ -31,7 +31,7 @@ def explain_hang(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with the files of all ranks.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a page.")] = False,
 ) -> None:
-    """Print who waits for whom, from what the flight recorder has written."""
+    """Print which rank waits for which, from the flight recorder's files."""
     from northbridge.flight_recorder.analysis.judgement import judge
     from northbridge.flight_recorder.analysis.record_files import FolderError, read_folder
 

@@ -36,11 +36,11 @@ def list_backends(
     ] = False,
     load_timeout: LoadTimeout = report.LOAD_SECONDS,
 ) -> None:
-    """Print what is installed, from metadata or from probing."""
+    """Print the installed backends, from metadata or from probing."""
     if no_probe:
         found = report.read_metadata()
     else:
-        report.choose(None)  # a wrong variable is told before anything starts
+        report.choose(None)  # a wrong variable is an error before anything starts
         with spinner(quiet=as_json) as tell:
             found = report.examine(load_seconds=load_timeout, tell=tell)
     if as_json:

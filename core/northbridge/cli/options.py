@@ -23,7 +23,7 @@ LoadTimeout = Annotated[
 
 @contextmanager
 def spinner(*, quiet: bool) -> Iterator[Callable[[str, str], None]]:
-    """Show on a terminal what the children are doing; elsewhere say once that it takes its time. stdout stays clean."""
+    """Show the children's stages on a terminal; elsewhere print once that it takes time. stdout stays clean."""
     from rich.text import Text
 
     from northbridge.untrusted.terminal import Terminal

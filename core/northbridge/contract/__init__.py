@@ -1,7 +1,7 @@
 """Contracts: the vendor symbols that a backend relies on, their sources, and their check.
 
 A backend that was written without the hardware keeps its assumptions in ``contract.toml``, beside its bridge. The core
-refuses to train where one that it needs is wrong; ``northbridge doctor`` checks every line.
+refuses to train if a required one is wrong; ``northbridge doctor`` checks every line.
 """
 
 from __future__ import annotations

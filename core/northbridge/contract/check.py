@@ -1,4 +1,4 @@
-"""Each line of a contract against the software that this process has loaded."""
+"""Check of each line of a contract against the software that this process has loaded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LineVerdict = Literal["holds", "wrong", "note", "unchecked"]
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the contract, and what was found about it."""
+    """One line of the contract, and the result of its check."""
 
     name: str
     kind: str
@@ -33,16 +33,16 @@ class Finding:
 
 
 def check(contract: Contract, *, acquire: bool = False) -> tuple[Finding, ...]:
-    """Return what is found about each line, in the order of the file.
+    """Check each line, in the order of the file.
 
-    Imports modules of the vendor's that are not imported yet. Calls functions whose line says ``try = true``, and no
-    other; nothing that takes a card, unless ``acquire`` is true.
+    Imports the vendor's modules that are not imported yet. Calls only functions whose line says ``try = true``. Calls
+    nothing that takes a card, unless ``acquire`` is true.
     """
     return tuple(check_line(contract, symbol, acquire=acquire) for symbol in contract.symbols)
 
 
 def check_line(contract: Contract, symbol: Symbol, *, acquire: bool = False) -> Finding:
-    """Return what is found about one line."""
+    """Check one line of the contract."""
     verdict, found = _judge(symbol, acquire)
     return Finding(
         name=symbol.name,
@@ -86,9 +86,9 @@ def _judge(symbol: Symbol, acquire: bool) -> tuple[LineVerdict, str]:
 
 
 def disagreement(symbol: Symbol, value: object) -> str:
-    """Return why ``value``, which stands under the symbol's name, is not what the contract says; empty where it is.
+    """Return the difference between ``value``, found under the symbol's name, and the contract; empty if it agrees.
 
-    Calls nothing. Raises :class:`IncomparableError` where it does not tell its signature.
+    Calls nothing. Raises :class:`IncomparableError` if the signature of ``value`` is unknown.
     """
     if symbol.kind == "module":
         return "" if isinstance(value, ModuleType) else f"it is no module, but a {type(value).__name__}"

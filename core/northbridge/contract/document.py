@@ -2,7 +2,7 @@
 
 vendor = "Acme Anvil"
 packages = ["torch_acme"]            # the vendor's importable top-level modules
-distributions = ["torch-acme"]       # what installs them
+distributions = ["torch-acme"]       # the distributions that install them
 
 [[symbol]]
 name = "torch.acme.device_count"     # dotted; an environment variable by its bare name
@@ -65,11 +65,11 @@ class Contract:
     distributions: tuple[str, ...]
     symbols: tuple[Symbol, ...]
     lines: Mapping[str, int] = field(repr=False)
-    """The number of the line at which each symbol, by its name, begins in the file."""
+    """The line number in the file at which each symbol begins, by the symbol's name."""
 
     @classmethod
     def read(cls, path: Path | Traversable, *, backend: str = "", who: str = "") -> Self:
-        """Return what the file says. ``backend`` is the name of the one that it belongs to; messages call it ``who``.
+        """Read the contract in the file ``path``, which belongs to ``backend``; messages call the backend ``who``.
 
         Raises :class:`PluginContractError`, which names the line.
         """
@@ -82,9 +82,9 @@ class Contract:
             raise wrong("", _complaint(error, _Document)) from None
         except RecursionError:
             raise wrong("", "its values are nested too deeply") from None
-        except (OSError, ValueError) as error:  # what is no UTF-8, or no TOML, is a ValueError
+        except (OSError, ValueError) as error:  # invalid UTF-8 or TOML is a ValueError
             raise wrong("", str(error)) from error
-        # TOML's reader keeps no line numbers.
+        # TOML's reader does not keep line numbers.
         starts = [number for number, line in enumerate(text.splitlines(), 1) if _HEADER.match(line)]
         if len(starts) != len(document.symbol):
             raise wrong("", f"{len(document.symbol)} symbols, and {len(starts)} lines that begin with [[symbol]]")
@@ -102,14 +102,14 @@ class Contract:
         return cls(path, backend, who, document.vendor, packages, distributions, tuple(symbols.values()), lines)
 
     def place(self, symbol: Symbol) -> str:
-        """Return where ``symbol`` stands: ``contract.toml line 120``."""
+        """Return the place of ``symbol`` in the file: ``contract.toml line 120``."""
         return f"{self.path.name} line {self.lines[symbol.name]}"
 
 
 def contract_of(backend: Backend, *, who: str = "") -> Contract | None:
-    """Return the contract that lies beside the bridge of ``backend``, or beside a class that it derives from.
+    """Read the contract beside the bridge of ``backend``, or beside a base class of the bridge.
 
-    Messages call the backend ``who``. ``None`` where there is none. Raises :class:`PluginContractError`.
+    Messages call the backend ``who``. Returns None without a contract. Raises :class:`PluginContractError`.
     """
     for kind in type(backend.bridge).__mro__:
         module = sys.modules.get(kind.__module__)

@@ -11,15 +11,15 @@ from northbridge.processes.endings import describe_error
 
 
 class NotThereError(LookupError):
-    """The software has no such thing; the text says where the search ended."""
+    """The software does not have the name; the text says where the search ended."""
 
 
 class NotLoadedError(LookupError):
-    """Its module is installed, and is not imported in this process."""
+    """The module is installed, but has not been imported in this process."""
 
 
 def look_up(name: str, *, importing: bool) -> object:
-    """Return what ``name`` stands for; calls nothing. ``importing`` lets modules be imported on the way.
+    """Return the object called ``name``; calls nothing. ``importing`` allows imports of modules on the way.
 
     Raises :class:`NotThereError` or :class:`NotLoadedError`.
     """
@@ -33,7 +33,7 @@ def look_up(name: str, *, importing: bool) -> object:
 
 def _member(owner: object, path: str, part: str, *, importing: bool) -> object:
     if isinstance(owner, ModuleType):
-        # Past the module's own __getattribute__ and __getattr__, which may do more than look.
+        # Bypasses the module's own __getattribute__ and __getattr__, which may do more than look.
         members = object.__getattribute__(owner, "__dict__")
         if part in members:
             return members[part]
@@ -45,7 +45,7 @@ def _member(owner: object, path: str, part: str, *, importing: bool) -> object:
         raise NotThereError(f"reading {path}.{part} raised {describe_error(error)}") from error
     if not hasattr(owner, "__path__"):
         raise NotThereError(f"{path} has no {part!r}")
-    # By the package's own name: torch.acme may be what is torch_acme.device elsewhere.
+    # By the package's own name: torch.acme may be the module torch_acme.device.
     return _module(f"{getattr(owner, '__name__', path)}.{part}", importing=importing, missing=f"{path} has no {part!r}")
 
 

@@ -13,10 +13,10 @@ from northbridge.errors import ContractError
 
 
 def reject_broken(contract: Contract) -> None:
-    """Raise :class:`ContractError` where a required symbol is missing, or cannot be called as the contract says.
+    """Raise :class:`ContractError` if a required symbol is missing, or cannot be called as the contract says.
 
     Called by the core after ``Bridge.load()``. Takes no card: imports nothing, calls nothing, and reads no attribute
-    that takes one. A module that this process has not imported is left alone, and refused where it is not installed.
+    that takes one. A module that this process has not imported is not checked, but it must be installed.
     """
     wrong = [(symbol, reason) for symbol in contract.symbols if (reason := _reason_against(symbol))]
     if not wrong:
@@ -34,7 +34,7 @@ def reject_broken(contract: Contract) -> None:
 
 
 def cure(vendor: str, since: str) -> str:
-    """Return what to do about a line that is wrong here; ``since`` is the release that it was read in, if known."""
+    """Return the fix for a line that is wrong here; ``since`` is the release in which it was read, if known."""
     known = f" ({since} is known to)" if since else ""
     return f"install a release of {vendor}'s software that has it{known}, or tell the backend's author"
 
@@ -53,5 +53,5 @@ def _reason_against(symbol: Symbol) -> str:
 
 
 def version_of(distribution: str) -> str | None:
-    """Return the version of ``distribution``; None where it is not installed."""
+    """Return the version of ``distribution``; None if it is not installed."""
     return next((found.version for found in distributions(name=distribution)), None)

@@ -1,4 +1,4 @@
-"""Signatures: as a contract writes them, and as the software has them."""
+"""Signatures, as a contract writes them and as the software has them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _VARIABLE = (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
 
 
 class IncomparableError(Exception):
-    """Raised for an object that cannot be compared; the text says why."""
+    """Raised for an object that cannot be compared; the text is the reason."""
 
 
 @cache
 def parse(text: str) -> Signature:
-    """Return the signature that ``(device=None) -> str`` stands for; its annotations and defaults are texts.
+    """Parse a text such as ``(device=None) -> str`` to a signature, whose annotations and defaults are texts.
 
     Raises :class:`ValueError`.
     """
@@ -48,23 +48,23 @@ def _text(node: ast.expr | None) -> object:
 
 
 def signature_of(value: object) -> Signature:
-    """Return the signature of what the software has. Raises :class:`IncomparableError`."""
+    """Return the signature of an object of the software. Raises :class:`IncomparableError`."""
     try:
-        return inspect.signature(value)  # type: ignore[arg-type]  # what is not callable raises TypeError
+        return inspect.signature(value)  # type: ignore[arg-type]  # an object that is not callable raises TypeError
     except (TypeError, ValueError) as error:
         raise IncomparableError(f"it has no signature: {error}") from None
 
 
 def asks_for_arguments(said: Signature) -> bool:
-    """Whether it cannot be called without arguments."""
+    """True if a call needs arguments."""
     return any(each.default is each.empty and each.kind not in _VARIABLE for each in said.parameters.values())
 
 
 def difference(said: Signature, found: Signature) -> str:
-    """Return why a call that ``said`` allows could fail on ``found``; empty where none can.
+    """Return why a call that ``said`` allows could fail on ``found``; empty if no such call can.
 
-    Each parameter must be there under its name and at its place, one that ``said`` has by place alone under any name;
-    further ones need a default. Raises :class:`IncomparableError` where ``found`` takes anything, and hands it on.
+    Each parameter needs the same name and place; a positional-only parameter of ``said`` may have another name. Further
+    parameters need a default. Raises :class:`IncomparableError` if ``found`` accepts any arguments.
     """
     by_place = [each for each in found.parameters.values() if each.kind in _POSITIONAL]
     matched: list[Parameter] = []
@@ -96,9 +96,9 @@ def _accepts_anything(found: Signature, wanted: Parameter) -> bool:
 
 
 def is_kind_of(value: object, annotation: str) -> bool:
-    """Whether ``value`` is what ``annotation``, a text such as ``dict[str, int] | None``, names.
+    """True if ``value`` has the type ``annotation``, a text such as ``dict[str, int] | None``.
 
-    Classes are compared by their names alone, without their modules; what stands in brackets is not looked at.
+    Classes are compared only by name, without their modules; the text in brackets is ignored.
     """
     node = ast.parse(annotation, mode="eval").body
     return any(_names_class_of(value, each) for each in _alternatives(node))
@@ -118,6 +118,6 @@ def _names_class_of(value: object, node: ast.expr) -> bool:
         return value is None
     if name == "Any":
         return True
-    if isinstance(value, bool):  # Python calls it an int; a count it is not
+    if isinstance(value, bool):  # Python counts it as an int, but it is not a count
         return name in ("bool", "object")
     return name in [each.__name__ for each in type(value).__mro__] or (name == "float" and isinstance(value, int))

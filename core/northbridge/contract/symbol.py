@@ -11,7 +11,7 @@ from typing_extensions import Self
 from northbridge.contract.signature import asks_for_arguments, parse
 
 Kind = Literal["module", "class", "function", "method", "attribute", "environment", "behaviour", "absent"]
-"""``absent`` is known not to be there; ``behaviour`` is a documented fact that is no symbol."""
+"""``absent`` is known to be missing; ``behaviour`` is a documented fact without a symbol."""
 
 _CALLED = ("function", "method")
 _RELEASED = ("module", "class", "function", "method", "attribute")
@@ -21,9 +21,9 @@ Text = Annotated[str, pydantic.StringConstraints(min_length=1)]
 
 
 class Symbol(pydantic.BaseModel):
-    """One line of the contract: something of the vendor's, and what is known about it."""
+    """One line of the contract: a symbol of the vendor's, and the facts about it."""
 
-    # Strict: a release that is written without quotation marks, 1.20, would be read as 1.2.
+    # Strict: a release without quotation marks, 1.20, would be read as 1.2.
     model_config: ClassVar[pydantic.ConfigDict] = pydantic.ConfigDict(frozen=True, extra="forbid", strict=True)
 
     name: Text
@@ -31,16 +31,16 @@ class Symbol(pydantic.BaseModel):
     signature: str = ""
     meaning: Text
     acquires: bool = False
-    """Whether calling it, or reading it where it is an attribute, takes a card for this process."""
+    """True if calling it, or reading it if it is an attribute, takes a card for this process."""
     since: str = ""
     evidence: Literal["read", "inferred"]
     source: Annotated[str, pydantic.StringConstraints(pattern=r"^https?://\S+$")]
     required: bool = True
-    """Whether every release and mode has it that the backend runs on."""
+    """True if every release and mode that the backend supports has it."""
     untouched: str = ""
-    """Why no test touches it, where none does."""
+    """The reason why no test touches it, if none does."""
     tried: bool = pydantic.Field(default=False, alias="try")
-    """Whether the doctor may call it, with no arguments."""
+    """True if the doctor may call it, without arguments."""
 
     @pydantic.model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:

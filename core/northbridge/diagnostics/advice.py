@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def advise(found: Diagnosis) -> tuple[Advice, ...]:
     """Return the problems of one backend, or of all, in the order in which to act.
 
-    What makes other things wrong comes before them; what is wrong comes before what is missing, and that before notes.
+    Causes come before their consequences, errors before missing parts, and those before notes.
     """
     environment, namespaces, backends, auto = found.environment, found.namespaces, found.backends, found.selection
     trainings = [(name, each) for name, tried in found.trainings.items() for each in tried]

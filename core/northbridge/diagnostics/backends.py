@@ -1,4 +1,4 @@
-"""One backend: what its metadata announces, and what a child process has found behind it."""
+"""One backend: the facts in its metadata, and a child process's findings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ BackendStatus = Literal[
 ]
 
 FINDING = "finding "
-"""How the names of the facts about a line of the contract begin; the number of the line follows."""
+"""Prefix of the facts about a line of the contract; the line's number follows."""
 
 
 @dataclass(frozen=True)
 class BackendRow:
-    """How far a backend comes; ``None`` if it was not asked, or no answer came."""
+    """The state that a backend reaches; a field is None if it was not asked for or not answered."""
 
     name: str
     version: str
@@ -35,19 +35,19 @@ class BackendRow:
     loadable: bool | None = None
     devices: int | None = None
     cards: int | None = None
-    """On how many cards the devices lie, where a card may be several."""
+    """Number of cards behind the devices, for chips with several devices on a card."""
     simulated: bool | None = None
     reason: str = ""
 
     @property
     def is_broken(self) -> bool:
-        """Whether something is wrong, other than that hardware or software is simply not there."""
+        """True if something is wrong, other than missing hardware or software."""
         return self.status == "broken"
 
 
 @dataclass(frozen=True)
 class VendorVariable:
-    """One variable of the contract; ``written`` is what the vendor's software made of it when it was loaded."""
+    """One variable of the contract; ``written`` is the value that the vendor's software set when it was loaded."""
 
     name: str
     value: str | None
@@ -58,7 +58,7 @@ class VendorVariable:
 
 @dataclass(frozen=True)
 class ContractReport:
-    """The contract, and its lines as far as they could be checked; what was inferred comes first."""
+    """The contract and its checked lines; inferred lines come first."""
 
     path: str
     vendor: str
@@ -74,13 +74,13 @@ class ContractReport:
 
 @dataclass(frozen=True)
 class BackendReport:
-    """Everything that is known about one backend; empty if it was not asked, or no answer came."""
+    """Everything that is known about one backend; a field is empty if it was not asked for or not answered."""
 
     states: BackendRow
     selected: bool = False
-    """Whether ``accelerator="auto"`` takes it here."""
+    """True if ``accelerator="auto"`` chooses it here."""
     device_type: str = ""
-    """How its software registered torch's device type; empty if it is not loaded."""
+    """The way in which its software registered torch's device type; empty if it is not loaded."""
     machine: dict[str, Any] = field(default_factory=dict)
     machine_problem: str = ""
     environment_problem: str = ""
@@ -92,7 +92,7 @@ class BackendReport:
 
 @dataclass(frozen=True)
 class Claimed:
-    """One backend's name, who claims it, and the verdict where the metadata is enough for one."""
+    """One backend's name, the plugins that claim it, and the verdict if the metadata suffices for one."""
 
     name: str
     plugins: tuple[Plugin, ...]
@@ -100,14 +100,14 @@ class Claimed:
 
 
 def claimed() -> list[Claimed]:
-    """Return every name that is claimed, in order; imports no plugin. Raises :class:`SettingsError`."""
+    """Return every claimed name, in order; imports no plugin. Raises :class:`SettingsError`."""
     reject_unknown_disabled()
     everything = groupby(installed(), key=lambda plugin: plugin.name)
     return [Claimed(name, plugins := tuple(group), _verdict(name, plugins)) for name, group in everything]
 
 
 def report_on(claim: Claimed, reply: Reply | None = None) -> BackendReport:
-    """Return the report on one backend, from the metadata and, where a child was asked, from its reply."""
+    """Build the report on one backend from the metadata and, if a child was asked, from its reply."""
     states = _row(claim, reply)
     if reply is None:
         return BackendReport(states)
@@ -123,7 +123,7 @@ def report_on(claim: Claimed, reply: Reply | None = None) -> BackendReport:
 
 
 def _verdict(name: str, plugins: tuple[Plugin, ...]) -> tuple[BackendStatus, str] | None:
-    # The settings cost as much as all the rest of a plain listing, and mean nothing where no variable is set.
+    # Reading the settings takes as long as the rest of a plain listing, and is needed only if a variable is set.
     if any(variable.startswith("NORTHBRIDGE_") for variable in os.environ):
         from northbridge.settings import CoreSettings
 
@@ -171,10 +171,10 @@ def _judge(claim: Claimed, reply: Reply) -> tuple[BackendStatus, str]:
     if reply.facts.get("missing"):
         return "no software", error
     if reply.facts.get("devices") == 0:
-        # Software that does not load where its hardware is absent is not broken by that.
+        # Software that does not load on a machine without its hardware is not broken.
         return "no hardware", "this machine has no such device" + (f"; {error}" if error else "")
     if reply.facts.get("taken"):
-        return "other chip", error  # its software comes with torch on this machine: nothing is broken by that
+        return "other chip", error  # its software comes with torch on this machine: not broken
     if reply.facts.get("unsupported"):
         return "unsupported", error
     if error:

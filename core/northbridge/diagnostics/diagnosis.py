@@ -19,7 +19,7 @@ _EXIT_CODES = {"wrong": 1, "software missing": 3, "hardware missing": 4}
 
 @dataclass(frozen=True)
 class Advice:
-    """One thing to know: about whom, and what, which ends with what to do."""
+    """One problem or note: its subject, and a text that ends with the fix."""
 
     level: AdviceLevel
     about: str
@@ -28,9 +28,9 @@ class Advice:
 
 @dataclass(frozen=True, kw_only=True)
 class Diagnosis:
-    """Everything that was found; what a list does not ask about is empty.
+    """All findings; fields that a list does not need are empty.
 
-    The keys of the doctor's JSON are the names of these fields and of the parts'.
+    The keys of the doctor's JSON are the names of these fields and of their parts' fields.
     """
 
     northbridge: str
@@ -38,37 +38,37 @@ class Diagnosis:
     torch: str | None
     system: str = ""
     torch_problem: str = ""
-    """Why ``import torch`` fails: then nothing is known of what needs torch."""
+    """The reason why ``import torch`` fails; then everything that needs torch is unknown."""
     asked: str | None = None
-    """The backend that was asked about; ``None`` for all of them."""
+    """The backend that was asked about; None for all backends."""
     environment: tuple[Variable, ...] = ()
     namespaces: tuple[NamespaceRow, ...]
     selection: Selection | None = None
     backends: tuple[BackendReport, ...]
     trainings: dict[str, tuple[SelfTest, ...]] = field(default_factory=dict)
-    """By the name of the backend; empty where no training was asked for."""
+    """By the backend's name; empty if no training was asked for."""
     record: tuple[Entry, ...] = ()
     advice: tuple[Advice, ...] = ()
 
     @property
     def broken(self) -> bool:
-        """Whether torch, a backend, or an installed namespace of Lightning, cannot do its work."""
+        """True if torch, a backend, or an installed namespace of Lightning cannot work."""
         backends = any(each.states.is_broken for each in self.backends)
         return bool(self.torch_problem) or backends or any(row.is_broken for row in self.namespaces)
 
     @property
     def exit_code(self) -> int:
-        """0 all well, 1 something is wrong; where one backend was asked about, 3 no software, 4 no hardware."""
+        """0 if all is well, 1 if something is wrong; for one backend, 3 without software, 4 without hardware."""
         levels = [each.level for each in self.advice if self.asked or each.level == "wrong"]
         return next((code for level, code in _EXIT_CODES.items() if level in levels), 0)
 
     def as_list(self) -> dict[str, Any]:
-        """Return what a list tells, as plain values for JSON."""
+        """Return the fields of a list, as plain values for JSON."""
         told = asdict(self)
         told["backends"] = [each["states"] for each in told["backends"]]
         keys = ("northbridge", "python", "torch", "backends", "namespaces", "record", "torch_problem")
         return {key: told[key] for key in keys}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything, as plain values for JSON."""
+        """Return all fields, as plain values for JSON."""
         return {**asdict(self), "exit_code": self.exit_code}

@@ -1,6 +1,6 @@
-"""The environment: the system, Northbridge's variables, and those by which the processes of a run find each other.
+"""The environment: the system, Northbridge's variables, and those for the rendezvous of a run's processes.
 
-What is told of it leaves the machine, and a variable may hold a token: most are told without their values.
+The report leaves the machine, and a variable may hold a token: most are reported without their values.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from northbridge.settings import CoreSettings
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
 HIDDEN = "(not shown)"
-"""Stands for the value of a variable that is not :data:`SHOWN`."""
+"""Replaces the value of a variable that is not in :data:`SHOWN`."""
 
 _OF_TORCH = (
     "OMP_NUM_THREADS",
@@ -31,12 +31,12 @@ _OF_TORCH = (
 _OF_LAUNCHERS = (*_MEETING, *(name for names in VARIABLES.values() for name in names if name))
 
 SHOWN = frozenset({*map(CoreSettings.variable, CoreSettings.model_fields), *_OF_TORCH, *_OF_LAUNCHERS})
-"""The names. The page about the doctor lists them."""
+"""The names whose values are reported. The page about the doctor lists them."""
 
 
 @dataclass(frozen=True)
 class Variable:
-    """One variable; ``value`` is ``None`` where one that is needed is not set, and may be :data:`HIDDEN`."""
+    """One variable; ``value`` is None if a needed variable is not set, and may be :data:`HIDDEN`."""
 
     name: str
     value: str | None
@@ -45,25 +45,25 @@ class Variable:
 
 
 def examine_environment(environ: Mapping[str, str], backends: Iterable[str]) -> tuple[Variable, ...]:
-    """Return what there is to say about ``environ``, where the named backends are installed.
+    """Check ``environ`` for an environment in which the named backends are installed.
 
-    What a backend reads itself is checked by the backend. Raises :class:`SettingsError` for a wrong variable of the
-    core's, which would make everything else wrong.
+    A backend checks the variables that only it reads. Raises :class:`SettingsError` for a wrong variable of the core's,
+    which would make every other check wrong.
     """
     CoreSettings.read(environ)
     return (*_settings(environ, backends), *_cluster(environ))
 
 
 def tell_value(name: str, value: str, also: Collection[str] = ()) -> str:
-    """Return ``value`` where ``name`` is one of :data:`SHOWN` or of ``also``, and else :data:`HIDDEN`."""
+    """Return ``value`` if ``name`` is in :data:`SHOWN` or in ``also``, otherwise :data:`HIDDEN`."""
     return value if name in SHOWN or name in also else HIDDEN
 
 
 def describe_system() -> str:
     """Return the system, its release, the architecture and the C library.
 
-    :func:`platform.platform` runs ``uname`` by its name to say the same, and finds one in the working directory where
-    PATH has an empty entry.
+    :func:`platform.platform` runs ``uname`` by name for the same text. If PATH has an empty entry, it may find one in
+    the working directory.
     """
     found = platform.uname()
     libc = "".join(platform.libc_ver())
@@ -97,7 +97,7 @@ def _cluster(environ: Mapping[str, str]) -> Iterable[Variable]:
 
 
 def _complaints(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
-    """Return what is wrong with each variable, and warnings, which begin with a variable's name."""
+    """Return the fault of each wrong variable, and warnings, which begin with a variable's name."""
     wrong: dict[str, str] = {}
     left = dict(environ)
     with warnings.catch_warnings(record=True) as caught:
@@ -108,9 +108,9 @@ def _complaints(environ: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
                 break
             except ClusterError as error:
                 wrong[error.variable] = str(error)
-                # What else is wrong shows without this one, unless its absence is what is wrong.
+                # Further faults show without this variable, unless its absence is the fault.
                 if left.pop(error.variable, None) is None:
                     break
-    # Without the ones that are wrong, others may seem to be missing.
+    # Without the wrong variables, others may seem to be missing.
     told = {name: text for name, text in wrong.items() if name in environ or len(wrong) == 1}
     return told, [str(each.message) for each in caught]

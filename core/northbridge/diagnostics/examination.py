@@ -1,4 +1,4 @@
-"""One backend in a child process, which may crash or hang: what it is asked, and what it finds out."""
+"""Examination of one backend in a child process, which may crash or hang: the questions and the findings."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Depth:
-    """How much a child is asked about its backend."""
+    """The extent of a child's examination of its backend."""
 
     load_seconds: float
     everything: bool = False
-    """Its machine, its environment and its contract too, and not only how far it comes."""
+    """True if it also examines the machine, the environment and the contract."""
     acquire: bool = False
 
     @property
     def stages(self) -> dict[str, Stage]:
-        """What the child does, with the limits in seconds."""
+        """The child's stages, with the limits in seconds."""
         limit = CoreSettings.read().detect_timeout
         more = "is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more"
         compiling = "is the driver healthy, or is it still compiling? --load-timeout=seconds allows more"
@@ -58,21 +58,21 @@ class Depth:
             "torch": torch_import.STAGE,
             "load": Stage("loading its software, which may be compiled first", self.load_seconds, compiling),
             "machine": Stage("describing its machine", limit, more),
-            # The first touch may wait for the driver to set the card up.
+            # The first touch may wait until the driver has set up the card.
             "acquire": Stage("taking its first device", limit + 60.0, more),
-            # The limit of one line; the first that takes a card may wait for the driver to set it up.
+            # The limit of one line; the first that takes a card may wait until the driver has set it up.
             "contract": Stage("checking its contract", limit + 60.0 * self.acquire, more),
         }
 
 
 def ask(queue: Queue, claim: Claimed, depth: Depth) -> tuple[BackendReport, str]:
-    """Return what a child finds out about one backend, and why it could not import torch."""
+    """Let a child examine one backend; return its report, and the reason if it could not import torch."""
     if claim.verdict is not None:
         return report_on(claim), ""
     reply = queue.ask(claim.name, question(claim.name, depth), depth.stages)
     package = reply.facts.get("package")
     if package is not None and not torch_import.is_switched_off():
-        # Another one: whether its software switches torch's autoload off shows where nothing else came first.
+        # Another child: it imports the package first, to see if the package switches torch's autoload off.
         first = queue.ask(claim.name, torch_import.question(package), {"package": depth.stages["load"]})
         reply = replace(reply, facts={**reply.facts, **first.facts})
     return report_on(claim, reply), torch_import.problem_of(reply)
@@ -84,10 +84,10 @@ def question(name: str, depth: Depth) -> str:
 
 
 def answer(name: str, *, everything: bool, acquire: bool) -> None:
-    """Examine one backend in this process, the child: what a run that asks for it by name would meet."""
+    """Examine one backend in this process, the child, as a run that names it would load it."""
     report, environ = Reporter(), dict(os.environ)
     report.begin("declare")
-    # Another process of this tree may have asked before: what it was told may be old by now.
+    # Another process of this tree may have asked before, and its answer may be out of date.
     forget(ANSWERS)
     try:
         backend = get(name)
@@ -102,7 +102,7 @@ def answer(name: str, *, everything: bool, acquire: bool) -> None:
         report.end(**states)
     report.begin("machine", **states)
     machine, problem = _tried("its describe_machine()", lambda: _described(backend.bridge))
-    is_loaded = loaded() is backend  # else that it does not load is told already
+    is_loaded = loaded() is backend  # if not, the failure to load is reported already
     device_type = describe_device_type(backend.device.type) if is_loaded else ""
     report.begin("contract", machine=machine or {}, machine_problem=problem, device_type=device_type)
     try:
@@ -120,7 +120,7 @@ def answer(name: str, *, everything: bool, acquire: bool) -> None:
 
 
 def _states(backend: Backend, report: Reporter) -> dict[str, object]:
-    """Go through the stages of one backend in this process; return what the last of them has found."""
+    """Go through the stages of one backend in this process; return the findings of the last."""
     capabilities = backend.capabilities
     try:
         report.begin("detect", simulated=capabilities.simulated)
@@ -146,7 +146,7 @@ def _problem(error: NorthbridgeError) -> dict[str, object]:
 
 
 def _tried(what: str, step: Callable[[], T]) -> tuple[T | None, str]:
-    """Return what ``step`` returns, and what went wrong in it: in words of ours, or what else it raised."""
+    """Run ``step``; return its result, and a message about its error, or an empty one."""
     try:
         return step(), ""
     except NorthbridgeError as error:
@@ -156,7 +156,7 @@ def _tried(what: str, step: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def _acquire(backend: Backend) -> None:
-    """Take the first device, as a run on one would."""
+    """Take the first device, as a run on one device would."""
     backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
     backend.device.select(0)
 
@@ -171,7 +171,7 @@ def _in_words(value: object) -> str:
 
 
 def _check_contract(contract: Contract, report: Reporter, environ: dict[str, str], *, acquire: bool) -> None:
-    # A load that failed late, at a line that is wrong perhaps, leaves software here that can be looked at.
+    # A load that failed late, perhaps at a wrong line, leaves software here that can be checked.
     checked = any(package in sys.modules for package in contract.packages)
     about = {
         "path": str(contract.path),

@@ -1,4 +1,4 @@
-"""One namespace in the list: what is installed, and what Northbridge did when a child process imported it."""
+"""One namespace in the list: the installed version, and Northbridge's actions when a child process imported it."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ class NamespaceRow:
 
     @property
     def is_broken(self) -> bool:
-        """Whether it is installed, and cannot be served or must not be used."""
+        """True if it is installed, but cannot be served or must not be used."""
         return self.status in ("left alone", "malicious", "broken")
 
 
 def ask(queue: Queue) -> tuple[list[NamespaceRow], tuple[Entry, ...], str]:
-    """Return each namespace's row, what the child recorded that imported them, and why it could not import torch."""
+    """Let a child import the namespaces; return their rows, its record, and the reason if it could not import torch."""
     names = [row.name for row in namespace_rows() if row.status == "not asked"]
     if not names:
         return namespace_rows(), (), ""
@@ -52,7 +52,7 @@ def ask(queue: Queue) -> tuple[list[NamespaceRow], tuple[Entry, ...], str]:
 
 
 def find_torch_problem() -> str:
-    """Return why ``import torch`` fails, in a child process that tries it; nothing where it does not."""
+    """Return the reason why ``import torch`` fails in a child process; empty if it works."""
     return torch_import.problem_of(child.ask(question([]), stages([])))
 
 
@@ -62,13 +62,13 @@ def question(names: Sequence[str]) -> str:
 
 
 def stages(names: Sequence[str]) -> dict[str, Stage]:
-    """Return what the namespaces' child does."""
+    """Return the stages of the namespaces' child."""
     lightnings = {name: Stage(f"importing {name}", _IMPORT_SECONDS, "is the disk very slow?") for name in names}
     return {"torch": torch_import.STAGE, **lightnings}
 
 
 def answer(names: Sequence[str]) -> None:
-    """Import torch and the namespaces in this child process, as a user's script would; report what was recorded."""
+    """Import torch and the namespaces in this child process, as a user's script would; report the record."""
     report = Reporter()
     torch_import.import_torch(report)
     failures, versions = {}, {}
@@ -83,7 +83,7 @@ def answer(names: Sequence[str]) -> None:
 def _import(name: str) -> str:
     try:
         import_module(name)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported: whatever is wrong with Lightning is worth a row
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - reported: each fault of Lightning gets a row
         from northbridge.processes.endings import describe_error
 
         return f"import {name} raised {describe_error(error)}; reinstall it"
@@ -91,7 +91,7 @@ def _import(name: str) -> str:
 
 
 def namespace_rows(reply: Reply | None = None) -> list[NamespaceRow]:
-    """Return the row of each namespace, from the metadata and, where a child was asked, from its reply."""
+    """Build the row of each namespace from the metadata and, if a child was asked, from its reply."""
     from northbridge.lightning.namespaces import NAMESPACES
 
     rows = [_installed(namespace) for namespace in NAMESPACES.values()]
@@ -101,7 +101,7 @@ def namespace_rows(reply: Reply | None = None) -> list[NamespaceRow]:
 
 
 def record_of(reply: Reply) -> tuple[Entry, ...]:
-    """Return what Northbridge recorded in the child."""
+    """Return Northbridge's record of the child."""
     return tuple(Entry(**entry) for entry in reply.facts.get("record", ()))
 
 

@@ -1,4 +1,4 @@
-"""The diagnosis as a person reads it."""
+"""Printing of the diagnosis for a person."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STYLES = {
 
 
 def show(diagnosis: Diagnosis, *, trained: bool) -> None:
-    """Print everything to stdout; ``trained`` says whether a training was asked for."""
+    """Print everything to stdout; ``trained`` is True if a training was asked for."""
     console = Terminal(highlight=False)
     show_torch_problem(console, diagnosis.torch_problem)
     torch = f"torch {diagnosis.torch}" if diagnosis.torch else "no torch"
@@ -101,7 +101,7 @@ def _show_contract(console: Terminal, name: str, contract: ContractReport) -> No
         known.append(("not set", ", ".join(unset), ""))
     print_pairs(console, known)
     table = make_table("line", "evidence", "verdict", "symbol", folding=("symbol",))
-    # The variables stand above, with their values.
+    # The variables are printed above, with their values.
     for each in (finding for finding in contract.findings if finding.kind != "environment"):
         symbol = f"{each.name}{each.signature}" + (f": {each.found}" if each.found else "")
         add_row(table, _style(each.verdict), str(each.line), each.evidence, each.verdict, symbol)

@@ -1,7 +1,7 @@
-"""One report on this environment, at two depths: what ``northbridge list`` shows, and what ``northbridge doctor`` does.
+"""One report on this environment, at two depths: ``northbridge list`` and ``northbridge doctor``.
 
-Metadata is read in this process; whatever can crash, hang or print is asked in child processes with time limits.
-Reading metadata alone imports neither torch nor a plugin, and pydantic only where a ``NORTHBRIDGE_`` variable is set.
+Metadata is read in this process. Calls that can crash, hang or print run in child processes with time limits. Reading
+only metadata imports neither torch nor a plugin, and pydantic only if a ``NORTHBRIDGE_`` variable is set.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from northbridge.processes.queue import Tell
 
 LOAD_SECONDS = 600.0
-"""How long one backend's software may take to load: a chip that is compiled on first use takes minutes."""
+"""Time limit for loading one backend's software: a chip that is compiled on first use takes minutes."""
 
 
 def read_metadata() -> Diagnosis:
-    """Return what the metadata of the installed distributions says, importing none of them. Raises SettingsError."""
+    """Read the metadata of the installed distributions, importing none of them. Raises SettingsError."""
     return _diagnosis([report_on(each) for each in claimed()], namespace_rows())
 
 
@@ -39,11 +39,11 @@ def examine(
     load_seconds: float = LOAD_SECONDS,
     tell: Tell = lambda _who, _what: None,
 ) -> Diagnosis:
-    """Return what child processes find out about this environment and about backend ``name``, or every one.
+    """Examine this environment and backend ``name``, or every backend, in child processes.
 
-    ``deep`` is as far as the doctor goes: the machine, the environment, the contract, what ``auto`` selects, and what
-    to do. There, ``acquire`` lets calls be tried that take a card, ``training`` trains on one card and on two.
-    ``load_seconds`` bounds the loading of one backend's software; ``tell`` is called with who is being asked, and what.
+    ``deep`` is the doctor's depth: the machine, the environment, the contract, the choice of ``auto``, and advice.
+    There, ``acquire`` allows calls that take a card, and ``training`` trains on one card and on two. ``load_seconds``
+    bounds the loading of one backend's software. ``tell`` is called with the subject and the stage of each question.
 
     Raises :class:`BackendNotFoundError` and :class:`SettingsError`.
     """
@@ -77,7 +77,7 @@ def examine(
 
 
 def choose(name: str | None) -> list[Claimed]:
-    """Return who claims ``name``, or every name. Raises :class:`BackendNotFoundError` and :class:`SettingsError`."""
+    """Return the claims of ``name``, or all. Raises BackendNotFoundError and SettingsError."""
     from northbridge.discovery.installed import find
     from northbridge.discovery.simulated import reject_unknown_simulation
     from northbridge.settings import CoreSettings
@@ -86,7 +86,7 @@ def choose(name: str | None) -> list[Claimed]:
     reject_unknown_simulation()
     chosen = [each for each in claimed() if name in (None, each.name)]
     if name is not None and not chosen:
-        find(name)  # raises, with the names that there are
+        find(name)  # raises, with the existing names
     return chosen
 
 
@@ -112,7 +112,7 @@ def _diagnosis(
 
 
 def _advised(found: Diagnosis) -> Diagnosis:
-    """Return the diagnosis with what is read in this process, and what to do."""
+    """Add the findings of this process and the advice to the diagnosis."""
     from northbridge.diagnostics.advice import advise
     from northbridge.diagnostics.environment import describe_system, examine_environment
     from northbridge.discovery.installed import names

@@ -1,4 +1,4 @@
-"""Which accelerator ``accelerator="auto"`` selects here, found out by a Trainer of the user's Lightning."""
+"""The accelerator that ``accelerator="auto"`` selects here, according to a Trainer of the user's Lightning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE = "is a driver unhealthy, or a chip compiled on its first use?"
 
 @dataclass(frozen=True)
 class Selection:
-    """Choice of ``auto``, and its reason; ``chosen`` is ``None`` if there is no backend to choose, or it failed."""
+    """Choice of ``auto``, and its reason; ``chosen`` is None if there is no backend to choose, or if it failed."""
 
     chosen: str | None
     reason: str
@@ -29,7 +29,7 @@ class Selection:
 
 
 def choose_namespace(rows: Sequence[NamespaceRow]) -> Namespace | None:
-    """Return the namespace that a user of this environment would take: one with a Trainer, if there is one."""
+    """Return the namespace that a user of this environment would use: one with a Trainer, if it exists."""
     from northbridge.lightning.namespaces import NAMESPACES
 
     served = [NAMESPACES[row.name] for row in rows if row.status in ("not asked", "registered", "not registered")]
@@ -37,7 +37,7 @@ def choose_namespace(rows: Sequence[NamespaceRow]) -> Namespace | None:
 
 
 def ask(queue: Queue, rows: Sequence[NamespaceRow], load_seconds: float) -> Selection:
-    """Return what a child process selects."""
+    """Return the selection that a child process makes."""
     namespace = choose_namespace(rows)
     if namespace is None:
         return Selection(None, "no Lightning is installed that Northbridge serves")
@@ -56,7 +56,7 @@ def ask(queue: Queue, rows: Sequence[NamespaceRow], load_seconds: float) -> Sele
 
 
 def answer(namespace: str) -> None:
-    """Build a Trainer, or a Fabric, in this process, the child; tell what was recorded."""
+    """Build a Trainer or a Fabric in this process, the child; report the record."""
     from northbridge.lightning.namespaces import NAMESPACES
     from northbridge.processes.endings import describe_error
 
@@ -73,9 +73,8 @@ def answer(namespace: str) -> None:
 
 
 def one_machine(namespace: Namespace) -> Any:
-    """Return the cluster environment of a run on this machine alone.
+    """Return the cluster environment of a run on only this machine.
 
-    Where the doctor is called on a node of a cluster, the environment is about another run, and Lightning would check
-    it against this one.
+    On a cluster's node, the doctor's environment describes another run, and Lightning would check it against this one.
     """
     return namespace.fabric_module("plugins.environments").LightningEnvironment()

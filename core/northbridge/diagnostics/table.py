@@ -1,4 +1,4 @@
-"""The list as a person reads it."""
+"""Printing of the list for a person."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def show(found: Diagnosis) -> None:
 
 
 def show_torch_problem(console: Terminal, problem: str) -> None:
-    """Print why ``import torch`` fails, in one line: whatever else is shown says little then."""
+    """Print in one line why ``import torch`` fails: other findings say little then."""
     if problem:
         console.print(Text(problem, style="red"), soft_wrap=True)
         console.print()
@@ -73,7 +73,7 @@ def _backends(rows: Sequence[BackendRow], width: int) -> Table:
     left = max(12, width - sum(widths) + widths[place])
     table = make_table(*_COLUMNS, folding=("backend", "distribution"))
     for row, (name, _, _, *answers) in zip(rows, cells, strict=True):
-        # Of two distributions that claim one name, each stands on a line of its own.
+        # Each of two distributions that claim one name gets its own line.
         claims = zip(row.version.split(", "), row.distribution.split(", "), strict=True)
         first, *more = ((version, textwrap.fill(distribution, left)) for version, distribution in claims)
         style = _STYLES.get(row.status, "")
@@ -100,7 +100,7 @@ def _namespaces(rows: Sequence[NamespaceRow]) -> Table:
 
 
 def make_table(*columns: str, folding: tuple[str, ...] = ()) -> Table:
-    """Return an empty table; the columns that are ``folding`` give way where there is too little room."""
+    """Return an empty table; the columns in ``folding`` wrap if there is too little room."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column not in folding)
@@ -109,7 +109,7 @@ def make_table(*columns: str, folding: tuple[str, ...] = ()) -> Table:
 
 def add_row(table: Table, style: str, *cells: str) -> None:
     """Add a row of plain texts."""
-    # Text, because a cell that is a string is read as markup, and eats what stands in brackets.
+    # Text, because a cell that is a string is read as markup, which removes brackets.
     table.add_row(*(Text(cell) for cell in cells), style=style)
 
 
@@ -126,7 +126,7 @@ def _print_reasons(console: Terminal, rows: Sequence[BackendRow | NamespaceRow])
 
 
 def _remarks(found: Diagnosis) -> list[tuple[str, str, str]]:
-    """Return what the record says beyond the rows: such as a name that belongs to another package in a namespace."""
+    """Return the entries of the record beyond the rows, such as a name that another package has in a namespace."""
     told = {namespace.name for namespace in found.namespaces} | {
         each.states.name for each in found.backends if each.states.reason
     }
@@ -138,10 +138,10 @@ def _remarks(found: Diagnosis) -> list[tuple[str, str, str]]:
 
 
 def print_pairs(console: Terminal, pairs: Sequence[tuple[str, str, str]]) -> None:
-    """Print lines of who, what, and a style."""
+    """Print lines of a subject, a text, and a style."""
     if not pairs:
         return
-    # Reasons have the whole width to themselves: in a column of the table they would be ten characters wide.
+    # Reasons get the whole width: in a column of the table they would be ten characters wide.
     grid = Table.grid(padding=(0, 2))
     grid.add_column(overflow="fold")
     grid.add_column(overflow="fold")

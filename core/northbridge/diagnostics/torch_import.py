@@ -1,4 +1,4 @@
-"""Check of ``import torch`` in this environment: it may fail, or run nothing of Northbridge's."""
+"""Check of ``import torch`` in this environment: it may fail, or may not start Northbridge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from northbridge.processes.child import Reply, Reporter, Stage
 from northbridge.processes.endings import describe_error
 
 GROUP = "torch.backends"
-"""The entry points that torch runs at the end of its import."""
+"""The group of the entry points that torch runs at the end of its import."""
 
 SWITCH = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 BY_HAND = "write `import northbridge.lightning` at the top of your script"
@@ -20,7 +20,7 @@ STAGE = Stage("importing torch", 300.0, "is the disk very slow?")
 
 
 def import_torch(report: Reporter) -> None:
-    """Import torch in this process, a child; where that fails, report why and end the process."""
+    """Import torch in this process, a child; if that fails, report the reason and end the process."""
     report.begin("torch")
     try:
         import_module("torch")
@@ -29,7 +29,7 @@ def import_torch(report: Reporter) -> None:
 
 
 def problem_of(reply: Reply) -> str:
-    """Return why ``import torch`` failed in the child that replied; nothing where it did not."""
+    """Return the reason why ``import torch`` failed in the child that replied; empty if it worked."""
     problem = str(reply.facts.get("torch_problem", ""))
     if problem or not reply.ending or reply.stage != "torch":
         return problem
@@ -51,7 +51,7 @@ def _explain(error: BaseException) -> str:
 
 
 def _failing_plugin(error: BaseException) -> str | None:
-    """Return the distribution whose entry point raised in torch's own function for them; None where none did."""
+    """Return the distribution whose entry point raised in torch's function that runs them; None if none of them did."""
     trace = error.__traceback__
     while trace is not None:
         entry = trace.tb_frame.f_locals.get("backend_extension")
@@ -67,21 +67,21 @@ def question(package: str) -> str:
 
 
 def answer(package: str) -> None:
-    """Report whether torch's autoload is off in a process, the child, that imports ``package`` first."""
+    """Report whether importing ``package`` first in this process, a child, switches torch's autoload off."""
     report = Reporter()
     report.begin("package")
     try:
         import_module(package)
-    except (Exception, SystemExit):  # noqa: BLE001 - that it does not load is told by who loads it
+    except (Exception, SystemExit):  # noqa: BLE001 - the stage that loads it reports the failure
         report.end(switches_off=False)
     report.end(switches_off="torch" in sys.modules and not is_armed())
 
 
 def is_switched_off() -> bool:
-    """Whether the environment keeps torch from running its entry points."""
+    """True if the environment keeps torch from running its entry points."""
     return os.environ.get(SWITCH, "1") != "1"
 
 
 def tell_of(package: str) -> str:
-    """Return what users of a ``package`` have to know that switches torch's autoload off."""
+    """Return the remark for users of a ``package`` that switches torch's autoload off."""
     return f"`import {package}` switches torch's autoload off while it imports torch. Fix: {BY_HAND}"

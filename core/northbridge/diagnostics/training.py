@@ -1,4 +1,4 @@
-"""The self-test: a tiny model trained on one card, then on two, each time in processes of their own."""
+"""The self-test: a tiny model trained on one card, then on two, each time in new processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from northbridge.processes.queue import Queue
 
 TRAIN_SECONDS = 60.0
-"""How long one training may take, once the software is loaded."""
+"""Time limit for one training, after the software is loaded."""
 
 _MEASURED = ("device", "first_loss", "last_loss", "seconds")
 _PATIENCE = "does another process hold the cards, or do the ranks not meet?"
@@ -28,11 +28,11 @@ _PATIENCE = "does another process hold the cards, or do the ranks not meet?"
 
 @dataclass(frozen=True)
 class SelfTest:
-    """One training; ``reason`` says why it failed, and is empty where it passed."""
+    """One training; ``reason`` says why it failed, and is empty if it passed."""
 
     cards: int
     through: str
-    """The namespace, and its Trainer or Fabric; empty where there is none."""
+    """The namespace, and its Trainer or Fabric; empty if there is no Lightning."""
     simulated: bool
     device: str = ""
     first_loss: float | None = None
@@ -44,7 +44,7 @@ class SelfTest:
 def train(
     queue: Queue, reports: Iterable[BackendReport], namespace: Namespace | None, load_seconds: float
 ) -> dict[str, tuple[SelfTest, ...]]:
-    """Return how the trainings of each backend ended; there is none where it is not ready."""
+    """Train on each backend that is ready, and return the results."""
     ended: dict[str, tuple[SelfTest, ...]] = {}
     for report in reports:
         devices = (report.states.devices or 0) if report.states.status == "ready" else 0
@@ -64,7 +64,7 @@ def _train(
         "load": Stage(f"loading {namespace.name} and the software", load_seconds, "is the driver healthy?"),
         "train": Stage(f"training on {cards} card{'s' * (cards > 1)}", TRAIN_SECONDS, _PATIENCE),
     }
-    # In an empty folder: Lightning starts the ranks with `python -m`, which looks for modules where it stands.
+    # In an empty folder: Lightning starts the ranks with `python -m`, which looks for modules in the current folder.
     with TemporaryDirectory() as folder:
         question = f"from {__name__} import begin; begin({name!r}, {namespace.name!r}, {cards}, {folder!r})"
         reply = queue.ask(name, question, stages)
@@ -73,11 +73,11 @@ def _train(
 
 
 def begin(name: str, namespace: str, cards: int, folder: str) -> None:
-    """Run the self-test in this process, the child, as ``python -m`` does; Lightning does the same for each rank."""
-    # It is a run of this machine alone, whatever run this environment was made for.
+    """Run the self-test in this process, the child, as ``python -m`` does; Lightning does the same in each rank."""
+    # The run uses only this machine, even if this environment was made for another run.
     for variable in ("MASTER_ADDR", "MASTER_PORT", "STANDALONE_PORT", "GROUP_RANK", *VARIABLES["lightning"]):
         os.environ.pop(variable, None)
-    # The ranks import from where this process does.
+    # The ranks import from the same folders as this process.
     os.environ["PYTHONPATH"] = os.pathsep.join(import_path())
     os.chdir(folder)
     sys.argv[1:] = [name, namespace, str(cards)]
@@ -90,7 +90,7 @@ def _reason_against(reply: Reply) -> str:
     if error := reply.facts.get("error"):
         return str(error)
     first, last = reply.facts["first_loss"], reply.facts["last_loss"]
-    if not last < first:  # a nan is not less
+    if not last < first:  # True for nan too
         return (
             f"the loss did not go down: {first:.3g} at first, {last:.3g} at last; the chip computes something wrongly"
         )

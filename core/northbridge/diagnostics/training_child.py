@@ -1,7 +1,7 @@
 """A training of seconds: ``python -m northbridge.diagnostics.training_child NAME NAMESPACE CARDS``.
 
-``northbridge doctor --train`` starts the first process and reads what it reports; Lightning starts the further ranks as
-it starts a user's script.
+``northbridge doctor --train`` starts the first process and reads its report. Lightning starts the further ranks as it
+starts a user's script.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 import torch
 from torch import Tensor, nn
 
-import northbridge.lightning  # where torch does not start Northbridge
+import northbridge.lightning  # if torch does not start Northbridge
 from northbridge.diagnostics.selection import one_machine
 from northbridge.errors import NorthbridgeError
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
@@ -28,7 +28,7 @@ _STEPS = 40
 def main(name: str, namespace_name: str, cards: int) -> None:
     """Train, and report from the first rank."""
     namespace, report = NAMESPACES[namespace_name], None
-    if "LOCAL_RANK" not in os.environ:  # Lightning sets it for the ranks that it starts
+    if "LOCAL_RANK" not in os.environ:  # set by Lightning in the ranks that it starts
         report = Reporter()
         report.begin("load")
     try:
@@ -48,7 +48,7 @@ def main(name: str, namespace_name: str, cards: int) -> None:
 def _with_trainer(namespace: Namespace, name: str, cards: int) -> dict[str, object]:
     lightning = import_module(namespace.name)
 
-    class Line(lightning.LightningModule):  # type: ignore[misc, name-defined]  # of whichever namespace
+    class Line(lightning.LightningModule):  # type: ignore[misc, name-defined]  # of any namespace
         def __init__(self) -> None:
             super().__init__()
             self.net = _make_model()
@@ -109,7 +109,7 @@ def _make_optimizer(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def _make_batches(cards: int) -> Iterable[list[Tensor]]:
-    # Each rank sees other samples, so that weights are equal only where gradients are reduced.
+    # Each rank gets different samples, so that weights are equal only if gradients are reduced.
     inputs = torch.rand(_STEPS * 8 * cards, 4, generator=torch.Generator().manual_seed(0)) * 2 - 1
     samples = torch.utils.data.TensorDataset(inputs, inputs.sum(1, keepdim=True) + 1)
     return torch.utils.data.DataLoader(samples, batch_size=8)

@@ -1,4 +1,4 @@
-"""How many cards devices lie on, where a card may be several devices."""
+"""Number of cards behind devices, for chips with several devices on a card."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from northbridge.process_record import note
 
 
 def counted_cards(backend: Backend, devices: Collection[int], *, total: int) -> int | None:
-    """Return what the bridge says, for people to read; None where it cannot be told, and the record says why."""
+    """Ask the bridge for the number of cards, for display; None if it cannot tell, and the record says why."""
     try:
         return backend.bridge.count_cards(devices, total=total)
     except NorthbridgeError as error:
@@ -19,5 +19,5 @@ def counted_cards(backend: Backend, devices: Collection[int], *, total: int) -> 
 
 
 def on_cards(cards: int | None) -> str:
-    """Return " (1 card)", to follow a number of devices; nothing where the cards are not known."""
+    """Return " (1 card)", to follow a number of devices; empty if the number of cards is unknown."""
     return "" if cards is None else f" ({cards} card{'s' if cards != 1 else ''})"

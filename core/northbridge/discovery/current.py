@@ -1,4 +1,4 @@
-"""The backend that this process runs on: torch serves one accelerator a process."""
+"""The backend that this process runs on: torch serves one accelerator per process."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ def loaded() -> Backend | None:
 
 
 def is_vendors(function: object) -> bool:
-    """Return whether ``function``, found in torch, was put there by the software that this process has loaded."""
+    """True if ``function``, found in torch, comes from the software that this process has loaded."""
     packages = {backend.bridge.package for backend in _up}
     modules = getattr(function, "__module__", None), getattr(function, "__globals__", {}).get("__name__")
     return function in _put_into_torch or any(str(each).partition(".")[0] in packages for each in modules)
 
 
 def note_loaded(backend: Backend) -> None:
-    """Note that this process runs on ``backend`` from here on; the software that it loads is there."""
+    """Note that this process runs on ``backend`` from here on; its software is loaded."""
     _up.append(backend)
 
 
 def note_put_into_torch(*functions: object) -> None:
-    """Note ``functions`` that the software of the backend has put in the place of torch's."""
+    """Note ``functions`` with which the backend's software has replaced torch's."""
     _put_into_torch.extend(functions)

@@ -1,4 +1,4 @@
-"""*Declared*: the plugin of one backend is imported, and its ``Backend`` is held here."""
+"""*Declared*: the plugin of one backend is imported, and its ``Backend`` is kept here."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _declared: dict[str, Backend] = {}
 def get(name: str) -> Backend:
     """Return the backend called ``name``; import its plugin on first use, and no other plugin.
 
-    If ``NORTHBRIDGE_SIMULATE`` names the backend, the result is the simulated one. Raises what :func:`find` raises, a
+    If ``NORTHBRIDGE_SIMULATE`` names the backend, the result is the simulated one. Raises the errors of :func:`find`, a
     :class:`PluginError` that names the plugin and the fix, or :class:`SimulationError`.
     """
     if name in _declared:
-        # Not find(): to scan the metadata takes milliseconds, and a Trainer asks a dozen times.
+        # Not find(): scanning the metadata takes milliseconds, and a Trainer calls this a dozen times.
         reject_disabled(name)
     else:
         reject_unknown_simulation()
@@ -32,12 +32,12 @@ def get(name: str) -> Backend:
 
 
 def is_declared(name: str) -> bool:
-    """Whether the plugin of backend ``name`` has been imported in this process."""
+    """True if the plugin of backend ``name`` has been imported in this process."""
     return name in _declared
 
 
 def _reduce(backend: Backend) -> tuple[Callable[[str], Backend], tuple[str]]:
-    # Devices and vendor handles do not cross a process boundary; the name does, and the child finds its own.
+    # Devices and vendor handles cannot be sent to another process. The name can, and the child looks up its own.
     return get, (backend.name,)
 
 

@@ -1,4 +1,4 @@
-"""Which processes hold a card, as far as the kernel tells."""
+"""Processes that hold a card, as the kernel reports them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def device_users(device_file: re.Pattern[str]) -> dict[int, tuple[int, str]]:
     """Return the processes that have a card's device file open: ``{pid: (number of the card, command)}``.
 
     ``device_file`` matches the file's path, and its first group the number. For a vendor's errors and for the doctor.
-    It works on Linux, and does not see other users' processes. For simulated cards it reads those of this process's own
-    server, under the names that real cards have.
+    It works on Linux, and does not see other users' processes. For simulated cards it reads the files of this process's
+    own server, under the names of real cards.
     """
     simulated = device_folder()
     folder = simulated and f"{simulated.resolve()}/"
@@ -27,19 +27,19 @@ def device_users(device_file: re.Pattern[str]) -> dict[int, tuple[int, str]]:
             paths = (path.replace(folder, "/dev/", 1) for path in paths if path.startswith(folder))
         cards = [card for path in paths if (card := device_file.search(path))]
         if cards:
-            with suppress(OSError):  # it has ended since
+            with suppress(OSError):  # the process has ended
                 found[int(process.name)] = int(cards[0][1]), _command(process)
     return found
 
 
 def _open_files(process: Path) -> Iterator[str]:
-    with suppress(OSError):  # it has ended, or it is another user's
+    with suppress(OSError):  # the process has ended, or is another user's
         for file in (process / "fd").iterdir():
             with suppress(FileNotFoundError):  # closed since
                 yield str(file.readlink())
 
 
 def _command(process: Path) -> str:
-    """Return its command in 80 characters; of each path only the name, or deep folders would leave no room for it."""
+    """Return the process's command in 80 characters, with only the names of paths."""
     words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
     return shorten(" ".join(Path(word).name if word.startswith("/") else word for word in words), 80, placeholder=" …")

@@ -1,7 +1,7 @@
-"""How one plugin turns into a ``Backend``, and every way in which it can fail to.
+"""Import of one plugin and its conversion to a ``Backend``, with all its errors.
 
-pluggy's own loader stops at the first broken plugin, passes over the second of two plugins of one name, and registers a
-misspelt hook in silence. So each plugin is imported and registered here by itself, with a manager of its own.
+pluggy's own loader stops at the first broken plugin, ignores the second of two plugins with one name, and registers a
+misspelt hook silently. So each plugin is imported and registered here by itself, with its own manager.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ hookspec: pluggy.HookspecMarker = pluggy.HookspecMarker(_PROJECT)
 
 @hookspec(firstresult=True)
 def northbridge_backend() -> Backend:  # type: ignore[empty-body]  # a hookspec has no body
-    """Return the chip family that this plugin brings. Called once a process, when the name is asked for."""
+    """Return the chip family of this plugin. Called once per process, when its name is first used."""
 
 
 @hookspec(firstresult=True)
 def northbridge_simulation() -> Simulation:  # type: ignore[empty-body]
-    """Return the simulation of a vendor's chip. Called once a process, where ``NORTHBRIDGE_SIMULATE`` names it."""
+    """Return the simulation of a vendor's chip. Called once per process, if ``NORTHBRIDGE_SIMULATE`` names it."""
 
 
 Result = TypeVar("Result")
@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Hook(Generic[Result]):
-    """One of the hooks above: what messages call its plugin, and what it returns."""
+    """One of the hooks above: its name, the kind of its plugin in messages, and the type of its result."""
 
     name: str
     kind: str
@@ -59,7 +59,7 @@ SIMULATION = Hook("northbridge_simulation", "simulation", Simulation)
 
 
 def declare(plugin: Plugin) -> Backend:
-    """Import ``plugin`` and return its backend. Raises a :class:`PluginError` or :class:`SoftwareMissingError`."""
+    """Import ``plugin`` and build its backend. Raises a :class:`PluginError` or :class:`SoftwareMissingError`."""
     backend = call(plugin, BACKEND)
     if backend.api != API_VERSION:
         raise PluginAPIError(
@@ -77,7 +77,7 @@ def declare(plugin: Plugin) -> Backend:
 
 
 def call(plugin: Plugin, hook: Hook[Result]) -> Result:
-    """Import ``plugin`` and return what its ``hook`` returns, an instance of ``hook.result``.
+    """Import ``plugin`` and call its ``hook``, which returns an instance of ``hook.result``.
 
     Raises a :class:`PluginError` or :class:`SoftwareMissingError`.
     """
@@ -146,7 +146,7 @@ def _call_hook(plugin: Plugin, hook: Hook[Result], who: str, manager: pluggy.Plu
     try:
         result: object = getattr(manager.hook, hook.name)()
     except (KeyboardInterrupt, VariableError):
-        raise  # a wrong variable is the user's affair, and no fault of the plugin's
+        raise  # a wrong variable is not the plugin's fault
     except BaseException as error:
         raise PluginHookError(
             f"{who}: {hook.name}() raised {describe_error(error)}. Fix: upgrade or uninstall {plugin.distribution}",

@@ -18,10 +18,10 @@ from northbridge.errors import (
 )
 
 GROUP = "northbridge.backends"
-"""The entry-point group: ``acme = "northbridge_acme"``, the backend's name and the module with its hook."""
+"""The entry-point group. An entry names a backend and its hook's module: ``acme = "northbridge_acme"``."""
 
 LIGHTNING_NAMES = frozenset({"auto", "cpu", "cuda", "gpu", "mps", "tpu"})
-"""The words that mean something to Lightning's ``accelerator=`` already."""
+"""The words that ``accelerator=`` already understands in Lightning."""
 
 _NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
 
@@ -30,7 +30,7 @@ _NAME_AND_VERSION = re.compile(r"^(Name|Version):\s*(\S+)", re.MULTILINE)
 class Plugin:
     """One backend in a distribution's metadata; reading it imports nothing.
 
-    Distribution and version are read on demand, because each costs a file.
+    Distribution and version are read on demand, because each read opens a file.
     """
 
     name: str
@@ -54,10 +54,10 @@ class Plugin:
         # Not source.metadata: that parses the whole README too.
         try:
             text = self.source.read_text("METADATA") or self.source.read_text("PKG-INFO") or ""
-        except ValueError:  # bytes that are no text
+        except ValueError:  # the bytes are not text
             text = ""
         fields = dict(_NAME_AND_VERSION.findall(text.partition("\n\n")[0]))
-        if "Name" not in fields:  # an installation that was cut short; it must not hide the others
+        if "Name" not in fields:  # an interrupted installation; it must not hide the others
             return f"a broken installation in {self.source.locate_file('')}", ""
         return fields["Name"], fields.get("Version", "")
 
@@ -80,23 +80,23 @@ def announced(group: str) -> tuple[Plugin, ...]:
 
 
 def names() -> list[str]:
-    """Return the names that are announced, in order, each once."""
+    """Return the announced names, sorted and unique."""
     return sorted({plugin.name for plugin in installed()})
 
 
 def is_wellformed(name: str) -> bool:
-    """Whether ``name`` can stand in a strategy's name, which Lightning reads in lower case, and in a variable."""
+    """True if ``name`` is allowed in a strategy's name, which Lightning reads in lower case, and in a variable."""
     return name.isidentifier() and name == name.lower()
 
 
 def describe(name: str) -> str:
-    """Return what messages call a backend, with where it comes from: ``backend 'acme' (northbridge-acme 1.0)``."""
+    """Return the text for a backend in messages, with its origin: ``backend 'acme' (northbridge-acme 1.0)``."""
     origins = " and ".join(sorted(str(plugin) for plugin in installed() if plugin.name == name))
     return f"backend {name!r} ({origins})" if origins else f"backend {name!r}"
 
 
 def find(name: str) -> Plugin:
-    """Return the one plugin that announces ``name``, still importing nothing.
+    """Find the only plugin that announces ``name``, without importing it.
 
     Raises :class:`BackendNotFoundError`, :class:`BackendConflictError`, :class:`BackendNameError`,
     :class:`BackendDisabledError` or :class:`SettingsError`.
@@ -122,17 +122,17 @@ def find(name: str) -> Plugin:
 
 
 def say_not_installed(name: str) -> str:
-    """Return that no backend is called ``name``, with those that are there, for a message."""
-    # A narrow cutoff: of three letters, one that differs is another vendor's chip, and not this one misspelt.
+    """Return a message that no backend is called ``name``, with the names that exist."""
+    # A narrow cutoff: a three-letter name with one other letter is another vendor's chip, not a misspelling.
     near = difflib.get_close_matches(name.lower(), names(), n=1, cutoff=0.75)
     hint = f"Did you mean {near[0]!r}?" if near else "`northbridge list` says more"
     return f"no backend {name!r} is installed; found {', '.join(names()) or 'none'}. {hint}"
 
 
 def reject_unknown_disabled() -> None:
-    """Raise :class:`SettingsError` where ``NORTHBRIDGE_DISABLE`` names what is not installed: nothing is off."""
+    """Raise :class:`SettingsError` if ``NORTHBRIDGE_DISABLE`` names a backend that is not installed."""
     if not os.environ.get("NORTHBRIDGE_DISABLE"):
-        return  # to read the settings costs as much as all the rest of a plain listing
+        return  # reading the settings takes as long as the rest of a plain listing
     from northbridge.settings import CoreSettings
 
     disabled = CoreSettings.read().disable
@@ -146,7 +146,7 @@ def reject_unknown_disabled() -> None:
 
 
 def reject_disabled(name: str) -> None:
-    """Raise :class:`BackendDisabledError` where ``NORTHBRIDGE_DISABLE`` switches backend ``name`` off."""
+    """Raise :class:`BackendDisabledError` if ``NORTHBRIDGE_DISABLE`` disables backend ``name``."""
     from northbridge.settings import CoreSettings
 
     if CoreSettings.read().disables(name):

@@ -26,13 +26,13 @@ from northbridge.processes.endings import describe_error
 
 
 def load(backend: Backend) -> Backend:
-    """Load the software of ``backend``, once a process, and return it: torch knows its device from here on.
+    """Load the software of ``backend``, once per process, and return it; torch knows its device from then on.
 
-    Takes no card. Raises :class:`SoftwareMissingError`, :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError`
-    where this process has loaded another backend.
+    Takes no card. Raises :class:`SoftwareMissingError`, :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` if
+    this process has loaded another backend.
     """
     _bring_up(backend)
-    if not is_armed():  # torch's autoload was off: a Trainer of this process knows the name from here on
+    if not is_armed():  # torch's autoload was off: from here on, Trainers of this process know the name
         arm()
     return backend
 
@@ -80,8 +80,8 @@ def _reject_foreign_device_type(backend: Backend) -> None:
 
 
 def _has_registered_module(name: str) -> bool:
-    # A vendor whose chip has a name of its own in torch registers its module there when it is imported. What torch
-    # ships itself, such as torch.cuda, is there in every process.
+    # A vendor whose chip has its own name in torch registers its module on import. Modules of torch itself, such as
+    # torch.cuda, exist in every process.
     import torch
 
     return f"torch.{name}" in sys.modules and PathFinder.find_spec(f"torch.{name}", torch.__path__) is None
@@ -119,7 +119,7 @@ def _load(backend: Backend) -> None:
 
 
 def _blame_environment(error: BaseException) -> None:
-    """Raise :class:`ClusterError` where a variable that launchers set holds no number: vendors' imports read them."""
+    """Raise :class:`ClusterError` if a launcher's variable that vendors' imports read is not a number."""
     from northbridge.launch.environment import LaunchEnvironment
 
     try:
@@ -156,7 +156,7 @@ def _reject_to_pass_for_cuda(backend: Backend) -> None:
 def _keep_parameters_when_moved(device_type: str) -> None:
     # Tensors of torch's spare device type count as incompatible with the CPU's, so that module.to() would make new
     # parameters: tied weights come apart, and an optimizer made before the move trains nothing. torch has an operator
-    # for the answer; it is registered where the vendor has not.
+    # for the answer; it is registered here unless the vendor has registered it.
     import torch
 
     operator, key = "_has_compatible_shallow_copy_type", "PrivateUse1"
@@ -169,7 +169,7 @@ def _keep_parameters_when_moved(device_type: str) -> None:
     _libraries.append(library)
 
 
-# A Library takes its kernels with it when it is collected.
+# A collected Library removes its kernels.
 _libraries: list[object] = []
 
 

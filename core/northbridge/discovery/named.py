@@ -1,4 +1,4 @@
-"""The public functions that load a backend by its name."""
+"""The public function that loads a backend by name."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from northbridge.discovery.declared import get
 
 
 def load(name: str) -> Backend:
-    """Return the backend called ``name`` after loading its software, so that ``torch.device(name)`` works.
+    """Load the software of the backend called ``name`` and return it, so that ``torch.device(name)`` works.
 
-    Takes no card and needs no Lightning. Raises what :func:`get` raises, :class:`SoftwareMissingError`,
+    Takes no card and needs no Lightning. Raises the errors of :func:`get`, :class:`SoftwareMissingError`,
     :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` if this process has loaded another backend.
     """
     return loaded.load(get(name))

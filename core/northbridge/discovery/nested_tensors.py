@@ -1,4 +1,4 @@
-"""``nn.TransformerEncoder`` on a chip that has no nested tensors."""
+"""``nn.TransformerEncoder`` on a chip without nested tensors."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def do_without_nested_tensors(device_type: str) -> None:
-    """Let ``nn.TransformerEncoder`` pad on the chip where torch would nest, unless the chip has nested tensors.
+    """Let ``nn.TransformerEncoder`` pad instead of nest on the chip, unless the chip has nested tensors.
 
     In evaluation torch packs padded sequences into a nested tensor, on the CPU and on every device of its spare type,
-    and leaves zeros where the padding was. A chip without nested tensors fails there, or keeps other numbers in the
+    and leaves zeros where the padding was. A chip without nested tensors fails there, or leaves other numbers in the
     padding.
     """
     if has_nested_tensors(device_type):
@@ -36,19 +36,19 @@ def do_without_nested_tensors(device_type: str) -> None:
                 return encode_padded(self, src, padding)
         return stock(self, src, mask, src_key_padding_mask, is_causal)
 
-    # torch.jit.script reads the source of torch's own, and looks its names up among these globals.
+    # torch.jit.script reads the source of torch's function, and looks up its names among these globals.
     names = {**vars(transformer), "would_nest": would_nest, "encode_padded": encode_padded}
     replaced: Any = FunctionType(forward.__code__, names, stock.__name__, forward.__defaults__, forward.__closure__)
     transformer.TransformerEncoder.forward = update_wrapper(replaced, stock)  # type: ignore[method-assign]
 
 
 def has_nested_tensors(device_type: str) -> bool:
-    """Return whether torch has kernels for nested tensors of this device, the vendor's or its own."""
+    """True if torch has kernels for nested tensors on this device, the vendor's or its own."""
     return has_kernel("aten::to_padded_tensor", "NestedTensor", device_type)
 
 
 def has_kernel(operator: str, kind: str, device_type: str) -> bool:
-    """Return whether ``operator`` has a kernel for tensors of ``kind`` on the chip, the vendor's or torch's."""
+    """True if ``operator`` has a kernel for tensors of ``kind`` on the chip, the vendor's or torch's."""
     import torch
 
     try:
@@ -59,7 +59,7 @@ def has_kernel(operator: str, kind: str, device_type: str) -> bool:
 
 
 def would_nest(encoder: Any, src: Tensor, padding: Tensor) -> bool:
-    """Return whether torch would pack ``src`` on the CPU; its conditions."""
+    """True if torch would nest ``src`` on the CPU; these are torch's conditions."""
     import torch
 
     first = encoder.layers[0]
@@ -77,7 +77,7 @@ def would_nest(encoder: Any, src: Tensor, padding: Tensor) -> bool:
 
 
 def encode_padded(encoder: Any, src: Tensor, padding: Tensor) -> Tensor:
-    """Return what ``encoder`` gives where it packs its input: zeros in the padding, before the norm."""
+    """Encode as ``encoder`` does with nested tensors: zeros in the padding, before the norm."""
     output = src
     for layer in encoder.layers:
         output = layer(output, src_mask=None, is_causal=False, src_key_padding_mask=padding)
@@ -86,7 +86,7 @@ def encode_padded(encoder: Any, src: Tensor, padding: Tensor) -> Tensor:
 
 
 def _is_behind(padding: Tensor) -> bool:
-    """Return whether no sequence goes on after padding; where torch is traced, it does not ask and does not nest."""
+    """True if no sequence goes on after padding; False while torch traces, because then it does not nest."""
     import torch
 
     if torch.compiler.is_compiling():

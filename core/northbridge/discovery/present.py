@@ -1,4 +1,4 @@
-"""*Present*: how many devices this machine has, within a bounded time, with no vendor software loaded here."""
+"""*Present*: the number of devices of this machine, found in bounded time without loading vendor software here."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _hanging: dict[str, threading.Thread] = {}  # or done by now
 
 
 def available() -> dict[str, int]:
-    """Return how many devices each backend has here, without backends that have none; simulated devices count.
+    """Count the devices of each backend, and leave out backends without devices; simulated devices count.
 
     Loads no vendor software in this process. ``northbridge.record()`` says why a backend is missing from the result.
     """
@@ -40,12 +40,12 @@ def available() -> dict[str, int]:
 
 
 def detect(backend: Backend) -> int:
-    """Return how many devices ``backend`` has here: its bridge says so, or a child process that loads its software.
+    """Count the devices of ``backend``: by its bridge, or in a child process that loads its software.
 
-    Raises :class:`DetectionError` where that raises, or outlasts the limit.
+    Raises :class:`DetectionError` if that raises, or outlasts the limit.
 
-    A vendor's own ``detect()`` runs in this process and must not hold up ``Trainer()``, so a thread waits for it. One
-    that hangs is not asked again while it does.
+    A vendor's own ``detect()`` runs in this process and must not block ``Trainer()``, so a thread waits for it. While
+    it hangs, it is not called again.
     """
     name, limit = backend.name, CoreSettings.read().detect_timeout
     outcome: list[object] = []
@@ -96,7 +96,7 @@ def _is_count(found: object) -> TypeGuard[int]:
 
 
 def count_in_child(backend: Backend) -> int:
-    """Return how many devices a child process sees once it has loaded ``backend``; asked once per process tree.
+    """Count the devices that a child process sees after loading ``backend``; one child per process tree.
 
     Raises :class:`DetectionError` if the child crashes, cannot load the backend, or outlasts the limit.
     """
@@ -104,7 +104,7 @@ def count_in_child(backend: Backend) -> int:
 
 
 def missing_software(backend: Backend) -> str | None:
-    """Return what a child says of ``backend`` where its software is not installed; None where it is, or fails."""
+    """Return a child's message that the software of ``backend`` is not installed; None if it is, or the child fails."""
     with suppress(DetectionError):
         return _ask_for_devices(backend.name).get("missing")
     return None
@@ -115,7 +115,7 @@ def _ask_for_devices(name: str) -> DetectedDevices:
 
 
 def count_devices(name: str) -> DetectedDevices:
-    """Return how many devices this process, the child, finds."""
+    """Count the devices that this process, the child, sees."""
     try:
         return {"devices": load(get(name)).device.count()}
     except SoftwareMissingError as error:
@@ -123,23 +123,23 @@ def count_devices(name: str) -> DetectedDevices:
 
 
 def candidate(name: str) -> DetectedDevices:
-    """Return what there is to know of backend ``name``, importing its plugin in a child process.
+    """Examine backend ``name``, importing its plugin in a child process.
 
-    The plugin was not asked for, so that its faults must not reach this process. One that is imported
-    already is asked here. Raises what :func:`northbridge.get` raises, or :class:`DetectionError`.
+    The user has not asked for the plugin, so its faults must not reach this process. An imported plugin is examined
+    here. Raises the errors of :func:`northbridge.get`, or :class:`DetectionError`.
     """
     if is_declared(name):
         return look(name)
-    # The child may ask a child of its own, which has the whole of the time that detection has, and a start.
+    # The child may start a child of its own, which gets all of the detection's time. The rest is for its start.
     limit = 2 * CoreSettings.read().detect_timeout + 5.0
     found = ask(name, look, who=describe(name), key=f"{name} as a candidate", limit=limit)
     if found["devices"] > 0:
-        remember(name, {"devices": found["devices"]})  # the one that is chosen is asked next
+        remember(name, {"devices": found["devices"]})  # the chosen backend is counted next
     return found
 
 
 def look(name: str) -> DetectedDevices:
-    """Return what this process finds out; it counts no devices where ``auto`` could not choose the backend anyway."""
+    """Examine the backend in this process; do not count its devices if ``auto`` cannot choose it."""
     backend = get(name)
     simulated, auto = backend.capabilities.simulated, backend.capabilities.auto
     return {"devices": detect(backend) if auto and not simulated else 0, "simulated": simulated, "auto": auto}

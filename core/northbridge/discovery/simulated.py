@@ -1,7 +1,7 @@
-"""Simulation profiles: stand-ins for a vendor's software, so that a backend's chip is simulated.
+"""Simulation profiles: stand-ins for a vendor's software, which simulate a backend's chip.
 
-``NORTHBRIDGE_SIMULATE=acme`` puts the stand-ins that the simulation ``acme`` brings where Python finds modules. From
-there on the backend ``acme`` runs as on the real chip: it imports its vendor's package, and does not know better.
+``NORTHBRIDGE_SIMULATE=acme`` lets Python find the stand-ins of the simulation ``acme``. From then on the backend
+``acme`` runs as on the real chip: it imports its vendor's package, without knowing that it is a stand-in.
 """
 
 from __future__ import annotations
@@ -25,38 +25,38 @@ from northbridge.simulation import Simulation
 from northbridge.untrusted.text import shorten
 
 GROUP = "northbridge.simulations"
-"""The entry-point group: ``acme = "northbridge_acme.simulated"``, the backend's name and the module with its hook."""
+"""The entry-point group. An entry names a backend and its hook's module: ``acme = "northbridge_acme.simulated"``."""
 
 _simulations: dict[str, Simulation] = {}
 
 
 def is_simulable(name: str) -> bool:
-    """Whether a simulation of backend ``name`` is installed; imports nothing."""
+    """True if a simulation of backend ``name`` is installed; imports nothing."""
     return any(entry.name == name for entry in entry_points(group=GROUP))
 
 
 def simulation_of(name: str) -> Simulation | None:
-    """Return the simulation of backend ``name`` that this process runs on; None where it runs on none."""
+    """Return the simulation of backend ``name`` that this process runs on; None if the process does not simulate it."""
     return _simulations.get(name)
 
 
 def device_folder() -> Path | None:
-    """Return the folder that stands for ``/dev`` in this process; None where nothing does."""
+    """Return the folder that replaces ``/dev`` in this process; None if real devices are used."""
     return next((each.dev() for each in _simulations.values() if each.dev is not None), None)
 
 
 def stand_in_for_tool(tool: str) -> list[str] | None:
-    """Return the command that stands in for the vendor's command ``tool`` in this process; None where none does."""
+    """Return the command that replaces the vendor's command ``tool`` in this process; None if there is no stand-in."""
     found = next((each.tools[tool] for each in _simulations.values() if tool in each.tools), None)
     return None if found is None else [sys.executable, str(found)]
 
 
 def put_stand_ins(name: str) -> bool:
-    """Let Python find the stand-ins for backend ``name``, once; return False if there are none.
+    """Let Python find the stand-ins for backend ``name``, once; return False if there is no simulation of it.
 
-    Called when torch has been imported, and when the backend is first asked for, if ``NORTHBRIDGE_SIMULATE`` names it.
-    What the vendor has torch import is imported here too, once torch is there. Raises :class:`SimulationError` where
-    the vendor's real software is installed or a stand-in cannot be imported, and what a broken plugin raises.
+    Called after the import of torch, and when the backend is first used, if ``NORTHBRIDGE_SIMULATE`` names it. Modules
+    that the vendor lets torch import are imported here too, once torch is imported. Raises :class:`SimulationError` if
+    the vendor's real software is installed or a stand-in cannot be imported, and a broken plugin's errors.
     """
     if name not in _simulations:
         if not is_simulable(name):
@@ -82,7 +82,7 @@ def _place(name: str) -> Simulation:
 
 
 def reject_unknown_simulation() -> None:
-    """Raise :class:`BackendNotFoundError` where ``NORTHBRIDGE_SIMULATE`` names none: the run would be a real one."""
+    """Raise :class:`BackendNotFoundError` if ``NORTHBRIDGE_SIMULATE`` names no backend: the run would be a real one."""
     simulated = os.environ.get("NORTHBRIDGE_SIMULATE")
     if simulated and simulated not in names():
         raise BackendNotFoundError(
@@ -92,7 +92,7 @@ def reject_unknown_simulation() -> None:
 
 
 def simulate(backend: Backend) -> Backend:
-    """Return ``backend`` as a simulated one; stand-ins serve as its software from here on.
+    """Return ``backend`` as a simulated one; from then on stand-ins are its software.
 
     Raises :class:`SimulationError`.
     """

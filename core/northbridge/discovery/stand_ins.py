@@ -1,4 +1,4 @@
-"""Modules that stand in for a vendor's: Python finds them where it finds no other of the name."""
+"""Stand-ins for a vendor's modules. Python finds them if it finds no other module of the name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from northbridge.processes.endings import describe_error
 
 
 class StandIns(MetaPathFinder):
-    """Finds the stand-ins of backend ``backend``: ``places`` maps names to files, or to the folders of packages."""
+    """Finds the stand-ins of backend ``backend``; ``places`` maps names to files, or to the folders of packages."""
 
     def __init__(self, backend: str, places: Mapping[str, Path]) -> None:
         self.backend = backend

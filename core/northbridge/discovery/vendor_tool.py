@@ -1,4 +1,4 @@
-"""A vendor's command, such as one that shows its cards: run with a limit, and never trusted to end."""
+"""A vendor's command, such as one that lists its cards, run with a time limit."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from northbridge.processes.endings import describe_exit, last_words
 
 
 def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) -> str | None:
-    """Return the output of the vendor's command ``name``; None if it is not installed.
+    """Run the vendor's command ``name`` and return its output; None if it is not installed.
 
-    For a bridge that asks about cards. If the chip is simulated, the command's stand-in answers. Raises
+    For a bridge that queries cards. If the chip is simulated, the command's stand-in runs. Raises
     :class:`DetectionError` if the command cannot be started, fails, or runs longer than ``limit_s`` seconds.
     """
     command = stand_in_for_tool(name) or _installed(name)
@@ -37,7 +37,7 @@ def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) ->
 
 
 def _installed(name: str) -> list[str] | None:
-    # An empty or relative entry of PATH is the working directory, where a file of any name may lie.
+    # An empty or relative entry of PATH means the working directory, which may contain a file of any name.
     folders = filter(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))
     found = shutil.which(name, path=os.pathsep.join(folders))
     return None if found is None else [found]

@@ -1,4 +1,4 @@
-"""Records in the files of the flight recorder: each line is one of these."""
+"""Records in the files of the flight recorder, one on each line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pydantic
 from typing_extensions import Self
 
 FORMAT = 1
-"""The version of what stands in the files."""
+"""Version of the file format."""
 
 
 _LARGEST_WORLD = 1 << 18
@@ -23,7 +23,7 @@ class _Record(pydantic.BaseModel):
 
 
 class RankRecord(_Record):
-    """The first line of a file: whose it is. Times are seconds since 1970, by the clock of the rank's host."""
+    """The first line of a file: its rank and process. Times are seconds since 1970, by the clock of the rank's host."""
 
     kind: Literal["rank"]
     format: _Number
@@ -47,14 +47,14 @@ class RankRecord(_Record):
 
 
 class RunRecord(_Record):
-    """The name that all ranks of a run have given it."""
+    """The name of the run, on which all its ranks agree."""
 
     kind: Literal["run"]
     run: str
 
 
 class GroupRecord(_Record):
-    """A process group, and how many calls of each channel had been made in it when the line was written."""
+    """A process group, and its calls of each channel at the time of the line."""
 
     kind: Literal["group"]
     group: str
@@ -76,7 +76,7 @@ class Frame(NamedTuple):
 
 
 class PlaceRecord(_Record):
-    """A stack, innermost frame first; ``thread`` is empty for the main one."""
+    """A stack, innermost frame first; ``thread`` is empty for the main thread."""
 
     kind: Literal["place"]
     place: _Count
@@ -103,7 +103,7 @@ class CallRecord(_Record):
 
 
 class EndRecord(_Record):
-    """How a call ended; ``over`` where the library does not say whether it failed."""
+    """The end of a call; ``over`` if the library does not say whether it failed."""
 
     kind: Literal["end"]
     call: _Count
@@ -113,7 +113,7 @@ class EndRecord(_Record):
 
 
 class IdleRecord(_Record):
-    """Where the main thread was when nothing had been called for some seconds."""
+    """The place of the main thread after some seconds without a call."""
 
     kind: Literal["idle"]
     at: _Time

@@ -1,7 +1,7 @@
 """The multi-node environment, validated before anything can hang.
 
-A wrong MASTER_ADDR, or a rank that two processes hold, shows as silence until the timeout: half an
-hour by default. What the launcher's variables must say follows from what the Trainer was asked for.
+A wrong MASTER_ADDR, or a rank that two processes have, causes silence until the timeout: half an hour by default. The
+Trainer's arguments determine the allowed values of the launcher's variables.
 """
 
 from __future__ import annotations
@@ -20,26 +20,25 @@ from northbridge.errors import ClusterError
 from northbridge.launch.environment import CURES, MARKS, RANK_FIELDS, START_COMMANDS, VARIABLES, LaunchEnvironment, Run
 
 RESOLVE_SECONDS = 20.0
-"""How long the master's name may take to resolve: getaddrinfo itself has no limit."""
+"""Time limit for resolving the master's name: getaddrinfo itself has no limit."""
 
 _CONNECTION = re.compile("timed? ?out|connect|refused|unreachable|clients joined|listen", re.I)
 
 
 class ClusterWarning(RuntimeWarning):
-    """The multi-node environment is odd, and may be meant."""
+    """The multi-node environment is unusual, but may be intended."""
 
 
 def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> None:
-    """Refuse an environment in which the processes of ``run`` would never meet.
+    """Reject an environment in which the processes of ``run`` would never meet.
 
-    The strategies for several devices call it at both stages of :class:`Run`; a process that Lightning spawns or
-    forks knows only the second. ``environ`` is ``os.environ`` if None. At stage "rank" of every
-    launcher but "lightning", its MASTER_ADDR and MASTER_PORT are what the cluster environment
-    answers, whatever it made them from; before that, "mpi" and "user" are asked nothing. Nor is a
-    process that has a process group: it has met its peers.
+    The strategies for several devices call it at both stages of :class:`Run`; a process that Lightning spawns or forks
+    knows only the second. ``environ`` is ``os.environ`` if None. At stage "rank" of every launcher except "lightning",
+    MASTER_ADDR and MASTER_PORT are the cluster environment's. Before that stage, "mpi" and "user" are not checked. A
+    process with a process group is not checked either: it has met its peers.
 
-    Raises :class:`ClusterError`, which carries ``.variable``. A loopback master address with
-    several nodes is one :class:`ClusterWarning` on each node, as they may share a machine.
+    Raises :class:`ClusterError`, which carries ``.variable``. A loopback master address with several nodes causes one
+    :class:`ClusterWarning` on each node, because they may share a machine.
     """
     torch_distributed = sys.modules.get("torch.distributed")
     if torch_distributed and torch_distributed.is_available() and torch_distributed.is_initialized():
@@ -58,10 +57,10 @@ def check_environment(run: Run, environ: Mapping[str, str] | None = None) -> Non
 
 
 def check_variables(environ: Mapping[str, str]) -> None:
-    """Refuse variables that are wrong whatever is run: the least that they speak of is taken for the run.
+    """Reject variables that are wrong for any run; assume the smallest run that they describe.
 
-    ``northbridge doctor`` calls it, which knows no Trainer; that a port is taken is an error, as no run has begun.
-    Raises :class:`ClusterError`, warns with :class:`ClusterWarning`.
+    ``northbridge doctor`` calls it without a Trainer. A used port is an error, because no run has begun. Raises
+    :class:`ClusterError`, warns with :class:`ClusterWarning`.
     """
     found = LaunchEnvironment.of_unknown_run(environ)
     _reject_wrong_port(found)
@@ -79,7 +78,7 @@ def check_variables(environ: Mapping[str, str]) -> None:
 
 
 def check_numbers(run: Run, environ: Mapping[str, str] | None = None) -> None:
-    """Refuse a rank or count that is not a number, or not set, before Lightning's cluster environment reads it.
+    """Reject a rank or count that is missing or not a number, before Lightning's cluster environment reads it.
 
     The strategies for several devices call it when Lightning asks them for their ranks. Raises :class:`ClusterError`.
     """
@@ -90,9 +89,9 @@ def check_numbers(run: Run, environ: Mapping[str, str] | None = None) -> None:
 
 
 def check_slurm(environ: Mapping[str, str] | None = None) -> None:
-    """Refuse a variable of SLURM's that is not a number, before Lightning's connector reads it.
+    """Reject a variable of SLURM's that is not a number, before Lightning's connector reads it.
 
-    Called where Lightning takes this process for one of SLURM's. Raises :class:`ClusterError`.
+    Called if Lightning detects SLURM for this process. Raises :class:`ClusterError`.
     """
     run = Run(nodes=1, devices=1, launcher="slurm", stage="launch")
     found = LaunchEnvironment(run, os.environ if environ is None else environ)
@@ -106,10 +105,10 @@ def check_slurm(environ: Mapping[str, str] | None = None) -> None:
 def explain_connection_failure(
     run: Run, error: BaseException, environ: Mapping[str, str] | None = None
 ) -> ClusterError | None:
-    """Return why the rendezvous failed, or None if ``error`` is not about the master.
+    """Return the error that explains a failed rendezvous, or None if ``error`` is not about the master.
 
-    The DDP strategy calls it when making the process group raises, with what it gave to
-    :func:`check_environment` at stage "rank".
+    The DDP strategy calls it if creating the process group raises, with the arguments of :func:`check_environment` at
+    stage "rank".
     """
     if not isinstance(error, (OSError, RuntimeError)):
         return None
@@ -136,7 +135,7 @@ def explain_connection_failure(
 
 
 def _unknown_interface(said: str, environ: Mapping[str, str]) -> ClusterError | None:
-    """Return the error about the variable that names a network interface which a library could not find."""
+    """Return the error about the variable with a network interface that a library could not find."""
     for name, text in environ.items():
         if name.endswith("_SOCKET_IFNAME") and text and said.endswith(text):
             known = ", ".join(interface for _, interface in socket.if_nameindex())
@@ -188,7 +187,7 @@ def _reject_missing(found: LaunchEnvironment) -> None:
 
 
 def _reject_left_over_rank(found: LaunchEnvironment) -> None:
-    # Lightning leaves it to whoever set LOCAL_RANK to start all ranks, and to tell them where to meet.
+    # If LOCAL_RANK is set, Lightning expects its setter to start all ranks and to set the rendezvous address.
     run = found.run
     one_of_several = run.nodes * run.devices > 1 and found.values.local_rank is not None
     if run.launcher != "lightning" or run.stage != "launch" or not run.starts_scripts or not one_of_several:
@@ -199,7 +198,7 @@ def _reject_left_over_rank(found: LaunchEnvironment) -> None:
 
 
 def _reject_contradiction(found: LaunchEnvironment) -> None:
-    # Not elsewhere: SLURM may deal ranks out in turn, and some clusters count nodes in RANK.
+    # Only for torchrun: SLURM may number ranks in turn, and some clusters count nodes in RANK.
     values, run = found.values, found.run
     if run.launcher != "torchrun" or values.node_rank is None or values.local_rank is None:
         return
@@ -241,7 +240,7 @@ def _reject_used_port(found: LaunchEnvironment) -> None:
             with socket.socket(family, socket.SOCK_STREAM) as probe:
                 if family == socket.AF_INET6:
                     probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-                if os.name != "nt":  # there it would share the port with its owner
+                if os.name != "nt":  # on Windows it would share the port with its owner
                     probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind((everywhere, found.values.port))
                 return
@@ -252,7 +251,7 @@ def _reject_used_port(found: LaunchEnvironment) -> None:
 
 def _warn_of_loopback(found: LaunchEnvironment) -> None:
     run, rank = found.run, found.rank
-    # Lightning's launcher writes its default, 127.0.0.1, into node 0, where it does no harm.
+    # Lightning's launcher sets its default, 127.0.0.1, on node 0, where it does no harm.
     stage = "launch" if run.launcher == "lightning" else "rank"
     if run.nodes == 1 or run.stage != stage or rank is None or rank % run.devices:
         return

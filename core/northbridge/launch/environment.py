@@ -1,7 +1,7 @@
-"""Variables of a launcher in the environment of one process, and messages about them.
+"""A launcher's variables in the environment of one process, and messages about them.
 
-Lightning's own launcher, torchrun, SLURM and LSF each write other variables; MPI writes none that Lightning reads, and
-a user's own cluster environment may read anything.
+Lightning's own launcher, torchrun, SLURM and LSF each set different variables. MPI sets no variable that Lightning
+reads. A user's own cluster environment may read any variable.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from northbridge.untrusted.text import shorten
 Launcher = Literal["lightning", "torchrun", "slurm", "lsf", "mpi", "user"]
 
 RANK_FIELDS = ("node_rank", "local_rank", "rank", "world_size")
-# Where Lightning's cluster environments read these. MPI needs none, a user's own may read anything.
+# The variables that Lightning's cluster environments read. MPI needs none, a user's own may read any.
 VARIABLES: dict[Launcher, tuple[str, ...]] = {
     "lightning": ("NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"),
     "torchrun": ("GROUP_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"),
@@ -29,7 +29,7 @@ VARIABLES: dict[Launcher, tuple[str, ...]] = {
     "mpi": (),
     "user": (),
 }
-# What Lightning's own reads where the first is not set.
+# The variables that Lightning's own environment reads if the first is not set.
 _SECOND_CHOICES = {"MASTER_PORT": "STANDALONE_PORT", "NODE_RANK": "GROUP_RANK"}
 
 START_COMMANDS: dict[Launcher, str] = {
@@ -38,7 +38,7 @@ START_COMMANDS: dict[Launcher, str] = {
     "lsf": "jsrun --nrs={nodes} --tasks_per_rs={devices}",
 }
 MARKS: dict[Launcher, str] = {"torchrun": "TORCHELASTIC_RUN_ID", "slurm": "SLURM_NTASKS", "lsf": "LSB_JOBID"}
-"""By which variable Lightning takes a process for one of the launcher's."""
+"""The variable by which Lightning detects each launcher."""
 CURES = {
     "port": "export one free port, the same on every node: MASTER_PORT=29500",
     "address": "export MASTER_ADDR=<the address of node 0 that the other nodes reach>",
@@ -50,7 +50,7 @@ CURES = {
 
 
 def launcher_of(environ: Mapping[str, str]) -> Launcher:
-    """Return which launcher started a process with this environment: of those that tell, else Lightning's own."""
+    """Return the launcher that started a process with this environment; "lightning" if no other is detected."""
     if MARKS["torchrun"] in environ:
         return "torchrun"
     for launcher in ("slurm", "lsf"):
@@ -61,11 +61,11 @@ def launcher_of(environ: Mapping[str, str]) -> Launcher:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Say what the Trainer or Fabric was asked for, and how far this process has come.
+    """The arguments of the Trainer or Fabric, and the stage of this process.
 
-    ``stage`` is "launch" before the launcher is called, which itself writes variables, and "rank"
-    right before the process group is made. ``rank`` is the global rank, for the launchers that hold
-    it in no variable: "mpi" and "user".
+    ``stage`` is "launch" before the launcher is called, which itself sets variables, and "rank" right before the
+    process group is created. ``rank`` is the global rank, for the launchers without a variable for it: "mpi" and
+    "user".
     """
 
     nodes: int
@@ -74,11 +74,11 @@ class Run:
     stage: Literal["launch", "rank"]
     rank: int | None = None
     starts_scripts: bool = True
-    """Whether Lightning's launcher starts the script once a rank, unless LOCAL_RANK is set; not where it forks."""
+    """True if Lightning's launcher starts the script for each rank, unless LOCAL_RANK is set; False if it forks."""
 
 
 class _Values(pydantic.BaseModel):
-    # int() is what Lightning reads them with; pydantic's own would take "1.0".
+    # Lightning reads them with int(); pydantic's own conversion would accept "1.0".
     port: Annotated[int | None, pydantic.BeforeValidator(int)] = None
     node_rank: Annotated[int | None, pydantic.BeforeValidator(int)] = None
     local_rank: Annotated[int | None, pydantic.BeforeValidator(int)] = None
@@ -95,7 +95,7 @@ class LaunchEnvironment:
 
     @classmethod
     def of_unknown_run(cls, environ: Mapping[str, str]) -> LaunchEnvironment:
-        """Return what ``environ`` says where no Trainer is known: it is taken for the least run, of one process."""
+        """Read ``environ`` without a Trainer: assume a single-process run."""
         return cls(Run(1, 1, launcher_of(environ), "launch"), environ)
 
     @cached_property
@@ -112,7 +112,7 @@ class LaunchEnvironment:
 
     @cached_property
     def values(self) -> _Values:
-        """The numbers. Raises :class:`ClusterError` for a text that is not a number."""
+        """The numeric values. Raises :class:`ClusterError` for a text that is not a number."""
         texts = {field: self.get(field) for field in self.names if self.get(field) is not None}
         try:
             return _Values.model_validate(texts)
@@ -121,7 +121,7 @@ class LaunchEnvironment:
 
     @property
     def rank(self) -> int | None:
-        """The global rank that this process has, or takes when the launcher is called."""
+        """The global rank that this process has, or gets when the launcher is called."""
         values, run = self.values, self.run
         if run.launcher != "lightning":
             return values.rank if run.rank is None else run.rank
@@ -129,22 +129,22 @@ class LaunchEnvironment:
         return None if local_rank is None else (values.node_rank or 0) * run.devices + local_rank
 
     def get(self, field: str) -> str | None:
-        """Return the text of ``field``, or ``None`` where it is not set."""
+        """Return the text of ``field``; None if it is not set."""
         return self.environ.get(self.names.get(field, ""))
 
     def quote(self, field: str) -> str:
-        """Return variable and value, for a message."""
+        """Return the variable and its value, for a message."""
         text = self.get(field)
         return f"{self.names[field]} is not set" if text is None else f"{self.names[field]}={text!r}"
 
     def place(self) -> str:
-        """Return where this process is, for a message."""
+        """Return the node and host of this process, for a message."""
         node = self.get("node_rank") or ""
         host = f"host {socket.gethostname()}"
         return f"node {shorten(node)} ({host})" if node.isdecimal() else host
 
     def error(self, field: str, found: str, cure: str | None = None) -> ClusterError:
-        """Return the error about ``field``: variable, value, node, what was ``found``, and the cure."""
+        """Build the error about ``field``: variable, value, node, the fault ``found``, and the fix."""
         run = self.run
         if cure is None and field in RANK_FIELDS and run.launcher in START_COMMANDS:
             start = START_COMMANDS[run.launcher].format(nodes=run.nodes, devices=run.devices)

@@ -1,6 +1,6 @@
-"""How a rank leaves its process group when its process ends: in bounded time, whatever the other ranks do.
+"""The end of a rank's process group when its process ends, in bounded time even if other ranks hang.
 
-A library may wait for every rank when its group goes, and for ever where one hangs or has died.
+A library may wait for every rank when its group is destroyed, and for ever if a rank hangs or has died.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from subprocess import Popen
 from typing import Any
 
 GRACE_SECONDS = 20.0
-"""How long the end of a process may take that has failed."""
+"""Time limit for the end of a process that has failed."""
 
 _failed = False
 
 
 def leave_at_the_end(limit: timedelta | None, launcher: Any) -> None:
-    """Have this process leave its process group when it ends, and end within ``limit``, the group's timeout.
+    """Let this process leave its process group when it ends, and end within ``limit``, the group's timeout.
 
-    The strategies for several devices call it on every rank that has made its group; ``launcher`` is Lightning's.
+    The strategies for several devices call it on every rank after creating its group; ``launcher`` is Lightning's.
     """
     atexit.register(_leave, limit, launcher)
 
@@ -37,7 +37,7 @@ def note_failure() -> None:
 
 
 def resume(pids: Iterable[int]) -> None:
-    """Let the ranks ``pids`` go on if they are stopped: else no signal but SIGKILL would end them."""
+    """Continue stopped ranks among ``pids``: only SIGKILL could end them while they are stopped."""
     for pid in pids if os.name == "posix" else ():
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGCONT)
@@ -48,7 +48,7 @@ def _leave(limit: timedelta | None, launcher: Any) -> None:
 
     if not torch.distributed.is_initialized():
         return
-    # Python keeps the last uncaught error.
+    # Python keeps the last uncaught error there.
     if _failed or getattr(sys, "last_value", None) is not None:
         resume(each.pid for each in getattr(launcher, "procs", ()) if isinstance(each, Popen) and each.poll() is None)
         _end_within(GRACE_SECONDS)
@@ -56,13 +56,13 @@ def _leave(limit: timedelta | None, launcher: Any) -> None:
         from torch.distributed.constants import default_pg_timeout
 
         _end_within((limit or default_pg_timeout).total_seconds())
-    # A library may hold threads and sockets that outlive the interpreter's teardown badly.
+    # A library may hold threads and sockets that fail in the interpreter's teardown.
     torch.distributed.destroy_process_group()
 
 
 def _end_within(seconds: float) -> None:
-    # A thread in C: the library may wait with the interpreter's lock in its hands, or when Python's threads are gone.
-    nowhere = open(os.devnull, "w")  # noqa: SIM115 - the stacks; it is open until the process ends
+    # A thread in C, because the library may wait while it holds the GIL, or after Python's threads have ended.
+    nowhere = open(os.devnull, "w")  # noqa: SIM115 - for the stacks; open until the process ends
     faulthandler.dump_traceback_later(seconds, exit=True, file=nowhere)
     _kept.append(nowhere)
 

@@ -1,8 +1,8 @@
-"""Ranks that Lightning started as scripts end where the process that started them was killed, or failed.
+"""Watch of the launching process: ranks started as scripts end if it was killed, or failed.
 
-Ranks that train notice a lost peer by themselves. One that still waits for rank 0 to appear does not: it would wait for
-half an hour, and no process stops it. Neither does one that hangs, for which rank 0 has given up waiting. Once
-they have met, rank 0 may end well before the others, which then go on.
+Ranks that train notice a lost peer by themselves. A rank that still waits for rank 0 to appear does not: it would wait
+for half an hour, with no process left to stop it. Neither does a rank that hangs after rank 0 has given up waiting.
+After the ranks have met, rank 0 may end normally before the others, which then go on.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from pathlib import Path
 from northbridge.process_record import logger
 from northbridge.processes.environment import hand_down, handed_down
 
-_LAUNCHER = "_NORTHBRIDGE_LAUNCHER"  # "PID FILE": the file is gone once the process of that number has ended well
-_FILE = "northbridge-launcher-"  # locked as long as that process lives
-_FAILED = "failed"  # the file's text where that process has raised
+_LAUNCHER = "_NORTHBRIDGE_LAUNCHER"  # "PID FILE": the file is removed when that process ends without an error
+_FILE = "northbridge-launcher-"  # locked while that process lives
+_FAILED = "failed"  # the file's text if that process has raised
 _KILLED = "was killed"
 _LOOK_SECONDS = 0.5
 _GRACE_SECONDS = 10.0
@@ -35,11 +35,10 @@ _watching = threading.Lock()
 
 
 def end_with_launcher(*, starts_ranks: bool) -> None:
-    """Have this rank end with the process that started it; where it ``starts_ranks`` itself, leave word for them.
+    """Let this rank end with the process that started it; if it ``starts_ranks`` itself, set the variable for them.
 
-    Called where ranks are scripts, before Lightning starts any. Only a rank whose environment has the word of such a
-    process watches: those that the user started by hand, or torchrun did, are their affair. POSIX only: elsewhere a
-    process is not adopted.
+    Called if ranks are scripts, before Lightning starts any. Only a rank whose environment has that variable watches:
+    ranks that the user or torchrun started are not watched. POSIX only: elsewhere a process is not adopted.
     """
     if os.name != "posix":
         return
@@ -57,7 +56,7 @@ def end_with_launcher(*, starts_ranks: bool) -> None:
 
 
 def _tell_how_it_ends(handle: int, alive: Path) -> None:
-    # Python keeps the last uncaught error.
+    # Python keeps the last uncaught error there.
     if getattr(sys, "last_value", None) is None:
         alive.unlink(missing_ok=True)
     else:
@@ -65,23 +64,23 @@ def _tell_how_it_ends(handle: int, alive: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove what processes have left that were killed, or failed, once their ranks have read it."""
+    """Remove the files of processes that were killed, or failed, after their ranks have read them."""
     for left in folder.glob(f"{_FILE}*"):
-        # It may be locked, another user's, or gone by another's sweep.
+        # It may be locked, another user's, or already removed by another process.
         with contextlib.suppress(OSError), _open_own(left, os.O_RDWR) as file:
             _lock(file)
             if time.time() - os.fstat(file).st_mtime > _READ_BY_ALL_SECONDS:
                 if os.fstat(file).st_size:
                     left.unlink()
                 else:
-                    os.write(file, _KILLED.encode())  # a minute ago or just now: the next sweep knows
+                    os.write(file, _KILLED.encode())  # removed by a sweep at least a minute later
 
 
 @contextlib.contextmanager
 def _open_own(file: Path, flags: int) -> Iterator[int]:
-    """Open a file of this user's in a folder that everybody shares; raises ``OSError`` for anything else.
+    """Open a file of this user's in a shared folder; raises ``OSError`` for any other file.
 
-    A link would lead elsewhere, a pipe would never be read, and another's file says what the other likes.
+    A link would lead elsewhere, a pipe would never end, and another user's file may have any text.
     """
     handle = os.open(file, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -100,7 +99,7 @@ def _lock(file: int) -> None:
 
 
 class _Watch(threading.Thread):
-    """Ends this rank when the process that started it has been killed, or has failed."""
+    """Ends this rank if the process that started it was killed, or has failed."""
 
     def __init__(self, launcher: int, alive: Path) -> None:
         super().__init__(name="launcher", daemon=True)
@@ -108,7 +107,7 @@ class _Watch(threading.Thread):
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Stop watching, and return when the thread has ended."""
+        """Stop watching, and return after the thread has ended."""
         self._stopped.set()
         self.join()
         _watching.release()
@@ -120,7 +119,7 @@ class _Watch(threading.Thread):
             if self._stopped.wait(_LOOK_SECONDS):
                 return
         how = self._how_it_ended(has_met_the_others or _has_process_group())
-        if how == _FAILED and self._stopped.wait(_GRACE_SECONDS):  # this rank may have an error of its own to tell
+        if how == _FAILED and self._stopped.wait(_GRACE_SECONDS):  # this rank may report its own error first
             return
         if not how:
             return
@@ -145,6 +144,6 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except OSError as error:
         return isinstance(error, PermissionError)
-    # A killed process that was not waited for still has its number.
+    # A killed process keeps its number until its parent waits for it.
     state = Path(f"/proc/{process}/stat")
     return not state.exists() or state.read_text().rpartition(")")[2].split()[0] != "Z"

@@ -1,4 +1,4 @@
-"""How a rank starts its process group: over its chip's library, recorded, in a store of its attempt."""
+"""Start of a rank's process group: over its chip's library, recorded, in a store for each attempt."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def start(
 ) -> None:
     """Start the default process group of this rank on ``collective``.
 
-    The strategies for several devices call it once a rank, with the device selected, ``MASTER_ADDR`` and
-    ``MASTER_PORT`` set. Raises :class:`CollectiveError` where torch knows no library of the name, or ranks stay away,
-    and :class:`VariableError` where a variable hands the group to another library.
+    The strategies for several devices call it once per rank, after selecting the device and setting ``MASTER_ADDR`` and
+    ``MASTER_PORT``. Raises :class:`CollectiveError` if torch has no library of that name, or ranks do not appear.
+    Raises :class:`VariableError` if a variable gives the group to another library.
     """
     import torch.distributed
 
@@ -57,5 +57,5 @@ def _reject_torchcomms(library: str) -> None:
 
 
 def ignore_doubt_about_device() -> None:
-    """Silence torch's warning at every ``barrier()`` that ranks might share a device: each has selected its own."""
+    """Silence torch's warning at each ``barrier()`` that ranks may share a device: each has selected its own."""
     warnings.filterwarnings("ignore", r"barrier\(\): using the device under current context", UserWarning)

@@ -1,7 +1,7 @@
-"""Ranks that torchrun starts again, and the store in which they meet.
+"""The store for ranks that torchrun starts again.
 
-The store is torchrun's and outlives the ranks: it still holds the addresses of those that are gone, and newer releases
-of torch let the next ones read them. So the ranks of each attempt agree on a room of their own in it.
+The store is torchrun's and survives the ranks: it still has the addresses of ended ranks, and newer releases of torch
+let new ranks read them. So the ranks of each attempt agree on their own prefix in it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _LOOK_SECONDS = 0.01
 
 
 def store_of_attempt(rank: int, world_size: int, timeout: timedelta | None) -> Store | None:
-    """Return a store for the ranks that are started now; None where no launcher keeps one for several attempts.
+    """Return a store for the ranks of this attempt; None if the launcher has no store for several attempts.
 
-    The start of the process group calls it on every rank. Raises :class:`CollectiveError` where ranks stay away longer
-    than ``timeout``, torch's own where it is None.
+    The start of the process group calls it on every rank. Raises :class:`CollectiveError` if ranks do not appear within
+    ``timeout``; None means torch's default.
     """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         return None
@@ -40,7 +40,7 @@ def store_of_attempt(rank: int, world_size: int, timeout: timedelta | None) -> S
 
 
 def _invite(store: Store, world_size: int, patience: timedelta) -> str:
-    # A question may be one of a rank that is gone; then its answer is never acknowledged, and a newer question follows.
+    # A question may be from an ended rank. Then no rank confirms the answer, and a newer question follows.
     word = uuid4().hex
     missing = set(range(1, world_size))
     deadline = time.monotonic() + patience.total_seconds()

@@ -1,7 +1,7 @@
 """The only room that imports Lightning.
 
-Importing it does by hand what torch's autoload does by itself, at any moment: for torch 2.4, and where
-``TORCH_DEVICE_BACKEND_AUTOLOAD=0``.
+Importing it arms Northbridge by hand, as torch's autoload does by itself. torch 2.4 and
+``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` need it.
 """
 
 from __future__ import annotations

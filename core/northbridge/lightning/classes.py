@@ -1,4 +1,4 @@
-"""The classes of each namespace: a table of our mixins and of Lightning's class below them."""
+"""Table of each namespace's classes: our mixins, combined with Lightning's class."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Combination:
     """One class of ours in each namespace of ``hosts``: mixins, and a class of Lightning's below them."""
 
     field: str
-    """What :class:`Classes` calls it."""
+    """Its field in :class:`Classes`."""
 
     name: str
-    """What ``namespace.home`` offers it as, so that it pickles."""
+    """Its name in ``namespace.home``, so that it pickles."""
 
     module: str
-    """Where Lightning's class is in the namespace; empty for ``object``."""
+    """The module of Lightning's class in the namespace; empty for ``object``."""
 
     stock: str
     """Lightning's class."""
@@ -74,7 +74,7 @@ COMBINATIONS = (
         "layer_sync", "LayerSync", "plugins.layer_sync", "TorchSyncBatchNorm", (_LayerSyncMixin,), ("Trainer",)
     ),
 )
-"""Every class of ours that derives from one of Lightning's."""
+"""Every class of ours that derives from a class of Lightning's."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Lightning's four namespaces, and what each is called there."""
+"""Lightning's four namespaces, and the names of their parts."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from typing import Any, ClassVar
 class Namespace:
     """One namespace of Lightning: a Trainer's or a Fabric's.
 
-    The two distributions carry the same sources under other names, and may differ in version. Strings name modules, so
+    The two distributions contain the same sources under two names, and may differ in version. Strings name modules, so
     that describing a namespace imports nothing.
     """
 
     name: str
-    """The namespace, and the module of its public names."""
+    """Name of the namespace, and of the module with its public names."""
 
     fabric: str
-    """The namespace of the Fabric that this namespace is built on, itself for a Fabric."""
+    """The namespace of the Fabric that this namespace is built on; for a Fabric, its own name."""
 
     distributions: tuple[str, ...]
-    """Distributions that bring it, the likeliest first."""
+    """Distributions that contain it, the likeliest first."""
 
     @property
     def home(self) -> str:
-        """Our module with the classes of this namespace: it is called by the last word of the namespace's name."""
+        """Our module with the classes of this namespace, named after the last word of the namespace's name."""
         return f"{__package__}.{self.name.rpartition('.')[2]}"
 
     @property
     def is_trainer(self) -> bool:
-        """Whether this namespace has a Trainer; else it has a Fabric."""
+        """True if this namespace has a Trainer; otherwise it has a Fabric."""
         return self.name != self.fabric
 
     @property
     def host(self) -> str:
-        """Return the class that users of this namespace build: ``Trainer`` or ``Fabric``."""
+        """Name of the class that users of this namespace build: ``Trainer`` or ``Fabric``."""
         return "Trainer" if self.is_trainer else "Fabric"
 
     @property
@@ -54,7 +54,7 @@ class Namespace:
 
     @property
     def connector_class(self) -> str:
-        """Return the name of the connector's class."""
+        """Name of the connector's class."""
         return "_AcceleratorConnector" if self.is_trainer else "_Connector"
 
     @property
@@ -80,7 +80,7 @@ class Namespace:
         return "_precision_plugin_flag" if self.is_trainer else "_precision_instance"
 
     def owner(self, accelerator: object) -> Any | None:
-        """Return the class that is registered under the name ``accelerator``; ``None`` where there is none."""
+        """Return the class that is registered under the name ``accelerator``; None if the name is unknown."""
         registry = self.accelerator_registry
         known = isinstance(accelerator, str) and accelerator in registry
         return registry[accelerator]["accelerator"] if known else None
@@ -108,7 +108,7 @@ NAMESPACES = {
 
 @dataclass(frozen=True)
 class Classes:
-    """What one namespace gets from us. ``Any``, because each derives from a class of that namespace's Lightning."""
+    """Our classes of one namespace. Typed ``Any``, because each derives from a class of that namespace's Lightning."""
 
     accelerator: Any
     single_device: Any
@@ -131,18 +131,18 @@ Stock: Any = ABC
 """Base of the mixins. To a type checker it has all attributes of the stock class that a mixin is combined with."""
 
 
-class _NamespaceMixin(Stock):  # type: ignore[misc]  # the stock class is known at run time only
+class _NamespaceMixin(Stock):  # type: ignore[misc]  # the stock class is known only at run time
     """Base of the classes that ``classes.py`` combines with a stock class of each namespace.
 
-    It derives from ABC and has no ``__slots__``, as Lightning's classes do: Python gives an object a new class only
-    where the memory layouts of both classes have the same root.
+    It derives from ABC and has no ``__slots__``, as Lightning's classes do: Python lets an object change its class only
+    if the memory layouts of both classes have the same root.
     """
 
     namespace: ClassVar[Namespace]
     """The namespace of the combined class."""
 
     stock_class: ClassVar[Any]
-    """Lightning's class below."""
+    """Lightning's class below the mixins."""
 
     siblings: ClassVar[Classes]
-    """All classes that are combined for that namespace."""
+    """All combined classes of that namespace."""

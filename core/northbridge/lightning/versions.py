@@ -1,4 +1,4 @@
-"""Which releases of Lightning Northbridge knows."""
+"""The releases of Lightning that Northbridge supports."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from packaging.version import InvalidVersion, Version
 OLDEST, BEYOND = Version("2.4"), Version("2.8.dev0")
 NEWEST_TESTED = Version("2.6.6")
 MALICIOUS = frozenset({Version("2.6.2"), Version("2.6.3")})
-"""Uploads of a thief (GHSA-w37p-236h-pfx3); Northbridge does not touch them."""
+"""Malicious uploads (GHSA-w37p-236h-pfx3); Northbridge does not touch them."""
 
 
 def is_malicious(version: str) -> bool:
-    """Whether ``version`` must not even be imported."""
+    """True if ``version`` must not even be imported."""
     try:
         return Version(version) in MALICIOUS
     except InvalidVersion:
@@ -19,13 +19,13 @@ def is_malicious(version: str) -> bool:
 
 
 def untested(version: str) -> str:
-    """Return a remark about a Lightning newer than the newest that was tested; else an empty string."""
+    """Return a remark if ``version`` is newer than the newest tested Lightning; otherwise an empty string."""
     newer = Version(version) > NEWEST_TESTED
     return f" (newer than {NEWEST_TESTED}, the newest that was tested)" if newer else ""
 
 
 def reason_against_version(version: str) -> str | None:
-    """Return why Northbridge does not serve Lightning ``version``, or ``None`` where it may."""
+    """Return the reason why Northbridge does not support Lightning ``version``; None if it does."""
     try:
         found = Version(version)
     except InvalidVersion:

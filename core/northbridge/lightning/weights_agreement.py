@@ -1,4 +1,4 @@
-"""A callback that sees to it that the ranks train one model."""
+"""A callback that checks that the ranks train one model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 _NAMED = 3
-"""How many parameters the error names."""
+"""Number of parameters that the error names."""
 
 _SHIFTS = (0, 16, 32, 48)
 
@@ -19,9 +19,9 @@ _SHIFTS = (0, 16, 32, 48)
 class _WeightsAgreementMixin:
     """Check every ``every_n_steps`` optimizer steps, at the start and at the end, that the ranks have equal weights.
 
-    A callback for a Trainer. A Fabric has no callbacks: call :meth:`check`.
+    It is a callback for a Trainer. A Fabric has no callbacks: call :meth:`check`.
 
-    DDP reduces gradients and does not compare weights, so a rank that steps differently trains a model of its own.
+    DDP reduces gradients and does not compare weights, so a rank that steps differently trains its own model.
     Parameters are compared bit for bit, by digests sent over the chip's library. Buffers are not compared; of a sharded
     model, only parameters that are whole on each rank are.
     """
@@ -31,7 +31,7 @@ class _WeightsAgreementMixin:
             raise ArgumentsError(f"every_n_steps={every_n_steps} is not 1 or more")
         self.every_n_steps = every_n_steps
         self.agreed_at: int | None = None
-        """The step of the last check, which the ranks passed."""
+        """The step of the last passed check."""
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Check before the first step."""
@@ -49,7 +49,7 @@ class _WeightsAgreementMixin:
             self.check(trainer.strategy, pl_module, trainer.global_step)
 
     def check(self, strategy: Any, module: torch.nn.Module, step: int) -> None:
-        """Compare the weights of ``module`` after ``step``; every rank has to call it. With one it does nothing.
+        """Compare the weights of ``module`` after ``step``; every rank must call it. With one rank it does nothing.
 
         For a Fabric: ``check(fabric.strategy, module, step)``. Raises :class:`WeightsDisagreeError` on every rank.
         """
@@ -61,14 +61,14 @@ class _WeightsAgreementMixin:
 def _assert_agreement(strategy: Any, module: torch.nn.Module, step: int, agreed_at: int | None) -> None:
     digests = {name: _digest(each) for name, each in _whole_parameters(module).items()}
     total = blake2b("".join(f"{name} {digest}\n" for name, digest in digests.items()).encode(), digest_size=8)
-    # Of one length on every rank, whatever their models are.
+    # Of the same length on every rank, even if the models differ.
     facts = _gather(strategy, [int.from_bytes(total.digest(), "big"), len(digests)])
     camps: dict[tuple[int, ...], list[int]] = {}
     for rank, fact in enumerate(facts):
         camps.setdefault(tuple(fact), []).append(rank)
     if len(camps) == 1:
         return
-    majority = max(camps.values(), key=len)  # of camps of one size, that of the lowest rank
+    majority = max(camps.values(), key=len)  # if sizes are equal, the group with the lowest rank
     others = [rank for rank in range(len(facts)) if rank not in majority]
     if len({count for _, count in camps}) == 1:
         rows = _gather(strategy, list(digests.values()))
@@ -98,7 +98,7 @@ def _message(others: list[int], majority: list[int], where: str, step: int, agre
 def _whole_parameters(module: torch.nn.Module) -> dict[str, torch.Tensor]:
     from torch.distributed.tensor import DTensor
 
-    original: torch.nn.Module = getattr(module, "module", module)  # a Fabric's is wrapped, which lengthens the names
+    original: torch.nn.Module = getattr(module, "module", module)  # a Fabric's wrapper lengthens the names
     parameters: dict[str, torch.Tensor] = dict(original.named_parameters())
     whole = {name: each for name, each in parameters.items() if not isinstance(each, DTensor)}
     if parameters and not whole:
@@ -117,7 +117,7 @@ def _digest(tensor: torch.Tensor) -> int:
 
 
 def _gather(strategy: Any, numbers: list[int]) -> list[list[int]]:
-    """Return the ``numbers`` of every rank, of 64 bits each; 16 travel at once, for chips that have no more than 32."""
+    """Gather the ``numbers`` of every rank, of 64 bits each, in pieces of 16 bits for chips with int32 only."""
     import torch
 
     pieces = [[number >> shift & 0xFFFF for shift in _SHIFTS] for number in numbers]

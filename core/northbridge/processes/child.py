@@ -1,7 +1,7 @@
-"""The one engine for what is done outside this process, which a child can neither crash, hang nor garble.
+"""The one engine for work in child processes, which protects this process from their crashes, hangs and output.
 
-A child that is asked answers in stages, each with a time limit of its own: what a driver must answer at once and what
-may compile for minutes are told apart.
+A child answers in stages, each with its own time limit: a driver must answer at once, but software may compile for
+minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from northbridge.processes.endings import describe_exit, kill_session, last_word
 from northbridge.processes.environment import python_command
 
 _DONE = "done"
-_GRACE_S = 3.0  # for a child that notices the limit itself and tells it better, and for one that is killed
+_GRACE_S = 3.0  # for a child that reports the limit itself, with more detail, and for a killed child
 _POLL_S = 0.02
 _LAST_BYTES = 2**16
 _MOST_BYTES = 2**24
@@ -30,7 +30,7 @@ _WORD_BYTES = 32
 
 @dataclass(frozen=True)
 class Stage:
-    """One thing a child does."""
+    """One step of a child."""
 
     doing: str
     """Text after "was killed while"."""
@@ -39,7 +39,7 @@ class Stage:
     """Seconds."""
 
     patience: str
-    """Advice for when the limit is over."""
+    """Advice if the limit is exceeded."""
 
 
 _START = Stage("starting Python", 60.0, "is this machine very busy?")
@@ -47,18 +47,18 @@ _START = Stage("starting Python", 60.0, "is this machine very busy?")
 
 @dataclass(frozen=True)
 class Reply:
-    """Answer of a child. If it ended before it had told everything, ``ending`` and ``stage`` say how and where."""
+    """Reply of a child. If it ended before its last report, ``ending`` and ``stage`` say how and where."""
 
     facts: dict[str, Any] = field(default_factory=dict)
     ending: str = ""
     stage: str = ""
     exit_code: int | None = None
-    """None where it did not end in time."""
+    """None if it did not end in time."""
     last_words: str = ""
 
 
 class Process(Protocol):
-    """Protocol of a process: the part of :class:`subprocess.Popen` that a fork has too."""
+    """The part of :class:`subprocess.Popen` that a forked process has too."""
 
     @property
     def pid(self) -> int:
@@ -71,7 +71,7 @@ class Process(Protocol):
 
 
 class Stopped(Exception):
-    """The asker has no more use for an answer."""
+    """Raised if the asker no longer needs an answer."""
 
 
 def ask(
@@ -83,15 +83,15 @@ def ask(
     grace_s: float = _GRACE_S,
     stop: threading.Event | None = None,
 ) -> Reply:
-    """Run the Python code ``question`` in a child process, and return what it says through a :class:`Reporter`.
+    """Run the Python code ``question`` in a child process, and return its reports, made with a :class:`Reporter`.
 
-    ``tell`` is called with each stage's ``doing``; ``start`` is the stage before the first report. When the limit of a
-    stage is over, and when ``stop`` is set, which raises :class:`Stopped`, the child and its process group are killed.
-    Raises :class:`OSError` where no Python can be started.
+    ``tell`` is called with each stage's ``doing``; ``start`` is the stage before the first report. If a stage exceeds
+    its limit, or if ``stop`` is set, which raises :class:`Stopped`, the child and its process group are killed. Raises
+    :class:`OSError` if Python cannot be started.
     """
     stop = stop or threading.Event()
     stage, name, facts, word = start, "", dict[str, Any](), os.urandom(_WORD_BYTES // 2).hex().encode()
-    # Files and not pipes: a process that the driver leaves behind would hold a pipe open.
+    # Files, not pipes: a process that the driver leaves behind would hold a pipe open.
     with TemporaryDirectory(prefix="northbridge-child-", ignore_cleanup_errors=True) as folder:
         said = os.path.join(folder, "reports")
         with (
@@ -131,9 +131,9 @@ def ask(
 
 
 def run(command: list[str], *, limit_s: float, environ: Mapping[str, str]) -> tuple[int | None, bytes]:
-    """Run a program in a session of its own; return its exit code, None where it outlasts the limit, and its output.
+    """Run a program in its own session; return its exit code, None if it exceeds the limit, and its output.
 
-    Raises :class:`OSError` where it cannot be started.
+    Raises :class:`OSError` if it cannot be started.
     """
     with TemporaryFile() as printed:
         with _started(command, subprocess.DEVNULL, printed, subprocess.STDOUT, environ) as process:
@@ -147,7 +147,7 @@ def run(command: list[str], *, limit_s: float, environ: Mapping[str, str]) -> tu
 
 @contextmanager
 def killed_at_end(process: Process) -> Iterator[None]:
-    """Kill what is left of the process and of its session, also where Ctrl-C, which it does not see, ends the wait."""
+    """Kill the process and its session at the end, also if Ctrl-C, which it does not get, ends the wait."""
     try:
         yield
     finally:
@@ -157,11 +157,11 @@ def killed_at_end(process: Process) -> Iterator[None]:
 
 
 class Reporter:
-    """The child's side: facts go to the parent, and whatever else this process prints does not.
+    """The child's side: sends facts to the parent, and keeps other output of this process from it.
 
-    The parent holds the other end of stdin: where even the parent is killed, this process and what it started end too.
-    The first that it writes there is a word that cannot be guessed, and that each report begins with: what was printed
-    before, by a site hook or at the end of ``import torch``, has none.
+    The parent holds the other end of stdin: even if the parent is killed, this process and its children end too. The
+    parent first writes a secret word there, with which each report begins. Earlier output, by a site hook or at the end
+    of ``import torch``, does not have it.
     """
 
     def __init__(self) -> None:
@@ -177,12 +177,12 @@ class Reporter:
         kill_session(os.getpid())
 
     def begin(self, stage: str, **facts: object) -> None:
-        """Say which stage begins, and what the one before has found."""
+        """Report which stage begins, and the facts of the stage before."""
         report = json.dumps({"stage": stage, "facts": facts}).encode()
         os.write(self._output, b"\n" + self._word + report + b"\n")
 
     def end(self, **facts: object) -> NoReturn:
-        """Say the last facts, and end this process at once: a vendor's threads may keep it alive for ever."""
+        """Report the last facts, and end this process at once: a vendor's threads may keep it alive for ever."""
         self.begin(_DONE, **facts)
         os._exit(0)
 
@@ -192,7 +192,7 @@ def _next_report(reports: IO[bytes], word: bytes) -> tuple[str, dict[str, Any]] 
         if line.startswith(word):
             report = json.loads(line.removeprefix(word))
             return str(report["stage"]), dict(report["facts"])
-    reports.seek(-len(line), os.SEEK_CUR)  # it may grow
+    reports.seek(-len(line), os.SEEK_CUR)  # an incomplete line may grow
     return None
 
 

@@ -1,4 +1,4 @@
-"""How a process or a call ended, in words; how a process is ended; and what has become of one."""
+"""Ends of processes and errors of calls in words, the state of a process, and its killing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ State = Literal["running", "stopped", "gone", "unknown"]
 
 
 def describe_exit(code: int) -> str:
-    """Return "was killed by SIGSEGV" or "ended with exit code 3", from what ``Popen.returncode`` says."""
+    """Return "was killed by SIGSEGV" or "ended with exit code 3", from a ``Popen.returncode``."""
     if code >= 0:
         return f"ended with exit code {code}"
     try:
@@ -25,9 +25,9 @@ def describe_exit(code: int) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return one line about what a vendor's code raised."""
+    """Return one line about an error of a vendor's code."""
     try:
-        # Our own errors quote little, and their end says what to do.
+        # Our own errors quote little text, and end with the fix.
         text = " ".join(str(error).split()) if isinstance(error, NorthbridgeError) else shorten(str(error))
     except Exception as second:  # noqa: BLE001 - a vendor's __str__
         text = f"(its text cannot be read: {type(second).__name__})"
@@ -35,22 +35,22 @@ def describe_error(error: BaseException) -> str:
 
 
 def last_words(said: bytes) -> str:
-    """Return the last line of what a process printed; empty where it printed nothing."""
+    """Return the last line of a process's output; empty if it printed nothing."""
     lines = said.decode(errors="replace").strip().splitlines()
     return shorten(lines[-1]) if lines else ""
 
 
 def kill_session(process: int) -> None:
-    """Kill the process that leads a session of its own, and everything that it has started there."""
+    """Kill the process that leads its own session, and everything that it has started there."""
     with suppress(ProcessLookupError, PermissionError):
         if os.name == "posix":
             os.killpg(process, signal.SIGKILL)
         else:
-            os.kill(process, signal.SIGTERM)  # Windows has no sessions, and ends the process by any signal
+            os.kill(process, signal.SIGTERM)  # Windows has no sessions, and any signal ends the process
 
 
 def this_machine() -> str:
-    """Return what tells this system, since its last start, from others; empty where the system does not say."""
+    """Return an identifier of this system since its last start; empty if the system has none."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {os.readlink('/proc/self/ns/pid')}"
@@ -59,13 +59,13 @@ def this_machine() -> str:
 
 
 def started_at(process: int) -> int | None:
-    """Return when ``process`` began, in ticks since the system's start: the next one with its number differs."""
+    """Return the start of ``process`` in ticks since the system's start: a later process with its number differs."""
     fields = _fields(process)
     return int(fields[19]) if fields else None
 
 
 def state_of(process: int, ticks: int | None, machine: str) -> State:
-    """Return what has become of the process that began at ``ticks`` on ``machine``."""
+    """Return the state of the process that began at ``ticks`` on ``machine``."""
     if not machine or machine != this_machine() or ticks is None:
         return "unknown"
     fields = _fields(process)
@@ -75,7 +75,7 @@ def state_of(process: int, ticks: int | None, machine: str) -> State:
 
 
 def _fields(process: int) -> list[str]:
-    # Behind the command's name, which may hold anything: the state is the first field.
+    # After the command's name, which may contain anything: the state is the first field.
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     except OSError:

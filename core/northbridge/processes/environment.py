@@ -1,4 +1,4 @@
-"""What a process and its children are given: variables, around a vendor's import that may write them, and a path."""
+"""Environment of this process and its children: variables, kept around a vendor's import, and the import path."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-_words: dict[str, str] = {}  # what this process tells the ranks that it starts
+_words: dict[str, str] = {}  # for the ranks that this process starts
 
 
 @contextmanager
 def keep_environment(names: Iterable[str], *, written: Mapping[str, str | None] | None = None) -> Iterator[None]:
-    """Restore the variables ``names`` on exit, whatever was written to them inside.
+    """Restore the variables ``names`` on exit, even if code inside has changed them.
 
-    For ``Bridge.load``. If the script has already imported the vendor's software, ``written`` says what that import
-    writes. A variable that holds just that value, and did not when the process started, gets back its first value. What
-    the user set stays.
+    For ``Bridge.load``. If the script has already imported the vendor's software, ``written`` has the values that the
+    import sets. A variable with exactly that value, and another at the process's start, gets its first value back. The
+    user's own values stay.
     """
     before = {name: os.environ.get(name) for name in names}
     for name, value in (written or {}).items():
@@ -39,44 +39,44 @@ def hand_down(variable: str, word: str) -> None:
 
 
 def handed_down(variable: str) -> str | None:
-    """Return what this process keeps under ``variable``, or else was given by the one that started it."""
+    """Return the word that this process keeps under ``variable``, or else got from its parent."""
     return _words.get(variable, os.environ.get(variable))
 
 
 def forget(variable: str) -> None:
-    """Keep nothing more under ``variable``, neither of this process nor of the one that started it."""
+    """Forget the word under ``variable``, of this process and of its parent."""
     _words.pop(variable, None)
     os.environ.pop(variable, None)
 
 
 @contextmanager
 def children_listen() -> Iterator[None]:
-    """Let the processes that are started inside find every word in their environment; the launchers of ranks do."""
+    """Put every word into the environment of the processes that are started inside. Launchers of ranks use it."""
     with keep_environment(_words):
         os.environ.update(_words)
         yield
 
 
 def python_command(code: str, *arguments: str) -> list[str]:
-    """Return the command that runs ``code`` in a Python of its own, with ``arguments`` in ``sys.argv[1:]``.
+    """Return the command that runs ``code`` in a new Python process, with ``arguments`` in ``sys.argv[1:]``.
 
-    ``-P`` would do, but Python 3.10 does not know it; ``-I`` would drop what PYTHONPATH adds.
+    Python 3.10 does not have ``-P``, and ``-I`` would drop the folders of PYTHONPATH.
     """
     return [sys.executable, "-c", f"import sys; sys.path[:] = {import_path()}; {code}", *arguments]
 
 
 def import_path() -> list[str]:
-    """Return ``sys.path`` as a child gets it: whole paths, without ``""``.
+    """Return ``sys.path`` for a child: absolute paths, without ``""``.
 
-    With ``python -c`` and in a notebook Python itself puts ``""`` there. It is the working directory of the moment,
-    where an unknown ``torch.py`` may lie. A folder that is named stays: a script's own, that of
-    ``python -m``, and what the user added. This process imports from there, too.
+    With ``python -c`` and in a notebook Python itself adds ``""``. It is the current working directory, which may have
+    an unknown ``torch.py``. Named folders stay: a script's own, that of ``python -m``, and the user's. This process
+    imports from there, too.
     """
     return [os.path.abspath(each) for each in map(str, sys.path) if each]
 
 
 def _at_start(name: str) -> str | None:
-    # Linux keeps what the environment was before any code of this process ran.
+    # Linux keeps the environment from before any code of this process ran.
     try:
         lines = Path("/proc/self/environ").read_bytes().split(b"\0")
     except OSError:

@@ -1,7 +1,7 @@
-"""Asking a child process about a backend, without being hurt by what is asked.
+"""A question about a backend to a child process, so that a crash or hang does not reach this process.
 
-A driver can crash the process that asks it, or never answer, and so can a plugin that is merely imported. So the
-question goes to a child with a time limit; the answer is kept, and handed down to the ranks that this process starts.
+A driver can crash the process that queries it, or never answer, and so can a plugin on import. So a child gets the
+question, with a time limit. The answer is kept, and passed to the ranks that this process starts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from northbridge.processes.endings import describe_exit
 from northbridge.processes.environment import hand_down, handed_down
 
 ANSWERS = "_NORTHBRIDGE_DETECTED"
-"""The variable that holds what children answered, for this process and those below it: {"acme": {"devices": 8}}."""
+"""The variable with the children's answers, for this process and its children: {"acme": {"devices": 8}}."""
 SILENCE = (
     "did not answer within {limit:g} s. Fix: check the driver, raise NORTHBRIDGE_DETECT_TIMEOUT, or set"
     " NORTHBRIDGE_DISABLE={name}"
@@ -33,17 +33,17 @@ class DetectedDevices(TypedDict):
     devices: int
     simulated: NotRequired[bool]
     auto: NotRequired[bool]
-    missing: NotRequired[str]  # why its software could not be loaded, where that is because it is not installed
+    missing: NotRequired[str]  # the message that its software is not installed
     error: NotRequired[str]
-    limit: NotRequired[float]  # in seconds, where the error is that it was outlasted
+    limit: NotRequired[float]  # in seconds, if the error is a timeout
 
 
 def ask(name: str, answer: Callable[[str], DetectedDevices], *, who: str, key: str, limit: float) -> DetectedDevices:
-    """Return what ``answer(name)`` returns in a child process; asked once per process tree and ``key``.
+    """Return the result of ``answer(name)`` in a child process; asked once per process tree and ``key``.
 
     ``answer`` is a function of a module. ``limit`` is in seconds. Messages call the backend ``who``. Raises
-    :class:`DetectionError` if the child crashes, says that something is wrong, or outlasts the limit; and the same when
-    asked again, unless the limit has been raised.
+    :class:`DetectionError` if the child crashes, reports an error, or exceeds the limit. A repeated call raises the
+    same error, unless the limit is higher.
     """
     known = _answers().get(key)
     if known is None or known.get("limit", limit) < limit:
@@ -55,7 +55,7 @@ def ask(name: str, answer: Callable[[str], DetectedDevices], *, who: str, key: s
 
 
 def remember(key: str, found: DetectedDevices) -> None:
-    """Keep an answer for this process, and for those that it starts."""
+    """Keep an answer for this process, and for the processes that it starts."""
     hand_down(ANSWERS, json.dumps({**_answers(), key: found}))
 
 
@@ -69,7 +69,7 @@ def _ask_child(name: str, answer: Callable[[str], DetectedDevices], who: str, li
     question = f"from {__name__} import reply; reply({answer.__module__!r}, {answer.__name__!r}, {name!r})"
     try:
         told = child.ask(question, {}, start=child.Stage("answering", limit, ""), grace_s=0.0)
-    except OSError as error:  # a program that embeds Python may have none to start
+    except OSError as error:  # a program that embeds Python may not have an executable
         return {"devices": 0, "error": f"{asker} did not start: {error}; is {sys.executable!r} a Python?"}
     if not told.ending:
         return cast(DetectedDevices, told.facts)
@@ -83,7 +83,7 @@ def _ask_child(name: str, answer: Callable[[str], DetectedDevices], who: str, li
 
 
 def reply(module: str, function: str, name: str) -> None:
-    """Answer with what ``function`` of ``module`` finds in this process, the child, and end the process."""
+    """Report the result of ``function`` in ``module`` from this process, the child, and end the process."""
     report = child.Reporter()
     try:
         found = getattr(import_module(module), function)(name)

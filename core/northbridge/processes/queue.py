@@ -1,4 +1,4 @@
-"""A queue of questions to children, a few of which run at a time."""
+"""A queue of questions to children, of which a few run at a time."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from northbridge.processes.child import Reply, Stage, ask
 
 if TYPE_CHECKING:
     Tell = Callable[[str, str], None]
-    """Called with who is being asked, and what; with nothing when the answer is there."""
+    """Called with the subject and the stage of a question; the stage is empty when the answer is there."""
 
 
 class Queue(ThreadPoolExecutor):
-    """Threads that ask children, a few of them at a time. When this context ends, the children do."""
+    """Threads that ask children, a few at a time. At the end of this context, the children end too."""
 
     def __init__(self, tell: Tell) -> None:
-        # Each child imports torch: more of them at once than there are cores would only exceed each other's limits.
+        # Each child imports torch: more children than cores would only exceed each other's limits.
         super().__init__(min(4, max(2, os.cpu_count() or 2)))
         self._tell, self._one_at_a_time, self._stop = tell, threading.Lock(), threading.Event()
 
@@ -28,7 +28,7 @@ class Queue(ThreadPoolExecutor):
         self.shutdown(cancel_futures=True)
 
     def ask(self, who: str, question: str, stages: Mapping[str, Stage]) -> Reply:
-        """Return what a child says about ``who``; raises :class:`Stopped`."""
+        """Let a child answer ``question`` about ``who``. Raises :class:`Stopped`."""
 
         def tell(what: str) -> None:
             with self._one_at_a_time:

@@ -1,4 +1,4 @@
-"""Files from outside, read as far as they are files: a device has no end, and a pipe may have no beginning."""
+"""Reading of files from outside, only if they are regular: a device has no end, and a pipe may have no beginning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MOST_BYTES = 1 << 26
 
 
 def read_file(path: Path) -> bytes:
-    """Return what the file holds. Raises ``OSError`` for what is no file, or larger than any of ours."""
+    """Read the file. Raises ``OSError`` if it is not a regular file, or is larger than any of ours."""
     about = path.stat()
     if stat.S_ISDIR(about.st_mode):
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))

@@ -1,4 +1,4 @@
-"""The terminal: all that is printed on it is cleaned here, because much of it came from outside."""
+"""Terminal output, cleaned because much of it comes from outside."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from northbridge.untrusted.text import clean
 
 
 class Terminal(Console):
-    """A console of rich's on which no text moves the cursor, sets the title, or turns its neighbours round."""
+    """A console of rich's on which text cannot move the cursor, set the title, or reverse neighbouring text."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Yield the segments of ``renderable``, their texts cleaned; rich's own colours are no part of the texts."""
+        """Yield the segments of ``renderable`` with cleaned texts; rich's own colours are not part of the texts."""
         for text, style, control in super().render(renderable, options):
             yield Segment(text if control else clean(text), style, control)

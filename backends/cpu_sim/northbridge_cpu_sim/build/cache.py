@@ -1,4 +1,4 @@
-"""The folder that holds the compiled chip, and the key under which it lies there."""
+"""The folder of the compiled chip, and its key there."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ VARIABLE = SimSettings.variable("cache")
 
 
 def open_folder(chosen: Path | None) -> Path:
-    """Return the real path of the folder ``chosen``, or of the user's default one; make it if it is missing.
+    """Return the real path of the folder ``chosen``, or of the user's default folder; create it if it is missing.
 
-    What lies in it is loaded into the process as machine code, so it is refused
-    (:class:`BuildError`) if anyone but the user could have put it there.
+    Its files are loaded into the process as machine code. So it raises :class:`BuildError` if another user could have
+    written them.
     """
     folder = Path(os.path.realpath(chosen or _default_folder()))
     with writing(folder):
@@ -43,14 +43,14 @@ def open_folder(chosen: Path | None) -> Path:
 
 
 def reject_foreign(file: Path) -> None:
-    """Raise :class:`BuildError` where ``file``, which lies in the cache, is a link or may be another user's."""
+    """Raise :class:`BuildError` if ``file``, in the cache, is a link or may be another user's."""
     if os.path.lexists(file) and (fault := find_own_fault(file)):
         raise BuildError(f"cannot use the simulated chip's cache: {fault}. Fix: delete it")
 
 
 @contextmanager
 def writing(folder: Path) -> Iterator[None]:
-    """Turn the system's refusal to write ``folder`` into a :class:`BuildError` with the cure."""
+    """Convert an OSError on writing ``folder`` to a :class:`BuildError` with the fix."""
     try:
         yield
     except OSError as error:
@@ -61,7 +61,7 @@ def writing(folder: Path) -> Iterator[None]:
 
 
 def key(recipe: Recipe, compiler: Compiler) -> str:
-    """Return a name that differs as soon as the compiled chip would, within milliseconds."""
+    """Compute a name, in milliseconds, that differs if the compiled chip would differ."""
     digest = hashlib.sha256()
     for file in recipe.files():
         digest.update(f"{file.name}\0{file.stat().st_size}\0".encode())
@@ -74,7 +74,7 @@ def key(recipe: Recipe, compiler: Compiler) -> str:
         sysconfig.get_config_var("SOABI"),
         *compiler.identity(),
         platform.machine(),
-        # Machines that share a home may differ in their C library.
+        # Machines that share a home folder may differ in their C library.
         os.confstr("CS_GNU_LIBC_VERSION") if platform.system() == "Linux" else None,
     ]
     digest.update("\0".join(map(str, facts)).encode())
@@ -82,23 +82,23 @@ def key(recipe: Recipe, compiler: Compiler) -> str:
 
 
 def keep(built: Path, chip: Path) -> None:
-    """Move the file ``built`` to ``chip`` at once, sealed at its end with the digest of its content and the key."""
+    """Move the file ``built`` to ``chip`` atomically, with a digest of its content and the key appended."""
     with open(built, "r+b") as file:
         content = file.read()
         file.write(_seal(content, chip))
         file.flush()
         os.fsync(file.fileno())
-    built.chmod(0o600)  # whatever the umask: what others can write is refused
+    built.chmod(0o600)  # independent of the umask: files that others can write are rejected
     os.replace(built, chip)
 
 
 def is_whole(chip: Path) -> bool:
-    """Return whether ``chip`` is there, and its content is what was compiled: 3 ms for its 3 MB.
+    """True if ``chip`` exists with the content that was compiled; takes 3 ms for its 3 MB.
 
-    Raises :class:`BuildError` where it may be another user's.
+    Raises :class:`BuildError` if it may be another user's.
     """
     reject_foreign(chip)
-    # A damaged file does not fail to load: it kills the process, by SIGBUS or SIGSEGV.
+    # A damaged file does not fail to load: it kills the process with SIGBUS or SIGSEGV.
     try:
         whole = memoryview(chip.read_bytes())
     except OSError:
@@ -112,7 +112,7 @@ def _seal(content: bytes | memoryview, chip: Path) -> bytes:
 
 
 def _default_folder() -> Path:
-    # The XDG specification: a relative path there is to be ignored.
+    # The XDG specification says to ignore a relative path.
     root = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if not root.is_absolute():
         root = Path(os.path.expanduser("~")) / ".cache"

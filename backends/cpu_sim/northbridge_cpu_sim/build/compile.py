@@ -1,4 +1,4 @@
-"""One compilation of the chip at a time: the process that does it, and what is said when it fails."""
+"""Compilation of the chip, one at a time: its process, and its errors."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from northbridge_cpu_sim.errors import BuildError
 REASON = "compiling the simulated chip, once per machine: about a minute on two free cores"
 
 PATIENCE = 15 * 60
-"""How many seconds to wait for another process that compiles."""
+"""Time limit in seconds for waiting on another process that compiles."""
 
 _PRIVATE = "building-"
 _ROOM = 128 * 2**20
-_LONGEST = 200  # characters of the compiler's first complaint
+_LONGEST = 200  # characters of the compiler's first error
 
 _MORE_ROOM = f"make room there, or set {VARIABLE} to a folder on another disk"
 _COMPLAINT = re.compile(r"\berror: |undefined reference|No space left|quota exceeded")
@@ -44,7 +44,7 @@ _CURES = (
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder's lock; wait for it up to :data:`PATIENCE`. Raises :class:`BuildError`.
 
-    It is the system's lock and ends with its holder: a killed build leaves nothing to wait for.
+    It is the system's lock and ends with its holder, so a killed build blocks no other.
     """
     reject_foreign(folder / "lock")
     lock = FileLock(str(folder / "lock"))
@@ -63,14 +63,14 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def compile_chip(name: str, recipe: Recipe, compiler: Compiler, *, chip: Path, log: Path) -> None:
-    """Compile what ``recipe`` names and put the extension ``name`` at ``chip``, whole or not at all.
+    """Compile the sources of ``recipe`` to the extension ``name`` at ``chip``, completely or not at all.
 
-    The caller holds the lock of the folder that ``chip`` is in. Raises :class:`BuildError`; ``log``
-    then holds all that the compiler said.
+    The caller holds the lock of the folder that ``chip`` is in. Raises :class:`BuildError`; ``log`` then has all output
+    of the compiler.
     """
     folder = chip.parent
     for leftover in folder.glob(f"{_PRIVATE}*"):
-        # An orphan of the killed build may still write there: what resists now goes next time.
+        # An orphan of the killed build may still write there: files that remain now are removed next time.
         shutil.rmtree(leftover, ignore_errors=True)
     _check_room(folder)
     with writing(folder):
@@ -91,7 +91,7 @@ def compile_chip(name: str, recipe: Recipe, compiler: Compiler, *, chip: Path, l
 
 
 def failure(log: Path) -> BuildError:
-    """Return the error that tells what went wrong in the build that wrote ``log``."""
+    """Build the error that explains the failed build which wrote ``log``."""
     text = log.read_text(errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     complaints = [line for line in lines if _COMPLAINT.search(line)]
@@ -105,7 +105,7 @@ def failure(log: Path) -> BuildError:
 
 @contextmanager
 def announced() -> Iterator[None]:
-    """Tell the user why it takes a minute: a spinner on a terminal, and elsewhere one line."""
+    """Tell the user why it takes a minute: with a spinner on a terminal, elsewhere in one line."""
     console = Console(stderr=True)
     if sys.stderr.isatty() and not console.is_dumb_terminal:
         with console.status(REASON):
@@ -133,11 +133,11 @@ def _run(name: str, recipe: Recipe, compiler: Compiler, private: Path) -> bool:
         "TMPDIR": str(private),
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
-    # The child imports from where this process does, but for "": that is the folder in which the user happens to stand.
+    # The child has this process's import path, without "", which is the current working folder.
     path = [os.path.abspath(each) for each in sys.path if each]
     start = f"import sys; sys.path[:] = {path}; from {__package__}.compile_child import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", start]
-    # The sources of a later folder read the headers of the first.
+    # The sources of a later folder include the headers of the first.
     command += [str(private), name, str(recipe.folders[0]), *files, "--", *recipe.flags]
     with (
         open(private / "log", "xb", opener=_open_for_the_user) as log,
@@ -168,7 +168,7 @@ def _write_units(recipe: Recipe, private: Path) -> list[Path]:
 
 
 def _ninja_folder() -> str:
-    # The package's own: PATH may hold another version, or none if the environment is not activated.
+    # The package's own: PATH may have another version, or none if the environment is not activated.
     if not ninja.BIN_DIR or not shutil.which("ninja", path=ninja.BIN_DIR):
         raise BuildError("no ninja program. Fix: pip install --force-reinstall ninja")
     return ninja.BIN_DIR

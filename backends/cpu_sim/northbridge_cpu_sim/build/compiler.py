@@ -1,4 +1,4 @@
-"""The C++ compiler: which one, and what tells it from another."""
+"""The C++ compiler: its choice, and its identity."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Compiler:
     command: str
 
     def identity(self) -> list[str]:
-        """Return what changes when another compiler, or version of it, stands behind the command, or other flags do.
+        """Return facts that change with the compiler, its version or its flags.
 
-        File, size and time of change stand for the version: to ask the compiler itself would cost
-        every start a process.
+        File, size and modification time stand for the version: running the compiler would start a process at every
+        import.
         """
         return [_identify(word) for word in _split(self.command)]
 
 
 def find_compiler(environ: Mapping[str, str] | None = None) -> Compiler:
-    """Return the compiler that ``CXX`` names, or else the first of c++, g++, clang++ on ``PATH``.
+    """Find the compiler that ``CXX`` names, or else the first of c++, g++, clang++ on ``PATH``.
 
     Raises :class:`BuildError` if there is none.
     """
@@ -51,7 +51,7 @@ def find_compiler(environ: Mapping[str, str] | None = None) -> Compiler:
 
 
 def absolute_folders(path: str) -> str:
-    """Return ``PATH`` without its empty and relative entries, by which programs of the working directory would run."""
+    """Return ``PATH`` without empty and relative entries, which would run programs of the working directory."""
     return os.pathsep.join(folder for folder in path.split(os.pathsep) if os.path.isabs(folder))
 
 

@@ -1,4 +1,4 @@
-"""The simulated chip as a module: compiled on first use, and loaded from the cache ever after."""
+"""The simulated chip as a module: compiled on first use, and loaded from the cache from then on."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ NAME = "northbridge_cpu_sim_chip"
 
 
 def build(settings: SimSettings, recipe: Recipe) -> ModuleType:
-    """Return the compiled chip as a module; compile it if no process of this user has yet.
+    """Load the compiled chip as a module; compile it if no process of this user has done so.
 
-    Called by :func:`northbridge_cpu_sim.install`. The first time takes about a minute on two free cores, and says so
-    on stderr. Raises :class:`BuildError`.
+    Called by :func:`northbridge_cpu_sim.install`. The first time takes about a minute on two free cores, and prints
+    that on stderr. Raises :class:`BuildError`.
     """
     if NAME not in sys.modules:
         sys.modules[NAME] = _import(locate(settings, recipe))
@@ -30,7 +30,7 @@ def build(settings: SimSettings, recipe: Recipe) -> ModuleType:
 
 
 def locate(settings: SimSettings, recipe: Recipe) -> Path:
-    """Return the file of the compiled chip, compiled if need be. Raises :class:`BuildError`."""
+    """Find the file of the compiled chip, or compile it. Raises :class:`BuildError`."""
     check_host()
     compiler = find_compiler()
     folder = cache.open_folder(settings.cache)
@@ -39,7 +39,7 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
     if cache.is_whole(chip):
         return chip
 
-    # Only a process that finds nothing pays for this import.
+    # Imported only if the chip must be compiled.
     from northbridge_cpu_sim.build.compile import compile_chip, failure, locked
 
     cache.reject_foreign(log)
@@ -48,7 +48,7 @@ def locate(settings: SimSettings, recipe: Recipe) -> Path:
         if cache.is_whole(chip):
             return chip
         if _last_change(log) not in (None, before):
-            # Another rank failed while this one waited; this one would fail alike, a minute later.
+            # Another rank failed while this one waited; this one would fail in the same way, a minute later.
             raise failure(log)
         compile_chip(NAME, recipe, compiler, chip=chip, log=log)
     return chip

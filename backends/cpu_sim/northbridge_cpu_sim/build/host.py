@@ -1,4 +1,4 @@
-"""Requirements of the simulated chip: the operating system and torch."""
+"""Requirements of the simulated chip: the operating system and torch's version."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from northbridge_cpu_sim.errors import HostError
 
 
 def check_host() -> None:
-    """Raise :class:`HostError` elsewhere than on Linux, and below torch 2.13.
+    """Raise :class:`HostError` unless this is Linux with torch 2.13 or later.
 
-    To be called before modules of ours are imported that need what only a newer torch has.
+    Called before the import of modules of ours that need a newer torch.
     """
     if platform.system() != "Linux":
         raise HostError(f"the simulated chip needs Linux, found {platform.system()}. Fix: use a container or WSL")

@@ -1,4 +1,4 @@
-"""Whether a file or a folder is this user's alone, so that what lies there can be believed."""
+"""A check that a file or a folder belongs only to this user, so that its content can be trusted."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def find_fault(path: Path) -> str | None:
-    """Return why another user can have made the file at ``path``, a real path; None if that is impossible.
+    """Return the reason why another user may have made the file at ``path``, a real path; None if none can.
 
-    The path and each folder above it belong to root or to this user. Others may write only to sticky folders, in which
-    only the owner replaces a file. Raises ``OSError`` where there is nothing at ``path``.
+    The path and each folder above it must belong to root or to this user. Others may write only to sticky folders, in
+    which only the owner replaces a file. Raises ``OSError`` if ``path`` does not exist.
     """
     return find_own_fault(path) or next(filter(None, map(_fault_of_parent, path.parents)), None)
 
 
 def find_own_fault(path: Path) -> str | None:
-    """Do what :func:`find_fault` does, for ``path`` alone; a link is at fault, whatever it leads to."""
+    """Do the same as :func:`find_fault` for only ``path``; a link is always at fault."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         return f"{path} is a symbolic link to {os.readlink(path)}"
@@ -30,7 +30,7 @@ def find_own_fault(path: Path) -> str | None:
 
 
 def _fault_of_parent(folder: Path) -> str | None:
-    # Who owns "/" is root, also in a container that calls root's files nobody's.
+    # The owner of "/" is root, even in a container that maps root's files to another user.
     return _fault(folder, folder.lstat(), trusted={_ROOT, os.geteuid(), os.lstat("/").st_uid})
 
 

@@ -1,4 +1,4 @@
-"""Sources of one chip, and how they are compiled."""
+"""Sources of one chip, and their compilation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice
 
 SHARED = Path(__file__).parents[1] / "csrc"
-"""The sources that every chip is made of."""
+"""The sources of every chip."""
 
 _SUFFIXES = {".cpp", ".h"}
 _UNITS = 4
@@ -21,10 +21,10 @@ _UNITS = 4
 
 @dataclass(frozen=True)
 class Recipe:
-    """The folders with the sources, and what the compiler is told about them.
+    """The folders with the sources, and the compiler's flags.
 
-    A file in a later folder takes the place of the one of its name in an earlier folder. Rooms do not count: a folder's
-    files have different names.
+    A file in a later folder replaces the file of the same name in an earlier folder. Subfolders do not matter: a
+    folder's files have different names.
     """
 
     folders: tuple[Path, ...] = (SHARED,)
@@ -36,15 +36,15 @@ class Recipe:
         return [chosen[name] for name in sorted(chosen)]
 
     def sources(self) -> list[Path]:
-        """Return what is compiled: the files without the headers."""
+        """Return the compiled files, without the headers."""
         return [file for file in self.files() if file.suffix == ".cpp"]
 
     def units(self) -> list[list[Path]]:
-        """Return the sources as they are compiled, several as if they were one file.
+        """Return the sources in units, each compiled as if it were one file.
 
-        The compiler takes longer over torch's headers than over a source: as four units the chip takes a quarter of
-        the time that it takes file by file. Names in anonymous namespaces therefore differ from file to file. The
-        later folders' sources are a unit apart, whose names are their own.
+        The compiler takes longer for torch's headers than for a source: four units take a quarter of the time of single
+        files. So names in anonymous namespaces differ from file to file. The later folders' sources are a separate
+        unit, with names of their own.
         """
         shared = [source for source in self.sources() if source.is_relative_to(self.folders[0])]
         others = [source for source in self.sources() if not source.is_relative_to(self.folders[0])]
@@ -56,9 +56,9 @@ class Recipe:
 
 
 def recipe_for(device: SimulatedDevice, extra: Path | None) -> Recipe:
-    """Return what the chip of ``device`` is compiled from, with the sources that ``extra`` adds or puts in their place.
+    """Choose the sources for the chip of ``device``; files in ``extra`` replace the shared ones or are added.
 
-    Raises :class:`BuildError` where ``extra`` cannot be used.
+    Raises :class:`BuildError` if ``extra`` cannot be used.
     """
     recipe = Recipe()
     folders, flags = recipe.folders, recipe.flags

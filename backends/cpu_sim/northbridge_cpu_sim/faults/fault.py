@@ -1,4 +1,4 @@
-"""One planned fault: what happens, and where."""
+"""One planned fault: its kind and its place."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _READING = frozenset({"aten::_local_scalar_dense"})
 
 @pydantic.dataclasses.dataclass(frozen=True, repr=False, config=pydantic.ConfigDict(extra="forbid"))
 class Fault:
-    """Plan that something goes wrong on the chip, in this process.
+    """A fault that is planned on the chip, in this process.
 
-    ``kind`` is what happens: ``kill`` (SIGKILL), ``hang``, ``slow``, ``raise`` (RuntimeError), ``oom``
+    ``kind`` is one of ``kill`` (SIGKILL), ``hang``, ``slow``, ``raise`` (RuntimeError), ``oom``
     (torch.OutOfMemoryError), ``corrupt`` (a result is changed) or ``lose`` (the device raises from then on). It happens
-    at the first event that fits ``rank``, ``step`` (optimizer steps since the plan was made), ``op``, ``device`` and
-    ``seq``, and that is ``times`` times; ``after`` lets so many events pass, and ``probability`` draws for each.
+    at the first ``times`` events that fit ``rank``, ``step`` (optimizer steps since the plan was made), ``op``,
+    ``device`` and ``seq``. ``after`` is a number of events to skip first, and ``probability`` is drawn for each event.
 
     Raises :class:`FaultError`.
     """
@@ -88,7 +88,7 @@ _DEFAULTS: Mapping[str, object] = {
 
 
 def filters(fault: Fault) -> dict[str, Any]:
-    """Return what ``fault`` says beside its kind, by name."""
+    """Return the fields of ``fault`` except its kind, by name."""
     return {name: getattr(fault, name) for name in _DEFAULTS}
 
 
@@ -101,7 +101,7 @@ def _explained(error: pydantic.ValidationError) -> FaultError:
         return FaultError(f"unknown kind {first['input']!r}: {_hint(first['input'], get_args(Kind))}")
     if name not in _DEFAULTS:
         return FaultError(f"a fault has no {name!r}: {_hint(name, tuple(_DEFAULTS))}")
-    own = first.get("ctx", {}).get("error")  # of a validator of ours
+    own = first.get("ctx", {}).get("error")  # from our own validator
     reason = f": {own}" if own else f" is not {_allowed(name)}"
     return FaultError(f"{name}={first['input']!r}{reason}")
 

@@ -1,4 +1,4 @@
-"""How ``NORTHBRIDGE_CPU_SIM_FAULTS`` writes a plan: ``kill rank=1 step=5; slow op=all_reduce seconds=1``."""
+"""Grammar of a plan in ``NORTHBRIDGE_CPU_SIM_FAULTS``: ``kill rank=1 step=5; slow op=all_reduce seconds=1``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _FAULT = pydantic.TypeAdapter(Fault)
 
 
 def read_plan(text: str) -> tuple[Fault, ...]:
-    """Return the faults that ``text`` plans: one behind each semicolon, a kind and then ``name=value``.
+    """Parse the faults in ``text``, separated by semicolons: each is a kind, and then ``name=value``.
 
-    Raises :class:`northbridge.SettingsError`, which says which fault of the plan is wrong, and what is allowed.
+    Raises :class:`northbridge.SettingsError`, which names the wrong fault and the allowed values.
     """
     faults: list[Fault] = []
     for words in _entries(text):

@@ -1,4 +1,4 @@
-"""The names that a fault may give to what it waits for: torch's operators, and the calls of the collective library."""
+"""The names of operations in faults: torch's operators, and the calls of the collective library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SYNCHRONIZE = "synchronize"
 CALLS: frozenset[str] = frozenset(get_args(Call))
 
 _COMPOSED = ("CompositeImplicitAutograd", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional")
-# What the chip takes whole though torch could compose it, and what it composes though the CPU has a kernel.
+# Operators that the chip runs whole, though torch could compose them; and those that only the chip composes.
 _RECURRENT = ("aten::lstm", "aten::gru", "aten::rnn_tanh", "aten::rnn_relu")
 _WHOLE = ("aten::convolution", "aten::convolution_backward", "aten::_foreach_", *_RECURRENT)
 _COMPOSED_HERE = frozenset(
@@ -38,10 +38,10 @@ _COLLECTIVES = ("c10d::", "_c10d_functional::", "c10d_functional::")
 
 
 def operation_name(text: str) -> str:
-    """Return the full name of the operation that ``text`` means: ``aten::mm`` for ``mm``, ``all_reduce`` as it is.
+    """Return the full name of the operation ``text``: ``aten::mm`` for ``mm``; ``all_reduce`` stays.
 
-    A bare name that both have, such as ``gather``, means the collective library's. Raises ValueError for a name that
-    neither has, with the nearest ones, and for an operator that never reaches the chip.
+    A bare name that is both, such as ``gather``, means the collective library's call. Raises ValueError for an unknown
+    name, with the nearest ones, and for an operator that never reaches the chip.
     """
     if text in CALLS or text == SYNCHRONIZE:
         return text

@@ -1,4 +1,4 @@
-"""The plan of faults that is in force in this process, and what has come of it."""
+"""The plan of faults of this process, and the faults that happened."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from northbridge_cpu_sim.settings import SimSettings
 
 @dataclass(frozen=True)
 class MetFault:
-    """Say that a planned fault has happened: at which ``step`` of its plan, in what, on which device (or None).
+    """A planned fault that has happened: the ``step`` of its plan, the operation, and the device or None.
 
-    ``seq`` is the number of a collective's call in its group, and None for anything else.
+    ``seq`` is the number of a collective's call in its group, and None for any other operation.
     """
 
     fault: Fault
@@ -34,7 +34,7 @@ class MetFault:
 
 @dataclass(eq=False)
 class _Planned:
-    """A fault of a plan: what messages call it, and what the chip counts of it once it has it."""
+    """A fault of a plan, with its name in messages, and its counters in the chip once the chip has it."""
 
     fault: Fault
     text: str
@@ -43,7 +43,7 @@ class _Planned:
     held: Any = None
 
 
-_ever: list[_Planned] = []  # by the number that the chip knows each by
+_ever: list[_Planned] = []  # indexed by the chip's number of each
 _in_force: list[_Planned] = []
 _chip: ModuleType | None = None
 _steps = 0
@@ -52,10 +52,10 @@ _counting = False
 
 @contextmanager
 def planned_faults(*faults: Fault) -> Iterator[None]:
-    """Plan ``faults`` for this process inside the ``with``, beside those that are planned already.
+    """Plan ``faults`` for this process inside the ``with``, in addition to those already planned.
 
-    The chip may be in use before, or come later. At the end the former plan is in force again, with what it has
-    counted; a device that one of ``faults`` lost is there again. Raises TypeError for what is no :class:`Fault`.
+    The chip may be in use already, or be loaded later. At the end the former plan applies again, with its counts, and a
+    device that one of ``faults`` lost is usable again. Raises TypeError for an object that is not a :class:`Fault`.
     """
     for fault in faults:
         if not isinstance(fault, Fault):
@@ -69,7 +69,7 @@ def planned_faults(*faults: Fault) -> Iterator[None]:
 
 
 def faults_met() -> tuple[MetFault, ...]:
-    """Return which planned faults have happened in this process, oldest first; the last 10000 are kept."""
+    """Return the planned faults that have happened in this process, oldest first; the last 10000 are kept."""
     if _chip is None:
         return ()
     return tuple(
@@ -86,18 +86,18 @@ def faults_met() -> tuple[MetFault, ...]:
 
 
 def count_step() -> None:
-    """Say that a training step has ended, in a loop without an optimizer of torch: each step of those is counted."""
+    """Count a training step, in a loop without an optimizer of torch; torch's optimizers count by themselves."""
     global _steps
     _steps += 1
 
 
 def read_variable() -> tuple[Fault, ...]:
-    """Return what ``NORTHBRIDGE_CPU_SIM_FAULTS`` plans. Raises :class:`northbridge.SettingsError`."""
+    """Parse the faults of ``NORTHBRIDGE_CPU_SIM_FAULTS``. Raises :class:`northbridge.SettingsError`."""
     return read_plan(SimSettings.read().faults)
 
 
 def begin(chip: ModuleType, faults: tuple[Fault, ...]) -> None:
-    """Let the installed ``chip`` meet ``faults``, the variable's, and those that are planned already."""
+    """Give the installed ``chip`` the faults: the variable's ``faults``, and those already planned."""
     global _chip
     _chip = chip
     chip.set_fault_place(lambda: (_rank(), _steps))

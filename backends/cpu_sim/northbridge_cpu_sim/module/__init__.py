@@ -1,7 +1,7 @@
-"""The simulated chip as torch offers a device: this package is `torch.cpu_sim`.
+"""The simulated chip's device module for torch: this package is `torch.cpu_sim`.
 
-What is not said here is as in `torch.cuda`. A device is named by a `torch.device`, a string, an
-index, or None for the current one; an index that is not there raises RuntimeError.
+Functions behave as in `torch.cuda` unless their docstrings differ. A device is a `torch.device`, a string, an index, or
+None for the current one. An index that does not exist raises RuntimeError.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from northbridge_cpu_sim.build.host import check_host
 
-check_host()  # a vendor's simulation begins here, and what follows needs a newer torch
+check_host()  # a vendor's simulation begins here, and the imports below need a newer torch
 
 from torch import OutOfMemoryError as OutOfMemoryError
 
@@ -70,13 +70,13 @@ from northbridge_cpu_sim.module.streams import (
     synchronize as synchronize,
 )
 
-# Under the names by which torch asks for them.
+# Under torch's names for them.
 _lazy_init, _is_in_bad_fork = _devices.init, _devices.is_in_bad_fork
 CppWrapperCodegen = PythonWrapperCodegen = Scheduling = WrapperFxCodegen = _NoInductor
 
 
 def __getattr__(name: str) -> Any:
-    # torch.utils.checkpoint reads the state of random generators only where it finds this set.
+    # torch.utils.checkpoint reads the state of random generators only if this is set.
     if name == "_initialized":
         return is_initialized()
     if name == "default_generators":

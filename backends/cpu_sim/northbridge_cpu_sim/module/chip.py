@@ -1,4 +1,4 @@
-"""The compiled chip of this process, and what its devices are called."""
+"""The compiled chip of this process, and its devices' type."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _installed: tuple[ModuleType, str] | None = None
 
 
 def place(extension: ModuleType, name: str) -> None:
-    """Make `extension` the chip of this process, whose devices are called `name`."""
+    """Make `extension` the chip of this process, with devices of the type `name`."""
     global _installed
     _installed = extension, name
 
 
 def installed_type() -> str | None:
-    """Give what this process's devices are called, or None where it has no chip."""
+    """Return the type of this process's devices, or None without a chip."""
     return None if _installed is None else _installed[1]
 
 
 def extension() -> ModuleType:
-    """Give the compiled chip."""
+    """Return the compiled chip."""
     return _chip_and_name()[0]
 
 
 def structure(extension: ModuleType, kind: str, **fields: object) -> Any:
-    """Give a structure of the compiled chip's, called `kind`, with these fields."""
+    """Build a structure of the compiled chip, called `kind`, with these fields."""
     made = getattr(extension, kind)()
     for name, value in fields.items():
         setattr(made, name, value)
@@ -43,9 +43,9 @@ def _chip_and_name() -> tuple[ModuleType, str]:
 
 
 def index(device: DeviceLike) -> int:
-    """Give the index that `device` means; None is the current one.
+    """Return the index of `device`; None is the current device.
 
-    Raises RuntimeError for an index that is not there, ValueError for a device of another type.
+    Raises RuntimeError for an index that does not exist, ValueError for a device of another type.
     """
     chip, name = _chip_and_name()
     if isinstance(device, str):

@@ -1,4 +1,4 @@
-"""Where torch decides in Python by the type of a device: it decides for the chip's as for one of its own."""
+"""Corrections of torch's Python code that decides by device type, so that the chip counts as torch's own."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.utils.dlpack import DLDeviceType
 
 
 def name_in_dlpack(name: str) -> None:
-    """Let tensors on a device called `name` say where they are, as the "extension device" that torch's capsules name.
+    """Let tensors on a device called `name` report the "extension device" of torch's capsules in DLPack.
 
-    Torch asks for the type's old name, privateuse1, and so raises ValueError for one that was renamed.
+    Torch expects the type's old name, privateuse1, and raises ValueError for a renamed type.
     """
     ask: Callable[[torch.Tensor], Any] = torch.Tensor.__dlpack_device__
 
@@ -28,16 +28,16 @@ def name_in_dlpack(name: str) -> None:
 
 
 class _Letters(str):
-    """A name that says of itself that it is all letters."""
+    """A name whose `isalpha` is always True."""
 
     def isalpha(self) -> bool:
         return True
 
 
 def accept_in_meshes(name: str) -> None:
-    """Let `init_device_mesh`, wherever it has been imported to, make meshes of the device type `name`.
+    """Let `init_device_mesh`, in every module that has imported it, make meshes of the device type `name`.
 
-    FSDP2 and Lightning make theirs by it. It takes a type that is not all letters for one with an index.
+    FSDP2 and Lightning make their meshes with it. It treats a type that is not all letters as one with an index.
     """
     if name.isalpha():
         return
@@ -48,7 +48,7 @@ def accept_in_meshes(name: str) -> None:
         if device_type != name:
             return original(device_type, *args, **options)
         mesh = original(_Letters(name), *args, **options)
-        mesh._device_type = name  # Dynamo knows no other than plain strings
+        mesh._device_type = name  # Dynamo supports only plain strings
         return mesh
 
     for module in list(sys.modules.values()):
@@ -57,9 +57,9 @@ def accept_in_meshes(name: str) -> None:
 
 
 def choose_as_for_cpu(name: str) -> None:
-    """Let ``nn.LinearCrossEntropyLoss`` sum in what it takes on the CPU, where it is left to choose.
+    """Let ``nn.LinearCrossEntropyLoss`` choose the dtype of its sums on the chip as on the CPU.
 
-    torch has it from 2.13 on; where it no longer asks in this place, nothing is changed.
+    torch has it since 2.13; if its method is gone, nothing is changed.
     """
     options: Any = getattr(torch.nn, "LinearCrossEntropyOptions", None)
     adjust = getattr(options, "_adjust", None)

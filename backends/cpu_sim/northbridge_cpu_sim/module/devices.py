@@ -1,4 +1,4 @@
-"""Which devices there are, and which one is current."""
+"""The devices of the chip, and the current one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from northbridge_cpu_sim.module.chip import DeviceLike
 
 
 def is_available() -> bool:
-    """Say whether there is a device; True once the chip is installed."""
+    """True if there is a device, so always after the chip's installation."""
     return device_count() > 0
 
 
@@ -30,31 +30,31 @@ def init() -> None:
 
 
 def is_initialized() -> bool:
-    """Say whether this process has used a device."""
+    """True if this process has used a device."""
     return bool(chip.extension().in_use())
 
 
 def is_in_bad_fork() -> bool:
-    """Say whether this process was forked after its parent had used the chip."""
+    """True if this process was forked after its parent had used the chip."""
     return bool(chip.extension().in_bad_fork())
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
-    """List what autocast can lower to."""
+    """Return the dtypes that autocast can use."""
     return [dtype for dtype in (torch.bfloat16, torch.float16) if not chip.extension().lacks(dtype)]
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:  # noqa: ARG001  # as CUDA has it
-    """Say whether tensors can be of bfloat16; the chip emulates nothing, or everything."""
+    """True if tensors can be bfloat16; the chip does not distinguish emulation."""
     return torch.bfloat16 in get_amp_supported_dtype()
 
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """Say what one device is.
+    """Properties of one device.
 
-    The memory is in bytes. `card` is the device's number on the machine, which differs from its index
-    in a process that has called `hold`. `multi_processor_count` is how many threads an operation may use.
+    The memory is in bytes. `card` is the device's number on the machine, which differs from its index in a process that
+    has called `hold`. `multi_processor_count` is the number of threads that an operation may use.
     """
 
     name: str
@@ -65,7 +65,7 @@ class DeviceProperties:
 
 
 def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
-    """Give name, memory, card, type and processors of a device."""
+    """Return the name, memory, card, type and processors of a device."""
     return DeviceProperties(
         name=get_device_name(device),
         total_memory=memory.mem_get_info(device)[1],
@@ -76,13 +76,13 @@ def get_device_properties(device: DeviceLike = None) -> DeviceProperties:
 
 
 def get_device_name(device: DeviceLike = None) -> str:
-    """Give the label that the chip was installed with."""
+    """Return the label with which the chip was installed."""
     chip.index(device)
     return str(chip.extension().label())
 
 
 def current_device() -> int:
-    """Give the index of this thread's current device."""
+    """Return the index of this thread's current device."""
     return int(chip.extension().current_device())
 
 
@@ -92,29 +92,29 @@ def set_device(device: DeviceLike) -> None:
 
 
 def _exchange_device(index: int) -> int:
-    """Make a device current, and give the one before; a negative index changes nothing, and gives -1."""
+    """Make a device current, and return the previous one; a negative index changes nothing and returns -1."""
     return -1 if index < 0 else int(chip.extension().exchange_device(index))
 
 
 _maybe_exchange_device = _exchange_device
-"""The same: to make a device current costs nothing that could be saved."""
+"""The same function: making a device current costs nothing that could be saved."""
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """Say whether one device copies from another by itself; each does from every other."""
+    """True if one device can copy from the other directly; every pair can."""
     return chip.index(device) != chip.index(peer_device)
 
 
 def hold(card: int) -> None:
-    """Take one card for this process, which from now on calls it 0, as some real chips do.
+    """Take one card for this process, which then has the index 0, as on some real chips.
 
-    Raises RuntimeError where the process has another card already; the first touch takes card 0.
+    Raises RuntimeError if the process holds another card already; the first touch takes card 0.
     """
     chip.extension().hold(card)
 
 
 def within_reach() -> list[int]:
-    """List the devices that this process may touch: all, or the one that it holds."""
+    """Return the devices that this process may touch: all, or only the one that it holds."""
     return [index for index in range(device_count()) if chip.extension().within_reach(index)]
 
 
@@ -133,7 +133,7 @@ class device(contextlib.AbstractContextManager[None]):
 
 
 class device_of(device):
-    """Make the device of a tensor the current one inside the `with`; a tensor that is elsewhere changes nothing."""
+    """Make the device of a tensor the current one inside the `with`; a tensor on another type changes nothing."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__(tensor.device if tensor.device.type == chip.installed_type() else None)

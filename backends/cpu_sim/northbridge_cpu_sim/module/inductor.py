@@ -1,4 +1,4 @@
-"""Inductor has no code generator for the chip: what it asks a device module for refuses it by name."""
+"""Replacements of Inductor's code generators, which the chip lacks; using one raises an error with its name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from northbridge_cpu_sim.module import chip
 
 
 class _Unsupported(type):
-    """Refuses to be made into anything, and to say anything of itself but what every class says."""
+    """Raises an error on every call and attribute, except the attributes that every class has."""
 
     def __call__(cls, *_: object, **__: object) -> Any:
         raise _unsupported()
@@ -24,7 +24,7 @@ class _Unsupported(type):
 
 
 class NoInductor(metaclass=_Unsupported):
-    """Stand for the code generators that Inductor looks for: raises once a graph with the device asks it anything."""
+    """Stands for the code generators that Inductor looks up: raises as soon as a graph with the device uses it."""
 
 
 def _unsupported() -> northbridge.UnsupportedError:
@@ -38,22 +38,22 @@ def _unsupported() -> northbridge.UnsupportedError:
 
 @functools.cache
 def _error_class() -> Any:
-    # Dynamo wraps every error of a compiler in one of its own, but for those of this base. It costs seconds to import,
-    # so here, where it has been.
+    # Dynamo wraps each error of a compiler in its own, except errors of this base. Its import takes seconds, so it is
+    # here, where Dynamo has already imported it.
     from torch._dynamo.exc import ShortenTraceback
 
     class InductorRefusedError(northbridge.UnsupportedError, ShortenTraceback):
-        """Inductor was asked to compile for a device that it does not know."""
+        """Inductor was asked to compile for a device that it does not support."""
 
         def __init__(self, message: str, raised_below: FrameType | None = None) -> None:
-            above = None if raised_below is None else raised_below.f_back  # Dynamo shows nothing that is above it
+            above = None if raised_below is None else raised_below.f_back  # Dynamo hides the frames above it
             ShortenTraceback.__init__(self, message, first_useful_frame=above)
             self.capability = "inductor"
 
         def __reduce__(self) -> tuple[object, ...]:
-            return type(self), (str(self),)  # and not what Dynamo hangs on it
+            return type(self), (str(self),)  # without the attributes that Dynamo adds
 
-    InductorRefusedError.__qualname__ = "InductorRefusedError"  # by which pickle finds it, below
+    InductorRefusedError.__qualname__ = "InductorRefusedError"  # pickle finds it by this name, below
     return InductorRefusedError
 
 

@@ -1,4 +1,4 @@
-"""The memory of a device, as `torch.cuda.memory` has it."""
+"""Memory functions of a device, as in `torch.cuda.memory`."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from northbridge_cpu_sim.module.chip import DeviceLike
 
 
 def memory_stats(device: DeviceLike = None) -> dict[str, Any]:
-    """Give a device's memory statistics, flat, under CUDA's names; empty before the first use."""
+    """Return a device's memory statistics, flat, under CUDA's names; empty before the first use."""
     return torch.accelerator.memory_stats(chip.index(device))
 
 
 def memory_allocated(device: DeviceLike = None) -> int:
-    """Give the bytes that tensors hold on a device."""
+    """Return the bytes that tensors hold on a device."""
     return torch.accelerator.memory_allocated(chip.index(device))
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """Give the most bytes that tensors have held since the peak was last reset."""
+    """Return the peak of the bytes that tensors hold, since the last reset."""
     return torch.accelerator.max_memory_allocated(chip.index(device))
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
-    """Give the bytes taken from a device; nothing is cached, so these are the allocated ones."""
+    """Return the bytes reserved on a device; nothing is cached, so they equal the allocated bytes."""
     return torch.accelerator.memory_reserved(chip.index(device))
 
 
 def max_memory_reserved(device: DeviceLike = None) -> int:
-    """Give the most bytes taken from a device since the peak was last reset."""
+    """Return the peak of the bytes reserved on a device, since the last reset."""
     return torch.accelerator.max_memory_reserved(chip.index(device))
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """Start the peaks of a device anew at what is in use."""
+    """Reset the peaks of a device to the memory in use."""
     torch.accelerator.reset_peak_memory_stats(chip.index(device))
 
 
 def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """Start the sums of a device anew at 0."""
+    """Reset the sums of a device to 0."""
     torch.accelerator.reset_accumulated_memory_stats(chip.index(device))
 
 
@@ -57,7 +57,7 @@ _COLUMNS = {"Cur Usage": "current", "Peak Usage": "peak", "Tot Alloc": "allocate
 
 
 def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:  # noqa: ARG001  # as CUDA has it
-    """Give a device's memory statistics as a table, as CUDA prints them; there is no longer form than the abbreviated.
+    """Return a device's memory statistics as a table, as CUDA prints them; the long form equals the abbreviated.
 
     Before the first use of the chip all figures are 0.
     """
@@ -81,5 +81,5 @@ def _in_units(count: int) -> str:
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """Give a device's free and total memory in bytes."""
+    """Return a device's free and total memory in bytes."""
     return torch.accelerator.get_memory_info(chip.index(device))

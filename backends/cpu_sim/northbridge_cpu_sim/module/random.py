@@ -1,4 +1,4 @@
-"""The generators, one a device, as `torch.cuda.random` has them."""
+"""The generators, one for each device, as in `torch.cuda.random`."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from northbridge_cpu_sim.module.devices import within_reach
 
 
 def default_generator(device: DeviceLike = None) -> torch.Generator:
-    """Give a device's generator."""
+    """Return a device's generator."""
     generator: torch.Generator = chip.extension().default_generator(chip.index(device))
     return generator
 
 
 def default_generators() -> tuple[torch.Generator, ...]:
-    """Give the generators of all devices."""
+    """Return the generators of all devices."""
     return tuple(default_generator(index) for index in within_reach())
 
 
 def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
-    """Give the state of a device's generator, as a CPU tensor of bytes."""
+    """Return the state of a device's generator, as a CPU tensor of bytes."""
     return default_generator(device).get_state()
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """Give the states of all devices' generators."""
+    """Return the states of all devices' generators."""
     return [get_rng_state(index) for index in within_reach()]
 
 
 def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
-    """Put a device's generator into a state that `get_rng_state` gave."""
+    """Restore a device's generator to a state from `get_rng_state`."""
     default_generator(device).set_state(new_state.cpu())
 
 
 def set_rng_state_all(new_states: Iterable[torch.Tensor]) -> None:
-    """Put all devices' generators into states that `get_rng_state_all` gave."""
+    """Restore all devices' generators to states from `get_rng_state_all`."""
     for index, state in enumerate(new_states):
         set_rng_state(state, index)
 
@@ -49,7 +49,7 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed all devices' generators alike."""
+    """Seed all devices' generators with the same number."""
     for index in within_reach():
         default_generator(index).manual_seed(int(seed))
 
@@ -65,5 +65,5 @@ def seed_all() -> None:
 
 
 def initial_seed() -> int:
-    """Give the seed of the current device's generator."""
+    """Return the seed of the current device's generator."""
     return default_generator().initial_seed()

@@ -1,4 +1,4 @@
-"""Other processes cannot read a device's memory: sharing it is refused, where torch would do nothing or fail late."""
+"""Rejection of sharing a device's memory between processes, for which torch does nothing or fails late."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch.multiprocessing import reductions
 import northbridge
 
 _FEEDER = "QueueFeederThread"
-"""Pickles what a queue of Python's carries; an error there is printed, and the reader of the queue waits for ever."""
+"""Name of the thread that pickles a Python queue's objects. An error there is printed, and the queue's reader hangs."""
 
 
 def reject_sharing(name: str) -> None:
-    """Refuse `share_memory_()` of what is on a device called `name`, and queues and pipes that would carry it.
+    """Reject `share_memory_()` of tensors on a device called `name`, and queues and pipes with them.
 
-    They raise `northbridge.UnsupportedError`; a queue does so where it is read.
+    They raise `northbridge.UnsupportedError`; a queue does so for its reader.
     """
     share: Callable[..., Any] = torch.UntypedStorage.share_memory_
 

@@ -1,6 +1,6 @@
-"""The streams of a device, as `torch.cuda.streams` has them.
+"""The streams of a device, as in `torch.cuda.streams`.
 
-Work has ended before a call returns, except where streams are deferred: there copies and collectives wait.
+Work ends before a call returns. If streams are deferred, copies and collectives wait instead.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from northbridge_cpu_sim.module.chip import DeviceLike
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait for a device's work: copies and collectives take effect here at the latest, kernels have ended before."""
+    """Wait for a device's work: deferred copies and collectives run by then; kernels have ended before."""
     torch.accelerator.synchronize(chip.index(device))
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """Give this thread's current stream on a device."""
+    """Return this thread's current stream on a device."""
     return torch.accelerator.current_stream(chip.index(device))
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
-    """Give the default stream of a device."""
+    """Return the default stream of a device."""
     of = torch.accelerator.current_stream(chip.index(device))
     return Stream(stream_id=0, device_index=of.device_index, device_type=of.device_type)
 

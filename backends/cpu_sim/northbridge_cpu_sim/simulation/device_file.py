@@ -1,4 +1,4 @@
-"""A ``device.toml``: read, and looked over."""
+"""Reading and validation of a ``device.toml``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _TOP = ("device", "collective")
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """Return what stands in the file, [collective] inside of [device]. Raises :class:`DeviceFileError`."""
+    """Read the tables of the file, with [collective] inside [device]. Raises :class:`DeviceFileError`."""
     try:
         tables = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise DeviceFileError(f"{path} cannot be read: {error.strerror}") from None
     except RecursionError:
         raise DeviceFileError(f"{path} is not a device file: it is nested too deeply") from None
-    except ValueError as error:  # no TOML, or no UTF-8
+    except ValueError as error:  # invalid TOML or UTF-8
         raise DeviceFileError(f"{path} is not a TOML file: {error}") from None
     for name in tables:
         if name not in _TOP:
@@ -41,9 +41,9 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def check(facts: type[Facts], table: dict[str, Any], whose: str) -> Facts:
-    """Return ``table`` as ``facts``.
+    """Validate ``table`` as ``facts``.
 
-    Raises :class:`DeviceFileError`: ``whose`` it is, the key, what was found, and what is allowed.
+    Raises :class:`DeviceFileError` with its owner ``whose``, the key, the value, and the allowed values.
     """
     try:
         return facts.model_validate(table)
@@ -56,7 +56,7 @@ def _complaint(facts: type[pydantic.BaseModel], table: dict[str, Any], error: An
     path, found = _follow(table, error)
     key = ".".join(path if path[:1] == ["collective"] else ["device", *path])
     owner, description = _owner(facts, path)
-    if error["type"] == "value_error" and isinstance(found, dict):  # of several keys, which do not agree
+    if error["type"] == "value_error" and isinstance(found, dict):  # about several keys that contradict each other
         return f"{key}: {error['ctx']['error']}"
     if error["type"] == "missing":
         return f"{key} is missing: expected {description}"
@@ -68,7 +68,7 @@ def _complaint(facts: type[pydantic.BaseModel], table: dict[str, Any], error: An
 
 
 def _follow(table: dict[str, Any], error: Any) -> tuple[list[str], object]:
-    # Behind the keys of the file stand pydantic's own words: which member of a union it tried, and the like.
+    # After the file's keys come pydantic's own words, such as the member of a union that it tried.
     path: list[str] = []
     found: Any = table
     for step in error["loc"]:
@@ -81,7 +81,7 @@ def _follow(table: dict[str, Any], error: Any) -> tuple[list[str], object]:
 
 
 def _owner(facts: type[pydantic.BaseModel], path: list[str]) -> tuple[type[pydantic.BaseModel], str]:
-    """Return the model that the last key belongs to, and what it allows there."""
+    """Return the model of the last key, and the description of its allowed values."""
     owner, description = facts, "a table"
     inner: type[pydantic.BaseModel] | None = facts
     for step in path:

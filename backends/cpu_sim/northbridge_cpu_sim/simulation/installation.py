@@ -1,4 +1,4 @@
-"""How a simulated device comes into a process: compiled, configured, and handed to torch."""
+"""Installation of a simulated device in a process: compiled, configured, and registered with torch."""
 
 from __future__ import annotations
 
@@ -36,19 +36,18 @@ def install(
     module: ModuleType | None = None,
     visible: int | None = None,
 ) -> ModuleType:
-    """Make the simulated chip torch's device ``device.type``, and its collectives the group ``device.collective.name``.
+    """Install the simulated chip as torch's device ``device.type``, with the library ``device.collective.name``.
 
-    ``sources`` is a folder of C++ files, of which one named like a shared source takes its place, and the others are
-    added. ``acquire`` is for a device of which a process holds one card: it is called before the first touch, by
-    whichever thread touches first, and returns the number of the card that it took; what it raises becomes a
-    RuntimeError of the same text, at every touch until it succeeds. ``module`` becomes ``torch.<type>``; the default is
-    one like ``torch.cuda``, which is returned in any case. ``visible`` is how many of the devices this process sees,
-    where that is not all. ``NORTHBRIDGE_CPU_SIM_DEVICES``, ``_MEMORY``, ``_NAME``
-    and ``_AUTOGRAD_THREADS`` win over ``device`` where they are set.
+    ``sources`` is a folder of C++ files: a file named like a shared source replaces it, and the others are added.
+    ``acquire`` is for a device with one card per process. The first thread that touches the device calls it, and it
+    returns the number of the card that it took. Its error becomes a RuntimeError of the same text, at every touch until
+    it succeeds. ``module`` becomes ``torch.<type>``; the default is like ``torch.cuda``, and is returned in any case.
+    ``visible`` is the number of devices that this process sees; None means all. ``NORTHBRIDGE_CPU_SIM_DEVICES``,
+    ``_MEMORY``, ``_NAME`` and ``_AUTOGRAD_THREADS`` override ``device`` if they are set.
 
-    Raises :class:`northbridge.DeviceTypeTakenError` where the process has a simulated chip already,
-    :class:`DeviceFileError` for a device that contradicts itself, :class:`northbridge.SettingsError` for a plan of
-    faults that cannot be, and :class:`BuildError`.
+    Raises :class:`northbridge.DeviceTypeTakenError` if the process has a simulated chip already,
+    :class:`DeviceFileError` for a device that contradicts itself, :class:`northbridge.SettingsError` for an invalid
+    plan of faults, and :class:`BuildError`.
     """
     _reject_second(device.type)
     settings = SimSettings.read()
@@ -76,7 +75,7 @@ def install(
         atexit.register(extension.settle_autograd_threads)
         _count_on_after_backwards(extension)
     else:
-        # The chip does this for every thread that touches it; this one may run a backward before.
+        # The chip does this for every thread that touches it; this thread may run a backward pass before that.
         torch.autograd.set_multithreading_enabled(False)
     process_group.register(extension, device.collective, device.type)
     return cuda_like
@@ -124,15 +123,14 @@ def _configure(
         {name: chip.structure(extension, "OperationLimits", **each) for name, each in limits.items()}
     )
     if settings.errors == "asynchronous":
-        importlib.import_module("torch._meta_registrations")  # what tells the shapes of results that never come
+        importlib.import_module("torch._meta_registrations")  # defines the shapes of results that are never computed
     extension.register_fallbacks()
 
 
 def _count_on_after_backwards(extension: ModuleType) -> None:
-    """Let a thread number its next nodes behind those that a backward has made, as where it made them itself.
+    """Let a thread number its next nodes after those of a backward pass, as if it had made them itself.
 
-    The C++ sees to that for every node but the first, since no code of the chip runs before an operator of autograd.
-    """
+    The C++ code does it for all nodes but the first: no code of the chip runs before an operator of autograd.    """
     engine: Any = Variable._execution_engine
 
     class Engine(type(engine)):  # type: ignore[misc]  # torch's, untyped

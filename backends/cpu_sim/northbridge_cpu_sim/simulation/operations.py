@@ -1,4 +1,4 @@
-"""The operations that a simulated device lacks: their names, held against those that torch knows."""
+"""The operations that a simulated device lacks: their names, checked against torch's."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from northbridge_cpu_sim.errors import DeviceFileError
 from northbridge_cpu_sim.simulation.simulated_device import Dtype, SimulatedDevice
 
 _ATEN = "aten::"
-_CHOSEN_WHOLE = ("aten::convolution", "aten::convolution_backward")  # torch composes them, and the chip does not
+_CHOSEN_WHOLE = ("aten::convolution", "aten::convolution_backward")  # torch composes them, but the chip does not
 
 Lacking = Mapping[str, str | Mapping[Dtype, str]]
 
 
 def lacking_operations(device: SimulatedDevice) -> dict[str, str | Mapping[Dtype, str]]:
-    """Return what ``device.lacks_operations`` says, by torch's full names. Called before the chip's fallbacks stand.
+    """Return ``device.lacks_operations`` by torch's full names. Called before the chip's fallbacks are registered.
 
-    Raises :class:`DeviceFileError` for a name that torch does not know, for an operation that torch composes of
-    others, which never reaches a device, and for one that the chip cannot do without.
+    Raises :class:`DeviceFileError` for a name that torch does not know, for an operation that torch composes of others,
+    which never reaches a device, and for an operation that every chip needs.
     """
     known: dict[str, list[str]] = {}
     for full_name in torch._C._dispatch_get_all_op_names():

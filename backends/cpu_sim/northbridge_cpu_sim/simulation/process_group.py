@@ -1,4 +1,4 @@
-"""How a process group comes to be carried by the chip's communication library."""
+"""Registration of the chip's communication library for process groups."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from northbridge_cpu_sim.module import chip
 from northbridge_cpu_sim.settings import SimSettings
 from northbridge_cpu_sim.simulation.simulated_device import Dtype, Library
 
-_EVERY_CALL = ""  # as the compiled chip has it
+_EVERY_CALL = ""  # the compiled chip's name for it
 
 
 def register(extension: ModuleType, library: Library, device_type: str) -> None:
@@ -35,15 +35,15 @@ def dtype_of(name: str) -> torch.dtype:
 
 
 def by_dtype(sentences: Mapping[Dtype, str]) -> dict[torch.dtype, str]:
-    """Return the same sentences, by torch's dtypes."""
+    """Return the sentences by torch's dtypes."""
     return {dtype_of(name): sentence for name, sentence in sentences.items()}
 
 
 def _leave_the_waiting_to_the_group() -> None:
-    """Let the rank that keeps torch's store go on to make its group at once.
+    """Let the rank that keeps torch's store continue at once to the creation of its group.
 
-    It would wait in the store until everybody has come there, and could only say how many have not. The making of a
-    group waits for all of them too, as long, and names who is missing.
+    It would wait in the store for all ranks, and could only report how many are missing. The creation of a group waits
+    for all ranks too, for the same time, and names the missing ranks.
     """
     rendezvous: Any = importlib.import_module("torch.distributed.rendezvous")  # the package has a function of that name
     original = rendezvous.TCPStore
@@ -64,7 +64,7 @@ def _make_gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
         if interfaces
         else [gloo.create_default_device()]
     )
-    options._threads = 1  # one call after the other, as on a stream: Gloo's own default lets two run at once
+    options._threads = 1  # one call after the other, as on a stream: Gloo's default runs two at once
     return gloo(store, rank, size, options)
 
 

@@ -1,7 +1,7 @@
 """Record of uses of a vendor's software, in the folder of ``NORTHBRIDGE_CPU_SIM_RECORD``.
 
-One line a name and kind: ``read``, ``call``, ``write``, or ``show`` (by a test), a space, and the name. Without
-the variable nothing is watched, and nothing costs anything.
+One line for each name and kind: ``read``, ``call``, ``write``, or ``show`` (by a test), a space, and the name. Without
+the variable nothing is watched, at no cost.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _OF_EVERY_SIMULATION = ("northbridge_cpu_sim", "importlib", "_frozen_importlib")
 
 
 class Record:
-    """Write down what stand-ins for a vendor's software are asked for, and what they ask the environment for.
+    """Records the used names of a vendor's stand-ins, and the variables that they read and set.
 
-    ``simulation`` are the packages and modules of the stand-ins: what those read of one another is not written down.
-    ``names`` gives the module under whose name a symbol is known, where several modules offer it.
+    ``simulation`` are the packages and modules of the stand-ins: reads between them are not recorded. ``names`` gives
+    the module under whose name a symbol is recorded, if several modules have it.
     """
 
     VARIABLE: ClassVar = "NORTHBRIDGE_CPU_SIM_RECORD"
@@ -40,18 +40,18 @@ class Record:
 
     @classmethod
     def is_recording(cls) -> bool:
-        """Return whether anything is written down in this process."""
+        """True if this process records."""
         return bool(os.environ.get(cls.VARIABLE))
 
     def note(self, name: str, kind: Kind) -> None:
-        """Write down that ``name`` was touched, if that is new to this process."""
+        """Record that ``name`` was used, once for each process."""
         folder = os.path.expanduser(os.environ.get(self.VARIABLE, ""))
         if not folder or (name, kind) in self._noted:
             return
         self._noted.add((name, kind))
         Path(folder).mkdir(parents=True, exist_ok=True)
-        # One write to a file that is only appended to: lines of several processes do not mix.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)  # Windows knows no such links
+        # One write to a file opened for appending: lines of several processes do not mix.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)  # Windows has no such flag
         file = os.open(Path(folder, self.FILE), flags, 0o644)
         try:
             os.write(file, f"{kind} {name}\n".encode())
@@ -59,17 +59,17 @@ class Record:
             os.close(file)
 
     def variable(self, name: str) -> str | None:
-        """Return what the environment says, as the vendor's software reads it."""
+        """Return a variable, as the vendor's software reads it."""
         self.note(name, "read")
         return os.environ.get(name)
 
     def set_variable(self, name: str, text: str) -> None:
-        """Write to the environment, as the vendor's software does."""
+        """Set a variable, as the vendor's software does."""
         self.note(name, "write")
         os.environ[name] = text
 
     def recorded(self, name: str, function: Function) -> Function:
-        """Return ``function``, every call of which is written down as one of ``name``."""
+        """Return ``function``, wrapped so that every call is recorded as one of ``name``."""
         if not self.is_recording():
             return function
 
@@ -81,7 +81,7 @@ class Record:
         return call  # type: ignore[return-value]
 
     def put(self, name: str, function: Callable[..., Any]) -> None:
-        """Put ``function`` in the place of what stands under the dotted ``name``, and there alone."""
+        """Replace the object under the dotted ``name`` by ``function``, and only there."""
         owner, _, attribute = name.rpartition(".")
         setattr(resolve_name(owner), attribute, self.recorded(name, function))
 
@@ -91,7 +91,7 @@ class Record:
             sys.modules[module].__class__ = _watched_by(self)
 
     def canonical(self, name: str) -> str:
-        """Return the one name of what several modules offer."""
+        """Return the recorded name of a symbol that several modules have."""
         for module, known in self._names.items():
             if f"{name}.".startswith(f"{module}."):
                 return known + name.removeprefix(module)
@@ -102,7 +102,7 @@ class Record:
         return any(f"{caller}.".startswith(f"{each}.") for each in self._simulation)
 
     def _recorded_once(self, name: str, function: FunctionType) -> Callable[..., Any]:
-        # A function that is read twice is the same function.
+        # Reading a function twice gives the same object.
         if (name, function) not in self._recorded:
             self._recorded[name, function] = self.recorded(name, function)
         return self._recorded[name, function]

@@ -1,4 +1,4 @@
-"""The cards of one simulated server, each of which one process at a time can hold."""
+"""The cards of one simulated server, each held by one process at a time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from pathlib import Path
 from northbridge_cpu_sim.build.ownership import find_own_fault
 from northbridge_cpu_sim.errors import CardTakenError, ServerError
 
-_held: dict[Path, int] = {}  # the locked files of this process, which stay open until it ends
+_held: dict[Path, int] = {}  # the locked files of this process, open until it ends
 _lock = threading.Lock()
 
 
 class Server:
-    """Keep a locked file for each card: ``<folder>/accel/accel<card>``, which holds the pid of its holder.
+    """A server with a locked file for each card: ``<folder>/accel/accel<card>``, which contains its holder's pid.
 
-    Processes that name the same folder share a server; two folders are two servers. ``variable`` is by which a user
-    names another folder.
+    Processes with the same folder share a server; two folders are two servers. ``variable`` is the variable with which
+    a user names another folder.
     """
 
     def __init__(self, folder: Path, cards: int, *, variable: str = "") -> None:
@@ -29,10 +29,10 @@ class Server:
         self._cure = f"set {variable} to" if variable else "name"
 
     def acquire(self, card: int) -> None:
-        """Hold ``card`` until this process ends, however it ends; holding it already is no error.
+        """Hold ``card`` until this process ends, even by SIGKILL; a repeated call does nothing.
 
-        Raises :class:`CardTakenError` where another process holds it, and :class:`ServerError` where the folder may be
-        another user's, or cannot be made.
+        Raises :class:`CardTakenError` if another process holds it, and :class:`ServerError` if the folder may be
+        another user's, or cannot be created.
         """
         file = self._file(card)
         try:
@@ -55,13 +55,13 @@ class Server:
                     break
                 os.close(descriptor)
                 holder = self.holder(card)
-                if holder is not None:  # else it has just ended
+                if holder is not None:  # None: it has just ended
                     raise CardTakenError(card, holder)
 
     def holder(self, card: int) -> int | None:
-        """Return the pid of the process that holds ``card``, or None where it is free; takes nothing.
+        """Return the pid of the process that holds ``card``, or None if it is free; takes nothing.
 
-        Raises :class:`ServerError` as :meth:`take` does.
+        Raises :class:`ServerError` as :meth:`acquire` does.
         """
         for folder in filter(os.path.lexists, self._folders()):
             self._reject_foreign(folder)
@@ -72,14 +72,14 @@ class Server:
         try:
             while _is_locked(descriptor):
                 pid = os.pread(descriptor, 20, 0)
-                if pid:  # else it has just been taken
+                if pid:  # empty: it has just been taken
                     return int(pid)
         finally:
             os.close(descriptor)
         return None
 
     def _reject_foreign(self, folder: Path) -> None:
-        # The name of the default folder can be guessed, and it lies where everybody may make one.
+        # The default folder's name can be guessed, and any user may create it.
         fault = find_own_fault(folder) or (None if folder.is_dir() else f"{folder} is not a folder")
         if fault is not None:
             raise self._unusable(fault)
@@ -99,12 +99,12 @@ class Server:
         return self.folder.absolute() / "accel" / f"accel{card}"
 
     def _asked(self, card: int) -> Path:
-        # The same file under another name: who only asks has no card's file open, and is not taken for a holder.
+        # The same file under another name: a process that only asks does not open a card's file and is not a holder.
         return self._file(card).parents[1] / "asked" / f"card{card}"
 
 
-# Locks of open files: they end with the last process that has the file open, a SIGKILL included, and can be asked
-# about without being taken. The process's own (POSIX) would end as soon as anybody in it closed the same file.
+# Locks of open files: they end with the last process that has the file open, even by SIGKILL, and can be queried
+# without taking them. The process's own locks (POSIX) would end as soon as any of its code closed the same file.
 
 
 def _request() -> bytes:
@@ -129,7 +129,7 @@ def _is_locked(descriptor: int) -> bool:
 
 
 def _let_go_in_a_forked_child() -> None:
-    # A fork shares its parent's open files, and a worker that outlives its parent would keep the card.
+    # A forked process shares its parent's open files, and a worker that outlives its parent would keep the card.
     global _lock
     for descriptor in _held.values():
         os.close(descriptor)

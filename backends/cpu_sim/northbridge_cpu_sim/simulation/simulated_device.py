@@ -1,4 +1,4 @@
-"""Facts of a simulated device, from its ``device.toml``."""
+"""Properties of a simulated device, from its ``device.toml``."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Lacks(_Facts):
 
 
 class Reduces(_Facts):
-    """Which dtypes the library adds up itself, and which one the others travel through."""
+    """The dtypes that the library reduces itself, and the dtype to which it casts the others."""
 
     natively: tuple[Dtype, ...] = pydantic.Field(description="a list of names of dtypes, such as float32")
     through: Floating = pydantic.Field(description="one of the floating dtypes that are reduced natively")
@@ -94,7 +94,7 @@ class Library(_Facts):
 
 
 class SimulatedDevice(_Facts):
-    """Say what device is simulated. What vendors change by mode or release is a `model_copy` of it."""
+    """The properties of a simulated device. Differences by mode or release are made with `model_copy`."""
 
     type: str = pydantic.Field(
         pattern=r"^[a-z][a-z0-9_]*$", description="torch's name for it, of lower-case letters, digits and underscores"
@@ -122,15 +122,15 @@ class SimulatedDevice(_Facts):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Return what the file ``path`` says. Raises :class:`DeviceFileError`."""
+        """Read the file ``path``. Raises :class:`DeviceFileError`."""
         return check(cls, read_table(path), str(path))
 
     def checked(self) -> Self:
-        """Return the same, looked over again: `model_copy` takes what it is given. Raises :class:`DeviceFileError`."""
+        """Validate the device again: `model_copy` does not validate. Raises :class:`DeviceFileError`."""
         return check(type(self), self.model_dump(), f"the simulated device {self.type!r}")
 
     def as_set(self) -> Self:
-        """Return the same, as the variables ``NORTHBRIDGE_CPU_SIM_…`` that are set want it."""
+        """Return a copy with the values of the ``NORTHBRIDGE_CPU_SIM_…`` variables that are set."""
         said = SimSettings.read()
         variables = {"count": "devices", "memory": "memory", "label": "name", "autograd_threads": "autograd_threads"}
         return self.model_copy(

@@ -1,7 +1,7 @@
-"""A Gaudi server that is not there: what ``NORTHBRIDGE_SIMULATE=hpu`` puts in the place of the vendor's software.
+"""A simulated Gaudi server: the stand-ins that ``NORTHBRIDGE_SIMULATE=hpu`` uses for the vendor's software.
 
-``habana_frameworks/`` and ``pyhlml.py`` hold the vendor's names and nothing else; what the names do is in the modules
-beside them. All of it is made from ``contract.toml``, and from no line of the vendor's code.
+``habana_frameworks/`` and ``pyhlml.py`` hold only the vendor's names; the modules beside them implement these.
+Everything is derived from ``contract.toml``, not from the vendor's code.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ def northbridge_simulation() -> northbridge.Simulation:
     return northbridge.Simulation(
         {"habana_frameworks": _HERE / "habana_frameworks", "pyhlml": _HERE / "pyhlml.py"},
         dev=lambda: HPUSimSettings.read().folder,
-        autoloads=("habana_frameworks",),  # which does so in the mode, and by the variable, that the vendor's has
+        autoloads=("habana_frameworks",),  # in the vendor's mode, and by the vendor's variable
         strict_options=northbridge_cpu_sim.STRICT_OPTIONS,
     )

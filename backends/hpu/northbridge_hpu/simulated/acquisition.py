@@ -1,4 +1,4 @@
-"""How a process gets its card."""
+"""Acquisition of a process's card."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _FAILED = "synStatus=26 [Generic failure] Device acquire failed."
 
 
 def acquire() -> int:
-    """Take the card that HLS_MODULE_ID names, or else the first that is free, and return its index.
+    """Take the card that HLS_MODULE_ID names, or the first free one without it, and return its index.
 
-    Where the named card cannot be had, any free one is taken, with a warning, unless HABANA_VISIBLE_MODULES is set or
-    there are fewer cards than ranks. Raises RuntimeError with the vendor's words where no card can be had.
+    If the named card cannot be taken, any free one is taken, with a warning, unless HABANA_VISIBLE_MODULES is set or
+    there are fewer cards than ranks. Raises RuntimeError with the vendor's text if no card can be taken.
     """
     wanted = variable("HLS_MODULE_ID")
     if wanted is None:

@@ -1,4 +1,4 @@
-"""The functions of ``torch.hpu`` about devices, with the vendor's signatures, which are not CUDA's."""
+"""The functions of ``torch.hpu`` about devices, with the vendor's signatures, which differ from CUDA's."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EIGHT = 8
 
 
 def is_available() -> bool:
-    """Return whether there are cards; takes none."""
+    """True if there are cards; takes none."""
     return device_count() > 0
 
 
@@ -35,8 +35,8 @@ def init() -> None:
 def _lazy_init() -> None:
     """Take this process's card, and make ``hpu`` the default of activation checkpointing.
 
-    torch calls it before the first tensor is made on the card. ``_initialized`` is what activation checkpointing looks
-    at before it keeps the card's random state.
+    torch calls it before the first tensor is made on the card. Activation checkpointing reads ``_initialized`` before
+    it saves the card's random state.
     """
     chip.init()
     vars(sys.modules["habana_frameworks.torch.hpu"])["_initialized"] = True
@@ -44,20 +44,20 @@ def _lazy_init() -> None:
 
 
 def is_initialized() -> bool:
-    """Return whether this process holds a card."""
+    """True if this process holds a card."""
     return chip.is_initialized()
 
 
 def current_device() -> int:
-    """Take this process's card, and return 0, which is what every process calls its own."""
+    """Take this process's card, and return 0, its index in every process."""
     _lazy_init()
     return 0
 
 
 def set_device(device: DeviceLike) -> None:
-    """Write HLS_MODULE_ID where it is unset: a card that is held already stays the one.
+    """Set HLS_MODULE_ID if it is unset; a card that is already held stays.
 
-    Raises AssertionError where HLS_MODULE_ID is set to a module that is not visible.
+    Raises AssertionError if HLS_MODULE_ID is set to a module that is not visible.
     """
     index = _get_device_index(device, True)
     visible, own = variable("HABANA_VISIBLE_MODULES"), variable("HLS_MODULE_ID")
@@ -74,7 +74,7 @@ def set_device(device: DeviceLike) -> None:
 class device:
     """Change nothing inside the ``with``: there is one device. Raises AssertionError for any other.
 
-    To enter calls :func:`set_device` for what HLS_MODULE_ID says, where it says something.
+    Entering calls :func:`set_device` with HLS_MODULE_ID, if it is set.
     """
 
     def __init__(self, device: DeviceLike) -> None:
@@ -94,7 +94,7 @@ class device:
 
 
 def get_device_name(device: DeviceLike = None) -> str:  # noqa: ARG001 - there is one
-    """Take this process's card, and return the name of its generation; where there is none, "" with a warning."""
+    """Take this process's card, and return the name of its generation; without cards, "" with a warning."""
     if not is_available():
         warnings.warn("Device not available", stacklevel=2)
         return ""
@@ -103,31 +103,31 @@ def get_device_name(device: DeviceLike = None) -> str:  # noqa: ARG001 - there i
 
 
 def get_device_capability(device: DeviceLike = None) -> str:  # noqa: ARG001
-    """Take this process's card, and return the driver's version: a text, no pair of numbers."""
+    """Take this process's card, and return the driver's version: a text, not a pair of numbers."""
     _lazy_init()
     return machine.DRIVER
 
 
 def get_device_properties(device: DeviceLike = None) -> str:  # noqa: ARG001
-    """Take this process's card, and return a text about it: no object."""
+    """Take this process's card, and return a text about it, not an object."""
     _lazy_init()
     return f"(dramSize={chip.mem_get_info()[1]}, device_type={machine.generation().number})"
 
 
 def synchronize() -> None:
-    """Wait for the device's work; in lazy mode a step marker is set first. It takes no device."""
+    """Wait for the device's work; in lazy mode a step marker is set first. It has no device parameter."""
     markers.mark_step()
     _lazy_init()
     chip.synchronize()
 
 
 def is_bf16_supported() -> bool:
-    """Return whether there are cards: all have bfloat16."""
+    """True if there are cards: all have bfloat16."""
     return is_available()
 
 
 def _get_device_index(device: DeviceLike, optional: bool = False, /) -> int:
-    """Return the index of ``device``; what has none is the current device, for which the card is taken."""
+    """Return the index of ``device``; without an index it is the current device, for which the card is taken."""
     if isinstance(device, str):
         device = torch.device(device)
     if isinstance(device, torch.device):

@@ -1,4 +1,4 @@
-"""The functions of ``torch.hpu.random``: one generator, that of device 0."""
+"""The functions of ``torch.hpu.random``: there is one generator, that of device 0."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ def set_rng_state(new_state: torch.Tensor, device: RandomDevice = "hpu") -> None
 
 
 def get_rng_state_all() -> list[torch.Tensor]:
-    """Return the state of the one generator, in a list."""
+    """Return the state of the only generator, in a list."""
     return [get_rng_state(0)]
 
 
 def set_rng_state_all(new_states: Sequence[torch.Tensor]) -> None:
-    """Set the state of the one generator, from a list of one."""
+    """Set the state of the only generator, from a list of one state."""
     assert len(new_states) == 1, f"there is one generator, but {len(new_states)} states"
     set_rng_state(new_states[0], 0)
 
@@ -41,7 +41,7 @@ def manual_seed(seed: int) -> torch.Generator:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed every generator: the one that there is."""
+    """Seed every generator: there is one."""
     manual_seed(seed)
 
 
@@ -56,7 +56,7 @@ def seed_all() -> None:
 
 
 def initial_seed() -> int:
-    """Return what the generator was seeded with."""
+    """Return the seed of the generator."""
     return chip.initial_seed()
 
 

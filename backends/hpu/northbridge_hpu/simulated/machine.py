@@ -1,4 +1,4 @@
-"""The simulated server: its cards, their module ids, and what a card of each generation is."""
+"""The simulated server: its cards, their module ids, and the properties of each generation."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import northbridge
 from northbridge_cpu_sim import Server, SimulatedDevice
 from northbridge_hpu.simulated.settings import HPUSimSettings
 
-# The mapping that the vendor's page about several dockers shows, completed to eight cards:
-# docs.habana.ai, "Multiple Dockers each with Single Workload".
+# The mapping on the vendor's page about several dockers, completed to eight cards: docs.habana.ai, "Multiple Dockers
+# each with Single Workload".
 _MODULES = (5, 4, 7, 6, 2, 1, 0, 3)
 
 DRIVER = "1.22.0-0000000"
-"""The version of the driver: that of no real one."""
+"""Version of the driver; no real driver has it."""
 
 _NO_HALF = "float16/half is not supported on Gaudi."
 _NO_FLOAT8 = "float8 is not supported on Gaudi."
 
 
 class synDeviceType(enum.IntEnum):
-    """The generations; their numbers are the simulation's own."""
+    """The generations, with numbers of the simulation's own."""
 
     synDeviceGaudi = 1
     synDeviceGaudi2 = 2
@@ -32,7 +32,7 @@ class synDeviceType(enum.IntEnum):
 
 @dataclass(frozen=True)
 class Generation:
-    """What a card of one generation is; the memory is in bytes."""
+    """Properties of a card of one generation; the memory is in bytes."""
 
     number: int
     label: str
@@ -60,17 +60,17 @@ def generation() -> Generation:
 
 
 def _get_device_type() -> int:
-    """Return the generation of the server's cards; no card is taken."""
+    """Return the generation of the server's cards; takes no card."""
     return generation().number
 
 
 def card() -> SimulatedDevice:
-    """Return what a card of this server is, whatever the mode of the process that will hold it."""
+    """Return the properties of this server's cards, independent of the mode of the process that will hold one."""
     own = generation()
     device = SimulatedDevice.read(Path(__file__).with_name("device.toml"))
     lacks: dict[str, str] = dict(own.lacks)
     lacks.update((str(dtype), sentence) for dtype, sentence in device.lacks.items())
-    # The management library counts the cards and their memory before, and without, an installation.
+    # The management library counts the cards and their memory before an installation, and without one.
     return device.model_copy(update={"label": own.label, "memory": own.memory, "lacks": lacks}).as_set()
 
 
@@ -95,11 +95,11 @@ def _reversed(count: int) -> tuple[int, ...]:
 
 @functools.cache
 def server() -> Server:
-    """Return the server, with what is held of its cards."""
+    """Return the server, which knows the holders of its cards."""
     return Server(HPUSimSettings.read().folder, device_count(), variable=HPUSimSettings.variable("server"))
 
 
 @functools.cache
 def device_count() -> int:
-    """Return how many cards stand in the server."""
+    """Return the number of cards in the server."""
     return card().count

@@ -1,6 +1,6 @@
-"""The management library: what can be known of the cards without taking one.
+"""The management library: facts about the cards, without taking one.
 
-Nothing heavy is imported at the top: the stand-in for ``pyhlml`` is put in place at the end of ``import torch``.
+The top of this module imports nothing heavy: the stand-in for ``pyhlml`` is installed at the end of ``import torch``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _is_open = False
 
 
 class HLMLError(Exception):
-    """Error of every call that fails; ``value`` is the library's return code."""
+    """Error of every failing call; ``value`` is the library's return code."""
 
     def __init__(self, value: int) -> None:
         super().__init__(f"{_MEANINGS[value]} ({value})")
@@ -54,7 +54,7 @@ class _Utilization:
 
 
 def hlmlInit() -> None:
-    """Open the library, which every other call needs. Raises where it is open already."""
+    """Open the library, which every other call needs. Raises an error if it is open already."""
     global _is_open
     if _is_open:
         raise HLMLError_AlreadyInitialized(_ALREADY_INITIALIZED)
@@ -77,7 +77,7 @@ def hlmlDeviceGetCount() -> int:
 
 
 def hlmlDeviceGetHandleByIndex(index: int, /) -> _Handle:
-    """Return what names a card in the calls below. Raises :class:`HLMLError` for an index that is not there."""
+    """Return a card's handle for the calls below. Raises :class:`HLMLError` for an index that does not exist."""
     if not 0 <= index < hlmlDeviceGetCount():
         raise HLMLError(_INVALID)
     return _Handle(index)
@@ -100,7 +100,7 @@ def hlmlDeviceGetName(device: _Handle, /) -> bytes:  # noqa: ARG001
 
 
 def hlmlDeviceGetMemoryInfo(device: _Handle, /) -> _Memory:
-    """Return a card's memory in bytes; all of it is used as soon as some process holds the card."""
+    """Return a card's memory in bytes; all of it is used as soon as a process holds the card."""
     _check_open()
     from northbridge_hpu.simulated.machine import card, server
 
@@ -110,7 +110,7 @@ def hlmlDeviceGetMemoryInfo(device: _Handle, /) -> _Memory:
 
 
 def hlmlDeviceGetUtilizationRates(device: _Handle, /) -> _Utilization:
-    """Return a card's load in percent: that of its engines is 0, as nothing is ever left to do between two calls."""
+    """Return a card's load in percent; the engines' is 0, because no work remains between two calls."""
     memory = hlmlDeviceGetMemoryInfo(device)
     return _Utilization(aip=0, memory=100 * memory.used // memory.total)
 

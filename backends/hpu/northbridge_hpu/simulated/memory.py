@@ -1,4 +1,4 @@
-"""The functions of ``torch.hpu`` about memory. All of them take the card."""
+"""The functions of ``torch.hpu`` about memory. Each takes the card."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _KEYS = {
     "NumAllocs": "allocation.all.allocated",
     "NumFrees": "allocation.all.freed",
     "ActiveAllocs": "allocation.all.current",
-    # Each tensor's memory is taken from the host: the allocator's numbers are the system's too.
+    # Each tensor's memory is allocated from the host: the allocator's numbers are also the system's.
     "TotalSystemAllocs": "allocation.all.allocated",
     "TotalSystemFrees": "allocation.all.freed",
     "TotalActiveAllocs": "allocation.all.current",
@@ -31,22 +31,22 @@ def memory_allocated(device: DeviceLike = None) -> int:
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """Return the most bytes that have been in use since the peak was last reset."""
+    """Return the peak of the bytes in use since the last reset."""
     return memory_stats(device)["MaxInUse"]
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
-    """Return the bytes that the process keeps for itself: all that the card has."""
+    """Return the bytes that the process has reserved: all of the card's memory."""
     return memory_stats(device)["Limit"]
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
-    """Return the bytes that are free, and all that there are."""
+    """Return the free bytes, and all bytes."""
     stats = memory_stats(device)
     return stats["Limit"] - stats["InUse"], stats["Limit"]
 
 
 def reset_peak_memory_stats(device: DeviceLike = None) -> None:  # noqa: ARG001
-    """Start the peak anew at what is in use."""
+    """Reset the peak to the memory in use."""
     _lazy_init()
     chip.reset_peak_memory_stats()

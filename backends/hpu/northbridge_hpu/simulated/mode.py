@@ -1,4 +1,4 @@
-"""Lazy or eager: what this process was started as."""
+"""The mode of this process: lazy or eager."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from northbridge_hpu.simulated.settings import HPUSimSettings
 
 
 def is_lazy() -> bool:
-    """Return whether operators wait for a step marker; decided once a process, at the first call."""
+    """True if operators wait for a step marker; decided once per process, at the first call."""
     return _decided()
 
 
@@ -22,6 +22,6 @@ def _decided() -> bool:
 
 
 def keeps_int64() -> bool:
-    """Return whether int64 is held as such: in eager mode, from the second generation on, unless told otherwise."""
+    """True if int64 is stored as such: in eager mode, from the second generation on, unless a variable forbids it."""
     asked = (variable("PT_ENABLE_INT64_SUPPORT") or "1").lower() in {"1", "true"}
     return asked and not is_lazy() and HPUSimSettings.read().generation != "1"

@@ -12,7 +12,7 @@ def initialize_distributed_hpu(
 ) -> tuple[int, int, int]:
     """Complete the environment of a rank, choose its card, and return world size, rank and local rank.
 
-    A world size that is not known is 1, a rank is -1. Raises AssertionError where HABANA_VISIBLE_MODULES lists too few.
+    An unknown world size is 1, an unknown rank is -1. Raises AssertionError if HABANA_VISIBLE_MODULES lists too few.
     """
     given = (world_size, rank, local_rank)
     if None not in given:

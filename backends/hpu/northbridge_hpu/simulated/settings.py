@@ -51,6 +51,6 @@ class HPUSimSettings(northbridge.Settings):
 
     @property
     def folder(self) -> Path:
-        """The folder that is the server: by default one for each user of this machine."""
+        """The server's folder; the default is one folder for each user of this machine."""
         # Not in the working folder: all processes of a user share the cards.
         return self.server or Path(tempfile.gettempdir(), f"northbridge-hpu-sim-{os.getuid()}")

@@ -1,6 +1,6 @@
-"""The streams and events of ``torch.hpu``: torch's own, made and asked with the vendor's signatures.
+"""The streams and events of ``torch.hpu``: torch's own, with the vendor's signatures.
 
-In lazy mode the current stream is kept in one place for all threads, past what torch itself knows of it.
+In lazy mode the current stream is stored once for all threads, apart from torch's own record of it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _kept: Stream | None = None
 
 
 class Stream(torch.Stream):
-    """A queue of the card's work. To make one takes the card; which device and what priority is not listened to."""
+    """A queue of the card's work. Creating one takes the card; device and priority are ignored."""
 
     def __new__(
         cls,
         device: DeviceLike = None,  # noqa: ARG004 - there is one
-        priority: int = 0,  # noqa: ARG004 - all are of the lowest
+        priority: int = 0,  # noqa: ARG004 - all have the lowest
         *,
         stream_id: int | None = None,
     ) -> Stream:
@@ -36,12 +36,12 @@ class Stream(torch.Stream):
 
     @property
     def hpu_stream(self) -> int:
-        """The number under which the card's software knows the stream."""
+        """The number of the stream in the card's software."""
         return self.stream_id
 
     @property
     def priority(self) -> int:
-        """The priority, which is the lowest for all."""
+        """The priority, which is the lowest for all streams."""
         return 0
 
     def id(self) -> int:
@@ -61,7 +61,7 @@ class Stream(torch.Stream):
 class Event(torch.Event):
     """A mark in a queue; two of them, made with ``enable_timing=True``, measure time."""
 
-    _timed: torch.Event  # the same mark once more: torch measures no time up to an object of a derived class
+    _timed: torch.Event  # a copy of the mark: torch does not measure time to an object of a derived class
 
     def __new__(cls, enable_timing: bool = False) -> Event:
         event = super().__new__(cls, "hpu", enable_timing=enable_timing)
@@ -69,7 +69,7 @@ class Event(torch.Event):
         return event
 
     def record(self, stream: torch.Stream | None = None) -> None:
-        """Put the mark at the end of ``stream``, or of the current one."""
+        """Put the mark at the end of ``stream``, or of the current stream."""
         stream = current_stream() if stream is None else stream
         super().record(stream)
         self._timed.record(stream)
@@ -77,18 +77,18 @@ class Event(torch.Event):
     def elapsed_time(self, other: torch.Event) -> float:
         """Return the milliseconds from this mark to ``other``.
 
-        Raises ValueError where one measures no time, and RuntimeError where one is not reached.
+        Raises ValueError if one of them does not measure time, and RuntimeError if one is not reached.
         """
         return self._timed.elapsed_time(other._timed if isinstance(other, Event) else other)
 
     def wait(self, stream: torch.Stream | None = None) -> None:
-        """Let what ``stream``, or the current one, is given from now on wait for the mark."""
+        """Let later work on ``stream``, or on the current stream, wait for the mark."""
         super().wait(current_stream() if stream is None else stream)
 
 
 @contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
-    """Make a stream the current one inside the ``with``; None changes nothing. To enter takes the card."""
+    """Make a stream the current one inside the ``with``; None changes nothing. Entering takes the card."""
     before = current_stream()
     set_stream(stream)
     try:
@@ -101,7 +101,7 @@ def stream(stream: Stream | None) -> Iterator[None]:
 def set_stream(stream: Stream | None) -> None:
     """Make a stream this thread's current one; None changes nothing.
 
-    In lazy mode nothing is done for the stream that was last set, by whichever thread.
+    In lazy mode, setting the stream that any thread set last does nothing.
     """
     global _kept
     if stream is None or (is_lazy() and stream == _kept):
@@ -112,7 +112,7 @@ def set_stream(stream: Stream | None) -> None:
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """Take the card, and return this thread's current stream; in lazy mode what was last set, by whichever thread."""
+    """Take the card, and return this thread's current stream; in lazy mode the stream that any thread set last."""
     global _kept
     if is_lazy() and _kept is not None:
         return _kept
@@ -124,11 +124,11 @@ def current_stream(device: DeviceLike = None) -> Stream:
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
-    """Take the card, and return the stream that is there from the beginning."""
+    """Take the card, and return the default stream."""
     _get_device_index(device, True)
     return Stream(stream_id=0)
 
 
 def record_stream(tensor: torch.Tensor, stream: torch.Stream) -> None:
-    """Keep the memory of ``tensor`` until ``stream`` has done what it was given up to the tensor's end."""
+    """Keep the memory of ``tensor`` until ``stream`` has done the work that it had at the tensor's end."""
     _record_stream(tensor, stream)

@@ -15,7 +15,7 @@ _SOURCES = Path(__file__).with_name("csrc")
 
 
 def load() -> None:
-    """Make the simulated Gaudi torch's device, and change torch and the environment as the vendor's import does."""
+    """Make the simulated Gaudi torch's device, with all changes of the vendor's import to torch and the environment."""
     card = machine.card()
     if not keeps_int64():
         card = card.model_copy(update={"held_as": {**card.held_as, "int64": "int32"}})

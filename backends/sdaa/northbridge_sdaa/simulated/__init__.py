@@ -1,7 +1,7 @@
-"""Teco cards that are not there: what ``NORTHBRIDGE_SIMULATE=sdaa`` puts in the place of the vendor's software.
+"""Simulated Teco cards: the stand-ins that ``NORTHBRIDGE_SIMULATE=sdaa`` uses for the vendor's software.
 
-``torch_sdaa/`` holds the vendor's names and nothing else, and ``teco_smi.py`` is the vendor's command; what the names
-do is in the modules beside them. All of it is made from ``contract.toml``, and from no line of the vendor's code.
+``torch_sdaa/`` holds only the vendor's names, and ``teco_smi.py`` is the vendor's command; the modules beside them
+implement the names. Everything is derived from ``contract.toml``, not from the vendor's code.
 """
 
 from __future__ import annotations

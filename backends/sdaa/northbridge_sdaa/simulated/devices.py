@@ -1,4 +1,4 @@
-"""The functions of ``torch.sdaa`` that are not as CUDA's, or not as the simulated chip's."""
+"""The functions of ``torch.sdaa`` that differ from CUDA's, or from the simulated chip's."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _waiting: list[Callable[[], object]] = []
 
 @dataclass(frozen=True)
 class _SDAADeviceProperties:
-    """All that is known to be there; the memory is in bytes."""
+    """The known device properties; the memory is in bytes."""
 
     total_memory: int
 
 
 def is_available() -> bool:
-    """Return whether this process sees a device."""
+    """True if this process sees a device."""
     return device_count() > 0
 
 
@@ -34,7 +34,7 @@ def device_count() -> int:
 
 
 def _lazy_init() -> None:
-    """Use the chip. torch calls it before the first tensor is made there."""
+    """Initialize the chip. torch calls it before the first tensor is created there."""
     chip.init()
     vars(sys.modules["torch_sdaa.sdaa"])["_initialized"] = True
     while _waiting:
@@ -42,7 +42,7 @@ def _lazy_init() -> None:
 
 
 def _lazy_call(callable: Callable[[], object]) -> None:  # noqa: A002 - the vendor's name for it
-    """Call ``callable`` when the chip is first used, or now, where it has been."""
+    """Call ``callable`` when the chip is first used, or now if it is in use."""
     if chip.is_initialized():
         callable()
     else:
@@ -50,27 +50,27 @@ def _lazy_call(callable: Callable[[], object]) -> None:  # noqa: A002 - the vend
 
 
 def get_device_name(device: DeviceLike = None) -> str:
-    """Return the file of the card on which a device lies, and no product's name."""
+    """Return the device file of a device's card, not a product's name."""
     index = chip.current_device() if device is None else torch.device(device).index or 0
     return f"/dev/tcaicard{machine.card_of(machine.visible()[index])}"
 
 
 def get_device_properties(device: DeviceLike = None) -> _SDAADeviceProperties:
-    """Return an object with the size of the memory, and without what CUDA's has beside it."""
+    """Return an object with the memory size, and without the other fields of CUDA's."""
     return _SDAADeviceProperties(total_memory=chip.mem_get_info(device)[1])
 
 
 def get_device_capability(device: DeviceLike = None) -> None:
-    """Return nothing of use."""
+    """Return None: the vendor's function has no useful result."""
 
 
 def is_bf16_supported() -> bool:
-    """Return that tensors can be of bfloat16."""
+    """Return True: tensors can be bfloat16."""
     return True
 
 
 class Generators(Sequence[torch.Generator]):
-    """One generator a device, each made when it is asked for."""
+    """One generator for each device, created on first use."""
 
     def __getitem__(self, index: int) -> torch.Generator:  # type: ignore[override] # no slices
         return chip.default_generator(index)
@@ -80,7 +80,7 @@ class Generators(Sequence[torch.Generator]):
 
 
 def get_rng_state(device: torch.device | str | int = "sdaa") -> torch.Tensor:
-    """Return the state of a device's generator; what has no index is the current device."""
+    """Return the state of a device's generator; without an index it is the current device's."""
     return chip.get_rng_state(device)
 
 
@@ -89,29 +89,29 @@ def set_rng_state(new_state: torch.Tensor, device: torch.device | str | int = "s
     chip.set_rng_state(new_state, device)
 
 
-# Memory that is reserved was called cached.
+# The vendor uses torch's former name "cached" for reserved memory.
 
 
 def empty_cache() -> None:
-    """Give cached memory back, of which there is none."""
+    """Release cached memory; the simulation has none."""
     chip.empty_cache()
 
 
 def memory_cached(device: DeviceLike = None) -> int:
-    """Return the bytes taken from a device."""
+    """Return the bytes reserved on a device."""
     return chip.memory_reserved(device)
 
 
 def max_memory_cached(device: DeviceLike = None) -> int:
-    """Return the most bytes taken from a device."""
+    """Return the peak of the bytes reserved on a device."""
     return chip.max_memory_reserved(device)
 
 
 def reset_max_memory_cached(device: DeviceLike = None) -> None:
-    """Start all peaks anew: they are not kept apart."""
+    """Reset all peaks: they are not stored separately."""
     chip.reset_peak_memory_stats(device)
 
 
 def reset_max_memory_allocated(device: DeviceLike = None) -> None:
-    """Start all peaks anew: they are not kept apart."""
+    """Reset all peaks: they are not stored separately."""
     chip.reset_peak_memory_stats(device)

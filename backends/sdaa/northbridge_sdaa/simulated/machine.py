@@ -1,4 +1,4 @@
-"""The simulated machine: its cards, their core groups, and which of these a process sees."""
+"""The simulated machine: its cards, their core groups, and those that a process sees."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ CARD = "TECO_AICARD_01"
 
 @functools.cache
 def core_group() -> SimulatedDevice:
-    """Return what one device of this machine is, and how many there are."""
+    """Return the properties of this machine's devices, including their number."""
     return SimulatedDevice.read(Path(__file__).with_name("device.toml")).as_set()
 
 
 def card_of(group: int) -> int:
-    """Return the card on which a core group of the machine lies, by its number."""
+    """Return the card of a core group, by the group's number in the machine."""
     return group // SDAASimSettings.read().groups
 
 
 def card_count() -> int:
-    """Return how many cards stand in the machine."""
+    """Return the number of cards in the machine."""
     return card_of(core_group().count - 1) + 1
 
 
 @functools.cache
 def visible() -> tuple[int, ...]:
-    """Return the core groups that this process sees, in its order: as CUDA does, up to the first that is not there."""
+    """Return the core groups that this process sees, in its order; like CUDA, up to the first that does not exist."""
     everything = range(core_group().count)
     chosen = variable("SDAA_VISIBLE_DEVICES")
     if not chosen:

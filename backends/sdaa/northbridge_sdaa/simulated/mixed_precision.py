@@ -1,4 +1,4 @@
-"""Autocast and the scaler of gradients under the vendor's names: torch's own, on the chip."""
+"""Autocast and the gradient scaler under the vendor's names: torch's own, on the chip."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 class autocast(torch.autocast):
-    """``torch.autocast("sdaa")``, in float16 unless another dtype is asked for."""
+    """``torch.autocast("sdaa")``, in float16 unless another dtype is given."""
 
     def __init__(
         self, enabled: bool = True, dtype: torch.dtype = torch.float16, cache_enabled: bool | None = None

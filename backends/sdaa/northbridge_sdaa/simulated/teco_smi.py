@@ -1,4 +1,4 @@
-"""The vendor's command: a table of the cards, or of the core groups on releases before 1.15."""
+"""The vendor's command: a table of the cards, or of the core groups for releases before 1.15."""
 
 from __future__ import annotations
 

@@ -14,16 +14,16 @@ from northbridge_sdaa.simulated.record import put, variable
 from northbridge_sdaa.simulated.settings import SDAASimSettings
 
 _READ = ("TORCH_SDAA_CONV_USE_FP32", "TORCH_SDAA_CONV2D_BACKWARD_USE_FP32", "TORCH_SDAA_BF16_CLIP")
-"""Variables of the vendor's operators. The simulated ones always compute in the dtype that they are given."""
+"""Variables of the vendor's operators. The simulated operators always compute in the dtype of their inputs."""
 
-_libraries: list[torch.library.Library] = []  # which take their kernels with them when they are collected
+_libraries: list[torch.library.Library] = []  # a collected library removes its kernels
 
 
 def load() -> None:
-    """Make the simulated core groups torch's devices ``sdaa``, in the way that the settings ask for."""
+    """Make the simulated core groups torch's devices ``sdaa``, in the way that the settings choose."""
     _parse_device_to_align_with()
     northbridge_cpu_sim.install(
-        # Where none is visible, one is there all the same, which is not counted.
+        # Without visible devices, one device exists but is not counted.
         machine.core_group(),
         visible=max(1, len(machine.visible())),
         module=sys.modules["torch_sdaa.sdaa"],
@@ -44,10 +44,10 @@ def _parse_device_to_align_with() -> None:
 
 
 def _pass_for_a_type_of_torchs_own() -> None:
-    """Let torch answer as one that the vendor has built: its spare device type is free, and sdaa is like any other."""
+    """Let torch look like one that the vendor built: its spare device type is free, and sdaa is like any other."""
     torch._C._get_privateuse1_backend_name = lambda: "privateuseone"
     library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's, that it had a kernel for all devices
+        warnings.simplefilter("ignore")  # torch warns that it has a kernel for all devices
         library.impl("_has_compatible_shallow_copy_type", lambda _tensor, _other: True, "PrivateUse1")  # type: ignore[no-untyped-call]
     _libraries.append(library)

@@ -1,4 +1,4 @@
-"""Records of all ranks of one run, as the judgement needs them."""
+"""The records of all ranks of one run, in the form for the judgement."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ How = Literal["waiting", "finished", "failed", "over", "unknown"]
 _LIBRARIES = frozenset(
     {"torch", "lightning", "pytorch_lightning", "lightning_fabric", "northbridge", *sys.stdlib_module_names}
 )
-"""Packages whose frames say little of where in a user's code a call was made."""
+"""Packages whose frames do not show where a user's code made a call."""
 
 
 @dataclass(frozen=True)
 class Group:
-    """A process group. Two with one name are told apart by their lives and their ranks."""
+    """A process group. Two groups with one name differ in their lives and their ranks."""
 
     name: str
     ranks: tuple[int, ...] = field(hash=False)  # there may be many
@@ -36,7 +36,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Channel:
-    """A counter of a group's calls: collectives together, sends and receives by peer and tag."""
+    """A counter of a group's calls: one for collectives, one for sends and receives of each peer and tag."""
 
     direction: Literal["", "send", "receive"] = ""
     peer: int | None = None
@@ -69,7 +69,7 @@ class Call:
 
     @property
     def where(self) -> str:
-        """Return ", at train.py:42 in fit", or nothing."""
+        """The text ", at train.py:42 in fit", or an empty one."""
         if not self.place:
             return ""
         behind = {"": "", "autograd": " (from autograd's thread; the main thread was there)"}
@@ -78,7 +78,7 @@ class Call:
 
 @dataclass(frozen=True)
 class RankLog:
-    """Records of one rank: its calls, oldest first, and its counts for each channel in each group."""
+    """The records of one rank: its calls, oldest first, and its counts for each channel in each group."""
 
     rank: int
     calls: Sequence[Call] = ()
@@ -87,29 +87,29 @@ class RankLog:
     process: int = 0
     state: State = "unknown"
     seen: str = ""
-    """Where its main thread was when it had called nothing more for some seconds."""
+    """The place of its main thread after some seconds without a further call."""
     exited: bool = False
-    """Whether the process ended by itself."""
+    """True if the process ended by itself."""
 
     def collectives(self, group: Group) -> list[Call]:
         """Return the collectives that this rank has made in ``group``, oldest first."""
         return [call for call in self.calls if call.group == group and not call.channel.direction]
 
     def count(self, group: Group, channel: Channel = Channel()) -> int:
-        """Return how many calls of ``channel`` this rank has made in ``group``."""
+        """Return the number of calls of ``channel`` that this rank has made in ``group``."""
         return self.counts.get((group, str(channel)), 0)
 
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """The logs of all ranks of one run that have written something."""
+    """The logs of all ranks of one run that have written a file."""
 
     world_size: int
     logs: Mapping[int, RankLog]
     damages: Sequence[str] = ()
     """Unreadable parts, each with its file."""
     left_out: int = 0
-    """How many files of other runs are in the folder."""
+    """Number of files of other runs in the folder."""
 
 
 def say_ranks(ranks: Sequence[int]) -> str:
@@ -117,7 +117,7 @@ def say_ranks(ranks: Sequence[int]) -> str:
     ordered = sorted(ranks)
     if len(ordered) == 1:
         return f"rank {ordered[0]}"
-    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:  # the most there are
+    if len(ordered) > 2 and ordered[-1] - ordered[0] == len(ordered) - 1:  # a range without gaps
         return f"ranks {ordered[0]}-{ordered[-1]}"
     rows = [[*row] for _, row in groupby(enumerate(ordered), lambda each: each[1] - each[0])]
     parts = [part for row in rows for part in _say_row([rank for _, rank in row])]
@@ -129,7 +129,7 @@ def _say_row(ranks: Sequence[int]) -> list[str]:
 
 
 def name_place(frames: Sequence[Frame]) -> str:
-    """Return the innermost frame of a user's, or else the innermost of all, as "train.py:42 in fit"."""
+    """Return the innermost frame of the user's code, or else of any code, as "train.py:42 in fit"."""
     users = (each for each in frames if not _is_librarys(each.module))
     found = next(users, frames[0] if frames else None)
     if found is None:

@@ -1,4 +1,4 @@
-"""Waits that hang on each other: rank 1 waits for rank 2, which waits for rank 3 in another group."""
+"""Chains of waits: rank 1 waits for rank 2, which waits for rank 3 in another group."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from northbridge.flight_recorder.analysis.findings import HangFinding
 
 
 def find_chains(findings: Sequence[HangFinding]) -> list[str]:
-    """Return each chain of two waits or more that is no part of a longer one, and each circle."""
+    """Return each chain of two or more waits that is not part of a longer one, and each circle."""
     waits: dict[int, dict[int, HangFinding]] = {}
     for finding in findings:
         for waiting in finding.waiting:

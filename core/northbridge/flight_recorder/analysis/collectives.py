@@ -1,4 +1,4 @@
-"""Waits in the collectives of one group, which all its ranks have to call in one order."""
+"""Waits in the collectives of one group, which all its ranks must call in one order."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from northbridge.flight_recorder.analysis.findings import HangFinding, say_proce
 from northbridge.flight_recorder.analysis.first_difference import say_parting
 
 _FREE_SIZES = frozenset({"all_gather", "all_gather_coalesced", "all_to_all", "all_to_all_single", "gather", "scatter"})
-"""The collectives in which a rank's tensors may have a size of their own."""
+"""The collectives in which the sizes of the ranks' tensors may differ."""
 
 
 def judge_collectives(run: RecordedRun, group: Group, now: float) -> list[HangFinding]:
-    """Return what is wrong in the collectives of ``group``."""
+    """Return the findings in the collectives of ``group``."""
     made = {rank: run.logs[rank].collectives(group) for rank in group.ranks if rank in run.logs}
     counted = {rank: run.logs[rank].count(group) if rank in run.logs else 0 for rank in group.ranks}
     everybody = min(counted.values())
@@ -26,10 +26,10 @@ def judge_collectives(run: RecordedRun, group: Group, now: float) -> list[HangFi
 
 
 def open_calls(calls: Sequence[Call], everybody: int) -> list[Call]:
-    """Return those of a rank's ``calls`` that have not finished, where every rank has made ``everybody`` of them.
+    """Return a rank's unfinished ``calls``; every rank has made at least ``everybody`` calls.
 
-    Where a later one has finished, so has an earlier one, whatever the library says of it. One that is over, nobody
-    knows how, cannot have finished well before all ranks have made it.
+    If a later call has finished, so have the earlier ones, even if the library does not say so. A call that is over
+    with an unknown result cannot have succeeded before all ranks have made it.
     """
     found: list[Call] = []
     for call in reversed(calls):
@@ -49,9 +49,9 @@ def _find_missing(
     opened: Mapping[int, Sequence[Call]],
     now: float,
 ) -> Iterable[HangFinding]:
-    """Yield for each call that some ranks are in who has not made it."""
+    """Yield the ranks that have not made a call that other ranks are in."""
     waits: dict[tuple[int, tuple[int, ...]], list[int]] = defaultdict(list)
-    # Not one that all have made: of some works, libraries never say that they have finished.
+    # Not a call that all ranks have made: libraries never report the end of some works.
     everybody = min(counted.values())
     stuck = {rank: next((each for each in calls if each.number > everybody), None) for rank, calls in opened.items()}
     waited_in = {rank: call for rank, call in stuck.items() if call is not None}
@@ -92,7 +92,7 @@ def _find_lost(
 def _find_mismatch(
     group: Group, made: Mapping[int, Sequence[Call]], opened: Mapping[int, Sequence[Call]]
 ) -> HangFinding | None:
-    """Return the first number at which ranks have called different things, if one of them is still in it."""
+    """Return the first number at which the ranks' calls differ, if one of these calls is unfinished."""
     by_number: dict[int, dict[int, Call]] = defaultdict(dict)
     for rank, calls in made.items():
         for call in calls:
@@ -116,7 +116,7 @@ def _find_mismatch(
 
 
 def _kind(call: Call) -> object:
-    """Return what has to be the same on every rank: the sizes, but not the shapes."""
+    """Return the facts that must be equal on every rank: the sizes, but not the shapes."""
     if call.operation in _FREE_SIZES or "barrier" in call.operation:
         return call.operation, call.root
     dtype = call.tensors.partition(" ")[0]

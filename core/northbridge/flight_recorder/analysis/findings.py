@@ -1,4 +1,4 @@
-"""Findings, and their wording."""
+"""Findings and their wording."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HangKind = Literal["not called", "mismatch", "not sent", "not received", "proces
 
 @dataclass(frozen=True)
 class HangFinding:
-    """One thing that is wrong: which ranks are to blame, and which wait for them."""
+    """One fault: the ranks to blame, and the ranks that wait for them."""
 
     kind: HangKind
     text: str
@@ -28,13 +28,13 @@ class HangFinding:
     def in_calls(
         cls, kind: HangKind, text: str, blamed: Sequence[int], waiting: Sequence[int], calls: Sequence[Call]
     ) -> HangFinding:
-        """Return what is wrong in ``calls``, which have one number in one group."""
+        """Return the finding for ``calls``, which have one number in one group."""
         call, since = calls[0], min(each.at for each in calls)
         return cls(kind, text, tuple(blamed), tuple(waiting), str(call.group), call.number, call.operation, since)
 
 
 def say_wait(ranks: Sequence[int], calls: Sequence[Call], now: float) -> str:
-    """Return "ranks 0, 1 wait since 35 s, at train.py:42 in fit", or how long they waited until it failed."""
+    """Return "ranks 0, 1 wait since 35 s, at train.py:42 in fit", or the length of the wait until it failed."""
     began = min(call.at for call in calls)
     one = len(ranks) == 1
     failed = [call for call in calls if call.how == "failed" and call.ended is not None]
@@ -47,7 +47,7 @@ def say_wait(ranks: Sequence[int], calls: Sequence[Call], now: float) -> str:
 
 
 def say_standing(run: RecordedRun, rank: int, group: Group) -> str:
-    """Return what a rank that is waited for did last, and what has become of its process."""
+    """Return the last call of a rank that others wait for, and the state of its process."""
     log = run.logs.get(rank)
     if log is None:
         return f"rank {rank} has written nothing: it never started, or never came to a first call"
@@ -62,7 +62,7 @@ def say_standing(run: RecordedRun, rank: int, group: Group) -> str:
 
 
 def say_process(log: RankLog) -> str:
-    """Return "; its process 1234 is stopped", or nothing for one that runs, or of which nothing is known."""
+    """Return "; its process 1234 is stopped", or nothing for a process that runs or is unknown."""
     if log.exited:
         return f"; its process {log.process} has ended by itself"
     if log.state == "stopped":

@@ -1,4 +1,4 @@
-"""From which call on a rank is out of step: it left a call out, or made one more, long before a rank waits."""
+"""Search for the call from which on a rank is out of step, because it skipped or added a call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _COMPARED = 50
 
 
 def say_parting(made: Mapping[int, Sequence[Call]], blamed: Sequence[int], waiting: Sequence[int]) -> str:
-    """Return which call a blamed rank has left out, or a waiting one made too many; nothing where none can be told."""
+    """Return the call that a blamed rank left out or a waiting rank added; empty if neither is found."""
     if not waiting:
         return ""
     other = waiting[0]
@@ -31,7 +31,7 @@ def say_parting(made: Mapping[int, Sequence[Call]], blamed: Sequence[int], waiti
 
 
 def _find_left_out(fewer: Sequence[Call], more: Sequence[Call]) -> Call | None:
-    """Return the call of ``more`` from which on ``fewer`` are the same calls, one number earlier."""
+    """Return the call of ``more`` from which on ``fewer`` has the same calls, one number earlier."""
     own, theirs = ({call.number: call for call in calls} for calls in (fewer, more))
     number = next((each for each in sorted(own.keys() & theirs.keys()) if _what(own[each]) != _what(theirs[each])), 0)
     later = [each for each in own if number <= each < number + _COMPARED and each + 1 in theirs]

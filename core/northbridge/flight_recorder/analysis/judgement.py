@@ -1,4 +1,4 @@
-"""Waits between ranks, as a pure function of the records of all ranks."""
+"""Waits between ranks, computed only from the records of all ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from northbridge.flight_recorder.analysis.point_to_point import judge_point_to_p
 
 @dataclass(frozen=True)
 class Judgement:
-    """Findings, most telling first, chains of waits, and notes."""
+    """Findings with the most telling first, chains of waits, and notes."""
 
     findings: tuple[HangFinding, ...]
     chains: tuple[str, ...]
@@ -25,7 +25,7 @@ class Judgement:
 
 
 def judge(run: RecordedRun, now: float) -> Judgement:
-    """Return who waits for whom in ``run``, at the time ``now`` in seconds since 1970."""
+    """Judge which rank waits for which in ``run``, at the time ``now`` in seconds since 1970."""
     groups = sorted({group for log in run.logs.values() for group, _ in log.counts}, key=str)
     findings = [each for group in groups for each in judge_collectives(run, group, now)]
     findings += [each for group in groups for each in judge_point_to_point(run, group, now)]

@@ -1,4 +1,4 @@
-"""The judgement as a person reads it."""
+"""Printing of the judgement for a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Waits in sends and receives: the n-th send from one rank to another is the n-th that the other receives."""
+"""Waits in sends and receives: the n-th send to a rank belongs to its n-th receive from the sender."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from northbridge.flight_recorder.analysis.findings import HangFinding, HangKind,
 
 
 def judge_point_to_point(run: RecordedRun, group: Group, now: float) -> Iterable[HangFinding]:
-    """Yield what is wrong in the sends and receives of ``group``."""
+    """Yield the findings in the sends and receives of ``group``."""
     for rank in group.ranks:
         if rank not in run.logs:
             continue
@@ -24,7 +24,7 @@ def judge_point_to_point(run: RecordedRun, group: Group, now: float) -> Iterable
 def _judge(run: RecordedRun, group: Group, rank: int, calls: list[Call], now: float) -> HangFinding | None:
     channel, answered = calls[0].channel, _answers(run, group, rank, calls[0].channel)
     sends = channel.direction == "send"
-    # A library may be done with a send that is not received yet; a receive it cannot be.
+    # A library may finish a send that has not been received yet, but not a receive that has not been sent.
     done = ("finished", "over", "unknown") if sends else ("finished",)
     call = next((each for each in calls if each.number > answered and each.how not in done), None)
     if call is None or any(later.number > call.number and later.how == "finished" for later in calls):
@@ -46,7 +46,7 @@ def _judge(run: RecordedRun, group: Group, rank: int, calls: list[Call], now: fl
 
 
 def _answers(run: RecordedRun, group: Group, rank: int, channel: Channel) -> int:
-    """Return how many calls of other ranks answer those of ``rank`` in ``channel``."""
+    """Count the calls of other ranks that answer those of ``rank`` in ``channel``."""
     if channel.direction == "send":
         log = run.logs.get(channel.peer) if channel.peer is not None else None
         if log is None:

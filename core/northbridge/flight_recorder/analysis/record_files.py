@@ -1,4 +1,4 @@
-"""The files of a folder, read back: they may come from another machine, and may be cut short."""
+"""Reading of a folder's files, which may come from another machine, and may be incomplete."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from northbridge.processes.endings import state_of
 from northbridge.untrusted.files import read_file
 
 _STRAY_S = 600.0
-"""How long before a run one of its ranks may have begun that never came to the first call."""
+"""Maximum age, before a run begins, of a process that counts as its rank without having made a call."""
 
 
 class FolderError(Exception):
-    """The folder holds nothing that can be judged."""
+    """The folder has no records that can be judged."""
 
 
 @dataclass
 class _File:
-    """The lines of one file that could be read, by kind."""
+    """The readable lines of one file, by kind."""
 
     rank: RankRecord
     run: str
@@ -65,7 +65,7 @@ class _File:
 
 
 def read_folder(folder: Path) -> RecordedRun:
-    """Return what the ranks of the newest run in ``folder`` have recorded. Raises :class:`FolderError`."""
+    """Read the records of the newest run's ranks in ``folder``. Raises :class:`FolderError`."""
     if not folder.is_dir():
         raise FolderError(f"{folder} is not a folder. Fix: name the recorder's folder")
     paths = sorted(folder.glob(f"*{SUFFIX}"))
@@ -95,7 +95,7 @@ def _read(path: Path, damages: list[str]) -> _File | None:
     except OSError as error:
         damages.append(f"{path} cannot be read: {error.strerror or error}")
         return None
-    del torn  # what stands behind the last line's end was being written when the process or the disk ended
+    del torn  # an incomplete line: the process died, or the disk was full
     found: _File | None = None
     for number, line in enumerate(lines, start=1):
         try:
@@ -114,7 +114,7 @@ def _read(path: Path, damages: list[str]) -> _File | None:
 
 
 def _newest_run(processes: list[list[_File]]) -> list[list[_File]]:
-    """Return those that belong to the run which was active last."""
+    """Return the processes of the run that was active last."""
 
     def run_of(segments: list[_File]) -> str:
         return max(each.run for each in segments)
@@ -156,7 +156,7 @@ def _log(segments: list[_File]) -> RankLog:
     recorded = [(each, record) for each in segments for record in each.calls]
     for each, record in sorted(recorded, key=lambda pair: pair[1].call):
         if record.group not in groups or record.place not in each.places:
-            continue  # the line that says it is damaged
+            continue  # its own line is damaged
         call = _call(record, groups[record.group], each.places[record.place], ends.get(record.call))
         calls.append(call)
         key = call.group, str(call.channel)
@@ -174,7 +174,7 @@ def _log(segments: list[_File]) -> RankLog:
 
 
 def _last_seen(segments: list[_File]) -> str:
-    """Return where the rank was after its last call, if it was seen there."""
+    """Return the place of the rank after its last call, if it was recorded."""
     called = max((each.at for file in segments for each in file.calls), default=0.0)
     seen = [
         (file.idle.at, file.places[file.idle.place])

@@ -1,8 +1,8 @@
-"""The calls of ``torch.distributed``, seen where torch hands them to a communication library.
+"""Recording of the calls of ``torch.distributed``, at the point where torch passes them to a communication library.
 
-Every call goes through an operator of the dispatcher's library ``c10d``, also one that DDP makes in C++. A kernel at
-the key BackendSelect, which is above every device's, records it and hands it on to the kernel below. To wrap the
-functions of ``torch.distributed`` would miss what comes from C++, and the hooks of newer torch are not in older ones.
+Every call goes through an operator of the dispatcher's library ``c10d``, even DDP's calls in C++. A kernel at the key
+BackendSelect, which is above every device's key, records the call and passes it to the kernel below. Wrappers of
+``torch.distributed``'s functions would miss calls from C++, and older versions of torch lack the newer hooks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def observe(recorder: FlightRecorder) -> None:
-    """Let ``recorder`` see every call of this process from here on."""
+    """Let ``recorder`` record every call of this process from here on."""
     import torch
     import torch.distributed
 
@@ -38,7 +38,7 @@ def observe(recorder: FlightRecorder) -> None:
 
 _KEY = "BackendSelect"
 
-# A Library takes its kernels with it when it is collected.
+# A collected Library removes its kernels.
 _libraries: list[object] = []
 
 
@@ -50,7 +50,7 @@ def _kernel(operator: Operator, below: Any, recorder: FlightRecorder) -> Callabl
     meta = keys.DispatchKey.Meta
 
     def record_and_hand_on(keyset: Any, *args: Any, **options: Any) -> object:
-        # Tensors without data are torch.compile's, which plans a call and makes none.
+        # Tensors without data are torch.compile's, which plans a call without making it.
         call = None if keyset.has(meta) else recorder.called(operator, args)
         try:
             result = below.redispatch(keyset & under, *args, **options)

@@ -1,4 +1,4 @@
-"""The process groups of this rank, and how many calls each has seen."""
+"""The process groups of this rank, with the counts of their calls."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 COLLECTIVES = ""
-"""Channel of the calls that all ranks of a group make; sends and receives are counted apart."""
+"""Channel of calls that all ranks of a group make; sends and receives are counted separately."""
 
 
 class CountedGroup:
-    """One process group: torch gives a name again when the group before is destroyed, so that lives are told apart."""
+    """One process group. torch reuses the name of a destroyed group, so each of its lives has a number."""
 
     def __init__(self, process_group: Any, life: int) -> None:
         self._alive = weakref.ref(process_group)
@@ -27,21 +27,21 @@ class CountedGroup:
         self._counts: dict[str, int] = {}
 
     def is_(self, process_group: Any) -> bool:
-        """Return whether this is ``process_group``, and not one that had its name before."""
+        """True if this is ``process_group``, and not an earlier group with its name."""
         return self._alive() is process_group
 
     def count(self, channel: str = COLLECTIVES) -> int:
-        """Count one more call of a kind, and return its number, from 1 on."""
+        """Count one more call of a channel, and return its number, starting at 1."""
         number = self._counts[channel] = self._counts.get(channel, 0) + 1
         return number
 
     def member(self, place: int) -> int | None:
-        """Return the rank in the world of the group's rank ``place``; None where it cannot be known."""
+        """Return the world rank of the group's rank ``place``; None if it is unknown."""
         known = self._ranks is not None and 0 <= place < len(self._ranks)
         return self._ranks[place] if known and self._ranks is not None else None
 
     def as_dict(self) -> dict[str, object]:
-        """Return what a file says of the group, with what has been counted so far."""
+        """Return the group's record for a file, with the counts so far."""
         return {"kind": "group", "group": self.key, "ranks": self._ranks, "counts": self._counts, **self._about}
 
 
@@ -56,7 +56,7 @@ class CountedGroups:
         return iter(self._last.values())
 
     def find(self, process_group: Any) -> tuple[CountedGroup, bool]:
-        """Return the group that ``process_group`` is, and whether it is a new one."""
+        """Return the counted group of ``process_group``, and True if it is new."""
         name: str = process_group.group_name
         found = self._last.get(name)
         if found is not None and found.is_(process_group):
@@ -71,7 +71,7 @@ def _ranks_of(process_group: Any) -> list[int] | None:
 
     try:
         return [int(each) for each in torch.distributed.get_process_group_ranks(process_group)]
-    except (KeyError, RuntimeError, ValueError):  # made in C++, or torch is in the middle of making it
+    except (KeyError, RuntimeError, ValueError):  # made in C++, or not completely made yet
         size = process_group.size()
         whole = torch.distributed.is_initialized() and size == torch.distributed.get_world_size()
         return list(range(size)) if whole else None

@@ -1,4 +1,4 @@
-"""Where a rank is that calls nothing: the code in which the others' missing call is stuck."""
+"""Recording of the place of an idle rank: the code where the call that other ranks wait for is stuck."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 _IDLE_S = 5.0
 _LONGEST_S = 300.0
 _MOST = 100
-"""How often it is told between two calls: what is written must not push out the calls."""
+"""Limit of records between two calls, so that they do not push out the calls."""
 
 
 class Idling:
-    """Call ``tell`` when nothing was called for some seconds, and again now and then while that lasts."""
+    """Call ``tell`` after some seconds without a call, and again at growing intervals while that lasts."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
@@ -24,11 +24,11 @@ class Idling:
         threading.Thread(target=self._watch, name="flight recorder: idling", daemon=True).start()
 
     def called(self) -> None:
-        """Take note that something was called."""
+        """Note that a call was made."""
         self._calls += 1
 
     def end(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         self._end.set()
 
     def _watch(self) -> None:

@@ -24,7 +24,7 @@ _RANKS = ("root_rank", "dst", "src")
 
 @dataclass(frozen=True)
 class Operator:
-    """Where the arguments of one operator are that a record tells."""
+    """Positions of the recorded arguments in one operator's call."""
 
     name: str
     group: int
@@ -34,14 +34,14 @@ class Operator:
 
     @classmethod
     def of_schema(cls, operator: str, schema: Any) -> Operator | None:
-        """Return the operator of ``schema``; None for one that no process group serves."""
+        """Read an operator's ``schema``; None for an operator without a process group."""
         types = {each.name: (place, str(each.type)) for place, each in enumerate(schema.arguments)}
         groups = [place for place, kind in types.values() if kind.endswith("c10d.ProcessGroup")]
         if not groups:
             return None
         flat = {name: place for name, (place, kind) in types.items() if kind in ("Tensor", "List[Tensor]")}
         if "barrier" in operator:
-            flat = {}  # its tensor only says which device is meant
+            flat = {}  # its tensor only names the device
         inputs = [place for name, place in flat.items() if name.startswith("input")]
         peers = [types[name][0] for name in _RANKS if name in types]
         return cls(
@@ -54,5 +54,5 @@ class Operator:
 
     @property
     def is_between_two(self) -> bool:
-        """Whether one rank sends and one receives, rather than all ranks of the group calling it."""
+        """True if one rank sends and one receives; False if all ranks of the group call it."""
         return self.tag is not None

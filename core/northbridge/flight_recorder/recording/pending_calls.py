@@ -1,8 +1,7 @@
-"""The calls that have not finished, asked now and then whether they have.
+"""Calls that have not finished, checked at intervals.
 
-A library's future would say it by itself, but those of chips with streams are done when the work is queued; so the work
-is asked, at the next call and at intervals of 0.02 to 0.5 s. That keeps its tensors a moment longer than they would
-live.
+A library's future would report the end itself, but on chips with streams it is done when the work is queued. So the
+work is checked, at the next call and at intervals of 0.02 to 0.5 s. That keeps its tensors alive a moment longer.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ _LONGEST_S = 0.5
 _PATIENCE_S = 5.0
 _AT_A_CALL = 4
 End = tuple[int, str, str]
-"""The call's number; "finished", "failed", "over" where the library does not say which, or "unknown"; and why."""
+"""The call's number; "finished", "failed", "over" if the library does not say which, or "unknown"; and the reason."""
 
 
 class Outstanding:
-    """Tell ``ended`` what has become of calls; of more than ``most`` at once, the oldest are given up."""
+    """Report the end of calls to ``ended``; give up the oldest if there are more than ``most`` at once."""
 
     def __init__(self, ended: Callable[[list[End]], None], *, most: int) -> None:
         self._ended = ended
@@ -37,8 +36,8 @@ class Outstanding:
         self._pause = _SHORTEST_S
 
     def follow(self, call: int, boxed: Any) -> None:
-        """Watch the work that a library has returned for ``call``, as the dispatcher hands it over."""
-        self.ask(first=_AT_A_CALL)  # the thread comes round too late for a chip that is nearly full
+        """Watch the work that a library has returned for ``call``, in the dispatcher's form."""
+        self.ask(first=_AT_A_CALL)  # the thread comes too late for a chip whose memory is nearly full
         work = _unbox(boxed)
         if work is None:
             self._ended([(call, "unknown", "")] if boxed is not None else [(call, "finished", "")])
@@ -56,12 +55,12 @@ class Outstanding:
         self._more.set()
 
     def drop(self) -> None:
-        """Follow none of the calls any longer."""
+        """Stop following all calls."""
         with self._lock:
             self._works.clear()
 
     def end(self) -> None:
-        """Ask a last time. Called when the interpreter ends: a thread that is inside torch then takes it down."""
+        """Check a last time. Called when the interpreter ends: a thread that is inside torch then would crash it."""
         self._ending = True
         self._more.set()
         if self._thread is not None:
@@ -80,12 +79,12 @@ class Outstanding:
             self.ask()
 
     def ask(self, first: int | None = None) -> None:
-        """Ask every call's work, or that of the ``first`` oldest, and tell what has ended."""
+        """Check every call, or the ``first`` oldest, and report those that have ended."""
         with self._lock:
             works = list(islice(self._works.items(), first))
         ends = [(call, *how) for call, work in works if (how := _how_it_ended(work)) is not None]
         with self._lock:
-            # Two threads may have asked at once.
+            # Two threads may have checked at once.
             ends = [end for end in ends if self._works.pop(end[0], None) is not None]
             self._pause = _SHORTEST_S if ends else self._pause
         if ends:
@@ -99,16 +98,16 @@ def _unbox(boxed: Any) -> Any:
         return None
     try:
         return torch.distributed.Work.unbox(boxed)
-    except RuntimeError:  # a library's work that is not torch's
+    except RuntimeError:  # the library's work is not torch's
         return None
 
 
 def _how_it_ended(work: Any) -> tuple[str, str] | None:
-    # Not wait(): a second one may wait for ever. Nor is_success(), at which torch prints that it is deprecated. The
-    # future first: who asks a work may make a library take the results for waited for.
+    # Not wait(): a second wait() may block for ever. Nor is_success(), at which torch prints a deprecation. The future
+    # first: checking a work may make a library count its results as waited for.
     try:
         future = work.get_future()
-    except Exception:  # noqa: BLE001 - a vendor's: the work of sends and receives mostly has no future
+    except Exception:  # noqa: BLE001 - a vendor's error: sends and receives mostly have no future
         future = None
     try:
         if future is None:
@@ -116,6 +115,6 @@ def _how_it_ended(work: Any) -> tuple[str, str] | None:
         if not future.done():
             return None
         future.value()
-    except Exception as error:  # noqa: BLE001 - whatever the library failed with
+    except Exception as error:  # noqa: BLE001 - any error of the library
         return "failed", describe_error(error)
     return "finished", ""

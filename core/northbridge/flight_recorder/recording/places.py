@@ -1,4 +1,4 @@
-"""Where in whose code a call was made."""
+"""Places of calls in the code."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ _OURS = f"{__name__.rpartition('.')[0]}."
 
 
 class Places:
-    """The stacks that were seen, each known by a number: most calls of a training come from a few places."""
+    """The recorded stacks, each with a number: most calls of a training come from a few places."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
-        self._codes: list[CodeType] = []  # an id is a code's own as long as the code lives
+        self._codes: list[CodeType] = []  # keeps the codes alive, so that their ids stay unique
 
     def find(self, frame: FrameType | None) -> tuple[int, str, list[Frame] | None]:
-        """Return the number of the stack that ``frame`` ends, its thread, and its frames where it is a new one.
+        """Return the number of the stack of ``frame``, its thread, and its frames if the stack is new.
 
-        A call that came from a thread without Python code, such as autograd's, has the frames of the main thread, which
-        is in ``backward()`` meanwhile.
+        A call from a thread without Python code, such as autograd's, gets the frames of the main thread, which is in
+        ``backward()`` meanwhile.
         """
         frame, thread = _of_caller(frame)
         number, frames = self._number(frame, thread)
         return number, thread, frames
 
     def find_main(self) -> tuple[int, list[Frame] | None]:
-        """Return the number of the stack of the main thread, as it is now, and its frames where it is a new one."""
+        """Return the number of the main thread's current stack, and its frames if the stack is new."""
         return self._number(_of_main_thread(), "")
 
     def _number(self, frame: FrameType | None, thread: str) -> tuple[int, list[Frame] | None]:
@@ -38,7 +38,7 @@ class Places:
         while frame is not None and len(stack) < _DEEPEST:
             stack.append(frame)
             frame = frame.f_back
-        # The line is worked out from the place in the code, which costs more than all the rest.
+        # Computing the line from the place in the code is slower than everything else here.
         key = (thread, *((id(each.f_code), each.f_lasti) for each in stack))
         known = self._numbers.get(key)
         if known is not None:
@@ -48,7 +48,7 @@ class Places:
         return number, [_describe(each) for each in stack]
 
     def forget(self) -> None:
-        """Begin anew: every stack is a new one again."""
+        """Forget all stacks, so that each is new again."""
         self._numbers.clear()
         self._codes.clear()
 

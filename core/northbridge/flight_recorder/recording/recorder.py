@@ -1,4 +1,4 @@
-"""Recording of each call during training: it costs microseconds, and it never ends the training."""
+"""Recording of each call during training. It costs microseconds, and its errors never end the training."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from northbridge.processes.endings import describe_error, started_at, this_machi
 if TYPE_CHECKING:
     from northbridge.flight_recorder.recording.operators import Operator
 
-_MOST_TENSORS = 4  # of one call that are noted; DDP's broadcasts carry hundreds
+_MOST_TENSORS = 4  # recorded of one call; DDP's broadcasts have hundreds
 _PATIENCE_S = 5.0
 _RUN_KEY = "northbridge/flight_recorder/run"
 
@@ -35,9 +35,9 @@ class FlightRecorder:
     def __init__(self, folder: Path, *, calls: int) -> None:
         self._folder = folder
         self._most = calls
-        self._lock = threading.RLock()  # a signal's handler may communicate, too
+        self._lock = threading.RLock()  # a signal's handler may make calls too
         self._begin_anew()
-        # A fork has the parent's open file, and none of its threads.
+        # A forked process inherits the parent's open file, but not its threads.
         os.register_at_fork(after_in_child=self._begin_anew)
         atexit.register(self._leave)
 
@@ -65,25 +65,25 @@ class FlightRecorder:
                 self._give_up(error)
 
     def called(self, operator: Operator, args: tuple[Any, ...]) -> int | None:
-        """Note that the call begins, and return its number; None where nothing is recorded any more."""
+        """Record the begin of a call, and return its number; None if recording has stopped."""
         if self._off:
             return None
         try:
             with self._lock:
                 return self._note(operator, args)
-        except Exception as error:  # noqa: BLE001 - a record is never worth a training
+        except Exception as error:  # noqa: BLE001 - recording must never end a training
             self._give_up(error)
             return None
 
     def under_way(self, call: int, work: Any) -> None:
-        """Follow ``work``, the library's own word for whether the call has finished."""
+        """Follow ``work``, the library's object that knows if the call has finished."""
         try:
             self._outstanding.follow(call, work)
         except Exception as error:  # noqa: BLE001 - as above
             self._give_up(error)
 
     def failed(self, call: int, error: BaseException) -> None:
-        """Note that the call has raised ``error``."""
+        """Record that the call has raised ``error``."""
         self._ended([(call, "failed", describe_error(error))])
 
     def _leave(self) -> None:
@@ -159,7 +159,7 @@ class FlightRecorder:
         records.append(call)
         self._file.write(*records)
         if self._agreeing is None:
-            # Apart, because to ask for the name waits for the process that keeps the store, which may be stopped.
+            # In a thread, because the request for the name waits for the store's process, which may be stopped.
             self._agreeing = threading.Thread(target=self._agree_on_run, name="flight recorder: run", daemon=True)
             self._agreeing.start()
         return self._number
@@ -174,7 +174,7 @@ class FlightRecorder:
             self._give_up(error)
 
     def _agree_on_run(self) -> None:
-        # Ranks of one run name it alike, so that files of others in the folder can be told apart.
+        # Ranks of one run agree on its name, so that files of other runs in the folder can be told apart.
         from torch.distributed import distributed_c10d
 
         mine = uuid.uuid4().hex[:12]
@@ -210,7 +210,7 @@ class FlightRecorder:
         self._outstanding.drop()
         if self._file is not None:
             self._file.close()
-        # The log, and not a warning: where warnings are errors, that would end the training.
+        # A log message, not a warning: where warnings are errors, that would end the training.
         logger.warning(
             "the flight recorder has stopped, and the training goes on without it: %s; what was recorded before is in"
             " %s",

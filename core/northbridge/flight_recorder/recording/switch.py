@@ -1,4 +1,4 @@
-"""Whether this process records its collectives."""
+"""The switch for recording this process's collectives."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _armed: list[FlightRecorder] = []
 
 
 def arm() -> None:
-    """Record the collectives of this process from here on, where ``NORTHBRIDGE_FLIGHT_RECORDER`` names a folder.
+    """Record the collectives of this process from here on, if ``NORTHBRIDGE_FLIGHT_RECORDER`` names a folder.
 
-    ``northbridge.load()`` calls it; a script that loads no backend of ours can call it before
-    ``init_process_group()``. Raises :class:`SettingsError` where the folder cannot be written to.
+    ``northbridge.load()`` calls it; a script that loads no backend of ours can call it before ``init_process_group()``.
+    Raises :class:`SettingsError` if the folder is not writable.
     """
     settings = CoreSettings.read()
     if settings.flight_recorder is None or _armed:
@@ -36,7 +36,7 @@ def arm() -> None:
 
 
 def begin(rank: int, world_size: int) -> None:
-    """Write which rank this process is, before it waits for the others to come."""
+    """Record the rank of this process, before it waits for the other ranks."""
     arm()
     for recorder in _armed:
         recorder.begin(rank, world_size)

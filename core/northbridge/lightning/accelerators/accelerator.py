@@ -1,4 +1,4 @@
-"""The one accelerator."""
+"""The accelerator class of every backend."""
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
 
 
 class AcceleratorQuestions(ABC):
-    """Answer for the backend ``backend_name``; no answer takes a card."""
+    """Lightning's questions about the backend ``backend_name``; answering takes no card."""
 
     backend_name: ClassVar[str]
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``accelerator=`` calls it."""
+        """Return the name for ``accelerator=``."""
         return cls.backend_name
 
     @classmethod
     def resolve(cls) -> Backend:
-        """Return the backend that this process runs on, if it has this name; otherwise look it up.
+        """Return the backend called ``backend_name``: the one that this process runs on, or else a declared one.
 
-        Raises what :func:`northbridge.get` raises.
+        Raises the errors of :func:`northbridge.get`.
         """
         running = loaded()
         return running if running is not None and running.name == cls.backend_name else get(cls.backend_name)
 
     @classmethod
     def is_available(cls) -> bool:
-        """Whether this machine has such a device. Where that cannot be found out, the record says why.
+        """True if this machine has a device of this backend. If detection fails, the record says why.
 
-        Lightning asks every registered accelerator on its way to an error of its own: this must not raise.
+        Lightning asks every registered accelerator before it raises an error of its own, so this must not raise.
         """
         try:
             return detect(cls.resolve()) > 0
@@ -60,8 +60,8 @@ class AcceleratorQuestions(ABC):
 
     @classmethod
     def auto_device_count(cls) -> int:
-        """Return how many devices ``devices="auto"`` takes."""
-        # Lightning takes one device in a notebook, for CUDA only: several would have to be forked.
+        """Return the number of devices that ``devices="auto"`` uses."""
+        # In a notebook, several devices would need forked processes. Lightning uses one there, but only for CUDA.
         return 1 if hasattr(sys, "ps1") else detect(cls.resolve())
 
     @classmethod
@@ -71,7 +71,7 @@ class AcceleratorQuestions(ABC):
 
     @classmethod
     def get_parallel_devices(cls, devices: list[int]) -> list[torch.device]:
-        """Return the devices of these indices; the backend's software is loaded for that."""
+        """Return the devices with these indices. Loads the backend's software."""
         import torch
 
         kind = load(cls.resolve()).device.type
@@ -100,16 +100,16 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
         return _class_for(cls.siblings.accelerator, backend)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Namespace and name cross a process boundary: the class has no importable name of its own.
+        # Pickled by namespace and name: the class itself cannot be imported by name.
         return self.siblings.accelerator, (self.backend_name,)
 
     @cached_property
     def backend(self) -> Backend:
-        """The backend behind this accelerator; kept, for the strategy asks in every step."""
+        """The backend of this accelerator; cached, because the strategy reads it in every step."""
         return self.resolve()
 
     def setup_device(self, device: torch.device) -> None:
-        """Take ``device`` unless this process holds one already; refuse a device that is not the chip's."""
+        """Take ``device`` unless this process holds one already; reject a device that is not the chip's."""
         self.reject_foreign(device)
         if self._acquired is None:
             self.acquire(device, local_rank=0, world_size=1)
@@ -123,9 +123,9 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
             )
 
     def acquire(self, device: torch.device, *, local_rank: int, world_size: int) -> None:
-        """Take the parallel device ``device`` for this rank: the first touch of a card. Again, it does nothing.
+        """Take the parallel device ``device`` for this rank: the first touch of a card. A repeated call does nothing.
 
-        Raises :class:`WrongDeviceError` where ``device`` is not the chip's, or this accelerator holds another one.
+        Raises :class:`WrongDeviceError` if ``device`` is not the chip's, or if this accelerator holds another device.
         """
         self.reject_foreign(device)
         index = device.index or 0
@@ -147,7 +147,7 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
     def seed(self) -> None:
         """Seed the chip with the seed of ``seed_everything``, which may have run before the chip was loaded.
 
-        A variable that it has not written is Lightning's to refuse: on one device, it never reads it.
+        An invalid seed in the variable is ignored: Lightning rejects it, except on one device, where it never reads it.
         """
         seed = seed_of_environment()
         if seed is not None:
@@ -161,7 +161,7 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
         return dict(self.backend.device.memory_stats(index))
 
     def teardown(self) -> None:
-        """Give the memory back that the chip keeps and nobody uses."""
+        """Release the memory that the chip caches."""
         self.backend.device.empty_cache()
 
 
@@ -172,11 +172,11 @@ def _class_for(combined: Any, backend: str) -> Any:
 
 
 LARGEST_SEED = 2**32 - 1
-"""The largest seed that ``seed_everything`` takes."""
+"""The largest seed that ``seed_everything`` accepts."""
 
 
 def seed_of_environment() -> int | None:
-    """Return the seed that ``seed_everything`` has left for this process; None where what stands there is no seed."""
+    """Return the seed that ``seed_everything`` left in the environment; None if there is no valid seed."""
     try:
         seed = int(os.environ.get("PL_GLOBAL_SEED", ""))
     except ValueError:
@@ -185,9 +185,9 @@ def seed_of_environment() -> int | None:
 
 
 def load_with_hardware(name: str) -> Backend:
-    """Return backend ``name``, its hardware found and its software loaded, for a run that asked for it by name.
+    """Detect the hardware and load the software of backend ``name``, for a run that asked for it by name.
 
-    Raises what :func:`northbridge.load` raises, and :class:`HardwareMissingError` before Lightning raises its own.
+    Raises the errors of :func:`northbridge.load`, and :class:`HardwareMissingError` before Lightning raises its own.
     """
     backend = get(name)
     if detect(backend) < 1:
@@ -209,21 +209,21 @@ def load_with_hardware(name: str) -> Backend:
 
 
 def is_ours(accelerator: object) -> bool:
-    """Whether ``accelerator`` is one of Northbridge's, of any namespace."""
+    """True if ``accelerator`` is one of Northbridge's, of any namespace."""
     return is_of_ours(type(accelerator))
 
 
 def is_of_ours(cls: type | None) -> bool:
-    """Whether ``cls`` is the class of one of Northbridge's accelerators, of any namespace."""
+    """True if ``cls`` is the class of one of Northbridge's accelerators, of any namespace."""
     return bool(getattr(cls, "backend_name", ""))
 
 
 announced: set[str] = set()
-"""The simulated chips that the user of this job was told of; a spawned rank is given its parent's."""
+"""The simulated chips that this job has announced to the user; a spawned rank gets its parent's."""
 
 
 def announce_simulation(backend: Backend) -> None:
-    """Say once a job, on rank 0 (the caller sees to that), that a chip is simulated."""
+    """Warn that a chip is simulated, once in each job. The caller makes sure that this is rank 0."""
     if backend.capabilities.simulated and backend.name not in announced:
         announced.add(backend.name)
         logger.warning(

@@ -1,4 +1,4 @@
-"""Whether autograd serves a chip that came into the process after torch."""
+"""A check that autograd serves a chip that was loaded after torch."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from northbridge.backend import Backend
 
 _NO_THREAD = "device_ready_queues_"
-"""Error of autograd if it has no thread for a device."""
+"""Text of autograd's error if it has no thread for a device."""
 
 _NO_ACCELERATOR = "Cannot access accelerator device"
-"""Error of torch if it has cached that there is no accelerator."""
+"""Text of torch's error if it has cached that there is no accelerator."""
 
 
 def assert_autograd_serves(backend: Backend, index: int) -> None:
     """Raise :class:`SoftwareLoadError` unless gradients can be computed on the device ``index``, which is held.
 
-    Autograd starts a thread for each device when the first ``backward()`` of the process runs, and none later. Errors
-    of the chip's own pass through. Under ``torch.inference_mode`` nothing is asked: no gradient can be computed there.
+    Autograd starts its device threads at the first ``backward()`` of the process, and never later. The chip's own
+    errors pass through. Under ``torch.inference_mode``, which computes no gradients, it does nothing.
     """
     import torch
 
-    if torch.is_inference_mode_enabled():  # to leave it would give autograd the threads that a chip may do without
+    if torch.is_inference_mode_enabled():  # leaving it would start autograd's threads, which the chip may not need
         return
     device = backend.device.root(index)
     try:
         with torch.enable_grad():
             leaf = torch.ones(1, device=device, dtype=torch.float32, requires_grad=True)
-            torch.autograd.grad(leaf.sum(), leaf)  # not Tensor.backward, which scripts count and replace
+            torch.autograd.grad(leaf.sum(), leaf)  # not Tensor.backward, which scripts may count or replace
     except RuntimeError as error:
         reason = _explain(str(error), backend.name, device)
         if reason is None:
@@ -41,7 +41,7 @@ def assert_autograd_serves(backend: Backend, index: int) -> None:
 
 
 def _explain(said: str, name: str, device: torch.device) -> str | None:
-    """Return why autograd does not serve ``device``; None for an error of the chip's own."""
+    """Return the reason why autograd does not serve ``device``; None for the chip's own errors."""
     first = f"`import northbridge; northbridge.load({name!r})` at the top of the script"
     if _NO_ACCELERATOR in said:
         return f"torch was asked for its accelerator before {name!r} was loaded, and keeps its answer. Fix: {first}"
@@ -56,11 +56,11 @@ def _explain(said: str, name: str, device: torch.device) -> str | None:
 
 
 def _backward_ran_before() -> bool:
-    """Return whether a backward() ran in this process before the one that has just failed."""
+    """True if a backward() ran in this process before the one that just failed."""
     import torch
 
     runs: list[int] = []
     leaf = torch.ones(1, device="cpu", requires_grad=True)
     leaf.register_hook(lambda _: runs.append(torch._C._current_graph_task_id()))  # type: ignore[no-untyped-call]  # torch's
     torch.autograd.grad(leaf.sum(), leaf)
-    return runs[0] > 1  # torch numbers them from 0
+    return runs[0] > 1  # torch counts graph tasks from 0

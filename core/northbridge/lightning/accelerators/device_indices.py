@@ -1,4 +1,4 @@
-"""Meaning of ``devices=``."""
+"""Parsing of ``devices=``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ def parse_devices(devices: object, *, count: int, name: str) -> list[int]:
     """Return the device indices that ``devices`` asks for, with Lightning's meaning for each form.
 
     ``2`` and ``"2"`` are the first two; ``-1``, ``"-1"`` and ``"auto"`` are all of them; ``[0, 1]``, ``(0, 1)``,
-    ``"0,1"`` and ``"1,"`` are those indices. ``count`` is how many this machine has, ``name`` the backend's name.
-    Raises :class:`DevicesError`, where it is of another type :class:`DevicesTypeError`.
+    ``"0,1"`` and ``"1,"`` are those indices. ``count`` is the machine's number of devices, ``name`` the backend's name.
+    Raises :class:`DevicesError`, and :class:`DevicesTypeError` for a value of another type.
     """
     asked = f"devices={devices!r}"
     if isinstance(devices, str):

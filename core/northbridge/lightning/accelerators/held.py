@@ -1,4 +1,4 @@
-"""The chips that this process holds, for what Lightning does without naming an accelerator."""
+"""The chips that this process holds, for functions of Lightning that get no accelerator."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _holder = -1
 
 
 def hold(backend: Backend) -> None:
-    """Take note of a chip; the accelerator has just taken a device of it."""
+    """Note that the accelerator has just taken a device of this chip."""
     global _holder
     if _holder != os.getpid():
-        _held.clear()  # they are the parent's: a forked process has none of them
+        _held.clear()  # they are the parent's: a forked process holds no chip
         _holder = os.getpid()
     _held[backend.name] = backend
 
 
 def held() -> dict[str, Backend]:
-    """Return the backends whose device this process holds, by their names."""
+    """Return the backends whose device this process holds, by name."""
     return dict(_held) if _holder == os.getpid() else {}

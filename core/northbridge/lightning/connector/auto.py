@@ -13,10 +13,10 @@ from northbridge.settings import CoreSettings
 
 
 def choose_auto(lightnings_choice: Callable[[], str]) -> str:
-    """Return the accelerator that ``auto`` means here, loaded if it is ours, and record why.
+    """Choose the accelerator for ``auto``, load it if it is ours, and record the reason.
 
     A simulated chip that ``NORTHBRIDGE_SIMULATE`` names comes first. Then Lightning's own choice, unless that is the
-    CPU. Then the one backend whose real hardware is present; with two, :class:`AmbiguousAcceleratorError` lists both.
+    CPU. Then the only backend whose real hardware is present; several are an :class:`AmbiguousAcceleratorError`.
     """
     settings = CoreSettings.read()
     reject_unknown_disabled()
@@ -24,7 +24,7 @@ def choose_auto(lightnings_choice: Callable[[], str]) -> str:
         return _choose(settings.simulate, "NORTHBRIDGE_SIMULATE names it")
     choice = lightnings_choice()
     if choice in names() and choice not in LIGHTNING_NAMES and not settings.disables(choice):
-        return _choose(choice, "Lightning found its hardware")  # up to 2.5.5, by a package that the backend succeeds
+        return _choose(choice, "Lightning found its hardware")  # up to 2.5.5, by a package that the backend replaces
     if choice != "cpu":
         note("auto", f"chose {choice}", "Lightning found its hardware")
         return choice
@@ -46,7 +46,7 @@ def _choose(name: str, reason: str) -> str:
 
 
 def _backends_with_hardware() -> list[str]:
-    """Return the backends that ``auto`` may choose; of each other one, record why it may not be."""
+    """Return the backends that ``auto`` may choose; record why it passes over each other backend."""
     present = []
     for name in names():
         try:
@@ -61,7 +61,7 @@ def _backends_with_hardware() -> list[str]:
 
 
 def _reason_against(name: str) -> str | None:
-    find(name)  # two that claim the name, or a name that is off: known without asking anybody
+    find(name)  # two plugins with one name, or a disabled name, are errors before detection
     found = candidate(name)
     if found.get("simulated"):
         return f"it is simulated; NORTHBRIDGE_SIMULATE={name} would choose it"

@@ -1,4 +1,4 @@
-"""Convert objects of another namespace, and vendors' names of none, for the Trainer or Fabric they are given to."""
+"""Conversion of other namespaces' objects, and of vendors' class names, for a Trainer or Fabric."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from northbridge.lightning.vendor_names.strategies import PRECISION_OF_STRATEGY,
 
 
 def convert_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
-    """Convert our objects of another namespace, and vendors' names of none, to those of ``namespace``, in place.
+    """Convert our objects of other namespaces, and vendors' class names, to those of ``namespace``, in place.
 
-    A foreign object of another namespace is refused with the right import, if the run is ours: ``isinstance`` would
-    fail in Lightning, whose own message is about something else.
+    If the run is ours, an object of another Lightning namespace is an error that names the right import. Without it,
+    ``isinstance`` fails in Lightning, and its message does not say why.
     """
     _convert_names(namespace, arguments)
     arguments["accelerator"] = _convert(namespace, arguments["accelerator"])
@@ -72,8 +72,8 @@ def _reject_foreign(namespace: Namespace, thing: Any) -> None:
 def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
     """Replace every vendor's name among the arguments of a Trainer or Fabric of ``namespace``, in place.
 
-    A strategy or a precision settles the accelerator where the user has named none. Raises :class:`ArgumentsError` or
-    :class:`UnsupportedError` where they contradict, and what :func:`load_with_hardware` raises.
+    A strategy or a precision sets the accelerator if the user named none. Raises :class:`ArgumentsError` or
+    :class:`UnsupportedError` if they contradict, and the errors of :func:`load_with_hardware`.
     """
     arguments["strategy"] = _resolve_alias(namespace, arguments["strategy"])
     strategy, plugins = arguments["strategy"], _listed(arguments.get("plugins"))
@@ -90,7 +90,7 @@ def _convert_names(namespace: Namespace, arguments: dict[str, Any]) -> None:
 
 
 def settle_plugin(namespace: Namespace, plugin: Any) -> Any:
-    """Return ``plugin`` as one of ``namespace``, where it is a vendor's name for a checkpoint plugin, or wraps one."""
+    """Convert a vendor's name for a checkpoint plugin, or a plugin that wraps one, to ``namespace``."""
     if isinstance(plugin, CheckpointIOName):
         return plugin.settle(namespace)
     if _holds_name(plugin):  # Lightning's AsyncCheckpointIO

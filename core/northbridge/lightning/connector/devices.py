@@ -1,4 +1,4 @@
-"""What a strategy object says of its devices, and what ``devices=`` says of them, made one."""
+"""Reconciliation of a strategy object's devices with ``devices=``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from northbridge.lightning.namespaces import Namespace
 
 
 def settle_devices(namespace: Namespace, connector: Any, asked: Any) -> None:
-    """Give the devices of the user's strategy object their indices, and refuse what ``devices=asked`` contradicts.
+    """Give the devices of the user's strategy object their indices, and reject contradictions with ``devices=asked``.
 
-    A list of devices without an index means one for each local rank: ``[torch.device("acme")] * 8``. Where ``devices=``
-    is written too, both have to mean the same number, and the indices of ``devices=`` are taken. A single device
-    without an index is the one that ``devices=`` takes, or the first. An index that this machine lacks is refused.
-    Without a number, a notebook uses one device, as Lightning does on CUDA. Called when the connector has read
-    ``devices=``.
+    A list of devices without an index means one for each local rank: ``[torch.device("acme")] * 8``. If ``devices=`` is
+    given too, both must mean the same number, and the indices of ``devices=`` are used. A single device without an
+    index is the device of ``devices=``, or the first. An index that this machine lacks is an error. If neither says how
+    many, a notebook uses one device, as Lightning does on CUDA. Called after the connector has read ``devices=``.
     """
     strategy = connector._strategy_flag
     listed = getattr(strategy, "parallel_devices", None)

@@ -17,9 +17,9 @@ from northbridge.settings import CoreSettings
 
 
 def register_names(namespace: Namespace) -> None:
-    """Register the accelerator and the strategies of every installed backend in ``namespace``; this loads nothing.
+    """Register the accelerator and the strategies of every installed backend in ``namespace``; loads nothing.
 
-    A name that another package has registered there is left alone, unless the backend succeeds them.
+    A name that another package has registered is left alone, unless the backend replaces that package.
     """
     announced = read_announced()
     for name in _names_to_register():
@@ -27,7 +27,7 @@ def register_names(namespace: Namespace) -> None:
 
 
 def claim_name(namespace: Namespace, name: str) -> bool:
-    """Register backend ``name`` in ``namespace`` again, and say so, where a module that it succeeds has its name."""
+    """Register backend ``name`` in ``namespace`` again if a package that it replaces holds the name; True if it did."""
     owner = namespace.owner(name)
     announced = read_announced()
     if owner is None or _module_of(owner) not in announced.predecessors_of(name):
@@ -37,7 +37,7 @@ def claim_name(namespace: Namespace, name: str) -> bool:
 
 
 def tell_of_predecessors(namespace: Namespace, name: str) -> None:
-    """Warn once, on rank 0, that a package which had the name ``name`` is installed too, and not used."""
+    """Warn once, on rank 0, about an installed package that the backend ``name`` replaces and that is not used."""
     if name in _told:
         return
     _told.add(name)
@@ -52,9 +52,9 @@ _told: set[str] = set()
 
 
 def register_beside_ours(registry: Any, original: Callable[..., Any], name: Any, *args: Any, **kwargs: Any) -> Any:
-    """Register what others give ``registry``, whose own method ``register`` is ``original``.
+    """Register a name for another package in ``registry``, whose own method ``register`` is ``original``.
 
-    It lets others register a name that we hold, as if we were not here, and ignores packages that a backend succeeds.
+    Other packages may register a name that we hold. Registrations by packages that a backend replaces are ignored.
     """
     owner = args[0] if args else kwargs.get("accelerator", kwargs.get("strategy"))
     if owner is None or kwargs.get("override") or name not in registry or not _is_ours(registry[name]):
@@ -76,7 +76,7 @@ def _names_to_register() -> list[str]:
     try:
         settings = CoreSettings.read()
     except SettingsError as error:
-        # Not here, where Lightning is only being imported: a run that asks for one of the names is told.
+        # Lightning is only being imported: a run that asks for one of the names gets the error.
         note("northbridge", "wrong setting", str(error), problem=True)
         settings = CoreSettings()
     announced = names()
@@ -124,7 +124,7 @@ def _register_alias(namespace: Namespace, alias: Alias, succeeded: list[str]) ->
     registry, ours = namespace.strategy_registry, classes(namespace)
     owner = registry[alias.name]["strategy"] if alias.name in registry else None
     if owner in ours.strategies:
-        return  # it is the generic name, which says the same
+        return  # the alias equals a generic name, which means the same
     if not is_wellformed(alias.name):
         reason = "the name of a strategy is made of lower-case letters, digits and underscores"
         note(alias.backend, "refused", f"strategy {alias.name!r}: {reason}", problem=True)

@@ -1,7 +1,7 @@
 """Decisions of Lightning's connector if the accelerator is ours.
 
-A connector turns a user's arguments into accelerator, strategy and precision. Each function here answers for one of its
-methods; ``corrections/table.py`` puts them in place, and calls the original whenever the accelerator is not ours.
+A connector turns a user's arguments into accelerator, strategy and precision. Each function here replaces one of its
+methods. ``corrections/table.py`` installs them, and calls the original if the accelerator is not ours.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNSUPPORTED = {
     "deepspeed": (("deepspeed", "DeepSpeedStrategy"), "DeepSpeed is not there yet"),
     "xla": (("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"), "it drives the devices of XLA"),
 }
-"""Strategies that cannot work on a chip of ours: the first word of Lightning's name, or the class; and why not."""
+"""Strategies that cannot run on our chips: the first words of Lightning's names, the classes, and the reason."""
 
 _SHARDED = "strategy={namespace}.strategies.ModelParallelStrategy(…)"
 _SIZES = "; its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and "
@@ -56,8 +56,8 @@ _SHARDED_HOW = {
 def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
     """Correct and check the user's arguments in place, before Lightning reads them.
 
-    An object of ours from another namespace is converted. An unknown name is our error. For a name that is ours
-    the hardware is found and the software loaded here, so that whatever is wrong is said first.
+    An object of ours from another namespace is converted. An unknown name is our error. For a name of ours, the
+    hardware is detected and the software loaded here, so that their errors come first.
     """
     convert_arguments(namespace, arguments)
     accelerator, strategy = arguments["accelerator"], arguments["strategy"]
@@ -84,7 +84,7 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
 
 
 def _is_slurms(namespace: Namespace, plugins: Any) -> bool:
-    """Whether Lightning takes this process for one of SLURM's, as the user names no cluster environment."""
+    """True if Lightning would detect SLURM for this process, and the user names no cluster environment."""
     environments: Any = namespace.fabric_module("plugins.environments")
     given = plugins if isinstance(plugins, (list, tuple)) else [plugins]
     own = any(isinstance(each, environments.ClusterEnvironment) for each in given)
@@ -107,17 +107,17 @@ def _is_somebody_elses(namespace: Namespace, name: str) -> bool:
 
 
 def _means_lightnings(name: str) -> bool:
-    """Whether an unknown ``name`` looks most like one of Lightning's own, so that Lightning should say so."""
+    """True if an unknown ``name`` looks most like one of Lightning's own, so that Lightning should report it."""
     announced = names()
     if name in announced:
         return False
-    # A narrow cutoff: three letters of a vendor's are not "cpu" misspelt.
+    # A narrow cutoff: a vendor's three letters are not a misspelt "cpu".
     near = difflib.get_close_matches(name.lower(), [*announced, *LIGHTNING_NAMES], n=1, cutoff=0.75)
     return bool(near) and near[0] in LIGHTNING_NAMES
 
 
 def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> None:
-    """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot work on a chip."""
+    """Raise :class:`UnsupportedError`, with the line to write instead, for a strategy that cannot run on a chip."""
     name = backend.name
     other = _backend_of_strategy(strategy) if isinstance(strategy, str) else None
     if other not in (None, name):
@@ -142,16 +142,16 @@ def reject_strategy(namespace: Namespace, backend: Backend, strategy: Any) -> No
 
 
 def choose_strategy(namespace: Namespace, connector: Any) -> str:
-    """Return the strategy for ``strategy="auto"``."""
+    """Return the name of the strategy for ``strategy="auto"``."""
     if len(connector._parallel_devices) > 1 or connector._num_nodes_flag > 1:
         return "ddp_fork" if namespace.connector._IS_INTERACTIVE else "ddp"
     return f"single_{connector.accelerator.backend_name}"
 
 
 def build_strategy(namespace: Namespace, connector: Any) -> Any:
-    """Return our strategy for the flag in ``connector``, a registered name or an object of the user's.
+    """Build our strategy for the flag in ``connector``: a registered name, or an object of the user's.
 
-    A stock strategy is given our class in place: it keeps the user's arguments and stays the same object.
+    A stock strategy gets our class in place: it keeps the user's arguments and stays the same object.
     """
     ours = classes(namespace)
     flag: Any = connector._strategy_flag
@@ -162,7 +162,7 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
     if isinstance(flag, str):
         entry = namespace.strategy_registry[flag]
         registered = entry["strategy"]
-        if isinstance(registered, Alias):  # named by whoever has patched Lightning: the user's own are settled by now
+        if isinstance(registered, Alias):  # from code that patched Lightning: a user's alias is resolved by now
             registered = ours.ddp if registered().kind == "DDPStrategy" else ours.single_device
         if issubclass(registered, ours.ddp.stock_class):
             return derive(registered, ours.ddp, namespace)(**entry["init_params"])
@@ -183,9 +183,9 @@ def build_strategy(namespace: Namespace, connector: Any) -> Any:
 
 
 def _settle_layer_sync(namespace: Namespace, connector: Any) -> None:
-    """Put our layers in the place of torch's, which need kernels for GPUs; a user's own plugin stays.
+    """Replace torch's layers, which need GPU kernels, by ours; a user's own plugin stays.
 
-    Raises :class:`UnsupportedError` where the chip does not support it, and where Lightning would forget it.
+    Raises :class:`UnsupportedError` if the chip does not support it, or if Lightning would ignore it.
     """
     backend = connector.accelerator.backend
     claim = backend.present_capabilities().sync_batchnorm
@@ -221,7 +221,7 @@ def _build_single(single_device: Any, connector: Any) -> Any:
 
 
 def reject_mixture(namespace: Namespace, connector: Any) -> None:
-    """Raise where a run that is not ours would meet what is: our strategy, or a process that already runs on a chip."""
+    """Raise if a run that is not ours would use our strategy, or a process that already runs on a chip."""
     strategy, ours = connector.strategy, classes(namespace)
     if isinstance(strategy, ours.strategies):
         name = connector.accelerator.name()
@@ -235,13 +235,13 @@ def reject_mixture(namespace: Namespace, connector: Any) -> None:
     name = connector.accelerator.name()
     types = {getattr(device, "type", name) for device in connector._parallel_devices}
     if name == first.device.type and not is_renamed(name):
-        return  # a vendor's backend drives, by a name of its own, what torch and Lightning drive themselves
+        return  # the vendor's backend serves, under its own name, a device type that torch and Lightning also serve
     if first.device.type in types:
         raise UnsupportedError(
             f"accelerator={name!r}, but the strategy has devices of {first.name!r}. Fix: accelerator={first.name!r}",
             capability="strategy",
         )
-    # What the devices are, and not what the accelerator is called: a user's own may drive the CPU.
+    # Compared by device type, not by the accelerator's name: a user's own accelerator may drive the CPU.
     if any(type_ != "cpu" and _may_be_here(type_) for type_ in types):
         raise DeviceTypeTakenError(
             f"cannot use {name!r}: torch already runs on {first.name!r} in this process. Fix: use another process",
@@ -250,7 +250,7 @@ def reject_mixture(namespace: Namespace, connector: Any) -> None:
 
 
 def _may_be_here(type_: str) -> bool:
-    """Whether this machine may have devices of a type: all that torch does not count. What is absent is not mixed."""
+    """True if this machine may have devices of a type. Types that torch cannot count may be here."""
     try:
         count = getattr(torch.get_device_module(type_), "device_count", None)
     except RuntimeError:
@@ -259,7 +259,7 @@ def _may_be_here(type_: str) -> bool:
 
 
 def build_precision(namespace: Namespace, connector: Any) -> Any | None:
-    """Return the precision plugin for the flags in ``connector``, or ``None`` where Lightning's own choice is right."""
+    """Build the precision plugin for the flags in ``connector``; None if Lightning's own choice is right."""
     backend = connector.accelerator.backend
     plugin = getattr(connector, namespace.precision_object)
     if plugin is not None:
@@ -268,7 +268,7 @@ def build_precision(namespace: Namespace, connector: Any) -> Any | None:
     precision = getattr(connector, namespace.precision_flag)
     reject_precision(backend, precision)
     if precision == "16-mixed" and isinstance(connector.strategy, classes(namespace).model_parallel):
-        return None  # Lightning refuses it: its gradient scaler knows no sharded gradients
+        return None  # Lightning rejects it: its gradient scaler does not support sharded gradients
     plugin = mixed_precision(namespace, backend, precision)
     if plugin is not None:
         namespace.fabric_module("utilities.rank_zero").rank_zero_info(mixed_precision_line(namespace, precision))

@@ -1,4 +1,4 @@
-"""Strategies that users derive from Lightning's, on a chip: their class first, then ours, then Lightning's."""
+"""User strategies that derive from Lightning's, on a chip: their class first, then ours, then Lightning's."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from northbridge.lightning.vendor_names.entry_points import read_announced
 
 
 def derive(theirs: Any, ours: Any, namespace: Namespace) -> Any:
-    """Return ``ours``, with what ``theirs`` changes in the class of Lightning's that both derive from.
+    """Return a class of ``ours`` with the changes that ``theirs`` makes to Lightning's class, from which both derive.
 
-    Their ``super()`` calls ours. ``theirs`` may be Lightning's class itself, or derived from ours already.
+    Its ``super()`` calls ours. ``theirs`` may be Lightning's class itself, or may already derive from ours.
     """
     if theirs is ours.stock_class:
         return ours
@@ -22,7 +22,7 @@ def derive(theirs: Any, ours: Any, namespace: Namespace) -> Any:
 
 
 def drives_a_chip_by_itself(theirs: Any) -> bool:
-    """Whether ``theirs`` comes from a package whose place a backend takes, and would do on the chip what we do."""
+    """True if ``theirs`` comes from a package that a backend replaces, and so does our work on the chip itself."""
     predecessors = {module for _, module in read_announced().predecessors}
     return any(each.__module__.partition(".")[0] in predecessors for each in theirs.__mro__)
 

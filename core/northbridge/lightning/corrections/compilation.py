@@ -1,7 +1,7 @@
-"""``torch.compile`` in Lightning: without a backend of the user's the chip's is taken; one that it lacks is refused.
+"""``torch.compile`` in Lightning: use the chip's backend if the user names none; reject a missing one.
 
-torch itself is not patched. A Fabric compiles a model once more when it has set it up, and there a backend can be put
-in. A Trainer keeps what the user's call of ``torch.compile`` has made, so that there one can only be refused.
+torch itself is not patched. A Fabric compiles a model again after set-up, where a backend can be inserted. A Trainer
+keeps the user's compiled model, so there a backend can only be rejected.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from northbridge.errors import UnsupportedError
 from northbridge.lightning.accelerators.held import held
 
 ASKED = "northbridge_compile_arguments"
-"""Where the compiler's context in a LightningModule keeps what the user gave to ``torch.compile``."""
+"""Key of the user's arguments to ``torch.compile`` in a LightningModule's compiler context."""
 
 _TORCHS_OWN = "inductor"
 
 
 def choose_compiler(module: torch.nn.Module, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the ``arguments`` with which a Fabric compiles ``module`` once more, the chip's backend among them.
+    """Return ``arguments`` for a Fabric's second compilation of ``module``, with the chip's backend.
 
     Raises :class:`UnsupportedError` for a backend that the chip lacks.
     """
@@ -29,7 +29,7 @@ def choose_compiler(module: torch.nn.Module, arguments: dict[str, Any]) -> dict[
     for backend in held().values():
         if backend.device.type in kinds:
             named = backend.bridge.compile_backend
-            # Modes and options are those of torch's own backend.
+            # Modes and options belong to torch's own backend.
             if named is not None and not {"backend", "mode", "options"} & arguments.keys():
                 _reject_absent(backend, named)
                 arguments = {**arguments, "backend": named}
@@ -38,7 +38,7 @@ def choose_compiler(module: torch.nn.Module, arguments: dict[str, Any]) -> dict[
 
 
 def reject_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
-    """Raise :class:`UnsupportedError` where ``torch.compile(…, **arguments)`` asks for what the chip lacks."""
+    """Raise :class:`UnsupportedError` if ``torch.compile(…, **arguments)`` needs a backend that the chip lacks."""
     asked = arguments.get("backend", _TORCHS_OWN)
     reason = backend.bridge.missing_compile_backends.get(asked) if isinstance(asked, str) else None
     if reason is None and asked == _TORCHS_OWN and not _is_known_to_dynamo(backend.device.type):
@@ -70,7 +70,7 @@ def _instead(backend: Backend) -> str:
 
 
 def _is_registered(named: str) -> bool:
-    return named in torch.compiler.list_backends(exclude_tags=None)  # those for debugging too, such as 'aot_eager'
+    return named in torch.compiler.list_backends(exclude_tags=None)  # also those for debugging: 'aot_eager'
 
 
 def _is_known_to_dynamo(device_type: str) -> bool:

@@ -1,4 +1,4 @@
-"""``fabric run --accelerator=NAME``: Lightning's command knows its own accelerators alone."""
+"""``fabric run --accelerator=NAME``: Lightning's command knows only its own accelerators."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def accelerator_option(module: Any) -> Any:
 
 
 def with_our_names(choice: Any) -> Any:
-    """Return the type of the option, ``choice``, with the installed backends."""
+    """Return the option's type ``choice`` with the installed backends added."""
     known = list(choice.choices)
     return type(choice)([*known, *(name for name in names() if name not in known)])
 
 
 def count_processes(namespace: Namespace, backend: str, devices: str) -> int:
-    """Return how many ranks ``--devices`` asks for on ``backend``; its software is loaded for that."""
+    """Count the ranks that ``--devices`` asks for on ``backend``; loads its software."""
     load_with_hardware(backend)
     chip = classes(namespace).accelerator.of(backend)
     return int(chip.auto_device_count()) if devices == "auto" else len(chip.parse_devices(devices))

@@ -1,4 +1,4 @@
-"""The chip's activity in Lightning's PyTorchProfiler, which by itself asks torch for the CPU's and CUDA's alone."""
+"""The chip's activity in Lightning's PyTorchProfiler, which profiles only the CPU and CUDA by itself."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 class Unasked(list[Any]):
-    """Activities that Lightning has chosen, as the user named none."""
+    """Activities that Lightning chose because the user named none."""
 
 
 def add_chip(profiler_kwargs: dict[str, Any]) -> None:
-    """Add the activity of the chip that this process has loaded, unless the user has named the activities.
+    """Add the activity of the chip that this process has loaded, unless the user named the activities.
 
-    Called when the profile begins, and not when the profiler is made, before the chip may have come.
+    Called when the profile begins: the profiler may be created before the chip is loaded.
     """
     chosen, chip = profiler_kwargs.get("activities"), loaded()
     if not isinstance(chosen, Unasked) or chip is None or chip.capabilities.profiler.denied:
@@ -29,7 +29,7 @@ def add_chip(profiler_kwargs: dict[str, Any]) -> None:
 
 
 def activity_of(device: Device) -> ProfilerActivity | None:
-    """Return what torch's profiler calls the activity of a chip; None where it records none."""
+    """Return the activity of a chip in torch's profiler; None if it does not record the chip."""
     import torch.profiler
 
     module: Any = torch.profiler

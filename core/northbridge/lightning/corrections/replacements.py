@@ -1,7 +1,7 @@
 """Replacements of Lightning's functions; ``table.py`` lists them.
 
-Each function here is called in the place of one of Lightning's: with the namespace, with Lightning's own function, and
-with the arguments that Lightning gives.
+Each function here replaces one of Lightning's. It gets the namespace, Lightning's own function, and Lightning's
+arguments.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def read_arguments(namespace: Namespace, original: Original, self: Any, *args: A
     except BackendNotFoundError as error:
         try:
             original(*bound.args, **bound.kwargs)
-        except ValueError as lightnings:  # by whose words people, and their tests, know the mistake
+        except ValueError as lightnings:  # users and their tests know the mistake by this text
             raise BackendNotFoundError(f"{error} (Lightning: {lightnings})", backend=error.backend) from None
         raise
     return original(*bound.args, **bound.kwargs)
@@ -78,7 +78,7 @@ def build_precision(namespace: Namespace, original: Original, self: Any) -> Any:
     plugin = decide.build_precision(namespace, self)
     if plugin is None:
         plugin = original(self)
-        reject_plugin(self.accelerator.backend, plugin)  # which Lightning may have made for CUDA
+        reject_plugin(self.accelerator.backend, plugin)  # Lightning may have built it for CUDA
     return plugin
 
 
@@ -86,7 +86,7 @@ def log_devices(namespace: Namespace, original: Original, trainer: Any) -> None:
     rank_zero: Any = namespace.fabric_module("utilities.rank_zero")
     if not is_ours(trainer.accelerator):
         original(trainer)
-    elif rank_zero.rank_zero_only.rank == 0:  # it asks the vendor's tools
+    elif rank_zero.rank_zero_only.rank == 0:  # it runs the vendor's tools
         rank_zero.rank_zero_info(_device_line(trainer))
 
 
@@ -165,7 +165,7 @@ def resume_loaders(namespace: Namespace, original: Original, self: Any) -> None:
 
 
 def _epoch_to_come(fit_loop: Any) -> int:
-    # A checkpoint of an epoch's last step was written before Lightning counted the epoch, which it makes up for later.
+    # Lightning writes the checkpoint of an epoch's last step before it counts the epoch, and corrects that later.
     progress = fit_loop.epoch_progress.current
     is_behind = fit_loop.epoch_loop.batch_progress.is_last_batch and progress.processed < progress.started
     return int(progress.processed + is_behind)

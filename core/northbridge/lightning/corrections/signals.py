@@ -1,10 +1,9 @@
-"""The signals of a cluster that takes its machines back, in a training of several ranks.
+"""Handling of the signals by which a cluster takes back its machines from a training of several ranks.
 
-SIGTERM ends a training. Where SLURM puts a job into its queue again, another signal comes some time before, at which
-Lightning writes a checkpoint that the requeued job begins with. Lightning broadcasts (since 2.5.2) and writes from
-inside the signal handlers. A rank may stand anywhere then, in the middle of a backward pass too, and two ranks that are
-in different collectives wait for each other until the timeout. Here the handlers only take note, and the ranks agree
-between two batches.
+SIGTERM ends a training. If SLURM requeues a job, another signal comes some time before. At that signal Lightning writes
+the checkpoint from which the requeued job resumes. Lightning broadcasts (since 2.5.2) and writes inside the signal
+handlers. A rank may be anywhere then, even in a backward pass. Two ranks in different collectives wait for each other
+until the timeout. Here the handlers only set a flag, and the ranks agree between two batches.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from northbridge.process_record import logger
 
 
 def note_sigterm(trainer: Any, signum: int) -> None:
-    """Answer for Lightning's SIGTERM handler: tell the ranks that this one started, and have the loops end."""
+    """Replace Lightning's SIGTERM handler: pass the signal to the ranks that this one started, and end the loops."""
     strategy = trainer.strategy
     if not strategy.sigterm_noted:
         logger.warning("rank %d received SIGTERM and ends after this batch", trainer.global_rank)
@@ -25,12 +24,12 @@ def note_sigterm(trainer: Any, signum: int) -> None:
             strategy.launcher.kill(signum)
     strategy.sigterm_noted = True
     if not trainer.training:
-        # Each rank leaves an evaluation by itself, at its next batch.
+        # Each rank leaves an evaluation on its own, at its next batch.
         trainer._signal_connector.received_sigterm = True
 
 
 def note_requeue(trainer: Any, signum: int) -> bool:
-    """Answer for Lightning's handler of SLURM's signal; whether this rank may write now, because all of them do."""
+    """Replace Lightning's handler of SLURM's signal. True if this rank may write now, because all ranks write."""
     strategy = trainer.strategy
     if strategy.ranks_requeue:
         return True
@@ -42,9 +41,9 @@ def note_requeue(trainer: Any, signum: int) -> bool:
 
 
 def agree(namespace: Namespace, trainer: Any) -> None:
-    """Have every rank do what a signal has told any of them; called between two batches.
+    """Make every rank obey a signal that any rank received; called between two batches.
 
-    The ranks write the checkpoint of a job that is requeued, or end the training: both in step with each other.
+    The ranks write the checkpoint of a requeued job, or end the training, all at the same step.
     """
     strategy, signals = trainer.strategy, trainer._signal_connector
     signum = _requeue_signal(namespace, trainer)

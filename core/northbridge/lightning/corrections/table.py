@@ -1,8 +1,8 @@
-"""How a namespace of Lightning learns of the backends, and the one place that corrects Lightning.
+"""Registration of the backends in a namespace of Lightning, and all corrections of Lightning.
 
-:data:`CORRECTIONS` is the whole of it. All rows are compared with a namespace before the first is applied, so that it
-is never half corrected; where one does not match, the namespace is left alone and one warning says which. The rows of
-the command ``fabric`` wait until its module is imported, which a script never does.
+:data:`CORRECTIONS` lists all of them. All rows are compared with a namespace before the first is applied, so that it is
+never half corrected. If a row does not match, the namespace is left alone, and one warning names the row. The rows of
+the command ``fabric`` wait for the import of its module, which scripts never import.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from northbridge.process_record import note
 
 @dataclass(frozen=True)
 class Correction:
-    """One function of Lightning that is wrapped, and what it has to look like for that."""
+    """A function of Lightning that is wrapped, and the shape that it must have."""
 
     name: str
-    parameters: tuple[str, ...] | None  # None for a value that is no function
+    parameters: tuple[str, ...] | None  # None for a value that is not a function
     reason: str
-    replace: Callable[..., Any]  # called in its place, or once for a value
+    replace: Callable[..., Any]  # called instead of it, or once for a value
     hosts: tuple[Literal["Trainer", "Fabric"], ...] = ("Trainer", "Fabric")
-    module: str | None = None  # where it is; else it is a method of the connector
-    owner: str | Callable[[Any], Any] | None = None  # what has it, by its name in ``module`` or found there
-    imported_by: str | None = None  # the module that takes the function by name, after its connector or before
+    module: str | None = None  # its module; None for a method of the connector
+    owner: str | Callable[[Any], Any] | None = None  # its name in ``module``, or a function that finds it there
+    imported_by: str | None = None  # a module that imports the function by name, after its connector or before
     static: bool = False
-    command: bool = False  # whether it waits for the command ``fabric``
+    command: bool = False  # True if it waits for the command ``fabric``
     first: str = "2.4.0"
     last: str = "2.6.6"
 
@@ -143,14 +143,14 @@ CORRECTIONS = (
             ("_collect_rng_states", ("include_cuda",), replacements.collect_random_states),
             ("_set_rng_states", ("rng_state_dict",), replacements.set_random_states),
         )
-        for module in ("utilities.seed", "strategies.launchers.multiprocessing")  # both know them by name
+        for module in ("utilities.seed", "strategies.launchers.multiprocessing")  # both import them by name
     ),
     _of_trainer(
         "pl_load",
         ("path_or_url", "map_location", "weights_only"),
         "reads by what a vendor's import has put in the place of torch.load, which may run the code of a file",
         replacements.read_by_torch,
-        module="core.saving",  # which knows by this name what reads for load_from_checkpoint()
+        module="core.saving",  # its name for the function that reads for load_from_checkpoint()
     ),
     *(
         Correction(name, parameters, "knows no memory but the host's and CUDA's", replace, ("Trainer",), module)
@@ -158,7 +158,7 @@ CORRECTIONS = (
             ("is_oom_error", ("exception",), replacements.recognize_full_memory),
             ("garbage_collection_cuda", (), replacements.empty_caches),
         )
-        for module in ("utilities.memory", "tuner.batch_size_scaling")  # both know them by name
+        for module in ("utilities.memory", "tuner.batch_size_scaling")  # both import them by name
     ),
     _of_fabric(
         "_to_compiled",
@@ -211,7 +211,7 @@ CORRECTIONS = (
         ("root", "device", "dtype"),
         "gives the device of a module its index on CUDA alone: module.device differs from that of what it computes",
         replacements.complete_device,
-        module="utilities.device_dtype_mixin",  # which the LightningModule has too
+        module="utilities.device_dtype_mixin",  # also a base of LightningModule
     ),
     *(
         Correction(
@@ -243,14 +243,14 @@ CORRECTIONS = (
         command=True,
     ),
 )
-"""Everything in Lightning that Northbridge replaces, and nothing else does."""
+"""Everything in Lightning that Northbridge replaces; no other code replaces anything."""
 
 
 def register(name: str) -> None:
-    """Register every installed backend in the namespace ``name``, and correct it; done again, it changes nothing.
+    """Register every installed backend in the namespace ``name``, and correct it; a repeated call changes nothing.
 
-    Called by the autoload when the namespace's connector has been imported. One outside the versions that Northbridge
-    knows, or with a row of :data:`CORRECTIONS` that does not match, is left alone with one warning.
+    Called by the autoload after the import of the namespace's connector. A namespace is left alone, with one warning,
+    if its version is unknown to Northbridge or if a row of :data:`CORRECTIONS` does not match.
     """
     namespace = NAMESPACES[name]
     reason = reason_against(namespace)
@@ -268,9 +268,9 @@ def register(name: str) -> None:
 
 
 def register_command(name: str) -> None:
-    """Let the command of the Fabric ``name`` take the installed backends, and count their devices.
+    """Let the command of the Fabric ``name`` accept the installed backends, and count their devices.
 
-    Called by the autoload when the command's module has been imported.
+    Called by the autoload after the import of the command's module.
     """
     namespace = NAMESPACES[name]
     if reason_against(namespace) or reason_against(namespace, command=True):
@@ -281,7 +281,7 @@ def register_command(name: str) -> None:
 
 
 def reason_against(namespace: Namespace, *, command: bool = False) -> str | None:
-    """Return why Northbridge cannot serve ``namespace``, or its ``command``; ``None`` where it can."""
+    """Return the reason why Northbridge cannot serve ``namespace``, or its ``command``; None if it can."""
     reason = reason_against_version(namespace.version)
     if reason is not None:
         return reason

@@ -1,4 +1,4 @@
-"""Which ranks died before this one failed: the library that lost their connections cannot say."""
+"""Names of the ranks that died before this one failed; a library that loses connections cannot name them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _PATIENCE_SECONDS = 1.0  # a process that was killed loses its connections a mom
 
 
 def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
-    """Add to ``error`` which of the ranks that Lightning's ``launcher`` has started as scripts have died, and how.
+    """Add to ``error`` the dead ranks among those that Lightning's ``launcher`` started as scripts, and their ends.
 
-    The DDP strategy calls it on ``rank``, the first of its node, when the Trainer ends by an exception. Where a
-    communication library failed, the user reads of a lost connection otherwise, and never who was lost.
+    The DDP strategy calls it on ``rank``, the first of its node, if the Trainer ends by an exception. The error of a
+    communication library speaks only of a lost connection, and does not name the lost rank.
     """
-    # Not a launcher's that spawns or forks: it has noticed by itself.
+    # Launchers that spawn or fork notice a dead rank by themselves.
     scripts = [each for each in getattr(launcher, "procs", ()) if isinstance(each, Popen)]
     if not isinstance(error, RuntimeError) or not scripts:
         return

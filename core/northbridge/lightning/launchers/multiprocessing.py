@@ -1,4 +1,4 @@
-"""The launcher of ranks that are spawned or forked."""
+"""Launcher of ranks that are spawned or forked."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from northbridge.processes.endings import started_at, state_of, this_machine
 from northbridge.processes.environment import children_listen
 
 GRACE_SECONDS = 10.0
-"""How long a rank may take to end once it is told to, before it is killed."""
+"""Time that a rank has to end after SIGTERM, before it is killed."""
 
 PATIENCE_SECONDS = 3.0
-"""How long a failed rank waits for another rank to end first."""
+"""Time that a failed rank waits for another rank to end first."""
 
 
 class _MultiProcessingLauncherMixin(_NamespaceMixin):
-    """Start the ranks as child processes, and leave none behind."""
+    """Starts the ranks as child processes, and ends all of them if the launch fails."""
 
     def launch(self, *args: Any, **kwargs: Any) -> Any:
         """Start the ranks.
 
-        Raises :class:`UnsupportedError` where a process with a chip would be forked, and :class:`ClusterError`
-        where the ranks would never meet.
+        Raises :class:`UnsupportedError` if a process with a chip would be forked, and :class:`ClusterError` if the
+        ranks would never meet.
         """
         self._strategy.assert_environment()
         if self._start_method == "fork":
             _reject_held_chips()
-        self._strategy.announce()  # here, once: each launch makes other ranks
+        self._strategy.announce()  # here, once: each launch starts new ranks
         others = set(active_children())
         try:
             with children_listen():
                 return super().launch(*args, **kwargs)
         except BaseException:
-            # Ctrl-C in this process alone would leave the ranks training, and this process waiting for them.
+            # Ctrl-C in this process only would leave the ranks training, and this process waiting for them.
             _end([child for child in active_children() if child not in others])
             raise
 
@@ -49,14 +49,14 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
         try:
             super()._wrapping_function(*args, **kwargs)
         except KeyboardInterrupt:
-            # torch makes a success of it, and the first process would wait for results that never come.
+            # torch counts it as success, and the first process would wait for results that never come.
             raise SystemExit(130) from None
         except SystemExit as end:
-            # SIGTERM, or the user's own exit(): the same.
+            # SIGTERM, or the user's own exit(): as above.
             raise SystemExit(end.code or 1) from end
         except BaseException as error:
             siblings = _siblings()
-            # torch tells the others to end next, which does not reach stopped ones.
+            # torch then sends SIGTERM to the other ranks, which does not reach a stopped process.
             resume(siblings)
             if isinstance(error, RuntimeError):
                 _let_first_end(siblings)
@@ -64,7 +64,7 @@ class _MultiProcessingLauncherMixin(_NamespaceMixin):
 
 
 def _siblings() -> list[int]:
-    """Return the processes that this rank's parent has started; none where the system does not tell."""
+    """Return the processes that this rank's parent has started; empty if the system does not tell."""
     parent, found = os.getppid(), []
     for children in Path(f"/proc/{parent}/task").glob("*/children"):
         with suppress(OSError):
@@ -102,7 +102,7 @@ def _end(ranks: list[Any]) -> None:
     try:
         for rank in ranks:
             rank.join(max(0.0, deadline - time.monotonic()))
-    finally:  # also where a second Ctrl-C cuts the grace short
+    finally:  # also if a second Ctrl-C interrupts the wait
         for rank in ranks:
             rank.kill()
             rank.join()

@@ -1,4 +1,4 @@
-"""The launcher of ranks that run the user's script once more."""
+"""Launcher of ranks that run the user's script again."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from northbridge.processes.environment import children_listen
 
 
 class _SubprocessScriptLauncherMixin(_NamespaceMixin):
-    """Start the ranks as scripts, and pass on what this process found out."""
+    """Starts the ranks as scripts, and passes on what this process detected."""
 
     strategy: Any = None
-    """Our strategy, whose ranks they are."""
+    """Our strategy, which the ranks run."""
 
     def launch(self, *args: Any, **kwargs: Any) -> Any:
-        """Start the ranks; raises :class:`ClusterError` where they would never meet."""
+        """Start the ranks. Raises :class:`ClusterError` if they would never meet."""
         self.strategy.assert_environment()
         return super().launch(*args, **kwargs)
 

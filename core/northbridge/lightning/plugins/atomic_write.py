@@ -1,7 +1,7 @@
-"""Drafts: what is written beside its place, and is put there when it is whole, so that a crash leaves what was there.
+"""Drafts: written beside the target and renamed when complete, so that a crash leaves the old file.
 
-A draft's name begins with a dot and ends in ``.part``: a search for checkpoints does not find it. It tells
-whose it is, so that the next save removes what a killed one has left.
+A draft's name begins with a dot and ends in ``.part``, so that no search for checkpoints finds it. It names the owning
+process, so that the next save removes the draft of a killed process.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from uuid import uuid4
 from northbridge.processes.endings import started_at, state_of, this_machine
 
 _OF_SHARDS = (".metadata", "meta.pt")
-_LONGEST = 255  # bytes that a file's name may have
+_LONGEST = 255  # bytes, of a file's name
 _UNKNOWN_SECONDS = 86400.0
-"""For how long a draft from another machine has to lie there untouched until it counts as left."""
+"""A draft from another machine counts as abandoned after this time without a change."""
 
 _NAME = re.compile(
     r"\..*\.[0-9a-f]{32}\.(?P<process>\d+)-(?P<ticks>\d+)-(?P<machine>[0-9a-f]{12})\.(?P<ending>part|old)"
@@ -28,7 +28,7 @@ _NAME = re.compile(
 
 
 def name_draft(target: Path, ending: str = "part") -> Path:
-    """Return a new name beside ``target``, which tells which process of which machine it belongs to."""
+    """Return a new name beside ``target``; it names the owning process and its machine."""
     process = os.getpid()
     owner = f"{process}-{started_at(process) or 0}-{_digest_machine()}"
     tail = f".{uuid4().hex}.{owner}.{ending}"
@@ -37,8 +37,8 @@ def name_draft(target: Path, ending: str = "part") -> Path:
 
 
 def remove_left(folder: Path, ending: str = "part") -> None:
-    """Remove the drafts in ``folder`` of processes that are gone."""
-    with suppress(OSError):  # it cannot be read, or is not there
+    """Remove the drafts in ``folder`` whose processes are gone."""
+    with suppress(OSError):  # the folder cannot be read, or does not exist
         for draft in folder.iterdir():
             name = _NAME.fullmatch(draft.name)
             if name is not None and name["ending"] == ending and _is_left(draft, name):
@@ -52,7 +52,7 @@ def _is_left(draft: Path, name: re.Match[str]) -> bool:
 
 
 def _seconds_untouched(draft: Path) -> float:
-    # By the clock of the file system: machines that share one may differ about the time.
+    # By the file system's clock: machines that share the file system may disagree about the time.
     now = draft.with_name(f".{uuid4().hex}")
     now.touch(exist_ok=False)
     try:
@@ -69,10 +69,10 @@ def _digest_machine() -> str:
 
 @contextmanager
 def draft_of(target: Path) -> Iterator[Path]:
-    """Yield a new file beside ``target`` that takes its place at the end, or is gone where that is not reached.
+    """Yield a new file beside ``target`` that replaces it at the end, and is removed on an error.
 
-    What a killed process has left there is removed first. A device or a pipe is yielded itself: it holds nothing that
-    could be kept, and is not to be replaced by a file.
+    Drafts of killed processes are removed first. A device or a pipe is yielded itself: it has no old content to keep,
+    and a file must not replace it.
     """
     if target.exists() and not (target.is_file() or target.is_dir()):
         yield target
@@ -90,10 +90,10 @@ def draft_of(target: Path) -> Iterator[Path]:
 
 
 def put_in_place(draft: Path, target: Path) -> None:
-    """Have ``draft``, a file or a folder of shards, take the place of ``target``, which is a checkpoint or nothing.
+    """Replace ``target``, a checkpoint or nothing, by ``draft``, a file or a folder of shards.
 
-    What else lay in a folder that is replaced lies in the new one, too. A folder's place is empty for the moment
-    between two renamings; the old one stands beside it then.
+    Other files of a replaced folder are moved to the new one. Between two renamings a folder's path is empty for a
+    moment, and the old folder is beside it.
     """
     if draft.is_file() and not target.is_dir():
         draft.replace(target)
@@ -103,7 +103,7 @@ def put_in_place(draft: Path, target: Path) -> None:
     if not target.exists():
         draft.rename(target)
         return
-    old = name_draft(target, "old")  # whole: it is removed when another is
+    old = name_draft(target, "old")  # complete: it is removed only after the new one is in place
     target.rename(old)
     draft.rename(target)
     if target.is_dir():
@@ -115,8 +115,8 @@ def put_in_place(draft: Path, target: Path) -> None:
 
 
 def discard(draft: Path) -> None:
-    """Remove a draft, as much of it as there is."""
+    """Remove a draft, or as much of it as exists."""
     if draft.is_dir():
-        shutil.rmtree(draft, ignore_errors=True)  # what stays is no more than a draft
+        shutil.rmtree(draft, ignore_errors=True)  # leftovers are still only a draft
     else:
         draft.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""How checkpoints are read: by torch's own ``load``, with one error for what is no checkpoint."""
+"""Reading of checkpoints with torch's own ``load``, and one error for files that are not checkpoints."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _VERSION = "pytorch-lightning_version"
 
 @contextmanager
 def stock_reading() -> Iterator[None]:
-    """Let ``torch.load`` be torch's own inside: a vendor's import may have put another in its place.
+    """Use torch's own ``torch.load`` inside: a vendor's import may have replaced it.
 
-    One such runs the code of a checkpoint where nothing is said of ``weights_only``, as torch's has not since 2.6. What
-    the user has put there stays.
+    A replacement may run a checkpoint's code if ``weights_only`` is not given; torch's own has not since 2.6. A user's
+    own replacement stays.
     """
     import torch
 
@@ -42,14 +42,14 @@ def stock_reading() -> Iterator[None]:
 
 @contextmanager
 def reading(path: Any, *, check: bool = True) -> Iterator[None]:
-    """Read the checkpoint ``path`` inside, by ``torch.load``; what cannot be read is a :class:`CheckpointError`.
+    """Read the checkpoint ``path`` inside, with ``torch.load``; an unreadable file is a :class:`CheckpointError`.
 
-    A file that opens and has a wrong checksum is warned of; ``check`` says whether this process looks for that.
+    A file that opens but has a wrong checksum gets a warning; ``check`` says if this process compares checksums.
     """
     import torch
 
     in_place = torch.load
-    if isinstance(in_place, _Reader):  # of whoever has called this one
+    if isinstance(in_place, _Reader):  # of an outer reading()
         yield
         return
     torch.load = _Reader(path, _stock(), check)
@@ -60,7 +60,7 @@ def reading(path: Any, *, check: bool = True) -> Iterator[None]:
     except OSError as error:
         raise unreadable(path, error) from error
     except AttributeError as error:
-        if error.name in ("keys", "pop"):  # which Lightning asks of it, without a look at what it is
+        if error.name in ("keys", "pop"):  # Lightning calls them without checking the type
             reject_other_than_dict(path, error.obj)
         raise
     finally:
@@ -93,7 +93,7 @@ class _Reader:
                 raise unreadable(self._path, error) from error
         if looked is not None:
             _warn_of_damage(self._path, looked.result())
-        elif self._check and "://" not in str(self._path):  # where it would be fetched once more
+        elif self._check and "://" not in str(self._path):  # it would be fetched again
             end = f.tell()
             f.seek(begin)
             _warn_of_damage(self._path, find_damage(f))
@@ -111,7 +111,7 @@ def _warn_of_damage(path: Any, damage: str) -> None:
 
 
 def reject_other_than_dict(path: Any, checkpoint: object) -> None:
-    """Raise :class:`CheckpointError` unless ``checkpoint`` is a dict, or like one."""
+    """Raise :class:`CheckpointError` unless ``checkpoint`` is a dict or similar."""
     if not hasattr(checkpoint, "keys"):
         raise CheckpointError(
             f"{path} is not a checkpoint: it holds a {type(checkpoint).__name__}. Fix: load a file that a Trainer wrote"
@@ -121,8 +121,8 @@ def reject_other_than_dict(path: Any, checkpoint: object) -> None:
 def reject_other_parts(path: Any, checkpoint: Any) -> None:
     """Raise :class:`CheckpointError` if Lightning cannot restore its own parts of a Trainer's ``checkpoint``.
 
-    A flipped bit in a key's name would otherwise raise a KeyError in Lightning's migration. The user's parts, the
-    ``state_dict`` among them, are not checked: hooks may read what they wrote.
+    A flipped bit in a key's name would otherwise raise a KeyError in Lightning's migration. The user's parts, including
+    the ``state_dict``, are not checked: hooks may have written them in their own format.
     """
     version = checkpoint.get(_VERSION)
     faults = [
@@ -147,7 +147,7 @@ def _is_version(text: str) -> bool:
 
 
 def unreadable(path: Any, error: BaseException) -> CheckpointError:
-    """Return what to tell a user of a checkpoint that could not be read."""
+    """Return the error for a checkpoint that could not be read."""
     if isinstance(error, CheckpointError):
         return error
     text, reason = str(error), first_line(error)

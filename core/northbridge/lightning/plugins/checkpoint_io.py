@@ -1,4 +1,4 @@
-"""Checkpoints that open on any chip, or none."""
+"""Checkpoints that open on any chip, or without one."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 def to_cpu(state: Any) -> Any:
     """Return ``state`` with its tensors on the CPU; two tensors that share memory still do.
 
-    torch writes the device of each tensor into a file, and a machine without that device cannot open it. Nor does
-    anything that names the chip, which is the CPU in the copy.
+    torch writes the device of each tensor into a file, and a machine without that device cannot open it. The same holds
+    for a ``torch.device`` of the chip, which becomes the CPU in the copy.
     """
     import torch
     from torch.nn.parameter import is_lazy
 
-    # The originals are kept, so that no later one gets the number of one that is gone.
+    # The originals are kept, so that no later object gets the id of a freed one.
     moved_tensors: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     moved_storages: dict[tuple[int, torch.dtype], tuple[torch.UntypedStorage, torch.Tensor]] = {}
     chip = loaded()
-    leaves = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)  # which torch writes in its own ways
+    leaves = (torch.Tensor, torch.UntypedStorage, torch.TypedStorage)  # torch pickles them in its own ways
 
     def move(value: Any) -> Any:
         if isinstance(value, torch.device):
@@ -39,8 +39,8 @@ def to_cpu(state: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.device.type in ("cpu", "meta"):
             return value
         if is_lazy(value):
-            return value  # it has no numbers, and names no device in a file
-        if id(value) in moved_tensors:  # where an attribute of a tensor leads back to it
+            return value  # it has no values, and names no device in a file
+        if id(value) in moved_tensors:  # an attribute of the tensor refers back to it
             return moved_tensors[id(value)][1]
         moved = copy_of(value).requires_grad_(value.requires_grad)
         if type(value) is torch.nn.Parameter:
@@ -64,16 +64,16 @@ def to_cpu(state: Any) -> Any:
 
 
 def _lies_in_its_storage(tensor: torch.Tensor) -> bool:
-    """Whether all that ``tensor`` holds is at its offset, in its strides, in the memory that torch says it is in.
+    """True if all of ``tensor`` is at its offset, in its strides, in the storage that torch reports.
 
-    A chip may keep its tensors elsewhere: then all views of a tensor say that they are where it is. Such a storage is
-    too small, or has no address.
+    A chip may keep its tensors elsewhere, and then all views of a tensor report the same place. Such a storage is too
+    small, or has no address.
     """
     import torch
 
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout != torch.strided:
         return False
-    if tensor.is_conj() or tensor.is_neg():  # which no memory tells
+    if tensor.is_conj() or tensor.is_neg():  # not visible in memory
         return False
     steps = sum((size - 1) * stride for size, stride in zip(tensor.size(), tensor.stride(), strict=True))
     numbers = tensor.storage_offset() + steps + 1 if tensor.numel() else 0
@@ -87,10 +87,10 @@ def _lies_in_its_storage(tensor: torch.Tensor) -> bool:
 
 
 def _whole_storage(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch.Tensor:
-    """Return a tensor on the CPU that holds all of ``storage``, in which ``tensor`` lies as it does on the chip.
+    """Copy all of ``storage`` to a tensor on the CPU, in which ``tensor`` has the same place as on the chip.
 
-    It is copied as numbers of the tensor's dtype and never as bytes: a chip may hold them narrower, or in an order of
-    its own, which its copies of tensors undo.
+    It is copied as values of the tensor's dtype, never as bytes. A chip may store them narrower or in its own order,
+    and its copies of tensors undo that.
     """
     numbers = storage.nbytes() // tensor.element_size()
     if tensor.storage_offset() == 0 and tensor.numel() >= numbers:
@@ -102,10 +102,10 @@ def _whole_storage(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch
 
 @contextmanager
 def stock_format() -> Iterator[None]:
-    """Let ``torch.save`` be torch's own inside: a vendor's import may have put another in its place.
+    """Use torch's own ``torch.save`` inside: a vendor's import may have replaced it.
 
-    One such writes a pickle protocol that no ``torch.load(weights_only=True)`` elsewhere reads. What is saved inside
-    is on the CPU already. What the user has put there stays.
+    A replacement may write a pickle protocol that ``torch.load(weights_only=True)`` cannot read elsewhere. The saved
+    tensors are on the CPU already. A user's own replacement stays.
     """
     import torch
 
@@ -120,7 +120,7 @@ def stock_format() -> Iterator[None]:
 
 
 class _CheckpointIOMixin(_NamespaceMixin):
-    """Write a local checkpoint completely or not at all, its tensors on the CPU. Used unless the user passes one."""
+    """Writes a local checkpoint completely or not at all, with its tensors on the CPU. A user's own plugin wins."""
 
     _lightnings_save: ClassVar[Any]
 
@@ -130,12 +130,12 @@ class _CheckpointIOMixin(_NamespaceMixin):
             cls._lightnings_save = cls.stock_class.save_checkpoint
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any = None) -> None:
-        """Write ``checkpoint``; a local one straight into its file, with no copy of it in memory.
+        """Write ``checkpoint``; a local one goes straight into its file, without a copy in memory.
 
-        Raises :class:`CheckpointError` where the system refuses: what stood there before is untouched.
+        Raises :class:`CheckpointError` if the system rejects the write; the old file is untouched then.
         """
         checkpoint = to_cpu(checkpoint)
-        is_replaced = self.stock_class.save_checkpoint is not type(self)._lightnings_save  # by who wants to be asked
+        is_replaced = self.stock_class.save_checkpoint is not type(self)._lightnings_save  # by code that wants the call
         if storage_options is not None or "://" in str(path) or is_replaced:
             with stock_format():
                 super().save_checkpoint(checkpoint, path, storage_options=storage_options)
@@ -147,7 +147,7 @@ class _CheckpointIOMixin(_NamespaceMixin):
             torch.save(checkpoint, file)
 
     def load_checkpoint(self, path: str | Path, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        """Read what Lightning reads, as it does; raises :class:`CheckpointError` for what is no checkpoint."""
+        """Read a checkpoint as Lightning does. Raises :class:`CheckpointError` for a file that is not a checkpoint."""
         with reading(path):
             checkpoint: dict[str, Any] = super().load_checkpoint(path, *args, **kwargs)
         return checkpoint
@@ -155,7 +155,7 @@ class _CheckpointIOMixin(_NamespaceMixin):
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Write the checkpoint ``target`` inside; raises :class:`CheckpointError` where the system refuses."""
+    """Write the checkpoint ``target`` inside. Raises :class:`CheckpointError` if the system rejects the write."""
     try:
         yield
     except (OSError, RuntimeError) as error:
@@ -166,7 +166,7 @@ def writing(target: Path) -> Iterator[None]:
 
 
 def unwritable(target: Path, cause: OSError) -> CheckpointError:
-    """Return what to tell a user of a checkpoint that the system refuses to take."""
+    """Return the error for a checkpoint that the system cannot write."""
     cure = (
         "choose another name"
         if target.is_dir() and not (target / "meta.pt").exists()
@@ -181,8 +181,8 @@ def unwritable(target: Path, cause: OSError) -> CheckpointError:
 def system_error_behind(error: BaseException) -> OSError | None:
     """Return the system's own error behind ``error``, or None.
 
-    torch ends its archive in a file that is full already, and raises an error of its own about that. A file that it
-    has opened itself it writes in C++, whose error does not tell of the system's.
+    torch finishes its archive even on a full disk, and raises its own error about that. It writes files that it opened
+    itself in C++, whose errors do not include the system's.
     """
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, OSError):

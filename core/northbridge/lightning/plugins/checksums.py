@@ -1,4 +1,4 @@
-"""The checksums of a checkpoint's archive, which torch writes and does not compare when it reads."""
+"""Checksums of a checkpoint's archive, which torch writes but does not compare on reading."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 LONGEST = 200
-"""How many characters are worth reading of what is said of a damaged file."""
+"""Limit in characters for text quoted from a damaged file."""
 
 
 class _Whole:
-    """A file as ``zipfile`` seeks in it, from its end too: torch's view of a part of a file does so wrongly."""
+    """A file in which ``zipfile`` can seek from the end too; torch's view of a part of a file seeks wrongly."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -30,7 +30,7 @@ class _Whole:
 
 
 def find_damage_of(path: Any) -> str:
-    """Return what is wrong with the archive ``path``, as :func:`find_damage` does."""
+    """Return the fault of the archive ``path``, as :func:`find_damage` does."""
     if "://" in str(path):
         return ""
     with Path(os.fspath(path)).open("rb") as file:
@@ -38,20 +38,20 @@ def find_damage_of(path: Any) -> str:
 
 
 def find_damage(file: Any) -> str:
-    """Return what is wrong with an archive, of which torch compares no checksums; of other files nothing is known."""
+    """Return the fault of an archive, because torch does not compare checksums; empty for a good or another file."""
     try:
-        if file.read(4) != b"PK\x03\x04":  # torch's former format has none
+        if file.read(4) != b"PK\x03\x04":  # torch's former format has no checksums
             return ""
         with zipfile.ZipFile(_Whole(file)) as archive:
             has_checksums = any(part.CRC for part in archive.infolist())  # torch.serialization.set_crc32_options
             wrong = archive.testzip() if has_checksums else None
-    except Exception as error:  # noqa: BLE001 - zipfile's own, and whatever a damaged number makes of a seek
+    except Exception as error:  # noqa: BLE001 - zipfile's errors, and any that a damaged offset causes
         return first_line(error)
     return f"the checksum of {_clean(wrong)} is wrong" if wrong else ""
 
 
 def first_line(error: BaseException) -> str:
-    """Return what kind of error it is, and the first line of what it says; a damaged file may have it say anything."""
+    """Return the error's type and the first line of its text, cleaned: a damaged file may put anything there."""
     line = _clean(str(error).partition("\n")[0])
     return f"{type(error).__name__}: {line}" if line else type(error).__name__
 

@@ -1,7 +1,7 @@
 """Containers of tensors: their contents, and copies with other contents, made without constructors.
 
-A list may check its items when it is made, and a frozen dataclass takes no value later. So what is looked at is left as
-it is, and what is copied is filled past the methods of its class, as pickle fills it.
+A list's class may check its items when it is made, and a frozen dataclass rejects later values. So containers are read
+without changing them. Copies are filled without the methods of their classes, as pickle fills them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _BARE = frozenset({dict, list, tuple, set, frozenset, deque})  # without attribu
 _ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 _FACTORY: Any = vars(defaultdict)["default_factory"]
 _ABSENT = object()
-_NEW: Any = copyreg.__newobj__  # type: ignore[attr-defined]  # how pickle makes what has no way of its own
+_NEW: Any = copyreg.__newobj__  # type: ignore[attr-defined]  # how pickle makes objects without a reduction of their own
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE: made by a class statement
 
 
 def values_in(batch: Any) -> Iterator[Any]:
-    """Yield what ``batch`` holds, at any depth, itself included. Nothing is made and no method of it is called."""
+    """Yield every value in ``batch``, at any depth, itself included. Makes no object and calls no method of it."""
     seen: dict[int, Any] = {}
     left = [batch]
     while left:
@@ -42,23 +42,23 @@ def values_in(batch: Any) -> Iterator[Any]:
 
 
 def replace_in(value: Any, change: Callable[[Any], Any], leaves: tuple[type, ...] = ()) -> Any:
-    """Return ``value`` with ``change(each)`` in the place of each thing that it holds, at any depth.
+    """Replace each value in ``value``, at any depth, by ``change(each)``.
 
-    What holds nothing that changes stays the very object. Of the rest there are copies, of their class and with their
-    attributes; what stands in two places still is one object. An object is gone through as pickle does; ``leaves`` are
-    not. What pickles itself in a way of its own becomes an object that is pickled as it would be.
+    An object without a changed value stays the same object. The others are copied, with class and attributes; an object
+    in two places remains one object. Objects are walked as pickle walks them, except ``leaves``. An object with its own
+    reduction becomes an object that pickles as the original would.
     """
     return _Replacement(value, change, leaves).run()
 
 
 class _Replacement:
-    """One run of :func:`replace_in`: first what changes is looked for, and then what holds it is copied."""
+    """One run of :func:`replace_in`: first find the changed values, then copy the objects that hold them."""
 
     def __init__(self, value: Any, change: Callable[[Any], Any], leaves: tuple[type, ...]) -> None:
         self._value = value
         self._change = change
         self._leaves = leaves
-        self._seen: dict[int, Any] = {}  # kept, so that no later object gets the number of one that is gone
+        self._seen: dict[int, Any] = {}  # kept, so that no later object gets the id of a freed one
         self._states: dict[int, Any] = {}
         self._holders: dict[int, list[int]] = {}
         self._copies: dict[int, Any] = {}
@@ -133,7 +133,7 @@ class _Replacement:
 
     def _copy_fixed(self, value: Any, kind: Any) -> Any:
         parts = [self._copy(each) for each in kind.__iter__(value)]
-        if id(value) in self._copies:  # it holds itself, by something that it holds
+        if id(value) in self._copies:  # it contains itself, through one of its parts
             return self._copies[id(value)]
         new = self._copies[id(value)] = kind.__new__(type(value), parts)
         self._copy_attributes(value, new)
@@ -144,12 +144,12 @@ class _Replacement:
 
 
 def _kind(value: Any) -> Any:
-    """Return the container of Python's that ``value`` is, or None."""
+    """Return Python's container class of ``value``, or None."""
     return next((each for each in (*_MAPPINGS, *_SERIES) if issubclass(type(value), each)), None)
 
 
 def _held(value: Any) -> list[Any] | None:
-    """Return what a container of Python's holds, and its attributes; None for anything else."""
+    """Return the items and the attributes of a Python container; None for any other value."""
     kind = _kind(value)
     if kind is None:
         return None
@@ -168,7 +168,7 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 def _attribute(value: Any, name: str, default: Any) -> Any:
     try:
-        return object.__getattribute__(value, name)  # past what its class says of names that it does not have
+        return object.__getattribute__(value, name)  # bypasses __getattr__ of its class
     except AttributeError:
         return default
 
@@ -188,7 +188,7 @@ def _set_attributes(new: Any, attributes: dict[str, Any]) -> None:
 
 
 def _state(value: Any) -> Any:
-    """Return what pickle writes of an object; None for an object that is not a container, or holds nothing."""
+    """Return the state that pickle writes of an object; None for an object without parts, or that cannot be pickled."""
     if isinstance(value, partial):
         return value.func, value.args, value.keywords, vars(value)
     if isinstance(value, SimpleNamespace):
@@ -197,7 +197,7 @@ def _state(value: Any) -> Any:
         return None
     try:
         parts = value.__reduce_ex__(4)
-    except Exception:  # noqa: BLE001  # it cannot be pickled, which is said, with the reason, where it is written
+    except Exception:  # noqa: BLE001  # it cannot be pickled: saving raises the error with the reason
         return None
     if isinstance(parts, str):
         return None
@@ -207,7 +207,7 @@ def _state(value: Any) -> Any:
 
 
 def _is_filled(value: Any, parts: tuple[Any, ...]) -> bool:
-    # It is made by object.__new__ alone, and given its state. Not what has an end: a copy would end it once more.
+    # Made by object.__new__ only, and given its state. Not for a class with __del__: a copy would run it again.
     cls: Any = type(value)
     is_plain = all(each.__flags__ & _HEAP_TYPE for each in cls.__mro__[:-1])
     return is_plain and parts[:2] == (_NEW, (cls,)) and not hasattr(cls, "__del__")
@@ -218,20 +218,20 @@ class _Parts(list[Any]):
 
 
 class _Pickled:
-    """An object that is pickled as another would be, whose parts have changed."""
+    """An object that pickles as another object would, with changed parts."""
 
     parts: _Parts
 
     def __reduce_ex__(self, _protocol: object) -> tuple[Any, ...]:
         make, made_of, *filled = self.parts
-        if make is _NEW:  # which pickle allows for an object of the very class alone
+        if make is _NEW:  # pickle allows it only for an object of exactly that class
             make = made_of[0].__new__
         return make, made_of, *filled[:1], *(each and iter(each) for each in filled[1:3]), *filled[3:]
 
 
 def _make_empty(value: Any, kind: Any, state: Any) -> Any:
     if issubclass(type(value), partial):
-        return partial.__new__(type(value), len)  # which has to be given a function
+        return partial.__new__(type(value), len)  # partial needs a function
     if isinstance(state, _Parts):
         return _Pickled()
     maker = kind or (SimpleNamespace if issubclass(type(value), SimpleNamespace) else object)

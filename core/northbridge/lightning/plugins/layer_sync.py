@@ -11,19 +11,19 @@ if TYPE_CHECKING:
 
 
 class _LayerSyncMixin(_NamespaceMixin):
-    """Compute batch norm over the batches of all ranks while a model is fitted."""
+    """Computes batch norm over the batches of all ranks while a model is fitted."""
 
     def __init__(self, backend: str) -> None:
         self.backend = backend
 
     def apply(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Let every batch norm in ``model`` see all ranks."""
+        """Let each batch norm in ``model`` use the batches of all ranks."""
         from northbridge.lightning.plugins.sync_batch_norm import synchronize
 
         return synchronize(model, self.backend)
 
     def revert(self, model: torch.nn.Module) -> torch.nn.Module:
-        """Give every batch norm in ``model`` the class back that it had."""
+        """Give each batch norm in ``model`` its old class back."""
         from northbridge.lightning.plugins.sync_batch_norm import restore
 
         return restore(model)

@@ -1,4 +1,4 @@
-"""Lightning's precision plugins, re-homed on the chip."""
+"""Lightning's precision plugins, on the chip's device type."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _NEEDS = {
     "bf16-true": "bfloat16",
     "64-true": "float64",
 }
-"""The claim that each of Lightning's precisions stands on; 32-true stands on none."""
+"""The claim that each of Lightning's precisions requires; 32-true requires none."""
 
 _MIXED = ("16-mixed", "bf16-mixed")
 _CUDA_ALONE = {"BitsandbytesPrecision": "quantization", "TransformerEnginePrecision": "transformer-engine"}
 
 
 def reject_precision(backend: Backend, precision: str) -> None:
-    """Raise :class:`UnsupportedError` where the chip does not support ``precision``, or nothing but CUDA has it."""
+    """Raise :class:`UnsupportedError` if the chip does not support ``precision``, or if only CUDA does."""
     if precision.startswith("transformer-engine"):
         raise UnsupportedError(
             f"precision={precision!r} runs on CUDA only, not on {backend.name!r}. Fix: precision={_working(backend)!r}",
@@ -43,16 +43,13 @@ def reject_precision(backend: Backend, precision: str) -> None:
 
 
 def _working(backend: Backend) -> str:
-    """Return the precision to write instead: a mixed one, unless the chip supports neither."""
+    """Return a precision that works: a mixed one, unless the chip supports neither."""
     claims = backend.present_capabilities().claims()
     return next((word for word in reversed(_MIXED) if not claims[_NEEDS[word]].denied), "32-true")
 
 
 def reject_plugin(backend: Backend, plugin: Any) -> None:
-    """Raise :class:`UnsupportedError` for a user's precision object that would not reach the chip, or is unsupported.
-
-    Lightning's ``MixedPrecision("16-mixed", "cuda")`` turns itself off on another device, and trains in float32.
-    """
+    """Raise :class:`UnsupportedError` for a user's precision object that is unsupported or made for another device."""
     device = getattr(plugin, "device", None)
     if isinstance(device, str) and device != backend.device.type:
         raise UnsupportedError(
@@ -80,10 +77,10 @@ def reject_plugin(backend: Backend, plugin: Any) -> None:
 
 
 def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> Any | None:
-    """Return Lightning's plugin for a mixed ``precision``, on the chip's own device type; ``None`` for the others.
+    """Build Lightning's plugin for a mixed ``precision`` on the chip's device type; None for other precisions.
 
-    The others name no device, and Lightning's own choice is right. A gradient scaler for float16 comes with the plugin.
-    Raises :class:`UnsupportedError` where autocast does not take the dtype: torch would train in float32.
+    Other precisions do not name a device, so Lightning's own choice is right. The plugin has a gradient scaler for
+    float16. Raises :class:`UnsupportedError` if autocast does not support the dtype: torch would train in float32.
     """
     if precision not in _MIXED:
         return None
@@ -99,6 +96,6 @@ def mixed_precision(namespace: Namespace, backend: Backend, precision: str) -> A
 
 
 def mixed_precision_line(namespace: Namespace, precision: str) -> str:
-    """Return the line that Lightning logs where it chooses a mixed ``precision``."""
+    """Return the line that Lightning logs when it chooses a mixed ``precision``."""
     words = {"bf16-mixed": "bfloat16", "16-mixed": "16bit" if namespace.is_trainer else "16-bit"}
     return f"Using {words[precision]} Automatic Mixed Precision (AMP)"

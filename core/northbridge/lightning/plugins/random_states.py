@@ -1,7 +1,7 @@
-"""The states of the random generators: the host's, which Lightning collects, and the chip's, of which it knows nothing.
+"""States of the random generators: the host's, which Lightning collects, and the chip's, which it does not.
 
-Lightning isolates a sanity check or a search for a learning rate from the rest of a run by them. And a Trainer's
-checkpoint carries those of every rank, so that a resumed run draws the numbers that an uninterrupted one would.
+Lightning uses them to isolate a sanity check or a learning-rate search from the rest of a run. A Trainer's checkpoint
+contains those of every rank, so that a resumed run draws the numbers that an uninterrupted run would.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     from northbridge.lightning.namespaces import Namespace
 
 KEY = "northbridge_random_states"
-"""Where a Trainer's checkpoint has them: an attribute of its loops, which are an OrderedDict for that.
+"""Name of the states in a Trainer's checkpoint: an attribute of its loops, which are therefore an OrderedDict.
 
-It is a list, with one entry for each rank. Tests and tools of users compare all keys of a checkpoint with Lightning's
-own, and Lightning warns of one among its callbacks. torch writes and opens an OrderedDict with its attributes.
+It is a list with one entry for each rank. Users' tests and tools compare all keys of a checkpoint with Lightning's own,
+and Lightning warns of an unknown key among its callbacks. torch saves and opens an OrderedDict with its attributes.
 """
 
 CHIPS = "northbridge"
-"""Where the states that Lightning collects in a process have those of its chips."""
+"""Key of the chips' states among those that Lightning collects in a process."""
 
 _LOOPS = "loops"
 
 
 @dataclass(frozen=True)
 class _Numbers:
-    """A state on its way to another rank."""
+    """A state in the form in which it is sent to another rank."""
 
     dtype: torch.dtype
     values: list[int]
 
 
 class _Loops(OrderedDict[str, Any]):
-    """Loops whose class has the states, so that copies have them too: Lightning's AsyncCheckpointIO makes one."""
+    """Loops whose class has the states, so that copies have them too. Lightning's AsyncCheckpointIO makes a copy."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, (), {KEY: getattr(self, KEY)}, None, iter(self.items())
@@ -66,7 +66,7 @@ def chip_states() -> dict[str, torch.Tensor]:
 
 
 def set_chip_states(states: dict[str, torch.Tensor]) -> None:
-    """Put back what :func:`chip_states` returned; the state of a chip that this process does not hold is left out."""
+    """Restore the states of :func:`chip_states`; ignore the state of a chip that this process does not hold."""
     for name, backend in held().items():
         if name in states:
             backend.device.set_random_state(states[name])
@@ -79,7 +79,7 @@ def add(checkpoint: dict[str, Any], states: list[dict[str, Any]]) -> dict[str, A
 
 
 def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
-    """Return the random states of every rank that ``checkpoint`` holds, or None where it holds none that can be."""
+    """Return the random states of every rank from ``checkpoint``; None if they are missing or malformed."""
     found = getattr(checkpoint.get(_LOOPS), KEY, None)
     if found is None or (isinstance(found, list) and all(isinstance(each, dict) for each in found)):
         return found
@@ -88,26 +88,26 @@ def of_checkpoint(checkpoint: dict[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def gather(namespace: Namespace, world_size: int) -> list[dict[str, Any]]:
-    """Return the random states of every rank, as a checkpoint holds them. All ranks have to call it."""
+    """Gather the random states of every rank, as a checkpoint holds them. All ranks must call it."""
     import torch.distributed
 
     states = _as_saved(namespace.fabric_module("utilities.seed")._collect_rng_states())
     if world_size == 1:
         return [states]
     everybodys: list[dict[str, Any]] = [{}] * world_size
-    # A tensor is pickled by torch.save, of which users count the calls, and which they replace.
+    # A tensor is pickled by torch.save. Users count its calls, and replace it.
     torch.distributed.all_gather_object(everybodys, replace_in(states, _as_numbers))
     gathered: list[dict[str, Any]] = replace_in(everybodys, _as_tensor)
     return gathered
 
 
 def restore(namespace: Namespace, states: dict[str, Any]) -> None:
-    """Put back what :func:`gather` returned for this rank; broken states change no generator, with a warning."""
+    """Restore this rank's states from :func:`gather`; broken states change no generator and cause a warning."""
     seeds = namespace.fabric_module("utilities.seed")
     before = seeds._collect_rng_states()
     try:
         seeds._set_rng_states(_as_collected(states))
-    except Exception as error:  # noqa: BLE001 - whatever numpy, torch or the chip says of a state that is none
+    except Exception as error:  # noqa: BLE001 - any error of numpy, torch or the chip about a malformed state
         seeds._set_rng_states(before)
         _warn_of_foreign(describe_error(error))
 
@@ -121,7 +121,7 @@ def _warn_of_foreign(what: str) -> None:
 
 
 def _as_saved(states: dict[str, Any]) -> dict[str, Any]:
-    # What torch.load(weights_only=True) opens: no arrays, and no state of CUDA, which is not this run's.
+    # In the form that torch.load(weights_only=True) opens: no arrays, and no state of CUDA, which is not this run's.
     import torch
 
     saved = {key: value for key, value in states.items() if key != "torch.cuda"}

@@ -1,7 +1,7 @@
-"""Batch norm over the batches of all ranks, of operators that every chip has.
+"""Batch norm over the batches of all ranks, built of operators that every chip has.
 
-torch's own ``SyncBatchNorm`` computes with kernels that torch brings for GPUs alone. This one takes elementwise
-operators and sums, one all-gather forward and one all-reduce backward.
+torch's own ``SyncBatchNorm`` uses kernels that torch has only for GPUs. This one uses elementwise operators and sums,
+one all-gather forward and one all-reduce backward.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ import torch
 import torch.distributed
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]  # what all batch norms are
+from torch.nn.modules.batchnorm import _BatchNorm  # pyright: ignore[reportPrivateUsage]  # base of all batch norms
 from torch.nn.modules.lazy import LazyModuleMixin
 
 from northbridge.discovery.declared import get
 
 
 class SyncBatchNorm(_BatchNorm):
-    """A batch norm of the user's that has been given this class in place, so that its parameters and hooks stay.
+    """A user's batch norm that got this class in place, so that its parameters and hooks stay.
 
-    In training it normalizes by mean and variance of what all ranks were given, as one process would that had the
-    whole batch; the ranks may have batches of different sizes, or none. In evaluation, and in a process without a
-    process group, it is what it was.
+    In training it normalizes by mean and variance over the batches of all ranks, as one process with the whole batch
+    would. The ranks' batches may differ in size, or be empty. In evaluation, and without a process group, it behaves
+    like its old class.
     """
 
     stock_class: type[_BatchNorm]
-    """Class of the layer when the training is over."""
+    """The layer's class after training."""
 
     backend_name: str
-    """Whose communication library is spoken to."""
+    """The backend whose communication library is used."""
 
     process_group: Any = None
 
@@ -38,7 +38,7 @@ class SyncBatchNorm(_BatchNorm):
         self.stock_class._check_input_dim(self, input)  # type: ignore[no-untyped-call]  # torch's
 
     def forward(self, input: Tensor) -> Tensor:
-        """Return ``input``, of shape (samples, features, …), normalized; its dtype stays."""
+        """Normalize ``input``, of shape (samples, features, …); its dtype stays."""
         alone = not torch.distributed.is_initialized() or torch.distributed.get_world_size(self.process_group) == 1
         if alone or not self.training:
             return super().forward(input)
@@ -58,7 +58,7 @@ class SyncBatchNorm(_BatchNorm):
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
         with torch.no_grad():
-            self.num_batches_tracked.add_(1)  # type: ignore[union-attr]  # None where nothing is tracked
+            self.num_batches_tracked.add_(1)  # type: ignore[union-attr]  # None if nothing is tracked
             weight: Any = self.momentum if self.momentum is not None else self.num_batches_tracked.reciprocal()  # type: ignore[union-attr]
             unbiased = variance * (count / (count - 1).clamp(min=1))
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), weight)
@@ -86,7 +86,7 @@ class _Normalize(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]  # the decorator hides ctx's name
-        gradient = gradients[0]  # the others are of what is noted
+        gradient = gradients[0]  # the others belong to the noted statistics
         normalized, scale, count = ctx.saved_tensors
         others = [dim for dim in range(gradient.dim()) if dim != 1]
         sums = torch.cat((gradient.sum(others), (gradient * normalized).sum(others)))
@@ -97,7 +97,7 @@ class _Normalize(torch.autograd.Function):
 
 
 def _moments(features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return mean and summed squares of deviation of each feature, and of how many numbers, as vectors."""
+    """Return each feature's mean and summed squared deviation, and the count of numbers, as vectors."""
     others = [dim for dim in range(features.dim()) if dim != 1]
     count = features.numel() // max(features.shape[1], 1)
     number = features.new_full((1,), count)
@@ -115,7 +115,7 @@ def _along_features(features: Tensor) -> tuple[int, ...]:
 def synchronize(module: nn.Module, backend: str, only: type[nn.Module] = _BatchNorm) -> nn.Module:
     """Give every batch norm in ``module`` the class :class:`SyncBatchNorm`, in place; return ``module``.
 
-    With ``only=torch.nn.SyncBatchNorm``: those alone that the user has made so by torch's own conversion.
+    With ``only=torch.nn.SyncBatchNorm``: only those that the user converted with torch's own function.
     """
     for part in module.modules():
         if isinstance(part, only) and not isinstance(part, (SyncBatchNorm, LazyModuleMixin)):
@@ -125,9 +125,9 @@ def synchronize(module: nn.Module, backend: str, only: type[nn.Module] = _BatchN
 
 
 def restore(module: nn.Module) -> nn.Module:
-    """Give every :class:`SyncBatchNorm` in ``module`` the class back that it had, in place; return ``module``."""
+    """Give every :class:`SyncBatchNorm` in ``module`` its old class back, in place; return ``module``."""
     for part in module.modules():
         if isinstance(part, SyncBatchNorm):
-            part.__class__ = part.stock_class  # type: ignore[assignment]  # the user's, whichever it is
+            part.__class__ = part.stock_class  # type: ignore[assignment]  # the user's class
             del part.stock_class, part.backend_name
     return module

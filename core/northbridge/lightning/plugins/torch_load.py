@@ -1,4 +1,4 @@
-"""torch's own ``load``, whatever a vendor's import has put in its place, or in the place of its parts."""
+"""torch's own ``load``, even if a vendor's import has replaced it or its parts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _FILES, _UNPICKLER = "torch.serialization", "torch._weights_only_unpickler"
 
 
 def torchs_load() -> Callable[..., Any]:
-    """Return ``torch.serialization.load``, or a copy of it where that, or what it calls there, was replaced.
+    """Return ``torch.serialization.load``, or a copy if it, or a function that it calls there, was replaced.
 
-    The copy is made from torch's own file. What is no code, such as the classes that a user has allowed, and the
-    devices that a vendor has registered, it has in common with torch's.
+    The copy is made from torch's own file. It shares torch's data, such as the classes that a user has allowed and the
+    devices that a vendor has registered.
     """
     import torch._weights_only_unpickler as unpickler
     import torch.serialization as files
@@ -40,7 +40,7 @@ def _copy(name: str) -> ModuleType:
     copy = importlib.util.module_from_spec(spec)
     pickled = dict(copyreg.dispatch_table)
     spec.loader.exec_module(copy)
-    # The module tells pickle how a torch.layout is written, and pickle finds no function of a copy.
+    # The module registers a pickle function for torch.layout, and pickle cannot import a copy's function.
     copyreg.dispatch_table.update(pickled)
     return copy
 

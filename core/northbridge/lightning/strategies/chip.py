@@ -1,4 +1,4 @@
-"""Base of every strategy: acquires the chip, moves the model to it, and tells the bridge of every step."""
+"""Base of every strategy: acquires the chip, moves the model to it, and tells the bridge about each step."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 class LoadFirst:
     """Load a backend when unpickled.
 
-    A spawned rank unpickles its strategy before anything else has named the chip, and ``torch.device("acme", 0)`` is
-    an error in a process that has not loaded acme. So the first thing in a strategy's pickled state is one of these.
-    It carries along what the user has been told, which a rank need not say again.
+    A spawned rank unpickles its strategy first, and ``torch.device("acme", 0)`` is an error before acme is loaded. So a
+    strategy's pickled state begins with this object. It also carries the announcements that the user has seen, so that
+    a rank does not repeat them.
     """
 
     def __init__(self, name: str) -> None:
@@ -45,26 +45,26 @@ def _load_first(name: str, told: tuple[str, ...]) -> LoadFirst:
 
 
 class _ChipMixin(_SavedStateMixin):
-    """Run on the accelerator's chip.
+    """Runs on the accelerator's chip.
 
-    A combined class inherits from Lightning's ``stock_class`` and from mixins alone: only then can a strategy that the
-    user built be given our class in place. Where Trainer and Fabric call a method by different names, the class carries
-    both, and each host calls its own.
+    A combined class inherits only from Lightning's ``stock_class`` and from mixins, so that a user's strategy can get
+    our class in place. If Trainer and Fabric call a method by different names, the class has both, and each host calls
+    its own.
     """
 
     _saw_a_batch = False
     _rooted: tuple[torch.device, torch.device] | None = None
-    """Lightning's root device and the chip's, as last answered: each step asks."""
+    """Lightning's root device and the chip's, cached: each step asks for it."""
 
     @property
     def backend(self) -> Backend:
-        """The backend of the accelerator that this strategy was given."""
+        """The backend of this strategy's accelerator."""
         backend: Backend = self.accelerator.backend
         return backend
 
     @property
     def root_device(self) -> torch.device:
-        """The device of this rank, as this process calls it."""
+        """The device of this rank, by its name in this process."""
         device: torch.device = super().root_device
         if self._rooted is not None and self._rooted[0] is device:
             return self._rooted[1]
@@ -81,12 +81,12 @@ class _ChipMixin(_SavedStateMixin):
         self.announce()
 
     def acquire_device(self) -> None:
-        """Take this rank's device; called again, it does nothing."""
+        """Take this rank's device; a repeated call does nothing."""
         self.accelerator.acquire(super().root_device, local_rank=int(self.local_rank), world_size=int(self.world_size))
 
     def announce(self) -> None:
-        """Say on rank 0 what a user should know of the chip; called as soon as the ranks are known."""
-        # Each rank of a job may also run on one device alone, where it is the first.
+        """Announce a simulated chip on rank 0; called as soon as the ranks are known."""
+        # Each rank of a job may also run on one device by itself, where it is the first.
         rank_zero = self.namespace.fabric_module("utilities.rank_zero")
         if self.is_global_zero and rank_zero.rank_zero_only.rank == 0:
             announce_simulation(self.backend)
@@ -105,10 +105,10 @@ class _ChipMixin(_SavedStateMixin):
     def _warn_of(self, module: torch.nn.Module) -> None:
         if self.is_global_zero:  # all ranks have the same module
             plugin = self.precision_plugin if self.namespace.is_trainer else self.precision
-            # The user's own plugin may have no word.
+            # The user's own plugin may not have a precision's name.
             warn_of_module(self.backend, module, str(getattr(plugin, "precision", "")))
 
-    # Bound on first use, and kept: a training step looks nothing up.
+    # Bound on first use, and cached: a training step does no look-up.
 
     @cached_property
     def _after_backward(self) -> Callable[[], None]:
@@ -134,7 +134,7 @@ class _ChipMixin(_SavedStateMixin):
         return result
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Set up a Fabric's ``module``, and have the bridge told where it evaluates."""
+        """Set up a Fabric's ``module``, and let the bridge know of its evaluation steps."""
         reject_tensors(self.backend, module, self.root_device)  # what was not moved before
         reject_sparse_gradients(self.backend, module, self.root_device)
         module = super().setup_module(module)
@@ -145,7 +145,7 @@ class _ChipMixin(_SavedStateMixin):
         return module
 
     def batch_to_device(self, batch: Any, *args: Any, **kwargs: Any) -> Any:
-        """Move ``batch`` to this rank's device; warn of the first one's dtypes that the chip computes as others."""
+        """Move ``batch`` to this rank's device; warn of dtypes in the first batch that the chip computes as others."""
         if not self._saw_a_batch:
             self._saw_a_batch = True
             if self.is_global_zero:
@@ -153,7 +153,7 @@ class _ChipMixin(_SavedStateMixin):
         return super().batch_to_device(batch, *args, **kwargs)
 
     def __getstate__(self) -> dict[str, Any]:
-        inherited = super().__getstate__()  # Lightning's takes what cannot be pickled out
+        inherited = super().__getstate__()  # Lightning's removes what cannot be pickled
         state = {key: value for key, value in dict(inherited).items() if key not in _BOUND}
         first = {} if self._accelerator is None else {"_load_first": LoadFirst(self.backend.name)}
         return {**first, **state}
@@ -163,7 +163,7 @@ _BOUND = ("_rooted", "_after_backward", "_after_evaluation", "_after_step")
 
 
 def _after_forward(backend: str, _module: object, _inputs: object, _output: object) -> None:
-    # A hook of the user's module, which may be copied and pickled with it: so it holds no more than a name.
+    # A hook of the user's module, which may be copied and pickled with it: so it holds only a name.
     import torch
 
     if not torch.is_grad_enabled():
@@ -171,7 +171,7 @@ def _after_forward(backend: str, _module: object, _inputs: object, _output: obje
 
 
 def assert_on_device(module: Any, device: torch.device) -> None:
-    """Raise :class:`WrongDeviceError` where a parameter or buffer of ``module`` is not on ``device``."""
+    """Raise :class:`WrongDeviceError` if a parameter or buffer of ``module`` is not on ``device``."""
     for kind, name, tensor in tensors_of(module):
         if tensor.device != device and tensor.device.type != "meta":
             raise WrongDeviceError(

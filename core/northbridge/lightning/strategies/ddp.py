@@ -1,4 +1,4 @@
-"""The one DDP strategy."""
+"""The DDP strategy of every backend."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _DDPMixin(_ParallelMixin):
-    """Train on several devices, one process each, over the chip's communication library."""
+    """Trains on several devices, one process each, over the chip's communication library."""
 
     _ddp_kwargs: dict[str, Any]
     _needs = (*OF_SEVERAL_RANKS, "ddp_averaging")
@@ -35,16 +35,16 @@ class _DDPMixin(_ParallelMixin):
         self._ddp_kwargs = {**self.backend.collective.ddp_options(), **self._ddp_kwargs}
 
     def determine_ddp_device_ids(self) -> None:
-        """Return None, the device ids of a Trainer's DDP on any chip."""
+        """Return None, as the device ids of a Trainer's DDP on any chip."""
         return self._determine_ddp_device_ids()
 
     def _determine_ddp_device_ids(self) -> None:
-        # With device ids, Lightning enters a CUDA stream. A module on one device needs none.
+        # With device ids, Lightning enters a CUDA stream. A module on one device does not need them.
         return None
 
-    # Lightning wraps a module in DDP here, where the first broadcast is: for the Trainer and for a Fabric.
+    # Lightning wraps a module in DDP here, which makes the first broadcast: for the Trainer and for a Fabric.
 
-    # Not in _setup_model(): LightningCLI reads the arguments of DDP in the source of Lightning's.
+    # Not in _setup_model(): LightningCLI reads DDP's arguments from the source of Lightning's method.
 
     def configure_ddp(self) -> None:
         """Wrap a Trainer's model in DDP, unless the library cannot send its tensors."""
@@ -60,7 +60,7 @@ class _DDPMixin(_ParallelMixin):
         return super().setup_module(module)
 
     def _register_ddp_hooks(self) -> None:
-        # Lightning registers a communication hook for CUDA alone, and drops it elsewhere without a word.
+        # Lightning registers a communication hook only for CUDA, and drops it elsewhere silently.
         hook = self._ddp_comm_hook
         if hook is None:
             return
@@ -71,7 +71,7 @@ class _DDPMixin(_ParallelMixin):
 
 
 def _find_neighbours(state: Any, ranks: int) -> None:
-    # torch takes the ranks of a node for a group, of as many as CUDA has devices.
+    # torch takes the ranks of a node as a group whose size is CUDA's device count.
     import torch.distributed
     from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState
 
@@ -81,7 +81,7 @@ def _find_neighbours(state: Any, ranks: int) -> None:
 
 
 def _under_another_name(hook: Any) -> Any:
-    # By its name torch forbids the compression to bfloat16 wherever CUDA's library, or XPU's, is not.
+    # torch recognizes the bfloat16 compression by its name, and forbids it without CUDA's library or XPU's.
     if not getattr(hook, "__name__", "").startswith("bf16_compress"):
         return hook
 
@@ -94,7 +94,7 @@ def _under_another_name(hook: Any) -> Any:
 
 
 def reject_fork(backend: Backend) -> None:
-    """Raise :class:`UnsupportedError` where the chip's ranks cannot be forked."""
+    """Raise :class:`UnsupportedError` if the chip's ranks cannot be forked."""
     claim = backend.present_capabilities().fork
     if claim.denied:
         raise UnsupportedError(
@@ -104,11 +104,8 @@ def reject_fork(backend: Backend) -> None:
 
 
 def reject_uncarried(backend: Backend, module: torch.nn.Module, options: Mapping[str, Any]) -> None:
-    """Raise :class:`CollectiveError` for a tensor of ``module`` that DDP would send, and the library does not know.
-
-    ``options`` are the arguments of DDP, which sends buffers unless ``broadcast_buffers`` is False.
-    """
-    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # where torch keeps what a user has it ignore
+    """Raise :class:`CollectiveError` for a tensor of ``module`` that DDP would send but the library cannot."""
+    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # torch's list of what DDP ignores
     for kind, name, tensor in tensors_of(module):
         is_sent = name not in ignored and (kind == "parameter" or options.get("broadcast_buffers", True))
         if is_sent and not backend.collective.carries(tensor.dtype):

@@ -1,4 +1,4 @@
-"""Tensors of a dtype that the chip computes as another."""
+"""Warnings about tensors of a dtype that the chip computes as another."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class DtypeWarning(UserWarning):
-    """A chip takes tensors of this dtype, and computes them as another."""
+    """A chip accepts tensors of this dtype, but computes them as another."""
 
 
 _warned: set[str] = set()
 
 
 def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "32-true") -> None:
-    """Warn, once a process and reason, where ``module`` will not be computed as what it is, in this precision.
+    """Warn, once for each process and reason, if the chip computes ``module`` in another dtype than its own.
 
-    Not of whole numbers, which are counters there: a chip that holds them as int32 refuses those that do not fit.
+    Integers are not reported: a module counts with them. A chip that stores them as int32 rejects larger ones.
     """
     _warn(backend, ((f"the {kind} {name!r}", each) for kind, name, each in tensors_of(module)), ("float64",))
     convolution = next((name for name, each in module.named_modules() if _is_float32_convolution(each)), None)
@@ -36,7 +36,7 @@ def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "
 
 
 def warn_of_batch(backend: Backend, batch: Any) -> None:
-    """Do the same for the tensors of a batch, whole numbers too."""
+    """Warn in the same way about the tensors of a batch, including integers."""
     import torch
 
     found = [each for each in values_in(batch) if isinstance(each, torch.Tensor)]
@@ -57,7 +57,7 @@ _UNSUPPORTED = {
 
 
 def _warn(backend: Backend, tensors: Iterable[tuple[str, torch.Tensor]], dtypes: tuple[str, ...]) -> None:
-    left = set(dtypes)  # the chip is asked once for each, and not for every tensor
+    left = set(dtypes)  # one question to the chip for each dtype, not for each tensor
     for what, tensor in tensors:
         dtype = str(tensor.dtype).removeprefix("torch.")
         if dtype in left:

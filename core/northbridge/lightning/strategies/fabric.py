@@ -11,40 +11,40 @@ from northbridge.lightning.strategies.unsupported import reject_unsupported
 
 
 class _FabricMixin(_NamespaceMixin):
-    """Stands before :class:`_ChipMixin` in a strategy for a Fabric."""
+    """Comes before :class:`_ChipMixin` in a strategy for a Fabric."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "stock_class" not in vars(cls):  # not combined yet, or a user's
+        if "stock_class" not in vars(cls):  # not combined yet, or a user's class
             return
 
-        # A Fabric forbids loss.backward() under a strategy that has its own: this one passes for Lightning's, wrapped.
+        # A Fabric forbids loss.backward() if a strategy has its own backward(). This one looks like Lightning's.
         @wraps(cls.stock_class.backward)
         def backward(self: Any, *args: Any, **kwargs: Any) -> Any:
             return _FabricMixin.backward(self, *args, **kwargs)
 
-        setattr(cls, "backward", backward)  # noqa: B010 - a method of a class that is made at run time
+        setattr(cls, "backward", backward)  # noqa: B010 - the class is made at run time
 
     def backward(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the gradients, and tell the bridge, for which a Fabric's strategy has no hook."""
+        """Compute the gradients, and tell the bridge: a Fabric's strategy has no hook for it."""
         result = super().backward(*args, **kwargs)
         self._after_backward()
         return result
 
     def setup_optimizer(self, optimizer: Any) -> Any:
-        """Set up ``optimizer``, which then steps the parameters on the chip."""
+        """Set up ``optimizer`` so that it steps the parameters on the chip."""
         reject_unsupported(self.backend, "fit")
         self._follow_moves([optimizer])
         return super().setup_optimizer(optimizer)
 
-    # Here, and not in our CheckpointIO alone: the user may have brought another.
+    # Here, and not only in our CheckpointIO: the user may have passed another.
 
     def save_checkpoint(
         self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
     ) -> None:
-        """Save ``state``, its tensors on the CPU."""
+        """Save ``state`` with its tensors on the CPU."""
         reject_unsupported(self.backend, "checkpoint")
-        state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # by all ranks: it may wait
+        state = self._convert_stateful_objects_in_state(state, filter=filter or {})  # on all ranks: it may wait
         self._on_rank_zero(
             path,
             lambda: self.checkpoint_io.save_checkpoint(
@@ -53,8 +53,8 @@ class _FabricMixin(_NamespaceMixin):
         )
 
     def load_checkpoint(self, path: Any, state: Any = None, *args: Any, **kwargs: Any) -> Any:
-        """Load the checkpoint into ``state``; raises :class:`CheckpointError` for what is no checkpoint."""
-        if _has_optimizer(state):  # weights alone are read to go on with nothing
+        """Load the checkpoint into ``state``. Raises :class:`CheckpointError` for a file that is not a checkpoint."""
+        if _has_optimizer(state):  # reading only weights does not resume a training
             reject_unsupported(self.backend, "resume")
         with self.reading(path):
             return super().load_checkpoint(path, state, *args, **kwargs)

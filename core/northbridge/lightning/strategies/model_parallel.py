@@ -1,4 +1,4 @@
-"""The one sharded strategy: FSDP2 and tensor parallel, as the user's model applies them to a mesh of devices."""
+"""The sharded strategy of every backend: FSDP2 and tensor parallel, as the user's model applies them."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     import torch
 
 
-_NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS keeps what it has seen of a folder for so long, unless told otherwise
+_NODES_SEE_EACH_OTHER_SECONDS = 60.0  # NFS caches a folder's contents for this long by default
 
 
 class _ModelParallelMixin(_ParallelMixin):
-    """Train a model that is spread over several devices of a chip, a process each."""
+    """Trains a model that is sharded over several devices of a chip, one process each."""
 
     _needs = (*OF_SEVERAL_RANKS, "sharding")
 
     def _add_up_gradients(self, module: torch.nn.Module) -> None:
-        # FSDP2 asks the library for averages. Told so, it divides by itself.
+        # FSDP2 asks the library for averages. With this setting it divides the sum itself.
         if self.backend.collective.averages:
             return
         parts: Any = module.modules()
@@ -40,12 +40,12 @@ class _ModelParallelMixin(_ParallelMixin):
                 part.set_force_sum_reduction_for_comms(True)
 
     def _save_draft(self, path: Any, save: Callable[[Path], None]) -> None:
-        """Have all ranks write a draft, which takes the place of ``path`` when each of them has done its part."""
+        """Let all ranks write a draft, which replaces ``path`` when each of them has finished."""
         target, draft = self.broadcast((Path(path), name_draft(Path(path))))
         if not self._save_distributed_checkpoint and target.is_dir() and not (target / "meta.pt").exists():
             raise unwritable(target, IsADirectoryError(f"{target} is a folder"))
         if not self._save_distributed_checkpoint and self.namespace.is_trainer and not target.is_dir():
-            self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which has drafts of its own
+            self._on_every_rank(target, partial(save, target))  # by the CheckpointIO, which writes its own drafts
             return
         if self.is_global_zero:
             remove_left(target.parent)
@@ -64,7 +64,7 @@ class _ModelParallelMixin(_ParallelMixin):
 
     @contextmanager
     def reading(self, path: Any) -> Iterator[None]:
-        """Read the checkpoint ``path`` inside, shards too, for whose errors torch has one of its own."""
+        """Read the checkpoint ``path`` inside, including shards, for whose errors torch has its own class."""
         from torch.distributed.checkpoint.api import CheckpointException
 
         try:
@@ -76,18 +76,18 @@ class _ModelParallelMixin(_ParallelMixin):
 
 
 class _TrainerModelParallelMixin(_TrainerMixin, _ModelParallelMixin):
-    """Train a Trainer's model that is spread over several devices, one process each."""
+    """Trains a Trainer's model that is sharded over several devices, one process each."""
 
     def setup(self, trainer: Any) -> None:
-        """Set up the model, with reductions and batch norms that the chip has."""
+        """Set up the model, with reductions and batch norms that the chip supports."""
         self._add_up_gradients(self.model)
         self._drive_sync_batch_norm(self.model)
         super().setup(trainer)
 
-    # Lightning's own, past what strategies with a whole model on each rank do: every rank writes its shards.
+    # Skips the methods of strategies with a whole model on each rank: here every rank writes its shards.
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        """Have every rank save its shards of ``checkpoint``, or rank 0 all of it."""
+        """Let every rank save its shards of ``checkpoint``, or rank 0 all of it."""
         reject_unsupported(self.backend, "checkpoint")
         whole = to_cpu(self.with_random_states(checkpoint))
         save = self.stock_class.save_checkpoint
@@ -97,16 +97,16 @@ class _TrainerModelParallelMixin(_TrainerMixin, _ModelParallelMixin):
         """Read the checkpoint, and keep its random states for a fit."""
         checkpoint = super().load_checkpoint(*args, **kwargs)
         if self._fits():
-            self.note_random_states(checkpoint)  # Lightning restores the optimizers of this strategy here, too
+            self.note_random_states(checkpoint)  # Lightning restores this strategy's optimizers here too
         return checkpoint
 
 
 class _FabricModelParallelMixin(_FabricMixin, _ModelParallelMixin):
-    """Train a Fabric's model that is spread over several devices, one process each."""
+    """Trains a Fabric's model that is sharded over several devices, one process each."""
 
     @property
     def checkpoint_io(self) -> Any:
-        """Lightning's, which raises: there is none."""
+        """Lightning's property, which raises an error: this strategy has no checkpoint plugin."""
         return self.stock_class.checkpoint_io.fget(self)
 
     @checkpoint_io.setter
@@ -114,10 +114,10 @@ class _FabricModelParallelMixin(_FabricMixin, _ModelParallelMixin):
         self.stock_class.checkpoint_io.fset(self, io)
 
     def module_to_device(self, module: torch.nn.Module) -> None:
-        """Leave ``module`` where it is: what is spread over the ranks goes to the chip when it is set up."""
+        """Leave ``module`` where it is: set-up moves its shards to the chip."""
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Set up ``module``, with reductions that the chip has, and what is whole on each rank on the chip."""
+        """Set up ``module`` with reductions that the chip supports, and move unsharded tensors to the chip."""
         module = super().setup_module(module)
         self._add_up_gradients(module)
         _move_whole_tensors(module, self.root_device)
@@ -127,7 +127,7 @@ class _FabricModelParallelMixin(_FabricMixin, _ModelParallelMixin):
     def save_checkpoint(
         self, path: Any, state: dict[str, Any], storage_options: Any = None, filter: Any = None
     ) -> None:
-        """Have every rank save its shards of ``state``, or rank 0 all of it."""
+        """Let every rank save its shards of ``state``, or rank 0 all of it."""
         reject_unsupported(self.backend, "checkpoint")
         beside = {key: _saved(each) for key, each in state.items() if not _is_spread(each)}
         whole, save = {**state, **to_cpu(beside)}, self.stock_class.save_checkpoint
@@ -135,7 +135,7 @@ class _FabricModelParallelMixin(_FabricMixin, _ModelParallelMixin):
 
 
 def _is_spread(value: Any) -> bool:
-    # Lightning asks a module and an optimizer themselves for their states, which all ranks give together.
+    # Lightning gets the states of modules and optimizers itself, from all ranks together.
     import torch
 
     return isinstance(value, (torch.nn.Module, torch.optim.Optimizer))
@@ -152,7 +152,7 @@ def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:
     try:
         with writing(target):
             save(draft)
-    except CheckpointException as error:  # torch raises it on every rank, wherever it failed
+    except CheckpointException as error:  # torch raises it on every rank, even if only one failed
         rank, (reason, _) = next(iter(error.failures.items()))
         if not isinstance(reason, OSError):
             raise
@@ -160,7 +160,7 @@ def _write(save: Callable[[Path], None], draft: Path, target: Path) -> None:
 
 
 def _wait_for(metadata: Path, target: Path) -> None:
-    # What one node has written another may see only later.
+    # A node may see another node's files only later.
     deadline = time.monotonic() + _NODES_SEE_EACH_OTHER_SECONDS
     while not metadata.exists():
         if time.monotonic() > deadline:
@@ -172,7 +172,7 @@ def _wait_for(metadata: Path, target: Path) -> None:
 
 
 def _move_whole_tensors(module: torch.nn.Module, device: torch.device) -> None:
-    """Move what the user has not spread over the ranks, in place, so that an optimizer finds the same parameters."""
+    """Move the tensors that the user has not sharded, in place, so that an optimizer keeps the same parameters."""
     from torch.distributed.tensor import DTensor
 
     for tensor in (*module.parameters(), *module.buffers()):

@@ -1,7 +1,7 @@
-"""Parameters that are other objects once their module has moved to the chip, and what held the old ones.
+"""Successors of parameters that a module replaced when it moved to the chip, for objects that hold the old ones.
 
-A module keeps its parameters through ``to()`` where torch can put the chip's memory behind them. Where it cannot, an
-optimizer goes on with unused parameters, and weights that were one become two.
+A module keeps its parameters in ``to()`` if torch can put the chip's memory behind them. If it cannot, an optimizer
+would step parameters that the model no longer uses, and shared weights would become two.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEPT = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 @contextmanager
 def following(module: torch.nn.Module) -> Iterator[None]:
-    """Take note of the new parameters of ``module``, which is moved inside, and tie those that were one."""
+    """Record the new parameters of ``module``, which is moved inside, and tie those that were shared."""
     before = [
         (owner, name, parameter)
         for owner in module.modules()
@@ -50,7 +50,7 @@ def _succeed(old: torch.nn.Parameter, new: torch.nn.Parameter) -> None:
 
 
 def follow(optimizer: Any) -> None:
-    """Have ``optimizer`` step the parameters that have come in the place of those it holds; its state moves along."""
+    """Let ``optimizer`` step the successors of its parameters; its state moves along."""
     import torch
 
     for group in optimizer.param_groups:
@@ -62,9 +62,9 @@ def follow(optimizer: Any) -> None:
 
 
 def reject_left_behind(optimizer: Any, device: torch.device) -> None:
-    """Raise :class:`WrongDeviceError` where ``optimizer`` steps parameters on the CPU, and moved ones are others.
+    """Raise :class:`WrongDeviceError` if ``optimizer`` steps parameters on the CPU that a move would have replaced.
 
-    The model was moved to ``device`` elsewhere, and it is unknown what replaced them.
+    Other code has moved the model to ``device``, so the successors of these parameters are unknown.
     """
     left = [each for group in optimizer.param_groups for each in group["params"] if each.device.type == "cpu"]
     if left and device.type != "cpu" and not _keeps_parameters(device):
@@ -80,7 +80,7 @@ def _moved(state: Any, old: torch.device, new: torch.device) -> Any:
     if not isinstance(state, dict):
         return state
     is_beside = {key: isinstance(each, torch.Tensor) and each.device == old for key, each in state.items()}
-    # Where the count of steps is, an optimizer chooses itself.
+    # The optimizer itself chooses the device of its step count.
     return {key: each.to(new) if is_beside[key] and key != "step" else each for key, each in state.items()}
 
 
@@ -94,7 +94,7 @@ def _newest(parameter: Any) -> Any:
 def _keeps_parameters(device: torch.device) -> bool:
     import torch
 
-    functions: Any = torch  # its types leave this one out
+    functions: Any = torch  # torch's type stubs lack this function
     return bool(functions._has_compatible_shallow_copy_type(torch.empty(0), torch.empty(0, device=device)))
 
 
@@ -102,7 +102,7 @@ _known: list[WeakTensorKeyDictionary] = []
 
 
 def _successors() -> WeakTensorKeyDictionary:
-    """Return the parameter that came in the place of each that still lives."""
+    """Return the map from each living parameter to its successor."""
     from torch.utils.weak import WeakTensorKeyDictionary
 
     if not _known:

@@ -1,4 +1,4 @@
-"""Base of strategies for several devices: ranks meet, reduce and gather over the chip's library."""
+"""Base of strategies for several devices: rendezvous, reductions and gathers over the chip's library."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ _LAUNCHERS: dict[str, Launcher] = {
 
 
 class _ParallelMixin(_ChipMixin):
-    """Run on several devices, a process each."""
+    """Runs on several devices, one process each."""
 
-    _start_method = "popen"  # where Lightning's strategy knows no other
+    _start_method = "popen"  # for strategies of Lightning without a start method
 
     sigterm_noted: bool = False
-    """Whether this rank has received SIGTERM, which ends the training at the next batch."""
+    """True if this rank has received SIGTERM, which ends the training at the next batch."""
 
     ranks_end: bool = False
-    """Whether the ranks have agreed to end for it, so that what they do until then they do together."""
+    """True if the ranks have agreed to end because of it: until then they act together."""
 
     requeue_noted: bool = False
-    """Whether this rank has heard from SLURM that the job is put into its queue again."""
+    """True if this rank has a signal from SLURM that the job will be requeued."""
 
     ranks_requeue = False
-    """Whether the ranks have agreed on that, and write the checkpoint."""
+    """True if the ranks have agreed on the requeue, and write the checkpoint."""
 
     _needs: tuple[str, ...] = OF_SEVERAL_RANKS
-    """The claims that a run of several ranks stands on."""
+    """The claims that a run of several ranks requires."""
 
     def _configure_launcher(self) -> None:
         if self.num_processes * self.num_nodes > 1:
@@ -62,13 +62,13 @@ class _ParallelMixin(_ChipMixin):
                 self._launcher.__class__ = ours
                 self._launcher.strategy = self
             else:
-                self.assert_environment()  # no launcher of ours is asked when the ranks are started
+                self.assert_environment()  # no launcher of ours starts the ranks
             end_with_launcher(starts_ranks=not self.cluster_environment.creates_processes_externally)
 
     def assert_environment(self) -> None:
-        """Raise :class:`ClusterError` where the ranks would never meet; our launchers ask it before they start any.
+        """Raise :class:`ClusterError` if the ranks would never meet; our launchers call it before they start ranks.
 
-        Not where the host is built: on the machine where a script is tried out, nothing need be set.
+        Not called when the host is built: a machine on which a script is only tried out needs no settings.
         """
         check_environment(self._run("launch"))
 
@@ -84,7 +84,7 @@ class _ParallelMixin(_ChipMixin):
         )
 
     def set_world_ranks(self) -> None:
-        """Set a Trainer's ranks; raises :class:`ClusterError` where the environment's numbers contradict."""
+        """Set a Trainer's ranks. Raises :class:`ClusterError` if the environment's numbers contradict each other."""
         check_numbers(self._run("launch"))
         super().set_world_ranks()
 
@@ -107,9 +107,9 @@ class _ParallelMixin(_ChipMixin):
         else:
             self._set_world_ranks()
         self.sigterm_noted = self.ranks_end = self.requeue_noted = False
-        process_group.ignore_doubt_about_device()  # where the user has made the process group too
+        process_group.ignore_doubt_about_device()  # also if the user made the process group
         self._start_process_group()
-        if torch.distributed.is_initialized():  # not where a test has put something else in torch's place
+        if torch.distributed.is_initialized():  # False if a test has replaced torch's functions
             self.backend.collective.assert_carries(self.root_device)
 
     def _start_process_group(self) -> None:
@@ -124,7 +124,7 @@ class _ParallelMixin(_ChipMixin):
         os.environ["MASTER_PORT"] = str(self.cluster_environment.main_port)
         if run.launcher != "lightning":
             check_environment(run)
-        # What Lightning logs where it makes the group.
+        # Lightning logs this when it creates the group.
         distributed = self.namespace.fabric_module("utilities.distributed")
         distributed.log.info(
             f"Initializing distributed: GLOBAL_RANK: {self.global_rank}, MEMBER:"
@@ -157,7 +157,7 @@ class _ParallelMixin(_ChipMixin):
         return name
 
     def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:
-        """Reduce a tensor over the ranks, in place, as Lightning documents; anything else is returned as it is.
+        """Reduce a tensor over the ranks, in place, as Lightning documents; return any other value unchanged.
 
         A tensor on the CPU is reduced on the chip, and stays on the CPU.
         """
@@ -170,27 +170,27 @@ class _ParallelMixin(_ChipMixin):
                 f"cannot reduce a tensor on '{tensor.device}' over {self._process_group_backend!r}. Fix:"
                 f" tensor.to('{self.root_device}')"
             )
-        # What a user logs is often on the CPU, where the library reaches nothing.
+        # Users often log values on the CPU, which the library cannot reduce.
         moved = tensor.detach().to(self.root_device) if tensor.device.type == "cpu" else tensor
         reduced = self.backend.collective.all_reduce(moved, reduction_word(reduce_op), group)
         if moved is tensor:
             return reduced
-        tensor.detach().copy_(reduced)  # which may want a gradient, and may not be written to then
+        tensor.detach().copy_(reduced)  # detached: a tensor that requires a gradient cannot be written
         return tensor
 
     def all_gather(self, tensor: Any, group: Any = None, sync_grads: bool = False) -> Any:
-        """Gather a tensor of all ranks, as Lightning documents; also of a dtype that the library does not know."""
+        """Gather a tensor from all ranks, as Lightning documents; also with a dtype that the library cannot send."""
         collective = self.backend.collective
         arrived = super().all_gather(collective.as_carried(tensor), group, sync_grads)
         return collective.as_sent(arrived, like=tensor)
 
     def setup_module(self, module: Any) -> Any:
-        """Set up a Fabric's ``module``; its batch norms see the batches of all ranks where the user converted them."""
+        """Set up a Fabric's ``module``; batch norms that the user converted use the batches of all ranks."""
         self._drive_sync_batch_norm(module)
         return super().setup_module(module)
 
     def _drive_sync_batch_norm(self, module: torch.nn.Module) -> None:
-        # What the user has converted by torch's own function computes with kernels for GPUs.
+        # Batch norms converted by torch's own function use kernels for GPUs.
         from torch.nn import SyncBatchNorm
 
         from northbridge.lightning.plugins.sync_batch_norm import synchronize
@@ -200,7 +200,7 @@ class _ParallelMixin(_ChipMixin):
         synchronize(module, self.backend.name, only=SyncBatchNorm)
 
     def teardown(self) -> None:
-        """Give the model back the batch norms that it came with."""
+        """Give the model its old batch norms back."""
         from northbridge.lightning.plugins.sync_batch_norm import restore
 
         super().teardown()
@@ -215,12 +215,12 @@ class _ParallelMixin(_ChipMixin):
             self.backend.collective.barrier()
 
     def on_exception(self, exception: BaseException) -> None:
-        """Tell the others of the failure, and add to ``exception`` which ranks died."""
+        """Notify the other ranks of the failure, and add the dead ranks to ``exception``."""
         note_failure()
         name_dead_ranks(exception, self._launcher, self.global_rank)
         super().on_exception(exception)
 
-    reduce = all_reduce  # the Trainer's name for the same
+    reduce = all_reduce  # the Trainer's name for it
 
 
 def reject_wrong_seed() -> None:
@@ -234,7 +234,7 @@ def reject_wrong_seed() -> None:
 
 
 def reduction_word(reduce_op: Any) -> str:
-    """Return our word for what Lightning's users write: a string in any case, ``None``, or torch's ``ReduceOp``."""
+    """Return our word for a reduction of Lightning's users: a string in any case, None, or torch's ``ReduceOp``."""
     if reduce_op is None:
         return "sum"
     word = reduce_op if isinstance(reduce_op, str) else str(reduce_op).rpartition(".")[2]

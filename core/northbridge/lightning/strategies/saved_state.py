@@ -14,7 +14,7 @@ from northbridge.lightning.plugins.checkpoint_io import stock_format
 
 
 class _SavedStateMixin(_NamespaceMixin):
-    """Write and read checkpoints that open on any chip, or none."""
+    """Writes and reads checkpoints that open on any chip, or without one."""
 
     _checkpoint_io: Any
 
@@ -24,7 +24,7 @@ class _SavedStateMixin(_NamespaceMixin):
         if self._checkpoint_io is None:
             self._checkpoint_io = self.siblings.checkpoint_io()
         elif hasattr(self._checkpoint_io, "checkpoint_io"):
-            self._checkpoint_io.checkpoint_io = self.siblings.checkpoint_io()  # it wraps another; one that it has stays
+            self._checkpoint_io.checkpoint_io = self.siblings.checkpoint_io()  # a wrapper; a plugin in it stays
         return super().checkpoint_io
 
     @checkpoint_io.setter
@@ -33,25 +33,25 @@ class _SavedStateMixin(_NamespaceMixin):
 
     @property
     def _ranks(self) -> int:
-        """The number of ranks; a strategy of one device knows none."""
+        """The number of ranks; a single-device strategy does not have the attribute."""
         return int(getattr(self, "world_size", 1))
 
     def _is_alone(self) -> bool:
-        """Whether no other rank saves with this process, which may also be the one that has spawned them."""
+        """True if no other rank saves with this process, which may also be the parent of spawned ranks."""
         import torch.distributed
 
         return self._ranks == 1 or not torch.distributed.is_initialized()
 
     def reading(self, path: Any) -> AbstractContextManager[None]:
-        """Read the checkpoint ``path`` inside; one rank looks for damage in a file that all of them read."""
+        """Read the checkpoint ``path`` inside; only one rank looks for damage in a file that all of them read."""
         return reading(path, check=self.is_global_zero or os.path.isdir(str(path)))
 
     def _on_rank_zero(self, path: Any, save: Callable[[], None]) -> None:
-        """Have rank 0 save; where that fails, raise on every rank, for else the others wait for one that left."""
+        """Let rank 0 save. If that fails, raise on every rank, so that no rank waits for one that left."""
         self._on_every_rank(path, save if self.is_global_zero else lambda: None)
 
     def _on_every_rank(self, path: Any, save: Callable[[], None]) -> None:
-        """Save; where that fails on any rank, raise on all of them."""
+        """Save; if that fails on any rank, raise on all of them."""
         import torch.distributed
 
         failure: Exception | None = None

@@ -1,4 +1,4 @@
-"""The one single-device strategy."""
+"""The single-device strategy of every backend."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 
 
 class _SingleDeviceMixin(_ChipMixin):
-    """Train on one device of a chip."""
+    """Trains on one device of a chip."""
 
     strategy_name = "single_device"
 
 
 class _FabricSingleDeviceMixin(_FabricMixin, _SingleDeviceMixin):
-    """Run a Fabric on one device of a chip."""
+    """Runs a Fabric on one device of a chip."""
 
-    # On one device a Fabric need not be launched, and setup_environment() is then never called. To ask for its
-    # device, or to set a module up, is to use it; a Fabric that is merely built leaves the device to others.
+    # A Fabric on one device need not be launched, and then setup_environment() is never called. So the device is
+    # acquired when it is read, or when a module is set up; a Fabric that is only built does not acquire it.
 
     def _acquire_when_used(self) -> None:
         if self._rooted is None and is_ours(self.accelerator):
@@ -31,11 +31,11 @@ class _FabricSingleDeviceMixin(_FabricMixin, _SingleDeviceMixin):
 
     @property
     def root_device(self) -> torch.device:
-        """The device, which is taken for this process by asking."""
+        """The device; reading it acquires the device for this process."""
         self._acquire_when_used()
         return super().root_device
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
-        """Set up ``module`` on the device, which is taken for that."""
+        """Set up ``module`` on the device, which is acquired first."""
         self._acquire_when_used()
         return super().setup_module(module)

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 
 class _TrainerMixin(_NamespaceMixin):
-    """Stands before :class:`_ChipMixin` in a strategy for a Trainer."""
+    """Comes before :class:`_ChipMixin` in a strategy for a Trainer."""
 
     _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit resumes
 
     def setup_environment(self) -> None:
-        """Refuse what the chip cannot do for this run, before a device is taken."""
+        """Reject features of this run that the chip does not support, before a device is taken."""
         if self.lightning_module is not None:
             trainer = self.lightning_module.trainer
             if self._fits():
                 reject_unsupported(self.backend, "fit", *(["checkpoint"] if trainer.checkpoint_callbacks else []))
-            if self.backend.present_capabilities().inference_mode.denied:  # torch.no_grad serves then
+            if self.backend.present_capabilities().inference_mode.denied:  # torch.no_grad is used then
                 for loop in (trainer.validate_loop, trainer.test_loop, trainer.predict_loop):
                     loop.inference_mode = False
         super().setup_environment()
@@ -46,16 +46,16 @@ class _TrainerMixin(_NamespaceMixin):
         self._check_moved(self.model)
 
     def setup_optimizers(self, trainer: Any) -> None:
-        """Set up the optimizers, which then step the parameters on the chip."""
+        """Set up the optimizers so that they step the parameters on the chip."""
         super().setup_optimizers(trainer)
         self._follow_moves(self.optimizers)
 
     def post_backward(self, closure_loss: torch.Tensor) -> None:
-        """Tell the bridge of a backward pass."""
+        """Tell the bridge about a backward pass."""
         super().post_backward(closure_loss)
         self._after_backward()
 
-    # No backward pass follows these steps; a Fabric's are seen at its modules.
+    # No backward pass follows these steps; a Fabric's are observed at its modules.
 
     def validation_step(self, *args: Any, **kwargs: Any) -> Any:
         """Validate a batch, and tell the bridge."""
@@ -84,13 +84,13 @@ class _TrainerMixin(_NamespaceMixin):
                 super().teardown()
             for optimizer in self.optimizers:
                 follow(optimizer)
-        self._random_states = None  # a fit that had nothing left to do has resumed nothing
+        self._random_states = None  # a fit with no steps left has not used them
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.optimizers: Any = state["_optimizers"]  # Lightning wraps each once more, as where they are made
+        self.optimizers: Any = state["_optimizers"]  # wraps each again in Lightning's setter, as at set-up
 
-    # A fit that resumes from a checkpoint draws what the saved run would have drawn.
+    # A fit that resumes from a checkpoint draws the numbers that the saved run would have drawn.
 
     def load_optimizer_state_dict(self, checkpoint: Any) -> None:
         """Restore the optimizers, and keep the random states of ``checkpoint``."""
@@ -98,7 +98,7 @@ class _TrainerMixin(_NamespaceMixin):
         self.note_random_states(checkpoint)
 
     def note_random_states(self, checkpoint: Any) -> None:
-        """Keep this rank's random states of the checkpoint that a fit resumes from."""
+        """Keep this rank's random states from the checkpoint that a fit resumes from."""
         everybodys, ranks = random_states.of_checkpoint(checkpoint), self._ranks
         if everybodys is None:
             return
@@ -112,35 +112,35 @@ class _TrainerMixin(_NamespaceMixin):
             )
 
     def restore_random_states(self) -> None:
-        """Put back the random states of the checkpoint; called when the loaders are there, before they shuffle."""
+        """Restore the random states of the checkpoint; called after the loaders are built, before they shuffle."""
         if self._random_states is not None:
             random_states.restore(self.namespace, self._random_states)
 
     def on_train_start(self) -> None:
-        """Put the random states back for a fit that resumes in the middle of an epoch."""
+        """Restore the random states again for a fit that resumes in the middle of an epoch."""
         super().on_train_start()
         batches = self.lightning_module.trainer.fit_loop.epoch_loop.batch_progress
         if batches.current.ready > 0 and not batches.is_last_batch:
-            self.restore_random_states()  # once more: the loaders have shuffled for an epoch that had begun before
+            self.restore_random_states()  # again: the loaders have just shuffled for an epoch that began before
         self._random_states = None
 
     def with_random_states(self, checkpoint: dict[str, Any]) -> dict[str, Any]:
-        """Return ``checkpoint`` with the random states of every rank, unless it holds weights alone.
+        """Return ``checkpoint`` with the random states of every rank, unless it holds only weights.
 
-        One that one of several ranks writes on an error has none, because it cannot wait for the others.
+        A checkpoint that one of several ranks writes on an error has no random states: it cannot wait for the others.
         """
         if (self._ranks > 1 and self._is_alone()) or "optimizer_states" not in checkpoint:
             return checkpoint
-        return random_states.add(checkpoint, random_states.gather(self.namespace, self._ranks))  # by all ranks
+        return random_states.add(checkpoint, random_states.gather(self.namespace, self._ranks))  # called on all ranks
 
     def _is_alone(self) -> bool:
-        """Whether no other rank saves with this one; also for one of several that saves because of an error."""
+        """True if no other rank saves with this one, also because this rank saves on an error."""
         return super()._is_alone() or (self.lightning_module.trainer.interrupted and not self.ranks_end)
 
-    # Here, and not in our CheckpointIO alone: the user may have brought another.
+    # Here, and not only in our CheckpointIO: the user may have passed another.
 
     def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any = None) -> None:
-        """Save ``checkpoint`` with every rank's random states, its tensors on the CPU."""
+        """Save ``checkpoint`` with every rank's random states and with its tensors on the CPU."""
         reject_unsupported(self.backend, "checkpoint")
         checkpoint = self.with_random_states(checkpoint)
         self._on_rank_zero(
@@ -151,7 +151,7 @@ class _TrainerMixin(_NamespaceMixin):
         )
 
     def load_checkpoint(self, checkpoint_path: Any, *args: Any, **kwargs: Any) -> Any:
-        """Read the checkpoint; raises :class:`CheckpointError` for what a Trainer cannot resume from."""
+        """Read the checkpoint. Raises :class:`CheckpointError` if a Trainer cannot resume from it."""
         if self._fits():
             reject_unsupported(self.backend, "resume")
         with self.reading(checkpoint_path):

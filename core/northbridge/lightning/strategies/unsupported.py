@@ -27,7 +27,7 @@ TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Feature behind each claim of training, evaluation, checkpoints and ranks, and the fix if it is unsupported."""
 
 OF_SEVERAL_RANKS = ("sum_all_reduce", "broadcast", "all_gather", "barrier")
-"""The claims on which every strategy for several devices stands."""
+"""The claims that every strategy for several devices requires."""
 
 
 def reject_unsupported(backend: Backend, *claims: str) -> None:
@@ -43,7 +43,7 @@ def reject_unsupported(backend: Backend, *claims: str) -> None:
 
 
 def reject_inference_mode(backend: str, _module: object, _inputs: object) -> None:
-    """Raise :class:`UnsupportedError` in a model that is called under an unsupported ``torch.inference_mode``."""
+    """Raise :class:`UnsupportedError` if a model is called under an unsupported ``torch.inference_mode``."""
     import torch
 
     if torch.is_inference_mode_enabled():

@@ -1,4 +1,4 @@
-"""Tensors of a model that the chip, or its communication library, does not have: refused before training."""
+"""Checks for tensors of a model that the chip or its communication library does not support, before training."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def reject_tensors(backend: Backend, module: torch.nn.Module, device: torch.devi
         elif tensor.layout is torch.sparse_coo:
             why = _why_no_sparse(device)
             _reject(why, "sparse", f"{what} is sparse, but {backend.name!r} has no sparse tensors", "to_dense() of it")
-        elif tensor.is_nested:  # a jagged one consists of dense ones
+        elif tensor.is_nested:  # a jagged tensor consists of dense tensors
             known = tensor.layout is not torch.strided or has_nested_tensors(device.type)
             what = f"{what} is nested, but {backend.name!r} has no nested tensors"
             _reject(None if known else "", "nested", what, "to_padded_tensor(0.0) of it")
@@ -47,7 +47,7 @@ def reject_sparse_gradients(backend: Backend, module: torch.nn.Module, device: t
 
 
 def reject_to_add_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:
-    """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients no library adds up over ranks."""
+    """Raise :class:`UnsupportedError` for a layer of ``module`` whose gradients the ranks cannot add up."""
     for layer in _with_sparse_gradients(module):
         if not has_kernel("c10d::allreduce_", "Sparse", device.type):
             what = f"{layer}, but {backend.collective.name!r} cannot add up sparse gradients"
@@ -63,7 +63,7 @@ def _reject(why: str | None, capability: str, what: str, instead: str) -> None:
 
 
 def tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor]]:
-    """Yield each parameter and each buffer of ``module``: which of the two it is, its name, and itself."""
+    """Yield the kind ("parameter" or "buffer"), the name and the tensor of each parameter and buffer of ``module``."""
     for name, parameter in module.named_parameters():
         yield "parameter", name, parameter
     for name, buffer in module.named_buffers():
@@ -73,7 +73,7 @@ def tensors_of(module: torch.nn.Module) -> Iterator[tuple[str, str, torch.Tensor
 def _with_sparse_gradients(module: torch.nn.Module) -> Iterator[str]:
     from torch.nn import Embedding, EmbeddingBag
 
-    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # where torch keeps what DDP leaves alone
+    ignored = getattr(module, "_ddp_params_and_buffers_to_ignore", ())  # torch's list of what DDP ignores
     for name, layer in module.named_modules():
         is_sparse = isinstance(layer, (Embedding, EmbeddingBag)) and layer.sparse and layer.weight.requires_grad
         if is_sparse and f"{name}.weight" not in ignored:
@@ -91,11 +91,11 @@ def _why_no_dtype(dtype: torch.dtype, device: torch.device) -> str | None:
 
 
 def _why_no_sparse(device: torch.device) -> str | None:
-    """Return what a chip says that has no sparse tensors, of the calls that sparse gradients and SparseAdam make."""
+    """Return the chip's error for the calls of sparse gradients and SparseAdam; None if it has sparse tensors."""
     import torch
 
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch warns that it does not check what we made
+        warnings.simplefilter("ignore")  # torch warns that it does not check our indices
         try:
             where = torch.zeros(1, 1, dtype=torch.int64, device=device)
             made = torch.sparse_coo_tensor(where, torch.ones(1, device=device), (1,))

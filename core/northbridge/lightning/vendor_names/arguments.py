@@ -1,4 +1,4 @@
-"""The arguments of a vendor's name: bound as a user wrote them, long before Lightning's class can object."""
+"""Binding of a vendor name's arguments when the user writes them, long before Lightning's class can reject them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def bind(
     without_meaning: Mapping[str, str],
     passed_on: Collection[str],
 ) -> dict[str, Any]:
-    """Return the arguments of the call ``name(*args, **kwargs)`` by their names, without those that mean nothing.
+    """Return the arguments of the call ``name(*args, **kwargs)`` by name, without those that have no meaning.
 
-    ``positional`` are taken, in order; ``passed_on`` by name alone; each ``without_meaning`` is warned of once, with
-    the words that are there for it. Raises :class:`ArgumentsError` for any other.
+    ``positional`` are accepted in this order, ``passed_on`` only by name. Each of ``without_meaning`` causes one
+    warning, which ends with its value. Raises :class:`ArgumentsError` for any other argument.
     """
     meant = [argument for argument in positional if argument not in without_meaning]
     accepted = f"it accepts {', '.join(meant) or 'none'}"
@@ -50,7 +50,7 @@ def bind(
 
 @cache
 def arguments_of_ddp() -> frozenset[str]:
-    """Return what torch's ``DistributedDataParallel`` takes, but for what a strategy gives it."""
+    """Return the parameters of torch's ``DistributedDataParallel`` that a strategy does not set itself."""
     from torch.nn.parallel import DistributedDataParallel
 
     given_by_strategy = {"self", "module", "device_ids", "output_device"}
@@ -68,7 +68,7 @@ def _warn_once(name: str, argument: str, what_to_know: str) -> None:
 
 
 def _depth_of_the_user() -> int:
-    """Return the ``stacklevel`` of the user's own line: names differ in how many calls lie between."""
+    """Return the ``stacklevel`` of the user's own line; vendor names differ in the number of calls between."""
     frames = inspect.stack(context=0)[1:]
     inner = (str(frame.frame.f_globals.get("__name__")).startswith("northbridge.") for frame in frames)
     return 1 + sum(takewhile(bool, inner))

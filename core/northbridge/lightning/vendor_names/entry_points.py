@@ -1,16 +1,16 @@
 """Further entry points of a plugin, read without importing it.
 
-Further names of strategies, and the modules whose names the backend takes over where they are installed too. Each
-stands in an entry-point group, and belongs to the backend whose plugin is the module of the entry::
+They are further names of strategies, and the packages that the backend replaces if they are installed too. An entry
+belongs to the backend whose plugin is the module of the entry::
 
-    [project.entry-points."northbridge.backends"]
-    acme = "northbridge_acme"
+[project.entry-points."northbridge.backends"]
+acme = "northbridge_acme"
 
-    [project.entry-points."northbridge.strategies"]  # Trainer(strategy="acme_ddp")
-    acme_ddp = "northbridge_acme:AcmeDDPStrategy"
+[project.entry-points."northbridge.strategies"]  # Trainer(strategy="acme_ddp")
+acme_ddp = "northbridge_acme:AcmeDDPStrategy"
 
-    [project.entry-points."northbridge.succeeds"]  # an archived package, which registers "acme" too
-    lightning_acme = "northbridge_acme"
+[project.entry-points."northbridge.succeeds"]  # an archived package, which registers "acme" too
+lightning_acme = "northbridge_acme"
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ SUCCEEDS = "northbridge.succeeds"
 
 @dataclass(frozen=True)
 class Alias:
-    """A further name of a strategy. It stands in Lightning's registry in the place of a class."""
+    """A further name of a strategy. It is registered in Lightning's registry instead of a class."""
 
     name: str
     backend: str
     reference: str
 
     def __call__(self) -> Any:
-        """Return a new strategy, which belongs to no namespace yet; the plugin is imported for that.
+        """Import the plugin and build a strategy that belongs to no namespace yet.
 
-        Raises what :func:`northbridge.get` raises, and :class:`PluginImportError` where the entry is wrong.
+        Raises the errors of :func:`northbridge.get`, and :class:`PluginImportError` if the entry is wrong.
         """
         get(self.backend)
         module, _, attribute = self.reference.partition(":")
@@ -60,19 +60,19 @@ class Alias:
 
 @dataclass(frozen=True)
 class Announced:
-    """Entry points of the installed plugins beside their backends' names."""
+    """The entry points of all installed plugins, except those with the backends' names."""
 
     aliases: tuple[Alias, ...]
     predecessors: tuple[tuple[str, str], ...]
-    """Each a backend, and a module whose names it takes over."""
+    """Pairs of a backend and a module that it replaces."""
 
     def predecessors_of(self, backend: str) -> list[str]:
-        """Return the modules whose names ``backend`` takes over."""
+        """Return the modules that ``backend`` replaces."""
         return [module for name, module in self.predecessors if name == backend]
 
 
 def read_announced() -> Announced:
-    """Read the metadata of every distribution, once for all groups: that takes milliseconds."""
+    """Read the metadata of every distribution once for all groups, which takes milliseconds."""
     found = entry_points()
     backends = {entry.value: entry.name for entry in found.select(group=GROUP)}
     return Announced(

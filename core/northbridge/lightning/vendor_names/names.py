@@ -1,9 +1,9 @@
-"""Names that a vendor's users know, such as ``AcmeAccelerator``, for what Northbridge has once for all chips.
+"""Vendors' class names, such as ``AcmeAccelerator``, for classes that Northbridge has once for all chips.
 
 A backend derives its names from the classes here and says whose they are::
 
-    class AcmeDDPStrategy(northbridge.DDPStrategyName, backend="acme"):
-        "Train on several of Acme's cards."
+class AcmeDDPStrategy(northbridge.DDPStrategyName, backend="acme"):
+    "Train on several of Acme's cards."
 
 Such an object belongs to no namespace of Lightning. It keeps its arguments until a Trainer or a Fabric is given it,
 and then becomes that namespace's own accelerator, strategy or plugin, in place: a reference to it stays valid.
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 
 class _VendorNameType(ABCMeta):
-    """Counts what a name becomes among its instances."""
+    """Counts the object that a name becomes among the name's instances."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return cls.__subclasscheck__(type(instance))
 
     def __subclasscheck__(cls, subclass: type) -> bool:
-        # Not ABCMeta's, which asks derived names too: to the core, every strategy of ours would be a vendor's name.
+        # Not ABCMeta's, which checks derived names too: to the core, each strategy of ours would be a vendor's name.
         return type.__subclasscheck__(cls, subclass) or any(cls.stands_for(base) for base in subclass.__mro__)
 
     def stands_for(cls, base: type) -> bool:
@@ -47,22 +47,22 @@ class _VendorNameType(ABCMeta):
 
 
 class VendorName(ABC, metaclass=_VendorNameType):
-    """What all names share. An ABC, as Lightning's classes are: Python lets an object change between such alone."""
+    """Base of all names. An ABC, like Lightning's classes, so that Python lets an object become one of those."""
 
     backend_name: ClassVar[str] = ""
-    """The backend that the name is of; empty in the core's own classes."""
+    """The backend that the name belongs to; empty in the core's own classes."""
 
     kind: ClassVar[str] = ""
-    """What the class that it stands for is called in the home of each namespace."""
+    """Name of the class that it stands for, in the home of each namespace."""
 
     home: ClassVar[str] = NAMESPACES["lightning.pytorch"].home
-    """Where that class is for a Trainer of ``lightning.pytorch``, for messages."""
+    """Module of that class for a Trainer of ``lightning.pytorch``, for messages."""
 
     positional: ClassVar[tuple[str, ...]] = ()
-    """The arguments that are taken, in order."""
+    """The positional arguments, in order."""
 
     without_meaning: ClassVar[Mapping[str, str]] = {}
-    """Arguments that are known and ignored, with one warning, which ends with the words here."""
+    """Arguments that are accepted and ignored, each with the end of the warning about it."""
 
     def __init_subclass__(cls, *, backend: str = "", **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -86,16 +86,16 @@ class VendorName(ABC, metaclass=_VendorNameType):
 
     @classmethod
     def passed_on(cls) -> Collection[str]:
-        """Return the arguments that are taken by name for somebody else."""
+        """Return the arguments that are accepted by name and passed on."""
         return ()
 
     @classmethod
     def stands_for(cls, base: type) -> bool:
-        """Whether ``base`` is, in this process, what the name stands for."""
+        """True if ``base`` is the class that the name stands for in this process."""
         return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES
 
     def become(self, made: Any) -> Any:
-        """Take over the class and the state of ``made``, the object of a namespace, and return this one."""
+        """Take the class and the state of ``made``, the object of a namespace, and return this object."""
         vars(self).clear()
         vars(self).update(vars(made))
         self.__class__ = type(made)
@@ -166,7 +166,7 @@ class PrecisionName(VendorName):
     """The accepted values of ``precision``, each with Lightning's word for it."""
 
     unsupported: ClassVar[Mapping[str, str]] = {}
-    """Precisions that the chip has and Northbridge does not support: the claim with the reason, by precision."""
+    """Precisions of the chip that Northbridge does not support, each with the claim that has the reason."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -191,7 +191,7 @@ def unsupported_names(module: str, *, backend: str, instead: Mapping[str, tuple[
     """Return a ``__getattr__`` for ``module``, for names that Northbridge does not support.
 
     Scripts may import such names without using them, so each resolves to a class. Making an object of it raises
-    :class:`UnsupportedError`. ``instead`` maps each name to the claim with the reason, and to what to write instead.
+    :class:`UnsupportedError`. ``instead`` maps each name to the claim with the reason and to a replacement.
     """
 
     def look_up(name: str) -> type:

@@ -14,18 +14,18 @@ from northbridge.lightning.vendor_names.arguments import arguments_of_ddp
 from northbridge.lightning.vendor_names.names import VendorName
 
 PRECISION_OF_STRATEGY = ("precision_plugin", "precision")
-"""What a Trainer's strategy and what a Fabric's calls its precision."""
+"""Names of the precision argument of a Trainer's and of a Fabric's strategy."""
 
 
 class StrategyName(VendorName):
-    """What the names of strategies share; they are for a Trainer and a Fabric alike."""
+    """Base of the names of strategies, which serve a Trainer and a Fabric alike."""
 
     @classmethod
     def passed_on(cls) -> Collection[str]:
         return PRECISION_OF_STRATEGY
 
     def settle(self, namespace: Namespace, arguments: dict[str, Any]) -> Any:
-        """Become the strategy of ``namespace`` that ``arguments`` make. The chip's software has been loaded."""
+        """Become the strategy of ``namespace`` that ``arguments`` build. The chip's software is loaded already."""
         cls = classes(namespace).ddp if self.kind == "DDPStrategy" else classes(namespace).single_device
         accepted = inspect.signature(cls.stock_class.__init__).parameters
         for argument in arguments:
@@ -38,7 +38,7 @@ class StrategyName(VendorName):
 
 
 class SingleDeviceStrategyName(StrategyName):
-    """A vendor's name for the single-device strategy. Its device defaults to the one of ``devices=``."""
+    """A vendor's name for the single-device strategy. Its device defaults to that of ``devices=``."""
 
     kind = "SingleDeviceStrategy"
     positional: ClassVar[tuple[str, ...]] = ("device", "accelerator", "checkpoint_io", "precision_plugin")

@@ -1,10 +1,10 @@
-"""The vendor's package; its import brings nothing in, unless PT_HPU_AUTOLOAD asks ``import torch`` to bring all in."""
+"""The vendor's package. PT_HPU_AUTOLOAD makes ``import torch`` load all of it; without it, its import loads nothing."""
 
 from __future__ import annotations
 
 from northbridge_hpu.simulated.record import variable as _variable, watch as _watch
 
-# The real package announces an entry point to torch. The stand-in is put in place where torch asks those.
+# The real package has an entry point of torch. The stand-in is installed when torch runs the entry points.
 if (_variable("PT_HPU_AUTOLOAD") or "") == "1":
     from . import torch as torch
 

@@ -1,4 +1,4 @@
-"""The functions of torch that the vendor's import replaces, and with what."""
+"""The functions of torch that the vendor's import replaces, and their replacements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from northbridge_hpu.simulated.replaced import files, groups, migration, modules
 
 
 def replace() -> None:
-    """Replace what the vendor's import replaces in this mode."""
+    """Make the replacements of the vendor's import in this mode."""
     groups.replace()
     seeds.replace()
     streams.replace()

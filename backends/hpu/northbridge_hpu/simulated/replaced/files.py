@@ -1,4 +1,4 @@
-"""Files in lazy mode: tensors go to the host one by one, and come back as the vendor's walk brings them back."""
+"""Files in lazy mode: tensors are moved to the host one by one, and the vendor's walk moves them back."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _pythons: Any = pickle._Unpickler
 
 
 def replace() -> None:
-    """Replace ``torch.save``, ``torch.load``, and what reads for ``torch.serialization.load``, which stays."""
+    """Replace ``torch.save``, ``torch.load``, and the readers below ``torch.serialization.load``, which stays."""
     put("torch.save", save)
     put("torch.load", load)
     put("torch.serialization._load", read_archive)
@@ -39,9 +39,9 @@ def save(
     _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False,
 ) -> None:
-    """Write what dicts, lists and tuples hold, each tensor as a plain one on the host, with a storage of its own.
+    """Save dicts, lists and tuples with each tensor as a plain one on the host, with its own storage.
 
-    Other kinds of dict and tuple become plain ones; other objects are not searched.
+    Other kinds of dict and tuple become plain ones; other objects are not walked.
     """
     _save(
         _walk(obj, _plain),
@@ -62,10 +62,10 @@ def load(
     mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:
-    """Read to the host, then send what dicts, lists and tuples hold to ``map_location``.
+    """Read to the host, then move the tensors in dicts, lists and tuples to ``map_location``.
 
-    A callable is given the tensor and its device; of a dict only "cpu" is looked at. Other kinds of dict and tuple come
-    back as plain ones. ``weights_only`` is False where nothing is said.
+    A callable gets the tensor and its device; of a dict only "cpu" is read. Other kinds of dict and tuple come back as
+    plain ones. ``weights_only`` defaults to False.
     """
     module = None if weights_only else pickle_module
     read = _load(
@@ -75,13 +75,13 @@ def load(
 
 
 def read_archive(file: Any, map_location: Any, pickle_module: Any, *args: Any, **kwargs: Any) -> Any:
-    """Read an archive; where torch allows weights alone, of pickle protocol 4 too."""
+    """Read an archive; with ``weights_only=True`` also of pickle protocol 4."""
     chosen = _of_protocol_4 if pickle_module is _stock else pickle_module
     return _read_archive(file, map_location, chosen, *args, **kwargs)
 
 
 def read_legacy(file: Any, map_location: Any, pickle_module: Any, **kwargs: Any) -> Any:
-    """Read a file of a former format; where torch allows weights alone, of pickle protocol 4 too."""
+    """Read a file of a former format; with ``weights_only=True`` also of pickle protocol 4."""
     chosen = _of_protocol_4 if pickle_module is _stock else pickle_module
     return _read_legacy(file, map_location, chosen, **kwargs)
 
@@ -110,7 +110,7 @@ def _sent(tensor: torch.Tensor, where: Any) -> Any:
     return tensor.to(where)
 
 
-class _Unpickler(_pythons):  # type: ignore[misc]  # Python's own, whose parts have no types
+class _Unpickler(_pythons):  # type: ignore[misc]  # Python's own class, whose parts have no types
     """Unpickler that allows the same names as torch's own."""
 
     def find_class(self, module: str, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Process groups: the parameters of an older torch, and a farewell that waits for every rank."""
+"""Process groups: the parameters of an older torch, and a destruction that waits for every rank."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _default_device = distributed_c10d._get_pg_default_device
 
 
 def replace() -> None:
-    """Replace what makes process groups; ``torch.distributed.distributed_c10d`` keeps its own."""
+    """Replace the functions that create process groups; ``torch.distributed.distributed_c10d`` keeps its own."""
     put("torch.distributed.init_process_group", init_process_group)
     put("torch.distributed.new_group", new_group)
     put("torch.distributed.distributed_c10d._get_pg_default_device", _get_pg_default_device)
@@ -38,7 +38,7 @@ def init_process_group(
     group_name: str = "",
     pg_options: Any = None,
 ) -> None:
-    """Start the default process group; ``backend`` has to be given, and nothing newer than these parameters can be."""
+    """Start the default process group; ``backend`` is required, and newer parameters do not exist."""
     distributed_c10d.init_process_group(
         backend,
         init_method=init_method,
@@ -58,7 +58,7 @@ def new_group(
     backend: str | None = None,
     pg_options: Any = None,
 ) -> Any:
-    """Make a process group of some ranks, with no parameter newer than these."""
+    """Create a process group of some ranks, without newer parameters."""
     group = distributed_c10d.new_group(ranks, timeout=timeout, backend=backend, pg_options=pg_options)
     if isinstance(group, dist.ProcessGroup):
         _wait_for_all_at_the_end(group)
@@ -77,11 +77,11 @@ def _wait_for_all_at_the_end(group: dist.ProcessGroup) -> None:
 
 
 def _wait_for_all(store: distributed_c10d.Store, rank: int, size: int) -> None:
-    """Tell that this rank is done; the first waits for the others, for ever where one has died."""
+    """Report that this rank is done; the first rank waits for the others, for ever if one has died."""
     try:
         gone = store.add(_KEY, 1)
         while rank == 0 and gone < size:
             time.sleep(0.001)
             gone = store.add(_KEY, 0)
-    except dist.DistError as error:  # the first rank, who serves the store, is gone
+    except dist.DistError as error:  # the first rank, which serves the store, is gone
         logging.getLogger(__name__).debug("no farewell to the other ranks: %s", error)

@@ -1,4 +1,4 @@
-"""Effects of PT_HPU_GPU_MIGRATION: the HPU passes for CUDA."""
+"""Effects of PT_HPU_GPU_MIGRATION: the HPU looks like CUDA."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _get_backend = dist.get_backend
 
 
 def replace() -> None:
-    """Let ``torch.distributed`` answer "nccl", and CUDA look available."""
+    """Let ``torch.distributed`` return "nccl", and CUDA look available."""
     put("torch.distributed.get_backend", get_backend)
     put("torch.cuda.is_available", devices.is_available)
     put("torch.cuda.device_count", devices.device_count)
 
 
 def get_backend(group: dist.ProcessGroup | None = None) -> str:
-    """Return the name of the group's library, and "nccl" for HCCL."""
+    """Return the name of the group's library, but "nccl" for HCCL."""
     found = str(_get_backend(group))
     return "nccl" if found == "hccl" else found

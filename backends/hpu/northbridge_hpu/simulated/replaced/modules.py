@@ -1,4 +1,4 @@
-"""``torch.nn.Module`` in lazy mode: every submodule gets a hook, and attributes take another way."""
+"""``torch.nn.Module`` in lazy mode: every submodule gets a hook, and attributes are read by another function."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _new_parameter = Parameter.__new__
 
 
 def replace() -> None:
-    """Replace ``Module.add_module`` and ``Module.__setattr__``, which hook every submodule from here on."""
+    """Replace ``Module.add_module`` and ``Module.__setattr__``, which then hook every submodule."""
     put("torch.nn.Module.add_module", add_module)
     put("torch.nn.Module.__setattr__", set_attribute)
 
 
 def share_weights() -> None:
-    """Replace ``Module.__getattr__``, ``Module.to`` and ``Parameter.__new__``; the first stays within reach."""
+    """Replace ``Module.__getattr__``, ``Module.to`` and ``Parameter.__new__``; the first two stay available."""
     put("torch.nn.Module.original__get_attr__", _get_attribute)
     put("torch.nn.Module.__getattr__", get_attribute)
     put("torch.nn.Module.original_to", _to)
@@ -44,18 +44,18 @@ def set_attribute(self: Module, name: str, value: Any) -> None:
 
 
 def get_attribute(self: Module, name: str) -> Any:
-    """Return an attribute by the way that was kept."""
+    """Return an attribute with the original function."""
     return self.original__get_attr__(name)  # type: ignore[operator]
 
 
 def to(self: Module, *args: Any, **kwargs: Any) -> Module:
-    """Move a module."""
+    """Move a module with the original function."""
     moved: Module = self.original_to(*args, **kwargs)  # type: ignore[operator]
     return moved
 
 
 def new_parameter(cls: type[Parameter], data: torch.Tensor | None = None, requires_grad: bool = True) -> Parameter:
-    """Make a parameter."""
+    """Create a parameter with the original function."""
     return _new_parameter(cls, data, requires_grad)
 
 
@@ -66,8 +66,8 @@ def _hook(value: object) -> None:
 
 
 def _begin(module: Module, args: Any) -> None:
-    """Tell the graph compiler which module begins; here it does nothing."""
+    """Tell the graph compiler which module begins; the simulation has none."""
 
 
 def _end(module: Module, args: Any, result: Any) -> None:
-    """Tell the graph compiler that it has ended."""
+    """Tell the graph compiler that the module has ended."""

@@ -1,4 +1,4 @@
-"""Seeds and states of random generators, the card's included."""
+"""Seeds and states of random generators, including the card's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def seed() -> int:
 
 
 def _seed_card(seed: int) -> None:
-    # torch seeds every worker of a loader that it forks. The vendor's generator lies on the host, and lets it.
+    # torch seeds every forked worker of a loader. The vendor's generator is on the host, and allows it.
     if not chip._is_in_bad_fork():
         generators.manual_seed(seed)
 
@@ -50,5 +50,5 @@ def fork_rng(
     _devices_kw: str = "devices",
     device_type: str = "hpu",
 ) -> AbstractContextManager[None]:
-    """Do what torch's does, of ``hpu`` where nothing is said: all cards, though only the state of 0 can be read."""
+    """Do the same as torch's function, with ``hpu`` as default: all cards, though only the state of 0 can be read."""
     return _fork_rng(devices, enabled, _caller, _devices_kw, device_type)

@@ -1,4 +1,4 @@
-"""Calls that tell the allocator that another stream uses a tensor."""
+"""Calls that report to the allocator that another stream uses a tensor."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def replace() -> None:
 
 
 def record_stream(self: torch.Tensor, s: torch.Stream) -> None:
-    """Do what ``torch.hpu.record_stream`` does for a tensor on the card, and what torch's does for any other."""
+    """Call ``torch.hpu.record_stream`` for a tensor on the card, and torch's function for any other."""
     (streams.record_stream if self.device.type == "hpu" else _record_stream)(self, s)

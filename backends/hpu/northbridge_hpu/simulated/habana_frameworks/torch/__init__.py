@@ -1,4 +1,4 @@
-"""The import that makes ``hpu`` a device of torch, and changes torch in the ways that the contract lists."""
+"""The import that makes ``hpu`` a device of torch, and changes torch in the ways listed in the contract."""
 
 from __future__ import annotations
 

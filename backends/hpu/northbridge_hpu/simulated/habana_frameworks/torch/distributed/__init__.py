@@ -1,4 +1,4 @@
-"""The room of the communication library."""
+"""The package of the communication library."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of ``torch.hpu._utils``, which torch reads where it opens a file."""
+"""The names of ``torch.hpu._utils``, which torch reads when it opens a file."""
 
 from __future__ import annotations
 

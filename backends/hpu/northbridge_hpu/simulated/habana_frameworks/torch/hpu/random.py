@@ -1,4 +1,4 @@
-"""The names of ``torch.hpu.random``, all of which ``torch.hpu`` has too."""
+"""The names of ``torch.hpu.random``, which ``torch.hpu`` has too."""
 
 from __future__ import annotations
 

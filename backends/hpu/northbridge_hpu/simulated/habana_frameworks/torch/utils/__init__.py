@@ -1,4 +1,4 @@
-"""The room of what did not fit elsewhere."""
+"""The package of the vendor's utilities."""
 
 from __future__ import annotations
 

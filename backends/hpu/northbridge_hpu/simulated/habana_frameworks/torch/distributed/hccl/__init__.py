@@ -1,4 +1,4 @@
-"""The names of the communication library, whose import writes to the environment."""
+"""The names of the communication library, whose import sets environment variables."""
 
 from __future__ import annotations
 
