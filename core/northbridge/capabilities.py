@@ -52,7 +52,7 @@ class Capabilities:
     """
 
     simulated: bool = False
-    """True if the chip is simulated in host memory. Every run reports it, and ``auto`` alone does not choose it."""
+    """True if the chip is simulated in host memory. Every run reports it, and ``auto`` never chooses it by itself."""
 
     auto: bool = True
     """True if ``accelerator="auto"`` may choose this chip when its hardware is present."""

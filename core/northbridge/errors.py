@@ -1,10 +1,10 @@
-"""What can go wrong, drawn as a tree.
+"""The errors of Northbridge, drawn as a tree.
 
 NorthbridgeError
 ├── BackendError                 about one backend; carries ``.backend``, its name
-│   ├── BackendNotFoundError       no installed distribution brings the name; also a LookupError, also a ValueError
+│   ├── BackendNotFoundError       no installed distribution has the name; also a LookupError, also a ValueError
 │   ├── BackendDisabledError       ``NORTHBRIDGE_DISABLE`` switched it off
-│   ├── BackendConflictError       two installed distributions bring the name
+│   ├── BackendConflictError       two installed distributions have the name
 │   ├── BackendNameError           the name belongs to Lightning
 │   ├── PluginError                the plugin itself is broken
 │   │   ├── PluginImportError        its module raises when it is imported
@@ -14,30 +14,30 @@ NorthbridgeError
 │   │   └── PluginContractError      its contract.toml cannot be read
 │   ├── SoftwareMissingError       the plugin is there, the vendor's software is not
 │   ├── SoftwareLoadError          the vendor's software is there and failed to load
-│   │   └── ContractError            it lacks what the backend's contract says that it has
-│   ├── SimulationError            ``NORTHBRIDGE_SIMULATE`` asks for a simulation that cannot be had here
+│   │   └── ContractError            it differs from the backend's contract
+│   ├── SimulationError            ``NORTHBRIDGE_SIMULATE`` asks for a simulation that is not possible here
 │   ├── HardwareMissingError       the software is there, the hardware is not
 │   ├── DeviceBusyError            another process holds the card
-│   ├── DetectionError             asking for the hardware crashed or hung
+│   ├── DetectionError             detecting the hardware crashed or hung
 │   └── DeviceTypeTakenError       torch already serves another accelerator in this process
-├── DevicesError                 ``devices=`` asks for what is not there; also a ValueError
-│   └── DevicesTypeError           it is no number, no sequence of numbers and no text; also a TypeError
+├── DevicesError                 ``devices=`` asks for missing devices; also a ValueError
+│   └── DevicesTypeError           it is not a number, a sequence of numbers or a text; also a TypeError
 ├── WrongDeviceError             a tensor, model or strategy sits on another device than the chip
 ├── CheckpointError              a checkpoint could not be written, or read; also an OSError
-│   └── CheckpointCodeError        it asks for code, and weights_only=True lets none run; also an UnpicklingError
+│   └── CheckpointCodeError        it needs code, but weights_only=True does not run it; also an UnpicklingError
 ├── CollectiveError              a collective did not, or cannot, run on the chip's library
 ├── WeightsDisagreeError         the ranks train different models; carries ``.ranks``, those that differ
-├── UnsupportedError             the chip denies what was asked; carries ``.capability``
-├── ArgumentsError               a class was given arguments that it does not take; also a TypeError
-├── NamespaceError                    an object of one Lightning namespace was handed to another
+├── UnsupportedError             the chip, or Northbridge, cannot do it; carries ``.capability``
+├── ArgumentsError               a class does not accept its arguments; also a TypeError
+├── NamespaceError               an object of one Lightning namespace was handed to another
 ├── ReportError                  a report of the conformance suite cannot be read, compared or written
 ├── AmbiguousAcceleratorError    ``auto`` found the hardware of two backends
 └── VariableError                about the environment; carries ``.variable``; also a ValueError
-    ├── ClusterError               MASTER_ADDR and its kin contradict the run
+    ├── ClusterError               the multi-node environment contradicts the run
     └── SettingsError              a ``NORTHBRIDGE_…`` variable has a value that is not allowed
 
-Every message says what was asked, what was found, and what to do. This module imports the standard library alone
-(and northbridge.untrusted.text, which does too), so that ``import torch`` never pays for it.
+Every message names the request, the finding and the fix. This module imports only the standard library
+(and northbridge.untrusted.text, which does the same), so that ``import torch`` never pays for it.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class BackendError(NorthbridgeError):
 
 
 class BackendNotFoundError(BackendError, LookupError, ValueError):
-    """No installed distribution brings a backend of this name."""
+    """No installed distribution has a backend of this name."""
 
 
 class BackendDisabledError(BackendError):
@@ -76,7 +76,7 @@ class BackendDisabledError(BackendError):
 
 
 class BackendConflictError(BackendError):
-    """Two installed distributions bring a backend of this name."""
+    """Two installed distributions have a backend of this name."""
 
 
 class BackendNameError(BackendError):
@@ -132,7 +132,7 @@ class DeviceBusyError(BackendError):
 
 
 class DetectionError(BackendError):
-    """Asking for the hardware crashed or hung."""
+    """Detecting the hardware crashed or hung."""
 
 
 class DeviceTypeTakenError(BackendError):

@@ -17,7 +17,8 @@ STRICT_OPTIONS: Mapping[str, str] = MappingProxyType(
 )
 """Options under which a correct program computes the same numbers, and a wrong one fails every time.
 
-Not asynchronous errors: a device with an error takes no more work, and the suite causes errors on purpose."""
+Not asynchronous errors: a device with an error takes no more work, and the suite causes errors on purpose.
+"""
 
 
 class SimBridge(northbridge.Bridge):

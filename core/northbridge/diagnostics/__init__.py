@@ -1,1 +1,1 @@
-"""``northbridge list`` and ``northbridge doctor``: what they find out, and how they show it."""
+"""``northbridge list`` and ``northbridge doctor``: their findings, and how these are shown."""

@@ -1,4 +1,4 @@
-"""The only room that imports Lightning.
+"""The only package that imports Lightning.
 
 Importing it arms Northbridge by hand, as torch's autoload does by itself. torch 2.4 and
 ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` need it.

@@ -1,1 +1,1 @@
-"""Child processes that cannot crash, hang or garble the process that asks them, and what a process is given."""
+"""Child processes that cannot crash, hang or garble their parent, and the environment of a process."""

@@ -1,1 +1,1 @@
-"""The compiled chip: what it is made from, how it is compiled, and where it is kept."""
+"""The compiled chip: its sources, its compilation, and its cache."""

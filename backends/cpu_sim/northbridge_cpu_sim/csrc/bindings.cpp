@@ -1,4 +1,4 @@
-// What the package `module` calls.
+// Bindings for the package `module`.
 #include "bindings.h"
 
 #include "device/acquisition.h"

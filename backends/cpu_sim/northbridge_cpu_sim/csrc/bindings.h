@@ -1,4 +1,4 @@
-// What the rooms offer to Python beside what `bindings.cpp` does.
+// Bindings of the subfolders, in addition to those of `bindings.cpp`.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>

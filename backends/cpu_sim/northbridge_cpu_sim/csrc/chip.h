@@ -1,5 +1,5 @@
-// Which of torch's devices the simulated chip is. A simulation of a device with a dispatch key of
-// its own compiles these sources with other definitions.
+// The device type of the simulated chip. A simulation of a device with its own dispatch key
+// compiles these sources with other definitions.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,1 +1,1 @@
-"""Faults on purpose: what may be planned, how the variable writes it, and the plan that is in force."""
+"""Faults on purpose: their fields, their grammar in the variable, and the current plan."""

@@ -130,7 +130,8 @@ def _configure(
 def _count_on_after_backwards(extension: ModuleType) -> None:
     """Let a thread number its next nodes after those of a backward pass, as if it had made them itself.
 
-    The C++ code does it for all nodes but the first: no code of the chip runs before an operator of autograd."""
+    The C++ code does it for all nodes but the first: no code of the chip runs before an operator of autograd.
+    """
     engine: Any = Variable._execution_engine
 
     class Engine(type(engine)):  # type: ignore[misc]  # torch's, untyped

@@ -1,4 +1,4 @@
-"""Recording of the place of an idle rank: the code where the call that other ranks wait for is stuck."""
+"""Recording of the place where an idle rank is stuck, while other ranks wait for its call."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The accelerator of a backend, and what it is asked."""
+"""The accelerator of a backend, and its answers to Lightning."""

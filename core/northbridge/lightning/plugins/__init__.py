@@ -1,1 +1,1 @@
-"""Precision, checkpoints, normalization and random states: what Lightning calls plugins."""
+"""Precision, checkpoints, normalization and random states: Lightning's plugins."""

@@ -135,7 +135,7 @@ class _ChipMixin(_SavedStateMixin):
 
     def setup_module(self, module: torch.nn.Module) -> torch.nn.Module:
         """Set up a Fabric's ``module``, and let the bridge know of its evaluation steps."""
-        reject_tensors(self.backend, module, self.root_device)  # what was not moved before
+        reject_tensors(self.backend, module, self.root_device)  # tensors that were not moved before
         reject_sparse_gradients(self.backend, module, self.root_device)
         module = super().setup_module(module)
         if type(self.backend.bridge).after_evaluation is not Bridge.after_evaluation:

@@ -1,1 +1,1 @@
-"""The names of packages that vendors have archived, and what they stand for."""
+"""Class names of packages that vendors have archived, and the classes of Northbridge behind them."""

@@ -3,14 +3,14 @@
 They are further names of strategies, and the packages that the backend replaces if they are installed too. An entry
 belongs to the backend whose plugin is the module of the entry::
 
-[project.entry-points."northbridge.backends"]
-acme = "northbridge_acme"
+    [project.entry-points."northbridge.backends"]
+    acme = "northbridge_acme"
 
-[project.entry-points."northbridge.strategies"]  # Trainer(strategy="acme_ddp")
-acme_ddp = "northbridge_acme:AcmeDDPStrategy"
+    [project.entry-points."northbridge.strategies"]  # Trainer(strategy="acme_ddp")
+    acme_ddp = "northbridge_acme:AcmeDDPStrategy"
 
-[project.entry-points."northbridge.succeeds"]  # an archived package, which registers "acme" too
-lightning_acme = "northbridge_acme"
+    [project.entry-points."northbridge.succeeds"]  # an archived package, which registers "acme" too
+    lightning_acme = "northbridge_acme"
 """
 
 from __future__ import annotations

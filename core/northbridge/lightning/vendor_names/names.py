@@ -1,14 +1,13 @@
 """Vendors' class names, such as ``AcmeAccelerator``, for classes that Northbridge has once for all chips.
 
-A backend derives its names from the classes here and says whose they are::
+A backend derives its names from the classes here and names its backend::
 
-class AcmeDDPStrategy(northbridge.DDPStrategyName, backend="acme"):
-    "Train on several of Acme's cards."
+    class AcmeDDPStrategy(northbridge.DDPStrategyName, backend="acme"):
+        "Train on several of Acme's cards."
 
-Such an object belongs to no namespace of Lightning. It keeps its arguments until a Trainer or a Fabric is given it,
-and then becomes that namespace's own accelerator, strategy or plugin, in place: a reference to it stays valid.
-From then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, also where the user has written
-``strategy="ddp"``.
+An object of it does not belong to a namespace of Lightning. It keeps its arguments until a Trainer or a Fabric gets it.
+Then it becomes that namespace's own accelerator, strategy or plugin, in place: a reference to it stays valid.
+From then on ``isinstance(trainer.strategy, AcmeDDPStrategy)`` is true, even if the user wrote ``strategy="ddp"``.
 """
 
 from __future__ import annotations

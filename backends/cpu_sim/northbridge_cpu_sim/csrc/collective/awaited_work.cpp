@@ -47,7 +47,7 @@ bool Waiters::begin(const char* name, std::function<void()> task) {
   std::thread thread([name, task = std::move(task), is_done]() mutable {
     c10::setThreadName(name);
     task();
-    task = nullptr; // what it holds may need the interpreter
+    task = nullptr; // it may hold objects that need the GIL
     *is_done = true;
   });
   waiters_.push_back({std::move(is_done), std::move(thread)});
@@ -66,13 +66,13 @@ void Waiters::stop() {
   const bool is_forked = getpid() != process_;
   for (const auto& weak : works) {
     const auto work = weak.lock();
-    // Gloo forgets that it was told where nobody waited yet.
+    // Gloo forgets the break if no thread waits yet.
     while (work && !work->break_off() && !is_forked) {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
   for (auto& waiter : waiters) {
-    // What follows on a future may hold the group's last reference.
+    // A continuation of a future may hold the group's last reference.
     const bool is_this = waiter.thread.get_id() == std::this_thread::get_id();
     if (is_forked || is_this) {
       waiter.thread.detach();
@@ -117,7 +117,7 @@ void AwaitedWork::abort() {
   try {
     below_->abort();
   } catch (const c10::Error&) {
-    return; // a reduce-scatter of Gloo's cannot be broken off, and ends by its own timeout
+    return; // a Gloo reduce-scatter cannot be interrupted; it ends by its own timeout
   }
 }
 
@@ -151,7 +151,7 @@ void AwaitedWork::await_below() noexcept {
 }
 
 void AwaitedWork::end(const std::exception_ptr& error) {
-  // The future first, as in Gloo: who has waited for the work may ask for its value.
+  // The future first, as in Gloo: a thread that has waited for the work may read its value.
   if (error) {
     future_->setError(error);
   } else {

@@ -1,6 +1,6 @@
-// A call under way that is done only once somebody waits for it: with Gloo a send, a receive, a
-// reduce-scatter; and what is finished here, as an average. Who asks whether it is done, wants a
-// future, or waits for a limited time, has a thread wait for him.
+// A pending call that is done only when a thread waits for it: a send, a receive or a
+// reduce-scatter of Gloo, and a call finished here, such as an average. A thread that queries it,
+// wants its future, or waits for a limited time, gets a helper thread that waits.
 #pragma once
 
 #include "collective/collective_call.h"
@@ -16,8 +16,8 @@ class Waiters;
 
 class AwaitedWork final : public c10d::Work {
  public:
-  // `timeout` is how long the library below may take from when somebody waits; `complete`, if
-  // any, does what is left then.
+  // `timeout` is the time limit of the library below, from the begin of a wait; `complete`, if set,
+  // finishes the call after it.
   AwaitedWork(
       WorkPtr below,
       std::function<void()> complete,
@@ -33,11 +33,11 @@ class AwaitedWork final : public c10d::Work {
 
  private:
   friend class Waiters;
-  bool is_mine_to_await(); // once
+  bool is_mine_to_await(); // true only once
   void have_awaited();
   void await_below() noexcept;
   void end(const std::exception_ptr& error);
-  // Of a group that has been shut down. Returns whether it is done with.
+  // For a group that has been shut down. Returns true if the call is done.
   bool break_off();
 
   const WorkPtr below_;
@@ -48,18 +48,17 @@ class AwaitedWork final : public c10d::Work {
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
 };
 
-// The threads that wait for such calls of one group, and in which its futures are completed.
+// The threads that wait for such calls of one group, and that complete its futures.
 class Waiters {
  public:
   Waiters();
 
-  // Knows the work from now on, so that it ends when the group does.
+  // Registers the work, so that it ends when the group does.
   void add(const c10::intrusive_ptr<AwaitedWork>& work);
   void wait_for(c10::intrusive_ptr<AwaitedWork> work);
-  // Runs the task in a thread of that name. False, and nothing is run, once it was stopped.
+  // Runs the task in a thread of that name. Returns false, and runs nothing, after stop().
   bool begin(const char* name, std::function<void()> task);
-  // Breaks off what is not done, whether or not it is awaited. The caller does not hold the
-  // interpreter.
+  // Interrupts unfinished calls, awaited or not. The caller must not hold the GIL.
   void stop();
 
  private:
@@ -71,7 +70,7 @@ class Waiters {
   bool is_stopped_ = false;
   std::vector<c10::weak_intrusive_ptr<AwaitedWork>> works_;
   std::vector<Waiter> waiters_;
-  const int process_; // a forked one has no such threads
+  const int process_; // a forked process does not have the threads
 };
 
 } // namespace chip

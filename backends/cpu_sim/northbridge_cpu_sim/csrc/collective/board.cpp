@@ -11,10 +11,10 @@
 namespace chip {
 namespace {
 
-constexpr size_t kLines = 64; // of each series
+constexpr size_t kLines = 64; // in each series
 
-// A writer makes the version odd, writes, and makes it even again; a reader that finds it odd, or
-// changed meanwhile, has read nothing.
+// A writer makes the version odd, writes, and makes it even again. A reader that finds it odd, or
+// changed meanwhile, discards its read.
 struct Slot {
   std::atomic<uint64_t> version;
   BoardLine line;
@@ -86,7 +86,7 @@ void Board::map(bool writable) {
     close(descriptor_);
     refuse("mmap");
   }
-  page_ = static_cast<Page*>(memory); // zeros are a board with nothing on it
+  page_ = static_cast<Page*>(memory); // zeros are an empty board
 }
 
 Board::~Board() {
@@ -134,7 +134,7 @@ Board::Series Board::latest() const noexcept {
 
 std::optional<BoardLine> Board::line(Series series, uint64_t number) const noexcept {
   const auto& slot = page_->lines(series).slot(number);
-  constexpr int kTries = 100; // its writer may have been stopped in the middle
+  constexpr int kTries = 100; // its writer may be stopped in the middle
   for (int i = 0; i < kTries; ++i) {
     const auto before = slot.version.load(std::memory_order_acquire);
     const BoardLine line = slot.line;

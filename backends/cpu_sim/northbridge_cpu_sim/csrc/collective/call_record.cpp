@@ -73,7 +73,7 @@ std::exception_ptr CallRecord::failed(const std::exception_ptr& error) {
     return find_missing(group_->facts, group_->roster, series_, line_, timed_out);
   };
   auto missing = find();
-  // A process that is being killed loses its connections before it is gone.
+  // A killed process loses its connections before it is gone.
   for (int look = 0; look < kLooks && !timed_out && missing.findings.empty(); ++look) {
     std::this_thread::sleep_for(kBetweenLooks);
     missing = find();
@@ -85,7 +85,7 @@ std::exception_ptr CallRecord::failed(const std::exception_ptr& error) {
   }
   text += c10::str("this was ", whole_call(), " (", reason, ")");
   auto named = error_with<c10::DistBackendError>(std::move(text));
-  // Where the caller's own patience came to an end, the call may yet be done.
+  // If only the caller's time limit was exceeded, the call may still succeed.
   if (reason.find("Operation timed out!") == std::string::npos) {
     failure_ = named;
   }

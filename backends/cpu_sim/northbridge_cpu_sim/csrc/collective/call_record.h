@@ -1,5 +1,5 @@
-// What is known of one call from its beginning to its end: it stands on the rank's board, and names
-// the error that ends it.
+// One call from its beginning to its end: it writes the call on the rank's board, and names the
+// error that ends it.
 #pragma once
 
 #include "collective/roster.h"
@@ -14,21 +14,21 @@
 
 namespace chip {
 
-// What the calls of a group share; a call may outlive its group.
+// The shared state of a group's calls; a call may outlive its group.
 struct GroupState {
   GroupState(GroupFacts of_group, const StorePtr& store)
       : facts(std::move(of_group)), roster(facts, store), timeout_ms(facts.timeout.count()) {}
 
   const GroupFacts facts;
-  const Roster roster; // made after facts
+  const Roster roster; // initialized after facts
   std::atomic<int64_t> timeout_ms;
-  std::atomic<uint64_t> collectives{0}; // how many there have been
+  std::atomic<uint64_t> collectives{0}; // their number
   std::atomic<uint64_t> point_to_point{0};
 
   std::atomic<uint64_t>& count_of(const Call& call) {
     return call.is_point_to_point ? point_to_point : collectives;
   }
-  // The call's own, or the group's.
+  // The call's own timeout, or the group's.
   std::chrono::milliseconds timeout_of(const Call& call) const {
     using std::chrono::milliseconds;
     return call.timeout > milliseconds(0) ? call.timeout : milliseconds(timeout_ms);
@@ -39,7 +39,7 @@ struct GroupState {
   }
 };
 
-// An error that says itself all there is to say: nobody is looked for who would be to blame.
+// An error that is complete: no search for the ranks to blame is needed.
 struct Explained : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -58,12 +58,12 @@ class CallRecord {
 
   void post() const noexcept;
   void finish() const noexcept;
-  // The error to raise for one that came when the call was handed on: with the call's name.
+  // The error to raise if the call failed before it was passed on: with the call's name.
   std::exception_ptr refused(const std::exception_ptr& error) const;
-  // The error to raise for one that came later: with the call's name, number and group, and the
-  // ranks that are missing.
+  // The error to raise for a later failure: with the call's name, number and group, and the missing
+  // ranks.
   std::exception_ptr failed(const std::exception_ptr& error);
-  // Whether a failure was named that is for good: not that a caller would wait no longer.
+  // True if a failure is final: an exceeded time limit of a caller is not.
   bool has_failed();
 
   std::string beginning() const; // "simccl's all_reduce on rank 0 of 2"
@@ -75,7 +75,7 @@ class CallRecord {
   const Board::Series series_;
   BoardLine line_;
   std::mutex mutex_;
-  std::exception_ptr failure_; // what was found first; others leave when they have failed
+  std::exception_ptr failure_; // the first failure; other ranks leave after they have failed
 };
 
 } // namespace chip

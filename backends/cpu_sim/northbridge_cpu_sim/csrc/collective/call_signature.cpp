@@ -200,7 +200,7 @@ bool agree(
     return one.words == other.words && one.digest == other.digest;
   }
   if (one.words > CallSignature::kWords || other.words > CallSignature::kWords) {
-    return one.word[0] == other.word[0]; // the rest does not fit
+    return one.word[0] == other.word[0]; // the other words do not fit
   }
   const auto to = [](const CallSignature& from, int rank) { return from.word[1 + rank]; };
   const auto comes = [](const CallSignature& at, int rank) {

@@ -1,4 +1,5 @@
-// What has to be the same on every rank of a call, in a form that fits into shared memory.
+// The properties of a call that must be equal on every rank, in a form that fits into shared
+// memory.
 #pragma once
 
 #include "collective/collective_call.h"
@@ -16,13 +17,13 @@ struct CallSignature {
   char name[kName] = {};
   int32_t reduction = -1;
   int32_t root = -1;
-  int32_t peer = -1; // of a send or receive
-  uint32_t splits = 0; // of an all-to-all: how many ranks the words speak of
+  int32_t peer = -1; // for a send or receive
+  uint32_t splits = 0; // for an all-to-all: the number of ranks in the words
   uint32_t tensors = 0;
-  uint32_t words = 0; // how many there are; `word` holds as many of them as it can
-  uint64_t digest = 0; // of all of them
-  // For each tensor its dtype, the number of its dimensions, and their sizes. For an all-to-all
-  // the dtype, how many elements go to each rank, and how many come from each.
+  uint32_t words = 0; // their number; `word` holds as many as fit
+  uint64_t digest = 0; // for all of them
+  // For each tensor the dtype, the number of dimensions, and the sizes. For an all-to-all the
+  // dtype, and the numbers of elements to each rank and from each rank.
   int64_t word[kWords] = {};
 
   static CallSignature of(const Call& call);
@@ -31,7 +32,7 @@ struct CallSignature {
   std::string in_words(const GroupFacts& group) const;
 };
 
-// How many elements of a tensor belong to each rank: sizes are rows, and equal ones are left out.
+// The number of a tensor's elements for each rank; `sizes` are rows, and empty if all are equal.
 std::vector<int64_t> elements_for_ranks(
     const at::Tensor& tensor, const std::vector<int64_t>& sizes, int ranks);
 std::vector<int64_t> elements_of(const Tensors& tensors);
@@ -39,7 +40,7 @@ std::vector<int64_t> elements_of(const Tensors& tensors);
 // "float32"
 std::string torch_name_of(c10::ScalarType dtype);
 
-// Whether two ranks of a group can meet in these calls.
+// True if two ranks of a group can meet in these calls.
 bool agree(
     const CallSignature& one, int rank_of_one, const CallSignature& other, int rank_of_other);
 

@@ -25,7 +25,7 @@ class QueuedWork final : public c10d::Work {
     return future_;
   }
   void end(std::exception_ptr error) {
-    // The future first, as in Gloo: who has waited for the work may ask for its value.
+    // The future first, as in Gloo: a thread that has waited for the work may read its value.
     if (error) {
       future_->setError(error);
     } else {
@@ -99,7 +99,7 @@ void Checker::loop() {
     queue_.pop_front();
     lock.unlock();
     carry_out(*item);
-    item.reset(); // may need the interpreter, whose holder may wait for the lock
+    item.reset(); // may need the GIL, whose holder may wait for the lock
     lock.lock();
   }
 }
@@ -144,7 +144,7 @@ void Checker::wait_for_all(const Item& item) {
     const bool agreed = !disagree;
     std::erase_if(awaited, has_called);
     const auto now = steady_clock::now();
-    if (disagree && agreed) { // so that the error can name the calls of the others too
+    if (disagree && agreed) { // so that the error can name the other ranks' calls too
       end = std::min(end, now + kGrace);
     }
     if (awaited.empty() || (disagree && now >= end)) {

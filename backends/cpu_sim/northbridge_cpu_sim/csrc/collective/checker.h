@@ -1,5 +1,5 @@
-// Compares the calls of a group's ranks before anything is sent: a call waits in a queue, on a
-// thread of the group's own, until every rank has written the same call on its board.
+// Compares the calls of a group's ranks before any data is sent: a call waits in a queue, on a
+// thread of the group, until every rank has written the same call on its board.
 #pragma once
 
 #include "collective/call_record.h"
@@ -19,11 +19,11 @@ class Checker {
   Checker(const Checker&) = delete;
   Checker& operator=(const Checker&) = delete;
 
-  // Returns at once; `perform` does the call to its end. The work fails where the ranks disagree,
-  // or where one does not come in time. Raises c10::Error once it was stopped.
+  // Returns at once; `perform` does the whole call. The work fails if the ranks disagree, or if a
+  // rank does not come in time. Raises c10::Error after stop().
   WorkPtr enqueue(
       std::shared_ptr<CallRecord> record, const Call& call, std::function<void()> perform);
-  // Gives what is queued a moment to be done, and ends. The caller does not hold the interpreter.
+  // Waits briefly for queued calls, and ends. The caller must not hold the GIL.
   void stop();
 
  private:
@@ -38,8 +38,8 @@ class Checker {
   std::condition_variable changed_;
   std::deque<std::unique_ptr<Item>> queue_;
   std::atomic<bool> stopping_{false};
-  std::chrono::steady_clock::time_point end_of_grace_; // set before it is stopping
-  const int process_; // a forked one has no such thread
+  std::chrono::steady_clock::time_point end_of_grace_; // set before stopping
+  const int process_; // a forked process does not have the thread
   std::thread thread_;
 };
 

@@ -1,4 +1,4 @@
-// Several calls that the caller waits for as one.
+// Several calls with one wait for all.
 #pragma once
 
 #include "collective/collective_call.h"
@@ -16,9 +16,9 @@ class CoalescedWork final : public c10d::Work {
   void synchronize() override;
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
   void abort() override;
-  // Holds the tensors of all calls, in their order.
+  // Holds the tensors of all calls, in order.
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
-  uint64_t getSequencenumber() const override; // the last one's
+  uint64_t getSequencenumber() const override; // of the last call
 
  private:
   const std::vector<WorkPtr> works_;

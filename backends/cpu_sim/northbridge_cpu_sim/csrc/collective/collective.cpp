@@ -1,4 +1,4 @@
-// What each call reads and writes, and how the backend below is asked for it.
+// The tensors that each call reads and writes, and its call of the backend below.
 #include "collective/collective.h"
 
 #include "collective/call_signature.h"
@@ -11,7 +11,7 @@ using at::Tensor;
 using c10d::Backend;
 using c10d::OpType;
 
-// As torch's own backends: one list of outputs is flat in the future.
+// As in torch's own backends: one list of outputs is flat in the future.
 c10::IValue outputs(const TensorLists& lists) {
   return lists.size() == 1 ? c10::IValue(lists[0]) : c10::IValue(lists);
 }
@@ -108,7 +108,7 @@ WorkPtr Collective::from_lists(
     Tensors& to,
     TensorLists& from,
     const Opts& options) {
-  const bool are_own = from.size() == 1 && have_own_sizes(from[0], size_); // as each rank has them
+  const bool are_own = from.size() == 1 && have_own_sizes(from[0], size_); // each rank's sizes may differ
   call.in = flat(from);
   call.out = to;
   call.same = call.reduction && are_own ? Same::in : Same::out;
@@ -163,7 +163,7 @@ WorkPtr Collective::allgather(
     check_own_part(to[0], from[0]);
     call.in = from;
     call.out = to[0];
-    call.same = Same::out; // as NCCL's: each rank's tensor has a size of its own
+    call.same = Same::out; // like NCCL's: the sizes of the ranks' tensors may differ
     call.outputs = to[0];
     return run(call, [timeout = options.timeout](Backend& below, HostTensors& host) {
       const Tensors copies(host.out.size(), host.in[0]);
@@ -253,8 +253,8 @@ WorkPtr Collective::alltoall(
   call.to_ranks = elements_of(from);
   call.from_ranks = elements_of(to);
   call.outputs = to;
-  // Gloo's own takes equal parts alone. Whose parts are equal cannot know whether the others' are,
-  // so that all ranks go this way, and wait for the end to take the result apart.
+  // Gloo's own call needs equal parts. A rank with equal parts cannot know if the others' are equal
+  // too, so all ranks take this path, and divide the result at the end.
   return run(call, [timeout = options.timeout](Backend& below, HostTensors& host) {
     return exchange_parts(below, host.out, host.in, timeout);
   });

@@ -19,12 +19,13 @@ namespace chip {
 
 class HostArguments;
 
-// Makes the backend below. It is Python that can: torch's headers lack Gloo's. Set once.
+// Creates the backend below. It is a Python function, because torch's headers lack Gloo's. Set
+// once.
 using MakeBelow =
     std::function<BackendPtr(StorePtr, int rank, int size, std::chrono::milliseconds timeout)>;
 void set_make_below(MakeBelow make);
 
-// What torch copies, alters and hands back to make a part of a group.
+// The options that torch copies, changes and returns to create a part of a group.
 struct CollectiveOptions final : c10d::Backend::Options {
   using Options::Options;
   CollectiveOptions(const CollectiveOptions&) = default;
@@ -32,8 +33,8 @@ struct CollectiveOptions final : c10d::Backend::Options {
 
 class Collective final : public c10d::Backend {
  public:
-  // Joins the other ranks of the group: waits for them, and raises c10::DistBackendError that names
-  // who does not come. `checks` is whether the ranks' calls are compared.
+  // Joins the other ranks of the group: waits for them, and raises c10::DistBackendError with the
+  // names of missing ranks. With `checks`, the ranks' calls are compared.
   Collective(GroupFacts facts, CollectiveLimits limits, bool checks, const StorePtr& store);
   ~Collective() override;
 
@@ -45,7 +46,7 @@ class Collective final : public c10d::Backend {
   }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
-  // Null on a rank that is not among `ranks`, which are this group's.
+  // Null on a rank that is not in `ranks`, which are this group's.
   BackendPtr split(
       const StorePtr& store,
       const std::vector<int>& ranks,
@@ -91,11 +92,11 @@ class Collective final : public c10d::Backend {
   WorkPtr barrier(const c10d::BarrierOptions&) override;
 
  private:
-  // How the library below is asked.
+  // The function to call in the library below.
   template <typename Opts, typename... Arguments>
   using Ask = WorkPtr (c10d::Backend::*)(Arguments..., const Opts&);
 
-  // Calls of one shape of arguments.
+  // Calls with the same form of arguments.
   template <typename Opts>
   WorkPtr in_place(Call call, Ask<Opts, Tensors&> ask, Tensors&, const Opts&);
   template <typename Opts>
@@ -124,13 +125,13 @@ class Collective final : public c10d::Backend {
       const Opts&);
   WorkPtr receive(Call call, Tensors& tensors, int tag);
 
-  // The one place that every call goes through: keeps it where calls are coalesced.
+  // The one function for all calls: it keeps them while calls are coalesced.
   WorkPtr run(const Call& call, Launch launch);
-  // Looks at what the library lacks, makes host tensors of the chip's, writes the call on the
-  // board, launches it or has it checked, and names the errors.
+  // Rejects calls that the library lacks, makes host tensors, writes the call on the board,
+  // launches or checks it, and names the errors.
   WorkPtr carry_out(const Call& call, Launch launch);
   void check_ranks(const Call& call) const;
-  // Of an all-gather whose parts have sizes of their own.
+  // For an all-gather with parts of different sizes.
   void check_own_part(const Tensors& parts, const at::Tensor& own) const;
   WorkPtr launched(
       const Call& call,
@@ -140,11 +141,11 @@ class Collective final : public c10d::Backend {
       Launch launch);
 
   void let_go_of_streams();
-  // The stream on which a call takes effect, where streams are deferred. Collectives do so in turn;
-  // what comes from one rank under one tag waits for nothing else.
+  // The stream on which a call takes effect if streams are deferred. Collectives share one, in
+  // order; transfers from one rank under one tag have their own.
   c10::Stream own_stream(const Call& call, c10::DeviceIndex index);
 
-  // A reference of the caller's own: another thread may shut the group down meanwhile.
+  // The caller's own reference: another thread may shut the group down meanwhile.
   BackendPtr below_if_up() const;
   BackendPtr below() const;
 
@@ -152,13 +153,13 @@ class Collective final : public c10d::Backend {
   const CollectiveLimits limits_;
   const std::shared_ptr<Waiters> waiters_;
   const std::shared_ptr<Completions> completions_;
-  mutable std::mutex mutex_; // of what follows
-  BackendPtr below_; // null once shut down
-  std::unique_ptr<Checker> checker_; // null where nothing is compared
-  std::optional<Works> coalesced_; // while calls are collected
-  // By device, and for transfers by peer and tag.
+  mutable std::mutex mutex_; // for the members below
+  BackendPtr below_; // null after shutdown
+  std::unique_ptr<Checker> checker_; // null without comparison
+  std::optional<Works> coalesced_; // set while calls are collected
+  // Keys: device, and for transfers also peer and tag.
   std::map<std::tuple<c10::DeviceIndex, bool, int, int>, c10::Stream> streams_;
-  PendingCalls pending_; // collectives alone
+  PendingCalls pending_; // only collectives
 };
 
 } // namespace chip

@@ -20,7 +20,7 @@ namespace {
 
 using Reduction = c10d::ReduceOp::RedOpType;
 
-// What Gloo has templates for.
+// The dtypes of Gloo's templates.
 bool knows(c10::ScalarType dtype) {
   switch (dtype) {
     case at::kFloat:
@@ -38,10 +38,10 @@ bool knows(c10::ScalarType dtype) {
   }
 }
 
-// The library below takes a tensor's memory from its first element on, whatever its strides.
+// The library below reads a tensor's memory from its first element, and ignores strides.
 bool is_in_one_piece(const at::Tensor& tensor, const Call& call, bool is_written) {
   if (call.type == c10d::OpType::REDUCE_SCATTER && !is_written) {
-    return true; // made so: it is read alone
+    return true; // the call only reads it
   }
   const bool is_copied_to = is_written &&
       (call.type == c10d::OpType::ALLGATHER || call.type == c10d::OpType::GATHER);
@@ -57,7 +57,7 @@ void refuse_strides(const at::Tensor& tensor, const std::string& library, const 
       " are not contiguous; give it x.contiguous()");
 }
 
-// As bytes, rows stay rows: uneven calls split the first dimension.
+// As bytes with the rows kept: uneven calls split the first dimension.
 at::Tensor as_bytes(const at::Tensor& host, const std::string& library, const Call& call) {
   if (!host.is_contiguous()) {
     refuse_strides(host, library, call);
@@ -79,8 +79,8 @@ at::Tensor as_bytes(const at::Tensor& host, const std::string& library, const Ca
   return bytes;
 }
 
-// What Gloo is asked for. The sum and the product of truth values are "any" and "all"; it would
-// count in their bytes.
+// The reduction for Gloo. The sum and the product of bools are "any" and "all"; Gloo would add
+// their bytes.
 c10d::ReduceOp below(const c10d::ReduceOp& reduction, c10::ScalarType dtype) {
   const bool is_bool = dtype == at::kBool;
   switch (static_cast<Reduction>(reduction)) {
@@ -102,12 +102,12 @@ std::optional<double> factor_of(const Call& call) {
   }
   const auto* factor =
       dynamic_cast<c10d::PreMulSumSupplement*>(call.reduction->supplement_.get());
-  TORCH_INTERNAL_ASSERT(factor != nullptr); // torch makes no such reduction without
+  TORCH_INTERNAL_ASSERT(factor != nullptr); // torch always sets it for this reduction
   return factor->tensor_factor.defined() ? factor->tensor_factor.item<double>()
                                          : factor->double_factor;
 }
 
-// Of the dtype that the tensor has.
+// For the tensor's own dtype.
 void check_meaning(const std::string& library, const Call& call, c10::ScalarType dtype) {
   const auto reduction = static_cast<Reduction>(*call.reduction);
   TORCH_CHECK(
@@ -121,7 +121,7 @@ void check_meaning(const std::string& library, const Call& call, c10::ScalarType
       torch_name_of(dtype), ", which it does not multiply; convert the tensor to float32");
 }
 
-// Of the dtype that is handed over.
+// For the dtype that Gloo gets.
 void check_reduction(const std::string& library, const Call& call, c10::ScalarType dtype) {
   const auto reduction = static_cast<Reduction>(*call.reduction);
   TORCH_CHECK(
@@ -149,7 +149,7 @@ HostArguments::HostArguments(
     limits.check_reduction(*call.reduction);
     is_averaged_ = call.writes_here && static_cast<Reduction>(*call.reduction) == Reduction::AVG;
   }
-  // Threads of the library below write what is made here, in no inference mode.
+  // Threads of the library below write these tensors without inference mode.
   const c10::InferenceMode ordinary(false);
   const at::AutoDispatchBelowADInplaceOrView guard;
   const auto hand_over = [&](const Tensors& from, Tensors& to, bool is_read, bool is_written) {
@@ -250,7 +250,7 @@ void HostArguments::average() const {
       if (c10::isFloatingType(sum.scalar_type())) {
         sum.div_(size_);
       } else {
-        sum.div_(size_, "trunc"); // true division would go through float32
+        sum.div_(size_, "trunc"); // true division would use float32
       }
     }
   }

@@ -1,6 +1,6 @@
-// What the library below is handed for the tensors of a call: the same memory as the CPU's, after a
-// look at what the chip's library lacks. What is reduced is handed over in a dtype that the library
-// can reduce; what only moves, and is of a dtype that the library below does not know, as bytes.
+// Arguments for the library below: CPU tensors on the same memory, after checks of the chip's
+// library. Reduced tensors are passed in a dtype that the library can reduce. Other tensors are
+// passed as bytes if the library below does not know their dtype.
 #pragma once
 
 #include "collective/collective_call.h"
@@ -13,37 +13,37 @@ namespace chip {
 
 class HostArguments {
  public:
-  // Raises RuntimeError with the vendor's sentence where the library has no such call, reduction or
-  // dtype, and with ours where nothing below has it.
+  // Raises RuntimeError with the vendor's sentence if the library lacks the call, reduction or
+  // dtype, and with ours if the library below lacks it.
   HostArguments(
       const CollectiveLimits& limits, const std::string& library, int size, const Call& call);
 
   HostTensors& tensors() {
     return tensors_;
   }
-  // Whether what was written has to be cast back once the call is done.
+  // True if the results must be cast back after the call.
   bool is_converted() const {
     return is_converted_;
   }
   void cast_back() const;
 
-  // Whether a part of the reduction is left to do here, when the library below is done: Gloo has no
-  // average, which is its sum, divided.
+  // True if a part of the reduction is done here after the library below: Gloo lacks the average,
+  // which is its sum, divided.
   bool is_averaged() const {
     return is_averaged_;
   }
   void average() const;
 
-  // Whether the library below works on copies, which are to be brought back later: where streams
-  // are deferred, and nothing is converted.
+  // True if the library below works on copies that are brought back later: if streams are deferred
+  // and nothing is converted.
   bool is_staged() const {
     return is_staged_;
   }
-  // Once the library has them, so that a call that is refused changes nothing.
+  // Called after the library has the tensors, so that a rejected call changes nothing.
   void make_results_stale() const;
-  // Nothing but NaN, where a tensor that the call reads was written meanwhile.
+  // Writes only NaN if a tensor that the call reads was written meanwhile.
   void bring_back() const;
-  // The device of the tensors that are written.
+  // The device of the written tensors.
   c10::DeviceIndex index() const {
     return index_;
   }
@@ -60,15 +60,15 @@ class HostArguments {
   };
 
   const CollectiveLimits& limits_;
-  const int size_; // how many ranks
-  const std::optional<double> factor_; // that the tensors are multiplied by before they are summed
+  const int size_; // the number of ranks
+  const std::optional<double> factor_; // the tensors are multiplied by it before the sum
   HostTensors tensors_;
-  std::vector<Copy> copies_; // of what is written
-  std::vector<Copy> read_; // staged copies of what is read alone
+  std::vector<Copy> copies_; // of the written tensors
+  std::vector<Copy> read_; // staged copies of tensors that are only read
   bool is_converted_ = false;
   bool is_averaged_ = false;
   bool is_staged_ = false;
-  c10::DeviceIndex index_ = -1; // none before the first tensor
+  c10::DeviceIndex index_ = -1; // -1 before the first tensor
 };
 
 } // namespace chip

@@ -1,4 +1,4 @@
-// The communication library, as Python makes its groups.
+// The communication library's bindings, with which Python creates groups.
 #include "bindings.h"
 #include "collective/collective.h"
 
@@ -18,7 +18,7 @@ void bind_collective(py::module& module) {
       });
   py::class_<Collective, c10d::Backend, c10::intrusive_ptr<Collective>>(module, "Collective")
       .def_property_readonly("options", &Collective::getBackendOptions)
-      // torch asks for this where a rank is not in a new group, of a library that can split.
+      // torch calls it on a rank outside a new group, for a library that can split.
       .def("perform_nocolor_split", [](const Collective&, const py::object&) {});
   module.def("set_make_below", set_make_below, py::arg("make"));
   py::class_<GroupFacts>(module, "GroupFacts")

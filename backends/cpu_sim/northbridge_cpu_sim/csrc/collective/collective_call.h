@@ -1,5 +1,5 @@
-// What a call of the communication library is: its name, its tensors on the chip, and what else has
-// to be the same on every rank.
+// A call of the communication library: its name, its tensors on the chip, and the other facts that
+// must be equal on every rank.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,32 +20,32 @@ using BackendPtr = c10::intrusive_ptr<c10d::Backend>;
 
 constexpr int kAnyRank = -1;
 
-// Which tensors of a call have to have the same shapes and dtypes on every rank.
+// The tensors whose shapes and dtypes must be equal on every rank.
 enum class Same { updated, in, out };
 
 struct Call {
-  const char* name; // as errors and a device.toml have it
+  const char* name; // its name in errors and in device.toml
   c10d::OpType type = c10d::OpType::UNKNOWN;
   Tensors updated; // read, and written in place
-  Tensors in; // read alone
-  Tensors out; // written alone
-  c10::IValue outputs; // what result() and the future hold
+  Tensors in; // only read
+  Tensors out; // only written
+  c10::IValue outputs; // the value of result() and the future
 
   std::optional<c10d::ReduceOp> reduction;
   Same same = Same::updated;
-  std::vector<int64_t> to_ranks; // of an all-to-all: how many elements go to each rank
-  std::vector<int64_t> from_ranks; // and how many come from each
-  std::optional<int> root; // of a call that has one
-  int peer = kAnyRank; // of a send or receive
+  std::vector<int64_t> to_ranks; // for an all-to-all: the number of elements to each rank
+  std::vector<int64_t> from_ranks; // and from each rank
+  std::optional<int> root; // for a call with a root
+  int peer = kAnyRank; // for a send or receive
   int tag = 0;
   bool is_point_to_point = false;
-  bool is_done_by_wait = false; // the library below does it once somebody waits, and not before
-  bool writes_here = true; // false where another rank gets the result
-  bool is_async = true; // the caller waits for it himself
+  bool is_done_by_wait = false; // the library below does it only when a thread waits
+  bool writes_here = true; // false if another rank gets the result
+  bool is_async = true; // the caller waits for it
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
 };
 
-// The same tensors, in the same order, as the library below takes them; and the reduction.
+// The same tensors in the same order, in the form for the library below; and the reduction.
 struct HostTensors {
   Tensors updated;
   Tensors in;
@@ -53,7 +53,7 @@ struct HostTensors {
   c10d::ReduceOp reduction;
 };
 
-// Hands the call to the library below.
+// Passes the call to the library below.
 using Launch = std::function<WorkPtr(c10d::Backend& below, HostTensors& host)>;
 
 inline Tensors flat(const TensorLists& lists) {
@@ -72,7 +72,7 @@ inline std::vector<std::ptrdiff_t> sizes_of(const TensorLists& lists) {
   return sizes;
 }
 
-// The tensors in lists of these sizes again.
+// Puts the tensors back into lists of these sizes.
 inline TensorLists in_lists(const Tensors& tensors, const std::vector<std::ptrdiff_t>& sizes) {
   TensorLists lists;
   auto next = tensors.begin();

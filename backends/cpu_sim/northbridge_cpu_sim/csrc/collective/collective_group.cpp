@@ -1,4 +1,4 @@
-// A process group's life, and the way of every call through it.
+// A process group's life, and the path of every call through it.
 #include "device/released_gil.h" // first: it includes Python.h
 
 #include "collective/collective.h"
@@ -17,7 +17,7 @@ namespace chip {
 namespace {
 
 MakeBelow& make_below() {
-  static auto* make = new MakeBelow; // never destroyed: it may hold a function of Python's
+  static auto* make = new MakeBelow; // never destroyed: it may hold a Python function
   return *make;
 }
 
@@ -60,7 +60,7 @@ void Collective::setTimeout(std::chrono::milliseconds timeout) {
   below()->setTimeout(timeout);
 }
 
-// The ranks count alike from the beginning.
+// The ranks count equally from the beginning.
 void Collective::setSequenceNumberForGroup() {}
 
 uint64_t Collective::getSequenceNumberForGroup() {
@@ -85,7 +85,7 @@ BackendPtr Collective::split(
   }
   facts.timeout = options->timeout;
   const auto own = c10::make_intrusive<c10d::PrefixStore>(facts.name + "/split", store);
-  const ReleasedGil released; // others are waited for
+  const ReleasedGil released; // it waits for other ranks
   return c10::make_intrusive<Collective>(std::move(facts), limits_, checker_ != nullptr, own);
 }
 
@@ -100,7 +100,7 @@ void Collective::startCoalescing() {
 
 WorkPtr Collective::endCoalescing() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  auto works = std::exchange(coalesced_, std::nullopt); // none where a call was refused
+  auto works = std::exchange(coalesced_, std::nullopt); // empty if a call was rejected
   return c10::make_intrusive<CoalescedWork>(rank_, works ? std::move(*works) : Works());
 }
 
@@ -111,8 +111,8 @@ void Collective::abort() {
 }
 
 void Collective::shutdown() {
-  // Threads may drop the last reference to a tensor of Python's, for which they need the
-  // interpreter: one that still waits for it when it ends takes the process down.
+  // Threads may drop the last reference to a Python tensor, for which they need the GIL. A thread
+  // that still waits for it when the interpreter ends crashes the process.
   const ReleasedGil released;
   BackendPtr last;
   {
@@ -123,11 +123,11 @@ void Collective::shutdown() {
     checker_->stop();
   }
   waiters_->stop();
-  last.reset(); // waits for its threads
+  last.reset(); // it waits for its threads
   let_go_of_streams();
 }
 
-// What nobody has waited for holds its tensors until then.
+// Calls that were never awaited hold their tensors until now.
 void Collective::let_go_of_streams() {
   decltype(streams_) streams;
   {
@@ -140,7 +140,7 @@ void Collective::let_go_of_streams() {
       try {
         reach(end);
       } catch (const std::exception&) {
-        continue; // nobody waits for this call; that it failed stands on the board
+        continue; // no thread waits for this call; the board shows its failure
       }
     }
   }
@@ -164,13 +164,13 @@ WorkPtr Collective::run(const Call& call, Launch launch) {
     work = carry_out(call, std::move(launch));
   } catch (...) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    coalesced_.reset(); // torch leaves a block that raises without ending it
+    coalesced_.reset(); // torch leaves a block that raises an error without ending it
     throw;
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (coalesced_) {
     coalesced_->push_back(work);
-    if (!call.is_async) { // the caller waits for all at the end
+    if (!call.is_async) { // the caller waits for all calls at the end
       return nullptr;
     }
   }
@@ -184,14 +184,14 @@ WorkPtr Collective::carry_out(const Call& call, Launch launch) {
     pending_.reach_before(call);
   }
   const auto host = std::make_shared<HostArguments>(limits_, state_->facts.library, size_, call);
-  // Faults may raise, and then there was no call: they come before it has its number.
+  // Faults may raise errors, and then the call does not exist: they come before its number.
   const auto next = static_cast<int64_t>(state_->count_of(call) + 1);
   CollectiveFaults faults(call.name, next, call.outputs);
   const auto record = std::make_shared<CallRecord>(state_, call);
   auto below_work = launched(call, record, host, std::move(below), std::move(launch));
   auto work = c10::make_intrusive<ChipWork>(
       std::move(below_work), record, call.outputs, std::move(faults), completions_);
-  if (host->is_converted()) { // which makes the call wait for its end
+  if (host->is_converted()) { // the call then waits for its end
     const ReleasedGil released; // Gloo's threads may need it
     work->wait_below(kNoTimeout);
     host->cast_back();
@@ -244,7 +244,7 @@ WorkPtr Collective::launched(
     const std::shared_ptr<HostArguments>& host,
     BackendPtr below,
     Launch launch) {
-  std::function<void()> complete; // none, as a rule: it would hold the tensors as long as the work
+  std::function<void()> complete; // usually empty: it would hold the tensors as long as the work
   if (host->is_averaged()) {
     complete = [host] { host->average(); };
   }
@@ -271,7 +271,7 @@ WorkPtr Collective::launched(
     return awaited;
   } catch (const c10::Error&) {
     std::rethrow_exception(record->refused(std::current_exception()));
-  } catch (...) { // of a call that waits at once
+  } catch (...) { // for a call that waits at once
     std::rethrow_exception(record->failed(std::current_exception()));
   }
 }

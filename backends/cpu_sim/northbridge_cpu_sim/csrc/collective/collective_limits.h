@@ -1,5 +1,5 @@
-// What a communication library cannot do, as its vendor's sentences say, and what it does by way of
-// another dtype.
+// The parts that a communication library lacks, with its vendor's sentences, and the dtypes that it
+// converts.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,15 +23,15 @@ struct CollectiveLimits {
   Sentences lacking_reductions; // by "sum", "avg" and so on
   Sentences lacking_calls;
   std::map<std::string, DtypeSentences> lacking_dtypes; // by call, or for every call
-  std::vector<c10::ScalarType> natively; // what is reduced as it is; empty where everything is
-  std::optional<c10::ScalarType> through; // what the rest is converted to
+  std::vector<c10::ScalarType> natively; // reduced without conversion; empty if all are
+  std::optional<c10::ScalarType> through; // the dtype for all others
 
-  // Raise RuntimeError with the sentence.
+  // Each raises RuntimeError with the sentence.
   void check_call(const char* call) const;
   void check_dtype(const char* call, c10::ScalarType dtype) const;
   void check_reduction(const c10d::ReduceOp& reduction) const;
 
-  // The dtype in which tensors of this one are reduced: itself, or what they are converted to.
+  // The dtype in which tensors of this dtype are reduced: the same, or another.
   c10::ScalarType reduced_as(c10::ScalarType dtype) const;
 };
 

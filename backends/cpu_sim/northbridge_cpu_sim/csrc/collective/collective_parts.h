@@ -1,4 +1,4 @@
-// The parts of a call's tensors that go to the ranks, or come from them, as Gloo takes them.
+// The parts of a call's tensors that go to the ranks, or come from them, in Gloo's form.
 #pragma once
 
 #include "collective/collective_call.h"
@@ -7,15 +7,15 @@
 
 namespace chip {
 
-// Gloo compares the sizes of a whole and its parts dimension by dimension; NCCL counts elements, and
-// so takes parts that are stacked, too. As Gloo takes both.
+// Gloo compares the sizes of a whole and its parts by dimension. NCCL counts elements, and so
+// accepts stacked parts too. These convert both to Gloo's form.
 at::Tensor in_a_row(const at::Tensor& host);
 Tensors in_rows(const Tensors& host);
 
-// Whether these are the parts of all ranks, and not all of one size.
+// True if these are the parts of all ranks, and their sizes differ.
 bool have_own_sizes(const Tensors& parts, int ranks);
 
-// Sends part i to rank i, and waits for theirs. Gloo has calls for parts of one size alone, and one
+// Sends part i to rank i, and waits for theirs. Gloo only has calls for parts of one size, and one
 // for elements in a row.
 WorkPtr exchange_parts(
     c10d::Backend& below,

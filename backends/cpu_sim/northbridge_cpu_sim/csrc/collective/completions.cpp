@@ -5,7 +5,7 @@
 namespace chip {
 namespace {
 
-// The one whose turn it is in this thread.
+// The completions that run in this thread.
 thread_local const Completions* whose_turn = nullptr;
 
 } // namespace

@@ -1,6 +1,6 @@
-// Where the futures of a group's calls are completed, and what follows on them runs: in the order in
-// which the library was done with the calls, and never in a thread that the library needs. What
-// follows may call the group again and wait for that, as PowerSGD's hook of DDP does.
+// The futures of a group's calls are completed here, and their continuations run: in the order in
+// which the library finished the calls, and never in a thread of the library. A continuation may
+// call the group and wait for that, as PowerSGD's hook of DDP does.
 #pragma once
 
 #include "collective/awaited_work.h"
@@ -16,10 +16,10 @@ class Completions : public std::enable_shared_from_this<Completions> {
  public:
   explicit Completions(std::shared_ptr<Waiters> waiters);
 
-  // Carries `complete` out after those that were given before, in a thread of the group's; in this
-  // one where the group is shut down. It raises nothing.
+  // Runs `complete` after the earlier ones, in a thread of the group, or in this thread after the
+  // group's shutdown. It raises nothing.
   void add(std::function<void()> complete);
-  // Lets the next one run, where the caller itself is one: it may wait for a call after its own.
+  // Lets the next one run if the caller is a completion: it may wait for a later call.
   void let_next_run();
 
  private:

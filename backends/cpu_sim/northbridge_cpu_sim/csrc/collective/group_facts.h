@@ -1,4 +1,4 @@
-// A process group as torch describes it to a library.
+// A process group, as torch describes it to a library.
 #pragma once
 
 #include <c10/util/StringUtil.h>
@@ -18,11 +18,11 @@ struct GroupFacts {
   std::vector<int64_t> global_ranks; // empty for the group of all
   std::chrono::milliseconds timeout{};
 
-  // What the user calls a rank of the group.
+  // The user's number for a rank of the group.
   int64_t global(int of_group) const {
     return global_ranks.empty() ? of_group : global_ranks.at(static_cast<size_t>(of_group));
   }
-  // "rank 0 of 2"; the user counts the ranks of the default group alone.
+  // "rank 0 of 2"; users count only the ranks of the default group.
   std::string here_in_words() const {
     return global_ranks.empty() ? c10::str("rank ", rank, " of ", size)
                                 : c10::str("rank ", global(rank));

@@ -16,7 +16,7 @@ class Search {
       : group_(group), roster_(roster), series_(series), mine_(mine) {}
 
   Missing find(bool timed_out) {
-    // The worst first: who is merely late is not to blame for a connection that a dead rank broke.
+    // The worst first: a late rank is not to blame for a connection that a dead rank broke.
     each(&Search::lost);
     follow_blame();
     each(&Search::elsewhere);
@@ -36,7 +36,7 @@ class Search {
  private:
   using Look = std::string (Search::*)(int rank);
 
-  // What each look at a rank answers: a sentence about it, or nothing.
+  // Result of each look at a rank: a sentence about it, or nothing.
   void each(Look look) {
     for (int rank = 0; rank < group_.size; ++rank) {
       const bool concerned = series_ == kCollective || mine_.signature.peer < 0 ||
@@ -57,7 +57,7 @@ class Search {
     }
   }
 
-  // A peer that failed for want of another rank is not the one who is missing.
+  // A peer that failed because of another rank is not the missing rank.
   void follow_blame() {
     for (int rank = 0; rank < group_.size; ++rank) {
       if ((blamed_by_others_ & bit(rank)) != 0) {
@@ -76,7 +76,7 @@ class Search {
     if (fate == Fate::stopped) {
       return "is stopped (SIGSTOP, or a debugger)" + and_its_last(rank);
     }
-    // Who left because his call had failed is not the one who is missing.
+    // A rank that left because its call had failed is not the missing rank.
     if (line && line->progress == Progress::failed &&
         (fate == Fate::gone || series_ != kCollective)) {
       blamed_by_others_ |= line->blamed;
@@ -125,7 +125,7 @@ class Search {
     const auto& board = *roster_.member(rank).board;
     return board.line(board.latest(), board.last(board.latest()));
   }
-  // The call of another rank that ought to be mine.
+  // The call of another rank that should match this one.
   std::optional<BoardLine> same_call(int rank) const {
     const auto& board = roster_.member(rank).board;
     return board && series_ == kCollective ? board->line(kCollective, mine_.number) : std::nullopt;

@@ -1,5 +1,5 @@
-// Who keeps a call of this rank from its end: what the processes of the other ranks, and what they
-// have written down, say about it.
+// The ranks that keep a call of this rank from its end, according to the processes of the other
+// ranks and their boards.
 #pragma once
 
 #include "collective/roster.h"
@@ -14,8 +14,8 @@ struct Missing {
   std::vector<std::string> findings; // a sentence for each rank
 };
 
-// `timed_out` is whether the call waited in vain, and not lost its connection: then, who is alive
-// and has not called is to blame as well.
+// `timed_out` is true if the call waited too long, and did not lose its connection. Then living
+// ranks without the call are to blame too.
 Missing find_missing(
     const GroupFacts& group,
     const Roster& roster,

@@ -1,6 +1,6 @@
-// The collectives of a group that are still to take effect, where streams are deferred, and the
-// memory that each uses. The library does its calls in turn, so that one finds what those before it
-// leave, whether or not somebody has waited for them.
+// The collectives of a group that have not taken effect, if streams are deferred, and the memory
+// that each uses. The library does its calls in order, so that each reads the results of those
+// before it, awaited or not.
 #pragma once
 
 #include "collective/collective_call.h"
@@ -14,7 +14,7 @@ namespace chip {
 class PendingCalls {
  public:
   void add(const Call& call, const Place& place);
-  // Lets those take effect that write what the call uses, or use what it writes.
+  // Makes those take effect that write memory of the call, or use memory that it writes.
   void reach_before(const Call& call);
 
  private:

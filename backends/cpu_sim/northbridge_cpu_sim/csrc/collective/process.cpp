@@ -16,11 +16,11 @@ struct ProcStat {
   uint64_t started = 0;
 };
 
-// The kernel's PF_EXITING, in proc(5)'s flags: set before a process that ends closes its
-// connections, by which the others learn of it; the state is R or S for a while yet.
+// The kernel's PF_EXITING, in proc(5)'s flags: set before an ending process closes its connections,
+// which the other ranks notice; its state is still R or S for a while.
 constexpr uint64_t kExiting = 0x4;
 
-// proc(5): the name, in parentheses, may hold anything; the state comes after it.
+// proc(5): the name, in parentheses, may contain anything; the state comes after it.
 std::optional<ProcStat> read_stat(int pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string line;

@@ -1,4 +1,4 @@
-// Which process a rank is, and how it fares.
+// The process of a rank, and its state.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 namespace chip {
 
 struct ProcessId {
-  std::string machine; // differs wherever the process cannot be looked at: boot and pid namespace
-  std::string host; // its name, for people
+  std::string machine; // boot and pid namespace: it differs if the process cannot be examined
+  std::string host; // its name, for messages
   int pid = 0;
-  uint64_t started = 0; // so that a pid that was given away again is told apart
+  uint64_t started = 0; // so that a reused pid is detected
 };
 
 enum class Fate { running, stopped, gone };
 
 ProcessId this_process();
-// Of a process of this machine.
+// For a process of this machine.
 Fate fate_of(const ProcessId& process);
 
 } // namespace chip

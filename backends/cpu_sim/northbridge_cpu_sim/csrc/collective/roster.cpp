@@ -20,8 +20,8 @@ std::string key_of(int rank) {
   return "board/" + std::to_string(rank);
 }
 
-// Whether rank 0 of the job keeps the store. It is there then, if the store is, though a store that
-// a user has made may have it wait for everybody before it announces itself.
+// True if rank 0 of the job keeps the store. Then it exists if the store does, though a user's
+// store may let it wait for all ranks before it announces itself.
 bool rank_0_keeps(const StorePtr& store) {
   auto below = store;
   while (auto* prefix = dynamic_cast<c10d::PrefixStore*>(below.get())) {

@@ -1,6 +1,6 @@
-// Who the other ranks of a group are. Each announces himself in the store before the group is made,
-// so that one who never comes can be named, and so that the others can look at his process and read
-// his board as long as they live.
+// The other ranks of a group. Each announces itself in the store before the group is created. So a
+// missing rank can be named, and the others can examine its process and read its board while they
+// live.
 #pragma once
 
 #include "collective/board.h"
@@ -18,14 +18,14 @@ using StorePtr = c10::intrusive_ptr<c10d::Store>;
 
 struct Member {
   ProcessId process;
-  std::shared_ptr<const Board> board; // null where it cannot be read
-  std::string why_not; // then: the reason
+  std::shared_ptr<const Board> board; // null if it cannot be read
+  std::string why_not; // the reason if it is null
 };
 
 class Roster {
  public:
-  // Waits for the others. Raises c10::DistBackendError that names who has not announced himself
-  // within the group's timeout.
+  // Waits for the other ranks. Raises c10::DistBackendError with the names of ranks that did not
+  // announce themselves within the group's timeout.
   Roster(const GroupFacts& group, const StorePtr& store);
 
   Board& own_board() const {

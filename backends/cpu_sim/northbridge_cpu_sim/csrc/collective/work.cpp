@@ -19,8 +19,8 @@ std::vector<c10::Device> devices_of(const c10::IValue& outputs) {
   return devices;
 }
 
-// Completes a future for whose tensors one has to wait until a place is reached: what is current
-// where it is completed is what those wait for who use it.
+// Completes a future whose tensors need a wait for a place: users of the future wait for the stream
+// that is current when it is completed.
 void complete_after(const Place& place, c10::ivalue::Future& future, const c10::IValue& value) {
   const auto stream = future_stream(place.index);
   wait_for(stream, place);
@@ -132,10 +132,10 @@ Place ChipWork::defer_to(const c10::Stream& stream, std::function<void()> effect
   Deferred work;
   work.effect = [self, effect = std::move(effect)](bool) {
     if (self->has_told_failure_) {
-      return; // and left the tensors as they are
+      return; // the tensors are unchanged
     }
-    // The work below wakes who waits for it only after what follows on its future has run, which
-    // may itself wait for this effect; the future wakes them before.
+    // The work below wakes its waiters only after the continuations of its future, which may wait
+    // for this effect; the future wakes them before.
     const auto done = self->below_->getFuture();
     done->wait();
     if (done->hasError()) {
@@ -160,7 +160,7 @@ bool ChipWork::wait_below(std::chrono::milliseconds timeout) {
   }
   record_->finish();
   if (const auto future = future_if_asked_for()) {
-    future->wait(); // who has waited for the work may ask for its value
+    future->wait(); // a thread that has waited for the work may read its value
   }
   return done;
 }
@@ -185,7 +185,7 @@ c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
   const std::lock_guard<std::mutex> lock(future_mutex_);
   if (!future_) {
     auto future = c10::make_intrusive<c10::ivalue::Future>(outputs_.type(), devices_of(outputs_));
-    // The future below holds CPU aliases; ours is done when it is, with the device tensors.
+    // The future below holds CPU aliases; ours is done at the same time, with the device tensors.
     const auto below = below_->getFuture();
     const auto follow = [future, outputs = outputs_, record = record_, faults = faults_,
                          effect = effect_](c10::ivalue::Future& done) {
@@ -193,7 +193,7 @@ c10::intrusive_ptr<c10::ivalue::Future> ChipWork::getFuture() {
       complete(*future, outputs, *record, faults, effect, error);
     };
     if (below->completed()) {
-      follow(*below); // nothing follows yet
+      follow(*below); // it has no continuation yet
     } else {
       below->addCallback([follow, below, completions = completions_](c10::ivalue::Future&) {
         completions->add([follow, below] { follow(*below); });

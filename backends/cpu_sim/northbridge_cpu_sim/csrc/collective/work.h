@@ -1,4 +1,4 @@
-// One call under way: the work below, on CPU aliases, and the device tensors it stands for.
+// One pending call: the work below, on CPU aliases, and its device tensors.
 #pragma once
 
 #include "collective/call_record.h"
@@ -13,8 +13,8 @@ namespace chip {
 
 class ChipWork final : public c10d::Work {
  public:
-  // `record` names what goes wrong; `outputs` is what result() and the future hold, which is
-  // completed among the group's `completions`.
+  // `record` names the errors; `outputs` is the value of result() and the future, which is
+  // completed by the group's `completions`.
   ChipWork(
       WorkPtr below,
       std::shared_ptr<CallRecord> record,
@@ -33,13 +33,13 @@ class ChipWork final : public c10d::Work {
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override;
 
-  // Lets the call take effect when `stream` comes to it, by `effect`, and not when the library is
-  // done: whoever waits for the work lets his own stream wait for that one.
-  // Returns the place after it.
+  // Lets the call take effect by `effect` when `stream` comes to it, and not when the library is
+  // done: a thread that waits for the work makes its own stream wait for that one. Returns the
+  // place after it.
   Place defer_to(const c10::Stream& stream, std::function<void()> effect);
 
-  // Waits for the library alone, and for the future to have its value where somebody asked for it:
-  // what was planned for the results is still to come.
+  // Waits only for the library, and for the future's value if it was requested: planned faults of
+  // the results come later.
   bool wait_below(std::chrono::milliseconds timeout);
 
  private:
@@ -52,7 +52,7 @@ class ChipWork final : public c10d::Work {
   const CollectiveFaults faults_;
   const std::shared_ptr<Completions> completions_;
   std::atomic<bool> has_told_failure_{false};
-  std::optional<Place> effect_; // where streams are deferred: the place after the call
+  std::optional<Place> effect_; // if streams are deferred: the place after the call
   std::mutex future_mutex_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
 };

@@ -13,7 +13,7 @@
 namespace chip {
 namespace {
 
-// Neither is ever destroyed: threads of torch outlive the interpreter.
+// Never destroyed: threads of torch outlive the interpreter.
 PyObject* acquirer = nullptr;
 std::mutex* acquisition_mutex = new std::mutex;
 std::atomic<int64_t> taken{-1};
@@ -24,7 +24,7 @@ std::string message_of(const py::error_already_set& error) {
   return text.empty() ? std::string(py::str(error.type().attr("__name__"))) : text;
 }
 
-// Gives what was wrong, or nothing where the function gave a card.
+// Returns the error, or nothing if the function returned a card.
 std::optional<std::string> call() {
   const py::gil_scoped_acquire gil;
   acquiring = true;
@@ -62,7 +62,7 @@ int64_t acquired_card() {
   }
   TORCH_CHECK(
       !acquiring, "the function that takes a card has touched the device before it had one");
-  // Whoever waits here must not hold the GIL: the thread that is waited for needs it.
+  // The GIL must be free during the wait: the thread that holds the lock needs it.
   const ReleasedGil released;
   const std::lock_guard<std::mutex> lock(*acquisition_mutex);
   if (taken < 0) {
@@ -74,7 +74,7 @@ int64_t acquired_card() {
 
 void forget_acquired_card() {
   taken = -1;
-  acquisition_mutex = new std::mutex; // a thread that is not in the child may have held the old one
+  acquisition_mutex = new std::mutex; // a thread that is not in the child may hold the old one
 }
 
 } // namespace chip

@@ -1,4 +1,4 @@
-// How a process takes the one card that it may hold: by calling a function of Python.
+// Acquisition of the one card that a process may hold, by a Python function.
 #pragma once
 
 #include <torch/csrc/utils/pybind.h>
@@ -7,12 +7,12 @@
 
 namespace chip {
 
-// The function that takes a card and gives its number, or raises; null where there is none.
+// The function that takes a card and returns its number, or raises an error; null if there is none.
 void set_acquirer(const py::object& function);
 bool has_acquirer() noexcept;
 
-// Calls it with the GIL, if no thread of this process has done so with success, and gives the card.
-// What it raises becomes a RuntimeError of the same text.
+// Calls it with the GIL unless a thread of this process has done so successfully, and returns the
+// card. Its error becomes a RuntimeError of the same text.
 int64_t acquired_card();
 
 // A forked child holds nothing: the card stays its parent's.

@@ -15,7 +15,7 @@
 namespace chip {
 namespace {
 
-// A backward of nothing, on the thread of one device: it begins when that is done with all others.
+// An empty backward on the thread of one device: it begins after all earlier ones of that thread.
 void pass_through(c10::DeviceIndex index) {
   const auto options = at::TensorOptions().device(c10::Device(kDeviceType, index));
   const auto leaf = at::empty({0}, options).requires_grad_();
@@ -44,14 +44,14 @@ void settle_autograd_threads() {
     return;
   }
   const ReleasedGil released;
-  // From a thread that has never run Python, because a backward is given what its caller has of it.
+  // On a thread that has never run Python, because a backward gets its caller's Python state.
   std::thread([] {
     try {
       for (c10::DeviceIndex index = 0; index < reachable_count(); ++index) {
         pass_through(index);
       }
     } catch (const c10::Error&) {
-      // There are no such threads: a backward on the CPU had been run before the chip was loaded.
+      // There are no such threads: a backward on the CPU ran before the chip was loaded.
     }
   }).join();
 }

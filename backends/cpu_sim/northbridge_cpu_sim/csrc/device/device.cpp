@@ -36,9 +36,9 @@ void prepare_thread() {
     held = acquired_card();
   }
   used = true;
-  // Autograd hands the backward of a device that is not the CPU to a thread of that device, which
-  // costs 100 us and fails in a process that had run a CPU backward before the chip was loaded.
-  // The switch belongs to the thread that calls backward, so each thread gets it here.
+  // Autograd passes the backward of a device that is not the CPU to a thread of that device. That
+  // costs 100 us, and fails if the process ran a CPU backward before the chip was loaded. The
+  // switch belongs to the thread that calls backward, so each thread gets it here.
   if (!chip_settings.autograd_threads) {
     c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
   }

@@ -1,4 +1,4 @@
-// How many devices there are, which one is current, and whether this process may use them.
+// The number of devices, the current device, and the check that this process may use them.
 #pragma once
 
 #include "chip.h"
@@ -13,13 +13,13 @@ constexpr int kMaxDevices = 64;
 struct Settings {
   int devices = 0;
   int64_t memory = 0; // bytes on each device
-  std::string label; // what get_device_name answers
-  bool one_per_process = false; // a process holds one card, and calls it 0
+  std::string label; // the result of get_device_name
+  bool one_per_process = false; // a process holds one card, with the index 0
   bool autograd_threads = false; // a backward runs on a thread of the device
-  bool deferred_streams = false; // copies and collectives take effect when they are waited for
+  bool deferred_streams = false; // copies and collectives take effect when a thread waits for them
   bool nan_in_fresh_memory = false;
   bool trap_freed_memory = false;
-  bool asynchronous_errors = false; // a device keeps its errors until somebody waits for it
+  bool asynchronous_errors = false; // a device keeps its errors until a thread waits for it
 };
 
 const Settings& settings() noexcept;
@@ -28,26 +28,27 @@ void configure(Settings settings);
 inline c10::DeviceIndex device_count() noexcept {
   return static_cast<c10::DeviceIndex>(settings().devices);
 }
-// How many of them this process may touch.
+// The number of devices that this process may touch.
 c10::DeviceIndex reachable_count() noexcept;
 
-// The name the user knows the device type by, for messages.
+// The user's name of the device type, for messages.
 std::string type_name();
 
-// The given index, or the current device's where it is negative; raises on one that is not there.
+// The given index, or the current device's if it is negative. Raises for an index that does not
+// exist.
 c10::DeviceIndex checked_index(int64_t index);
 
-// Some chips give a process one card, which the process calls 0 wherever the card is. After this
-// the chip is such a one. What the process has touched before counts as card 0, unless there is a
-// function that took another: raises where the process has another card already.
+// On some chips a process holds one card, always with the index 0. After this the chip is like
+// them. An earlier touch counts as card 0, unless a function took another card. Raises if the
+// process holds another card already.
 void hold(int64_t card);
-// Whether an index is there and not out of this process's reach because it holds one card.
+// True if an index exists, and is not out of reach because this process holds one card.
 bool within_reach(int64_t index) noexcept;
 // The card behind an index: the index, unless the process holds one card.
 int64_t card(c10::DeviceIndex index) noexcept;
 
 c10::DeviceIndex current_device() noexcept;
-// Makes an index current that is known to be there, and gives the one before.
+// Makes an existing index current, and returns the previous one.
 c10::DeviceIndex exchange_device(c10::DeviceIndex index) noexcept;
 
 class CurrentDevice {
@@ -63,13 +64,13 @@ class CurrentDevice {
   c10::DeviceIndex before_;
 };
 
-// Everything that touches a device calls this first: it takes the process's card where a function
-// does that, marks the chip as used by the process, prepares the calling thread, and raises in a
-// child that was forked after the chip was used.
+// Called before every touch of a device. It takes the process's card if a function does that, marks
+// the chip as used by the process, and prepares the calling thread. It raises in a child that was
+// forked after the chip was used.
 void use();
 bool in_use() noexcept;
 bool in_bad_fork() noexcept;
-// The latter alone, for what is not yet a touch: raises in such a child.
+// Only the latter, for calls before a touch: raises in such a child.
 void refuse_bad_fork();
 
 } // namespace chip

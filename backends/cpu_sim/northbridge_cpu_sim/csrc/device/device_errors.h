@@ -1,4 +1,4 @@
-// Errors that a device keeps to itself until somebody synchronises with it, as real chips do.
+// Errors that a device keeps until a thread synchronizes with it, as real chips do.
 #pragma once
 
 #include "device/device.h"
@@ -8,7 +8,7 @@
 
 namespace chip {
 
-// Keeps the first error of a device; the later ones follow from it.
+// Keeps the first error of a device; the later errors follow from it.
 void keep_error(c10::DeviceIndex index, const std::string& error);
 
 namespace detail {
@@ -17,15 +17,15 @@ void raise_error_of(c10::DeviceIndex index);
 void refuse_after_error(c10::DeviceIndex index);
 } // namespace detail
 
-// What waits for a device, or reads from it, calls this: raises RuntimeError with the error that
-// the device has kept, and again ever after.
+// Called by each wait for a device and each read from it: raises RuntimeError with the kept error,
+// and again at every later call.
 inline void raise_kept_error(c10::DeviceIndex index) {
   if (C10_UNLIKELY(detail::any_error_kept.load(std::memory_order_relaxed))) {
     detail::raise_error_of(index);
   }
 }
 
-// Every operation calls this: a device whose error has been told takes no more work.
+// Called by every operation: a device whose error has been reported takes no more work.
 inline void check_working(c10::DeviceIndex index) {
   if (C10_UNLIKELY(detail::any_error_kept.load(std::memory_order_relaxed))) {
     detail::refuse_after_error(index);

@@ -44,7 +44,7 @@ std::pair<int64_t, int64_t> range_of(ScalarType dtype) {
   }
 }
 
-// Each element once: an expanded tensor says the same one many times, and cannot be written.
+// Each element once: an expanded tensor repeats elements, and cannot be written.
 at::Tensor distinct(const at::Tensor& host) {
   if (at::has_internal_overlap(host) != at::MemOverlap::Yes) {
     return host;

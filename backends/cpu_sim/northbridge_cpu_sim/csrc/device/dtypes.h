@@ -1,5 +1,5 @@
-// Which dtypes the chip lacks, and which it holds as a narrower one: what it computes in those is
-// rounded, or wraps, as the narrower one would.
+// The dtypes that the chip lacks, and those that it holds as narrower ones: their results are
+// rounded, or wrap, like the narrower dtype's.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,7 +10,7 @@
 
 namespace chip {
 
-// `lacks` maps a dtype to the sentence that refuses it.
+// `lacks` maps a dtype to the sentence of its error.
 void configure_dtypes(
     std::map<c10::ScalarType, std::string> lacks,
     std::map<c10::ScalarType, c10::ScalarType> held_as);
@@ -24,7 +24,7 @@ inline bool has(uint64_t bits, c10::ScalarType dtype) noexcept {
 }
 } // namespace detail
 
-// Raises RuntimeError where no tensor of this dtype can be on the chip.
+// Raises RuntimeError if the chip lacks the dtype.
 inline void check_dtype(c10::ScalarType dtype) {
   if (detail::has(detail::lacking, dtype)) {
     detail::refuse(dtype);
@@ -35,13 +35,13 @@ inline bool is_held_narrower(c10::ScalarType dtype) noexcept {
   return detail::has(detail::held, dtype);
 }
 
-// The dtype that this one is held as: itself, for most.
+// The dtype as which this one is held: usually the same.
 c10::ScalarType held_as(c10::ScalarType dtype);
 
-// Makes the values what the chip can hold, in place. The tensor is on the CPU.
+// Changes the values in place to values that the chip can hold. The tensor is on the CPU.
 void narrow(const at::Tensor& host);
 
-// Raises RuntimeError where a copy of these integers to a tensor of `dtype` would change them.
+// Raises RuntimeError if a copy of these integers to a tensor of `dtype` would change them.
 void check_fits(const at::Tensor& host, c10::ScalarType dtype);
 
 } // namespace chip

@@ -13,7 +13,8 @@
 namespace chip {
 namespace {
 
-// As much as CUDA's generator moves on at least. Other offsets may be set too, and give others.
+// The minimum by which CUDA's generator advances. Other offsets can be set too, and give other
+// numbers.
 constexpr uint64_t kStep = 4;
 
 struct State {
@@ -21,8 +22,8 @@ struct State {
   uint64_t offset;
 };
 
-// Its state is a seed and an offset, 16 bytes, as CUDA's: DTensor gives each shard an offset of its
-// own, and torch.Generator pickles both.
+// Its state is a seed and an offset, 16 bytes, like CUDA's: DTensor gives each shard its own
+// offset, and torch.Generator pickles both.
 struct DeviceGenerator final : c10::GeneratorImpl {
   explicit DeviceGenerator(c10::DeviceIndex index)
       : GeneratorImpl({kDeviceType, index}, c10::DispatchKeySet(kKey)) {}
@@ -93,12 +94,12 @@ struct DeviceGenerator final : c10::GeneratorImpl {
     return copy;
   }
 
-  // Kernels that hold the generator's own mutex_ ask for its state.
+  // Kernels that hold the generator's own mutex_ read its state.
   mutable std::mutex mutex;
   State state{c10::default_rng_seed_val, 0};
 };
 
-// Steele, Lea and Flood's SplitMix64: near numbers give words that have nothing in common.
+// Steele, Lea and Flood's SplitMix64: near numbers give unrelated words.
 uint64_t next_word(uint64_t& state) {
   auto word = state += 0x9e3779b97f4a7c15U;
   word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9U;
@@ -106,8 +107,8 @@ uint64_t next_word(uint64_t& state) {
   return word ^ (word >> 31);
 }
 
-// All 19937 bits follow from both numbers: torch's own seeding would take 32 bits of one. The first
-// draw after a seed is the CPU's after the same.
+// All 19937 bits follow from both numbers; torch's own seeding would use 32 bits of one. The first
+// draw after a seed equals the CPU's.
 at::mt19937 twister(State from) {
   if (from.offset == 0) {
     return at::mt19937(from.seed);

@@ -9,11 +9,11 @@ namespace chip {
 
 at::Generator make_generator(c10::DeviceIndex index);
 
-// The generator that operations on this device draw from where none is given.
+// The generator of operations on this device that do not name one.
 const at::Generator& default_generator(c10::DeviceIndex index);
 
-// What the CPU kernels of one operation draw from, because they accept no other: a generator of the
-// CPU, made from the seed and the offset of the device's generator, which moves on.
+// A CPU generator for the CPU kernels of one operation, which accept no other. It is made from the
+// seed and the offset of the device's generator, which advances.
 at::Generator engine(const at::Generator& generator);
 
 } // namespace chip

@@ -1,5 +1,5 @@
-// What torch's device guards, streams and events do on the chip. Every kernel has ended when it
-// returns; where streams are deferred, copies and collectives wait in the queue of their stream.
+// Torch's device guards, streams and events on the chip. Every kernel has ended when it returns. If
+// streams are deferred, copies and collectives wait in the queue of their stream.
 #include "device/autograd_threads.h"
 #include "device/device.h"
 #include "device/device_errors.h"
@@ -26,7 +26,7 @@ struct Event {
   std::atomic<Clock::rep> recorded_at{0};
 };
 
-// To every other such dtype, and from it: what torch asks of those that a device is said to support.
+// To and from every other such dtype: torch requires that of a device's supported dtypes.
 bool can_be_converted(c10::ScalarType dtype) {
   const bool is_number = c10::isIntegralType(dtype, /*includeBool=*/true) ||
       c10::isFloatingType(dtype) || c10::isComplexType(dtype);
@@ -37,8 +37,8 @@ Device resolved(Device device) {
   return {kDeviceType, checked_index(device.index())};
 }
 
-// Who only asks whether work is done must not ask for ever: the first answer is no, and by the next
-// question it is.
+// A thread that only polls must not poll for ever: the first answer is no, and the work is done by
+// the next.
 bool asked_whether_reached(const Place& place) {
   if (is_reached(place)) {
     return true;
@@ -60,7 +60,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Device getDevice() const override {
     return {kDeviceType, current_device()};
   }
-  // No touch: the threads of autograd begin with it, where nothing may be raised or taken.
+  // Not a touch: the threads of autograd begin with it, where an error or an acquisition is not
+  // allowed.
   void setDevice(Device device) const override {
     exchange_device(checked_index(device.index()));
   }
@@ -73,7 +74,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return reachable_count();
   }
   c10::DeviceCapability getDeviceCapability(Device) const override {
-    c10::DeviceCapability capability; // of all dtypes; their bits are in the order of the enum
+    c10::DeviceCapability capability; // all dtypes; their bits are in the order of the enum
     auto& bits = capability.capability_data.capability_bits;
     bits &= ~detail::lacking;
     for (int64_t type = 0; type < static_cast<int64_t>(c10::ScalarType::NumOptions); ++type) {
@@ -91,7 +92,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     raise_kept_error(index);
   }
 
-  // Autograd asks for it in the thread that calls a backward, before that begins.
+  // Autograd calls it in the thread that calls a backward, before that begins.
   Stream getStream(Device device) const override {
     share_sequence_numbers();
     return current_stream(resolved(device).index());
@@ -107,7 +108,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     use();
     return make_stream(resolved(device).index());
   }
-  // Autograd does so in the thread of a device, before it runs a node.
+  // Autograd calls it in the thread of a device, before it runs a node.
   Stream exchangeStream(Stream stream) const override {
     share_sequence_numbers();
     refuse_bad_fork();

@@ -11,8 +11,8 @@ namespace {
 struct PrivateUse1Hooks final : Hooks<at::PrivateUse1HooksInterface> {
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
     CurrentDevice on(storage.device().index());
-    catch_up(current_device()); // what is given to the old memory would be lost with it
-    // It takes the new memory from the storage's own allocator, which is the chip's.
+    catch_up(current_device()); // writes to the old memory would be lost with it
+    // It allocates the new memory with the storage's own allocator, which is the chip's.
     at::native::resize_bytes_cpu(storage.unsafeGetStorageImpl(), bytes);
   }
 };

@@ -1,5 +1,5 @@
-// What torch asks of an accelerator as a whole. A simulation with a dispatch key of its own gives
-// the interface of that key.
+// Torch's hooks for an accelerator. A simulation with its own dispatch key passes the interface of
+// that key.
 #pragma once
 
 #include "device/device.h"

@@ -1,4 +1,4 @@
-// Lets other threads run Python where this one is about to wait for what they may hold.
+// Lets other threads run Python while this thread waits for them.
 #pragma once
 
 #include <Python.h>
@@ -18,7 +18,7 @@ class ReleasedGil {
   ReleasedGil& operator=(const ReleasedGil&) = delete;
 
  private:
-  PyThreadState* const state_; // null in a thread that did not hold it
+  PyThreadState* const state_; // null in a thread that did not hold the GIL
 };
 
 } // namespace chip

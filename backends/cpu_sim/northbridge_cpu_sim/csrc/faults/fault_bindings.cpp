@@ -1,4 +1,4 @@
-// What the package `faults` calls, and what it is asked.
+// Bindings for the package `faults`.
 #include "bindings.h"
 #include "faults/fault_plan.h"
 

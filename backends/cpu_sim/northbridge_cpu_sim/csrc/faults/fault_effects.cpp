@@ -31,7 +31,7 @@ std::string of(const Event& event) {
   return text;
 }
 
-// Handlers of Python's run in its main thread alone, and only where that looks for signals.
+// Python's handlers run only in its main thread, and only where that checks for signals.
 void look_for_signals() {
   if (!Py_IsInitialized()) {
     return;

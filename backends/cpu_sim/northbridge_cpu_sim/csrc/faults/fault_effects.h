@@ -1,4 +1,4 @@
-// What each kind of planned fault does.
+// The effect of each kind of planned fault.
 #pragma once
 
 #include "faults/fault_plan.h"
@@ -7,13 +7,13 @@
 
 namespace chip {
 
-// Lets a fault happen before `event`: returns after one that is slow, and for one that is lost.
+// Lets a fault happen before `event`: returns after a slow fault, and for a lost device.
 void happen(const Fault& fault, const Event& event);
 
-// Raises that the device of `event` was lost by `fault`.
+// Raises the error that `fault` lost the device of `event`.
 [[noreturn]] void raise_lost(const Fault& fault, const Event& event);
 
-// Whether a fault can change an element of the tensor.
+// True if a fault can change an element of the tensor.
 bool can_be_corrupted(const at::Tensor& tensor);
 void corrupt(const Fault& fault, const at::Tensor& tensor);
 

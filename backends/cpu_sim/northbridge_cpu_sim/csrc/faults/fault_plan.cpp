@@ -21,7 +21,7 @@ auto* const plan_mutex = new std::mutex;
 auto* const plan = new std::vector<FaultPtr>;
 auto* const happened = new std::deque<MetFault>;
 
-// What can be said without asking Python which rank and step this is.
+// The check without Python's rank and step.
 bool may_meet(const Fault& fault, const Event& event, bool results) {
   if ((fault.kind == "corrupt") != results || (fault.times && fault.met >= *fault.times)) {
     return false;
@@ -46,7 +46,7 @@ uint64_t mixed(uint64_t x) { // splitmix64
   return x ^ (x >> 31);
 }
 
-// The draw for one event, from 0 to below 1: it depends on nothing else that happens.
+// The draw for one event, in [0, 1): it does not depend on other events.
 double draw(const Fault& fault, int64_t rank) {
   auto state = mixed(static_cast<uint64_t>(fault.seed));
   for (const auto part : {rank, fault.position, fault.fitting}) {
@@ -55,7 +55,7 @@ double draw(const Fault& fault, int64_t rank) {
   return static_cast<double>(state >> 11) * 0x1p-53;
 }
 
-// Counts the event, and says whether the fault is met by it. The mutex is held.
+// Counts the event. True if the event meets the fault. The mutex is held.
 bool meets(Fault& fault, const Event& event, FaultPlace here) {
   const auto in_group = event.place == Event::Place::collective;
   if ((fault.rank && *fault.rank != here.rank) ||
@@ -80,11 +80,11 @@ void tell(const Fault& fault, const MetFault& met) {
     line += c10::str(" (call ", met.sequence, " of its group)");
   }
   line += c10::str(", rank ", met.rank, " (", fault.text, ")\n");
-  // Not through Python, nor through a buffer: the process may end before either is emptied.
+  // Without Python and buffers: the process may end before either is flushed.
   for (size_t written = 0; written < line.size();) {
     const auto more = ::write(STDERR_FILENO, line.data() + written, line.size() - written);
     if (more < 0 && errno != EINTR) {
-      return; // nobody can be told
+      return; // the message cannot be written
     }
     written += static_cast<size_t>(std::max<ssize_t>(more, 0));
   }
@@ -115,7 +115,7 @@ std::vector<FaultPtr> meet(const Event& event, bool results) {
   if (possible.empty()) {
     return {};
   }
-  const auto here = fault_place(); // takes the GIL, so not under the mutex
+  const auto here = fault_place(); // it takes the GIL, so not under the mutex
   std::vector<FaultPtr> met;
   const std::lock_guard<std::mutex> lock(*plan_mutex);
   for (const auto& fault : possible) {

@@ -1,4 +1,4 @@
-// The plan of faults: what was asked for, how often each has been met, and what has happened.
+// The plan of faults: its faults, their counts, and those that have happened.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -14,20 +14,20 @@
 
 namespace chip {
 
-// One fault as it was planned. Where a filter is absent, everything fits it.
+// One planned fault. A missing filter fits everything.
 struct Fault {
   std::string kind; // kill, hang, slow, raise, oom, corrupt or lose
-  std::string text; // how messages call it
-  int64_t id = 0; // what it is for Python
+  std::string text; // its name in messages
+  int64_t id = 0; // its number in Python
   int64_t position = 0; // in its plan
-  int64_t first_step = 0; // the step at which it was planned: its own are counted from there
+  int64_t first_step = 0; // the step of the plan; the fault's steps are counted from it
   std::optional<int64_t> rank;
   std::optional<int64_t> step;
   std::optional<int64_t> device;
   std::string operation; // "aten::mm", "synchronize" or a call of the collective library
   std::optional<int64_t> sequence;
-  int64_t after = 0; // so many are let pass
-  std::optional<int64_t> times; // or every time
+  int64_t after = 0; // number of events to skip
+  std::optional<int64_t> times; // or always
   std::optional<double> probability;
   int64_t seed = 0;
   double seconds = 0;
@@ -43,16 +43,16 @@ struct Fault {
 };
 using FaultPtr = std::shared_ptr<Fault>;
 
-// Something that reaches the chip.
+// An event that reaches the chip.
 struct Event {
   enum class Place : uint8_t { operation, allocation, collective };
   Place place = Place::operation;
   std::string_view name;
-  c10::DeviceIndex device = -1; // or -1, where it has none
-  int64_t sequence = 0; // of a collective: the number of the call in its group, from 1
+  c10::DeviceIndex device = -1; // or -1 without a device
+  int64_t sequence = 0; // for a collective: the number of the call in its group, from 1
 };
 
-// Which rank this process is, and how many steps it has taken: Python knows, by the function that is
+// The rank and the number of steps of this process: Python knows them, by the function that is
 // bound as `set_fault_place`.
 struct FaultPlace {
   int64_t rank = 0;
@@ -69,10 +69,10 @@ struct MetFault {
   int64_t sequence;
 };
 
-// Puts a plan in the place of the one before; what it has counted stays with a fault.
+// Replaces the plan; a fault keeps its counts.
 void plan_faults(std::vector<FaultPtr> faults);
 
-// The last ones of this process, oldest first.
+// The last faults of this process, oldest first.
 std::vector<MetFault> faults_met();
 
 extern std::atomic<bool> any_fault_planned;
@@ -80,11 +80,11 @@ inline bool faults_are_planned() noexcept {
   return C10_UNLIKELY(any_fault_planned.load(std::memory_order_relaxed));
 }
 
-// Those that the event meets, in the order of the plan, each written to the log and recorded.
-// Those that corrupt are met by results, and all others before an event begins.
+// The faults that the event meets, in the order of the plan, each logged and recorded. Results meet
+// the faults that corrupt; events meet all others before they begin.
 std::vector<FaultPtr> meet(const Event& event, bool results);
 
-// The fault by which a device was lost, or null.
+// The fault that lost a device, or null.
 FaultPtr loss_of(c10::DeviceIndex device);
 
 } // namespace chip

@@ -12,7 +12,7 @@ namespace {
 using at::Tensor;
 using c10::IValue;
 
-// The first that `fits`, in a value or its lists; undefined where there is none.
+// The first that `fits`, in a value or its lists; undefined if none does.
 template <typename Fits>
 Tensor first_tensor(const IValue& value, const Fits& fits) {
   Tensor found;
@@ -101,7 +101,7 @@ CollectiveFaults::CollectiveFaults(const char* call, int64_t sequence, const IVa
   if (!faults_are_planned()) {
     return;
   }
-  const auto on_chip = first_tensor(tensors, is_on_chip); // a barrier has none
+  const auto on_chip = first_tensor(tensors, is_on_chip); // a barrier has no tensor
   const auto device = on_chip.defined() ? on_chip.device().index() : current_device();
   const Event event{Event::Place::collective, call, device, sequence};
   let_faults_happen(event);

@@ -1,5 +1,5 @@
-// Faults on purpose: the one line that stands where something reaches the chip. While nothing is
-// planned it costs a relaxed load.
+// Faults on purpose: one line at each point that reaches the chip. Without a plan it costs a
+// relaxed load.
 #pragma once
 
 #include "faults/fault_plan.h"
@@ -11,34 +11,34 @@
 
 namespace chip {
 
-// Raises where the event's device was lost; else lets happen what was planned for it. The GIL may
-// be held or not; no lock may be held.
+// Raises if the event's device was lost; otherwise lets the planned faults happen. The GIL may be
+// held or not; no lock may be held.
 void let_faults_happen(const Event& event);
 void let_faults_happen(const char* name, const at::Tensor& written, const at::Tensor& read);
 void corrupt_result(const char* name, const at::Tensor& result, c10::DeviceIndex device);
 
-// Before a kernel of the chip's own, or a wait: `name` is "aten::copy_", or "synchronize".
+// Before a kernel of the chip's own, or a wait: `name` is "aten::copy_" or "synchronize".
 inline void meet_faults(const char* name, c10::DeviceIndex device) {
   if (faults_are_planned()) {
     let_faults_happen({Event::Place::operation, name, device});
   }
 }
 
-// Before memory is taken.
+// Before an allocation.
 inline void meet_faults_of_allocation(c10::DeviceIndex device) {
   if (faults_are_planned()) {
     let_faults_happen({Event::Place::allocation, "an allocation", device});
   }
 }
 
-// The same for what reads one tensor and writes another, of which either may be on the chip.
+// The same for an operation that reads one tensor and writes another; either may be on the chip.
 inline void meet_faults(const char* name, const at::Tensor& written, const at::Tensor& read) {
   if (faults_are_planned()) {
     let_faults_happen(name, written, read);
   }
 }
 
-// Once a kernel of the chip's own has ended on a device: changes its result as planned.
+// After a kernel of the chip's own has ended on a device: changes its result as planned.
 inline void corrupt_as_planned(
     const char* name, const at::Tensor& result, c10::DeviceIndex device) {
   if (faults_are_planned()) {
@@ -46,7 +46,7 @@ inline void corrupt_as_planned(
   }
 }
 
-// An operation that the fallback runs: made before, asked for the results after.
+// An operation of the fallback: constructed before it, and called with the results after it.
 class OperationFaults {
  public:
   OperationFaults(
@@ -66,19 +66,19 @@ class OperationFaults {
   void begin(const c10::OperatorHandle&, const OperatorFacts&, const torch::jit::Stack&);
   void end(const c10::OperatorHandle&, const OperatorFacts&, const torch::jit::Stack&) const;
 
-  at::Tensor written_; // an argument: what a call without results changes
+  at::Tensor written_; // an argument: the one that a call without results changes
   c10::DeviceIndex device_ = -1;
 };
 
-// One call of the collective library: made before it is handed on, and asked to change the results
-// once they are there.
+// One call of the collective library: constructed before it is passed on, and called to change the
+// results when they exist.
 class CollectiveFaults {
  public:
   CollectiveFaults() = default;
-  // `tensors` holds the tensors that the call writes, in whatever lists.
+  // `tensors` holds the tensors that the call writes, in any lists.
   CollectiveFaults(const char* call, int64_t sequence, const c10::IValue& tensors);
 
-  // Does so the first time; needs no GIL.
+  // Changes them at the first call; does not need the GIL.
   void meet_results() const;
 
  private:

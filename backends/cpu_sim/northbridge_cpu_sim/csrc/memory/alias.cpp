@@ -26,7 +26,7 @@ void copy_bits(const at::Tensor& from, const at::Tensor& to) {
   }
 }
 
-// Tensor::requires_grad_ takes an alias, which has the CPU's key alone, for one of inference mode.
+// Tensor::requires_grad_ treats an alias, which has only the CPU's key, as an inference tensor.
 void require_grad(at::TensorImpl* impl) {
   auto meta = c10::impl::GetAutogradMetaFactory()->make();
   meta->set_requires_grad(true, impl);
@@ -47,7 +47,8 @@ at::Tensor host_alias(const at::Tensor& device) {
   if (C10_UNLIKELY(impl->is_wrapped_number())) {
     host.unsafeGetTensorImpl()->set_wrapped_number(true);
   }
-  // Without gradients too, torch's products look at it to choose among kernels that round differently.
+  // Even without gradients, torch's products read it to choose among kernels that round
+  // differently.
   if (C10_UNLIKELY(impl->requires_grad()) && !c10::GradMode::is_enabled()) {
     require_grad(host.unsafeGetTensorImpl());
   }

@@ -1,5 +1,4 @@
-// Copies: within a device, from one to another, and from and to the host, where they may be
-// non-blocking.
+// Copies: within a device, between devices, and from and to the host, optionally non-blocking.
 #include "device/device.h"
 #include "device/device_errors.h"
 #include "device/dtypes.h"
@@ -29,19 +28,19 @@ void move(Tensor to, const Tensor& from, bool narrower) {
   }
 }
 
-// Memory of the host that is not pinned is read before the call returns, as on CUDA.
+// Host memory that is not pinned is read before the call returns, as on CUDA.
 Tensor staged(const Tensor& from) {
   return is_pinned(from.const_data_ptr()) ? from : from.clone();
 }
 
-// What a copy is on the CPU.
+// A copy, in the CPU's terms.
 struct Move {
   Tensor to;
   Tensor from;
-  bool narrower; // than the dtype says
-  Stream stream; // that it is given to
+  bool narrower; // than its dtype
+  Stream stream; // of the copy
   const void* memory; // of that stream's device
-  c10::DeviceIndex at; // the device that faults are planned for: the destination, where it is one
+  c10::DeviceIndex at; // the device for planned faults: the destination, if it is a device
 
   void operator()() const {
     const Activity kernel;
@@ -51,7 +50,7 @@ struct Move {
   }
 };
 
-// The copy takes effect later; until then the destination holds what nobody can take for data.
+// The copy takes effect later; until then the destination holds values that cannot pass for data.
 void move_later(const Move& copy) {
   make_stale(copy.to);
   Deferred work;
@@ -61,7 +60,7 @@ void move_later(const Move& copy) {
       copy();
       return;
     }
-    // The memory may be somebody else's by now.
+    // The memory may be reused by now.
     TORCH_CHECK(
         !freed_memory_is_trapped(),
         "a non-blocking copy of ",
@@ -90,7 +89,7 @@ Tensor& copy(Tensor& self, const Tensor& source, bool non_blocking) {
   const bool between = to_chip && from_chip && self.device() != source.device();
   const bool deferred = streams_are_deferred() && non_blocking &&
       (to_chip != from_chip || between) && self.numel() > 0;
-  // Nothing on the stream of a copy between devices knows of its destination, which is kept.
+  // The stream of a copy between devices does not record its destination, so that is kept.
   auto to = deferred && between ? owning_host_alias(self) : alias_if_on_chip(self);
   auto from = alias_if_on_chip(source);
   const bool narrower = to_chip && is_held_narrower(self.scalar_type());

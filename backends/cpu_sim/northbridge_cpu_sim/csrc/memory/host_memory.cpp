@@ -43,7 +43,7 @@ namespace {
 c10::DataPtr take_untrapped_memory(size_t bytes) {
   try {
     return c10::GetCPUAllocator()->allocate(bytes);
-  } catch (const c10::Error&) { // it raises no other
+  } catch (const c10::Error&) { // it raises no other error
     refuse_host_memory(bytes);
   }
 }

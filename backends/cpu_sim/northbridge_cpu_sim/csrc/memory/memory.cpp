@@ -18,8 +18,8 @@ using c10::DataPtr;
 using c10::Storage;
 using c10::StorageImpl;
 
-// What a device's DataPtr owns. The host storage is both the memory itself and what CPU kernels are
-// given, so an alias that outlives the device tensor keeps the memory.
+// The object that a device's DataPtr owns. The host storage is the memory itself, and CPU kernels
+// use it, so an alias that outlives the device tensor keeps the memory.
 struct Block {
   Block(Storage host, size_t bytes, c10::DeviceIndex index)
       : host(std::move(host)), bytes(bytes), index(index) {
@@ -28,10 +28,10 @@ struct Block {
   Storage host;
   size_t bytes;
   c10::DeviceIndex index;
-  Streams known_to; // the stream that it was allocated on, and those that it was recorded on
+  Streams known_to; // its stream of allocation, and those that recorded it
 };
 
-std::mutex known_to_mutex; // of every block
+std::mutex known_to_mutex; // for every block
 
 void release(void* context) {
   auto* block = static_cast<Block*>(context);
@@ -56,7 +56,7 @@ Storage make_storage(size_t bytes, DataPtr data, c10::Allocator* by) {
           StorageImpl::use_byte_size_t(), bytes, std::move(data), by, /*resizable=*/true));
 }
 
-// What a CPU kernel has allocated is the CPU allocator's, which traps nothing.
+// The CPU allocator allocates for CPU kernels, without traps.
 Storage moved_to_trapped_memory(const Storage& host) {
   const auto bytes = host.nbytes();
   auto moved = make_storage(bytes, take_host_memory(bytes), c10::GetCPUAllocator());
@@ -152,13 +152,13 @@ Storage host_storage(const Storage& device) {
   if (C10_LIKELY(data.get_deleter() == &release)) {
     return static_cast<Block*>(data.get_context())->host;
   }
-  return owning_host_storage(device); // empty, or memory that somebody else allocated
+  return owning_host_storage(device); // empty, or memory from another allocator
 }
 
 Storage owning_host_storage(const Storage& device) {
   struct Owner {
     Storage device;
-    Storage memory; // which the device storage loses when it is resized
+    Storage memory; // the device storage loses it when it is resized
   };
   const auto& of = device.data_ptr();
   auto* owner = new Owner{device, {}};
@@ -180,7 +180,7 @@ void follow_host(const Storage& device, const Storage& host) {
   auto* impl = device.unsafeGetStorageImpl();
   const auto index = device.device().index();
   const auto bytes = host.nbytes();
-  // The old block no longer has memory of its own, so its charge goes before the new one comes.
+  // The old block no longer has its own memory, so its charge ends before the new one begins.
   const auto before = device.nbytes();
   impl->set_data_ptr_noswap({nullptr, device_of(index)});
   impl->set_nbytes(0);

@@ -56,7 +56,7 @@ struct PinnedAllocator final : at::HostAllocator {
     default_copy_data(destination, source, bytes);
   }
 
-  // Nothing is used twice: whatever still reads a block holds it.
+  // Blocks are not reused: each reader of a block holds it.
   bool record_event(void*, void*, c10::Stream) override {
     return true;
   }
@@ -94,7 +94,7 @@ c10::Allocator* pinned_allocator() {
 bool is_pinned(const void* data) {
   const auto* address = static_cast<const char*>(data);
   std::lock_guard<std::mutex> lock(pinned_mutex);
-  const auto range = ranges.lower_bound(address); // the last one that starts at or before it
+  const auto range = ranges.lower_bound(address); // the last range that starts at or before it
   return range != ranges.end() && address < range->first + range->second;
 }
 

@@ -33,7 +33,7 @@ at::Scalar filler(c10::ScalarType dtype) {
   }
 }
 
-// The dtype of the same size by which torch can fill what it cannot fill itself.
+// The dtype of the same size with which torch can fill a tensor that it cannot fill itself.
 std::optional<c10::ScalarType> filled_as(c10::ScalarType dtype) {
   switch (dtype) {
     case c10::ScalarType::Float4_e2m1fn_x2:

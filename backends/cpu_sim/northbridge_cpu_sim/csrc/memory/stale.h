@@ -1,12 +1,12 @@
-// What stands in memory whose data is still to come.
+// The content of memory whose data has not arrived.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 namespace chip {
 
-// Fills a tensor of the host with NaN, or with the bytes 0xA5 where its dtype has none: as an index
-// that is out of range, and as a number nothing that a computation would give. A bool is true.
+// Fills a host tensor with NaN, or with the bytes 0xA5 if its dtype has no NaN: an index out of
+// range, and a number that computations do not produce. A bool is true.
 void make_stale(const at::Tensor& host);
 
 } // namespace chip

@@ -74,7 +74,7 @@ Statistics statistics(c10::DeviceIndex index) {
   auto& account = accounts[checked_index(index)];
   std::lock_guard<std::mutex> lock(account.mutex);
   Statistics s;
-  // Nothing is cached: what is allocated is what is active, requested and reserved.
+  // Nothing is cached: allocated, active, requested and reserved bytes are equal.
   s.allocated_bytes[all] = s.active_bytes[all] = account.bytes;
   s.requested_bytes[all] = s.reserved_bytes[all] = account.bytes;
   s.allocation[all] = s.active[all] = s.segment[all] = account.blocks;

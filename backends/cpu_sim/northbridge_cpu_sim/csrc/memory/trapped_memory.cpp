@@ -1,4 +1,4 @@
-// Host memory that traps whoever touches it after it was freed.
+// Host memory that traps every touch after it was freed.
 #include "memory/host_memory.h"
 
 #include <sys/mman.h>
@@ -13,9 +13,9 @@
 namespace chip {
 namespace {
 
-constexpr size_t kKept = 4096; // the kernel allows a process some 65 thousand separate mappings
+constexpr size_t kKept = 4096; // the kernel limits a process to about 65000 mappings
 
-// Read by the signal handler: nothing here takes a lock.
+// Read by the signal handler, so without a lock.
 struct Freed {
   std::atomic<uintptr_t> start{0};
   std::atomic<size_t> pages{0}; // in bytes
@@ -23,7 +23,7 @@ struct Freed {
 };
 
 std::array<Freed, kKept> freed;
-std::mutex trapped_mutex; // of those who free
+std::mutex trapped_mutex; // for threads that free memory
 size_t next = 0;
 struct sigaction before;
 
@@ -56,7 +56,7 @@ void on_fault(int, siginfo_t* info, void*) {
       break;
     }
   }
-  // The touch is tried again when this returns, and ends as it would have without us.
+  // The touch is repeated after the return, and ends as without this handler.
   sigaction(SIGSEGV, &before, nullptr);
 }
 

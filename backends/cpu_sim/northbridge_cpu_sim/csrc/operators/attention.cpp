@@ -1,5 +1,5 @@
-// Scaled dot-product attention takes the kernel that the CPU would take, so that it is the CPU's to
-// the bit.
+// Scaled dot-product attention uses the CPU's choice of a kernel, so that its results equal the
+// CPU's exactly.
 #include "memory/alias.h"
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,8 @@
 namespace chip {
 namespace {
 
-// The CPU's choice depends on what needs a gradient: its fused kernel has none for the mask.
+// The CPU's choice depends on the tensors that need a gradient: its fused kernel has none for the
+// mask.
 at::Tensor alias_for_choice(const at::Tensor& tensor) {
   if (on_chip(tensor) && tensor.requires_grad() && !c10::InferenceMode::is_enabled()) {
     return owning_host_alias(tensor).set_requires_grad(true);
@@ -29,7 +30,8 @@ int64_t choose_attention(
     bool is_causal,
     std::optional<double> scale,
     bool enable_gqa) {
-  // torch.export asks with a tensor that has the chip's key and no data; torch's answer for "meta".
+  // torch.export passes a tensor with the chip's key and without data; this is torch's answer for
+  // "meta".
   if (!on_chip(query)) {
     return static_cast<int64_t>(sdp::SDPBackend::math);
   }

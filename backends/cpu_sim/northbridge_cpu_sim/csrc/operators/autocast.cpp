@@ -7,7 +7,7 @@
 namespace chip {
 namespace {
 
-// The names that torch's lists write their signatures in.
+// The names in the signatures of torch's lists.
 using at::IntArrayRef;
 using at::Scalar;
 using at::ScalarType;

@@ -96,7 +96,7 @@ Tensor CallTranslation::to_host(const Tensor& tensor, const Argument& argument) 
     return tensor;
   }
   if (C10_UNLIKELY(!on_chip(tensor))) {
-    // As on CUDA: a scalar may stay on the CPU, and so may the indices of a tensor.
+    // As on CUDA: a scalar may stay on the CPU, and so may a tensor's indices.
     const bool may_stay = tensor.device().is_cpu() && !argument.written &&
         (tensor.dim() == 0 || argument.kind == Kind::indices);
     if (!may_stay) {
@@ -109,7 +109,8 @@ Tensor CallTranslation::to_host(const Tensor& tensor, const Argument& argument) 
     return tensor;
   }
   see_device(tensor.device(), argument);
-  // Attention takes another path if query, key and value are one tensor. Lists are too long to search.
+  // Attention chooses another path if query, key and value are one tensor. Lists are too long to
+  // search.
   const auto* same = argument.kind == Kind::tensors
       ? passed_.end()
       : std::find_if(passed_.begin(), passed_.end(), [&tensor](const Passed& passed) {
@@ -151,7 +152,7 @@ void CallTranslation::follow_all() {
     std::vector<int64_t> sizes;
     std::vector<int64_t> strides;
   };
-  std::vector<Grown> grown; // as they were before
+  std::vector<Grown> grown; // in their earlier state
   for (const auto& passed : passed_) {
     if (!passed.written) {
       continue;
@@ -164,7 +165,8 @@ void CallTranslation::follow_all() {
     try {
       follow(passed);
     } catch (const c10::OutOfMemoryError&) {
-      // It is itself as it was. Those before it go back, so that in use is what was in use.
+      // This one is unchanged. The earlier ones are restored, so that the memory in use is as
+      // before.
       for (const auto& other : grown) {
         const auto& host = other.passed.host.storage();
         at::native::resize_bytes_cpu(host.unsafeGetStorageImpl(), other.bytes);

@@ -1,4 +1,4 @@
-// One call of the fallback: which tensor went in as which alias, and what comes back as what.
+// One call of the fallback: the alias of each argument, and the device tensor of each result.
 #pragma once
 
 #include "chip.h"
@@ -18,12 +18,11 @@ class CallTranslation {
   void arguments_to_host(torch::jit::Stack& stack);
   // Replaces, on the stack, the CPU's results by the device's; arguments that were written follow.
   void results_to_device(torch::jit::Stack& stack);
-  // Lets the arguments that are written follow their aliases, which a kernel that raised may have
-  // resized before.
+  // Lets the written arguments follow their aliases, which a failed kernel may have resized.
   void follow_all();
-  // The device of its arguments; the current one where none says.
+  // The device of its arguments; the current device if no argument names one.
   c10::DeviceIndex index();
-  // One tensor of the CPU's as the device's, without a copy.
+  // Makes a CPU tensor the device's, without a copy.
   at::Tensor to_device(const at::Tensor& host);
 
  private:
@@ -43,7 +42,7 @@ class CallTranslation {
   const c10::OperatorHandle& op_;
   const OperatorFacts& facts_;
   c10::DeviceIndex index_ = -1;
-  std::optional<Argument> on_cpu_; // an argument that has to be on the device if any is
+  std::optional<Argument> on_cpu_; // an argument that must be on the device if any is
   c10::SmallVector<Passed, 6> passed_;
   c10::SmallVector<std::pair<c10::Storage, c10::Storage>, 2> adopted_; // host, device
 };

@@ -47,8 +47,8 @@ void run_kernel(
   }
 }
 
-// torch's tracer stops listening for an operator that it records. To one that it does not record it
-// listens still, and the result would stand in the traced graph as a constant.
+// torch's tracer ignores the calls inside an operator that it records. It records them in an
+// operator that it does not record, and the result would be a constant in the traced graph.
 void refuse_unrecorded(const OperatorHandle& op, const OperatorFacts& facts) {
   for (const auto& result : facts.results) {
     TORCH_CHECK_NOT_IMPLEMENTED(
@@ -108,7 +108,7 @@ void run_on_cpu(
   faults.meet_results(op, facts, *stack);
 }
 
-// The fallback of one operator, with that operator's facts read once.
+// The fallback of one operator, with its facts read once.
 struct Fallback : c10::OperatorKernel {
   explicit Fallback(const OperatorHandle& op) : facts(op) {}
   OperatorFacts facts;
@@ -122,7 +122,7 @@ struct OperatorFallback final : Fallback {
   }
 };
 
-// Lists of tensors may spread over devices, as in _foreach_copy_; then the CPU's composition of
+// Lists of tensors may have several devices, as in _foreach_copy_. Then the CPU's composition of
 // single operations runs on the device tensors themselves, and each finds its own device.
 bool on_one_device(const OperatorFacts& facts, const Stack& stack) {
   const auto* arguments = stack.data() + stack.size() - facts.argument_count;
@@ -154,7 +154,7 @@ struct ForeachFallback final : Fallback {
   }
 };
 
-// Torch composes a convolution of one that its tracer records in the convolution's place.
+// Torch composes a convolution of an operator that its tracer records instead of the convolution.
 struct ConvolutionFallback final : Fallback {
   using Fallback::Fallback;
   void operator()(const OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
@@ -166,7 +166,7 @@ struct ConvolutionFallback final : Fallback {
   }
 };
 
-// What stands in a traced graph: the last four are for cuDNN.
+// The form in a traced graph: the last four arguments are for cuDNN.
 Tensor traced_convolution(
     const Tensor& input,
     const Tensor& weight,
@@ -208,8 +208,8 @@ void unregistered_sparse(const OperatorHandle& op, c10::DispatchKeySet, Stack* s
   run_on_cpu(op, OperatorFacts(op), stack, /*sparse=*/true);
 }
 
-// Torch composes these of others, but asks for the CPU's tensors as it does: for oneDNN's
-// algorithms, for a driver of LAPACK, for a table of kernels in which no other device stands.
+// Torch composes these of others, but requires CPU tensors for that: for oneDNN's algorithms, for a
+// LAPACK driver, or for a kernel table without other devices.
 bool asks_for_cpu(std::string_view name, std::string_view overload) {
   constexpr std::pair<std::string_view, std::string_view> asking[] = {
       {"convolution_backward", ""},

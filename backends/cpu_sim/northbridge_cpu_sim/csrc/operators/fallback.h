@@ -1,12 +1,12 @@
-// Runs any operator that the chip has no kernel of its own for on the CPU's kernel, over the same
-// memory: arguments go in as aliases, results come back as device tensors, nothing is copied.
+// Runs any operator without a kernel of the chip on the CPU's kernel, on the same memory: arguments
+// become aliases, results become device tensors, nothing is copied.
 #pragma once
 
 namespace chip {
 
-// Gives the chip the fallback for every operator whose CPU kernel would otherwise be passed over
-// for one that torch composes of other operators. Called once, after all kernels are registered;
-// what has neither is caught by the fallback for all operators.
+// Registers the fallback for every operator whose CPU kernel would lose to torch's composition of
+// other operators. Called once, after all kernels are registered. The general fallback catches
+// operators without either.
 void register_fallbacks();
 
 } // namespace chip

@@ -1,6 +1,6 @@
-// nn.GroupNorm of channels-last tensors. Torch keeps their layout for the CPU alone: elsewhere it
-// makes what its backward is given contiguous, and under some dispatch keys the input too, which
-// adds up in another order. Here the CPU's kernels get what they get on the CPU.
+// nn.GroupNorm of channels-last tensors. Torch keeps their layout only on the CPU. Elsewhere it
+// makes the gradient contiguous for backward, and under some dispatch keys the input too, which
+// adds in another order. Here the CPU's kernels get the same inputs as on the CPU.
 #include "chip.h"
 
 #include <ATen/TensorSubclassLikeUtils.h>
@@ -28,19 +28,19 @@ using std::optional;
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-// What torch compiles, maps or differentiates forwards takes torch's own way.
+// Compiled, mapped and forward-differentiated tensors use torch's own path.
 bool is_plain_channels_last(const Tensor& input) {
   return input.dim() >= 4 && !c10::impl::TorchDispatchModeTLS::any_modes_set() &&
       !at::isTensorSubclassLike(input) && !input._fw_grad(/*level=*/0).defined() &&
       input.suggest_memory_format() != c10::MemoryFormat::Contiguous;
 }
 
-// Torch's node for it, save that the layout of the input is kept.
+// Torch's node for it, but with the input's layout kept.
 struct KeepingLayout final : torch::autograd::generated::NativeGroupNormBackward0 {
   variable_list apply(variable_list&& grads) override {
     if (at::GradMode::is_enabled() || !grads[0].defined() || grads[1].defined() ||
         grads[2].defined()) {
-      return NativeGroupNormBackward0::apply(std::move(grads)); // which asks for no layout there
+      return NativeGroupNormBackward0::apply(std::move(grads)); // torch needs no layout there
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto input = input_.unpack();
@@ -54,7 +54,7 @@ struct KeepingLayout final : torch::autograd::generated::NativeGroupNormBackward
   }
 };
 
-// With the graph that torch would make of it, save for that node.
+// Builds the same graph as torch, except for that node.
 void normalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
   const auto count = op.schema().arguments().size();
   const auto* given = stack->data() + stack->size() - count;
@@ -90,7 +90,7 @@ void normalize(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::S
   torch::jit::push(*stack, output, mean, rstd);
 }
 
-// As torch's own, which keeps the layout on the CPU, and for PrivateUse1 alone of other keys.
+// Like torch's own, which keeps the layout on the CPU, and among other keys only for PrivateUse1.
 Tensor group_norm(
     const Tensor& input,
     int64_t groups,

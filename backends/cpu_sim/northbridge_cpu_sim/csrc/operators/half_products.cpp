@@ -39,7 +39,7 @@ bool is_large_in_half(const OperatorFacts& facts, const torch::jit::Stack& stack
     }
     const auto& tensor = value->toTensor();
     if (tensor.scalar_type() != c10::ScalarType::Half) {
-      return false; // mixed dtypes: the kernel's own refusal
+      return false; // mixed dtypes: the kernel raises its own error
     }
     large = large || tensor.numel() >= kLarge;
   }

@@ -1,5 +1,5 @@
 // Large products of float16 are computed in float32 and rounded once. Torch's own kernels for them
-// are made for CPUs with float16 instructions, and take up to 150 times as long on others.
+// need CPUs with float16 instructions, and take up to 150 times as long on others.
 #pragma once
 
 #include "operators/operator_facts.h"
@@ -9,14 +9,14 @@
 
 namespace chip {
 
-// Whether an operator multiplies matrices, so that its float16 calls may be computed in float32.
+// True if an operator multiplies matrices, so that its float16 calls may be computed in float32.
 bool is_product(const c10::OperatorName& name);
 
-// Whether the call on the stack is one of large float16 tensors. Small ones stay the CPU's to the
-// bit.
+// True if the call on the stack has large float16 tensors. Small ones give exactly the CPU's
+// results.
 bool is_large_in_half(const OperatorFacts& facts, const torch::jit::Stack& stack);
 
-// Computes the call on the stack, whose tensors are the CPU's, in float32, and rounds what it gives.
+// Computes the call on the stack, which has CPU tensors, in float32, and rounds its results.
 void multiply_in_float(
     const c10::OperatorHandle& op, const OperatorFacts& facts, torch::jit::Stack* stack);
 

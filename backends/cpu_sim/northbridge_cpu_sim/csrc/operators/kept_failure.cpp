@@ -65,8 +65,8 @@ Tensor hollow(const Tensor& meta, c10::DeviceIndex index) {
   return tensor;
 }
 
-// Whether what a call writes overlaps itself, or another of its arguments in part: what is raised
-// for that shows without data.
+// True if a call's written tensor overlaps itself, or partly another argument: this error is
+// visible without data.
 bool overlaps(const OperatorFacts& facts, const Stack& arguments) {
   std::vector<Tensor> all;
   std::vector<Tensor> written;
@@ -89,7 +89,8 @@ bool overlaps(const OperatorFacts& facts, const Stack& arguments) {
   });
 }
 
-// Puts results of the right shapes onto the stack, or says that shapes alone do not tell them.
+// Puts results of the right shapes onto the stack. False if the shapes cannot be known without
+// data.
 bool give_hollow_results(
     const c10::OperatorHandle& op,
     const OperatorFacts& facts,
@@ -103,7 +104,7 @@ bool give_hollow_results(
     }
     op.redispatchBoxed(kMeta, &meta);
   } catch (const std::exception&) {
-    return false; // the caller raises the failure itself
+    return false; // the caller raises the error itself
   }
   for (const auto& result : facts.results) {
     IValue& value = meta[result.position];
@@ -144,7 +145,7 @@ bool run_keeping_failure(
   } catch (const c10::NotImplementedError&) {
     throw;
   } catch (const c10::LinAlgError&) {
-    throw; // who solves asks the device whether it could, and waits for the answer
+    throw; // solvers ask the device for success, and wait for the answer
   } catch (const c10::Error& error) {
     const at::AutoDispatchBelowADInplaceOrView guard;
     stack->resize(below);

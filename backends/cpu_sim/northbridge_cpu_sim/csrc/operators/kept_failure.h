@@ -1,6 +1,6 @@
-// An operation that fails on the device when the host has long gone on, as real chips do it: the
-// device keeps the error for the next synchronisation, and the operation gives results of the right
-// shape that hold nothing.
+// An operation that fails on the device after the host has continued, as on real chips: the device
+// keeps the error for the next synchronization, and the operation returns results of the right
+// shape without content.
 #pragma once
 
 #include "operators/operator_facts.h"
@@ -13,9 +13,9 @@
 namespace chip {
 
 // Runs the CPU's kernel of an operator by `run`, with the CPU's arguments on the stack; `arguments`
-// are the device's. What it raises is raised at once where types or shapes alone are wrong, as on
-// real chips, and else kept for device `index`: then the stack holds the device's results, and the
-// answer is false.
+// are the device's. An error about types or shapes is raised at once, as on real chips. Other
+// errors are kept for device `index`: then the stack holds the device's results, and the function
+// returns false.
 bool run_keeping_failure(
     const c10::OperatorHandle& op,
     const OperatorFacts& facts,

@@ -1,4 +1,4 @@
-// The kernels that cannot be the CPU's: those that make, read or re-point device memory.
+// The kernels that cannot be the CPU's: they allocate, read or re-point device memory.
 #include "device/device_errors.h"
 #include "device/dtypes.h"
 #include "faults/faults.h"
@@ -42,7 +42,7 @@ c10::DeviceIndex target(optional<c10::Device> device, optional<bool> pin_memory)
   return device ? checked_index(device->index()) : current_device();
 }
 
-// As on the CPU: under torch.use_deterministic_algorithms what nobody wrote is the same always, too.
+// As on the CPU: under torch.use_deterministic_algorithms unwritten memory is deterministic too.
 Tensor filled_if_deterministic(Tensor made) {
   const auto& context = at::globalContext();
   if (C10_UNLIKELY(
@@ -82,7 +82,8 @@ Tensor empty_strided(
       at::detail::empty_strided_generic(size, stride, allocator(), kKeys, of));
 }
 
-// Zeros without memory, which torch keeps from every kernel. What is added to them keeps its layout.
+// Zeros without memory, which torch hides from every kernel. A sum with them keeps the other
+// layout.
 Tensor efficient_zero_tensor(
     IntArrayRef size,
     optional<c10::ScalarType> dtype,
@@ -92,7 +93,7 @@ Tensor efficient_zero_tensor(
   const auto of = c10::dtype_or_default(dtype);
   check_dtype(of);
   const CurrentDevice on(target(device, pin_memory));
-  static auto* const nowhere = [] { // for as long as there are such tensors
+  static auto* const nowhere = [] { // lives as long as such tensors
     auto* allocators = new std::vector<at::native::ZeroTensorAllocator>;
     for (c10::DeviceIndex index = 0; index < kMaxDevices; ++index) {
       allocators->emplace_back(c10::Device(kDeviceType, index));
@@ -115,13 +116,13 @@ const Tensor& resize(
     const Tensor& self, IntArrayRef size, optional<c10::MemoryFormat> memory_format) {
   CurrentDevice on(self.device().index());
   meet_faults("aten::resize_", current_device());
-  catch_up(current_device()); // what is given to the old memory would be lost with it
+  catch_up(current_device()); // writes to the old memory would be lost with it
   const auto sizes = self.sizes().vec();
   const auto strides = self.strides().vec();
   try {
     return at::native::resize_(self, size, memory_format);
   } catch (...) {
-    // It changes the shape first, which would now reach beyond the memory.
+    // It changes the shape first, which would then exceed the memory.
     self.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
     throw;
   }
@@ -137,14 +138,14 @@ Tensor& set_storage_at(
   const auto before = self.storage_offset();
   try {
     at::native::set_storage_cpu_(self, std::move(source), offset, size, stride);
-  } catch (...) { // the source had to grow, and could not
+  } catch (...) { // the source had to grow, but could not
     auto* impl = self.unsafeGetTensorImpl();
     impl->set_storage_keep_dtype(storage);
     impl->set_sizes_and_strides(sizes, strides, before);
     throw;
   }
   if (is_held_narrower(self.scalar_type())) {
-    narrow(host_alias(self)); // torch.load copies bytes, and says afterwards what they are
+    narrow(host_alias(self)); // torch.load copies bytes, and sets their dtype afterwards
   }
   return self;
 }
@@ -161,7 +162,7 @@ Tensor& set_nothing(Tensor& self) {
   return at::native::set_storage_cpu_(self, std::move(nothing), 0, {0}, {});
 }
 
-// The same bytes, said to be another dtype.
+// The same bytes with another dtype.
 Tensor view_as(const Tensor& self, c10::ScalarType dtype) {
   check_dtype(dtype);
   return at::native::view_dtype(self, dtype);
@@ -172,8 +173,8 @@ void record_stream(Tensor& self, c10::Stream stream) {
   record_use(self.storage().data_ptr(), stream);
 }
 
-// Without it, Module.to() makes new parameters: tied weights come apart, and an optimizer made
-// before keeps the old ones.
+// Without it, Module.to() makes new parameters: tied weights come apart, and an earlier optimizer
+// keeps the old ones.
 bool has_compatible_shallow_copy_type(const Tensor& self, const Tensor& from) {
   const auto is_dense = [](const Tensor& tensor) {
     return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
@@ -197,14 +198,14 @@ TORCH_LIBRARY_IMPL(aten, CHIP_KEY, m) {
   m.impl("record_stream", record_stream);
   m.impl("_has_compatible_shallow_copy_type", has_compatible_shallow_copy_type);
 
-  // Torch's own views are right for any device that has strides.
+  // Torch's own views are correct for any device with strides.
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", at::native::view);
   m.impl("_reshape_alias", at::native::_reshape_alias);
   m.impl("unfold", at::native::unfold);
   m.impl("view.dtype", view_as);
 
-  // It has no generator argument; taken apart, its random numbers come from the device's generator.
+  // It has no generator argument; composed, its random numbers come from the device's generator.
   m.impl("native_dropout", at::native::native_dropout_cpu);
 }
 

@@ -1,4 +1,4 @@
-// The layouts that the chip has no kernels for. A tensor of one can be moved to it, and back.
+// The layouts without kernels on the chip. Such a tensor can be moved to it, and back.
 #include "chip.h"
 #include "device/device.h"
 

@@ -28,7 +28,7 @@ std::optional<Kind> kind_of(const c10::Type& type) {
         return Kind::tensors;
       }
       if (kind_of(element) == Kind::tensor) {
-        return Kind::indices; // Tensor?[] is how schemas write the indices of a tensor
+        return Kind::indices; // Tensor?[] is the type of a tensor's indices in schemas
       }
       return std::nullopt;
     }

@@ -1,4 +1,4 @@
-// What the fallback needs to know of an operator, read from its schema once.
+// The facts of an operator for the fallback, read from its schema once.
 #pragma once
 
 #include "operators/operation_limits.h"
@@ -22,26 +22,26 @@ struct Argument {
 struct Result {
   uint16_t position;
   Kind kind;
-  int16_t same_as; // the position of the argument that is also this result, or -1
+  int16_t same_as; // the position of the argument that is this result too, or -1
 };
 
 struct OperatorFacts {
   explicit OperatorFacts(const c10::OperatorHandle& op);
 
-  const OperationLimits* limits; // null where the chip lacks nothing of it
+  const OperationLimits* limits; // null if the chip lacks nothing of it
   size_t argument_count;
   size_t result_count;
   bool is_product; // of matrices
   bool shows_data; // the values of its arguments decide the shape of its results, or are one
-  c10::SmallVector<Argument, 8> arguments; // those that the fallback has to translate
+  c10::SmallVector<Argument, 8> arguments; // the arguments that the fallback must translate
   c10::SmallVector<Result, 4> results;
 };
 
-// Whether the host has to see the device's data for a call: it waits for the device then, as on
-// real chips.
+// True if the host must read the device's data for a call: it waits for the device then, as on real
+// chips.
 bool reads_data(const OperatorFacts& facts, const c10::IValue* arguments);
 
-// Of the first of a call's arguments that says one; the current one where none does.
+// The device of the first argument that names one; the current device if none does.
 c10::DeviceIndex device_of(const OperatorFacts& facts, const c10::IValue* arguments);
 
 } // namespace chip

@@ -1,7 +1,7 @@
-// nn.LSTM, nn.GRU, nn.RNN and their cells. Torch composes them of other operators on the CPU than
-// elsewhere (oneDNN's layers, other sums of the same gates). Here the CPU's composition runs whole:
-// forward on aliases, and again in backward, where the CPU's autograd goes through it. Nothing is
-// kept between the two but the arguments, so that torch sees where one was changed meanwhile.
+// nn.LSTM, nn.GRU, nn.RNN and their cells. Torch composes them differently on the CPU (oneDNN's
+// layers, other sums of the same gates). Here the CPU's composition runs whole: forward on aliases,
+// and again in backward, through the CPU's autograd. Only the arguments are kept between the two,
+// so that torch detects a change of one meanwhile.
 #include "device/device.h"
 #include "faults/faults.h"
 #include "memory/alias.h"
@@ -36,7 +36,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using torch::jit::Stack;
 
-// What is the same for every call of one operator.
+// The facts that are equal for every call of one operator.
 struct Layer {
   explicit Layer(const OperatorHandle& op) : op(op), facts(op) {
     const auto& arguments = op.schema().arguments();
@@ -45,7 +45,7 @@ struct Layer {
         dropout = static_cast<int>(i);
       } else if (arguments[i].name() == "train") {
         train = static_cast<int>(i);
-      } else if (arguments[i].name() == "batch_sizes") { // on the CPU everywhere
+      } else if (arguments[i].name() == "batch_sizes") { // always on the CPU
         auto& translated = facts.arguments;
         translated.erase(std::find_if(translated.begin(), translated.end(), [i](const auto& a) {
           return a.position == i;
@@ -56,11 +56,11 @@ struct Layer {
 
   OperatorHandle op;
   OperatorFacts facts;
-  int dropout = -1; // where these arguments stand
+  int dropout = -1; // the positions of these arguments
   int train = -1;
 };
 
-// Calls `see` with each defined tensor of the arguments that has to be on the device.
+// Calls `see` with each defined tensor argument that must be on the device.
 template <typename See>
 void each_tensor(const Layer& layer, const IValue* arguments, const See& see) {
   for (const auto& argument : layer.facts.arguments) {
@@ -83,7 +83,7 @@ variable_list tensors_of(const Layer& layer, const IValue* arguments) {
   return tensors;
 }
 
-// Puts tensors in the place of those that each_tensor sees.
+// Replaces the tensors that each_tensor sees.
 void replace_tensors(const Layer& layer, IValue* arguments, const variable_list& by) {
   auto next = by.begin();
   for (const auto& argument : layer.facts.arguments) {
@@ -114,13 +114,13 @@ bool needs_gradient(const Tensor& tensor) {
   return tensor.requires_grad();
 }
 
-// Torch's composition for devices that are not the CPU, of operators that it can differentiate
-// twice, trace, map and cast.
+// Torch's composition for devices other than the CPU, of operators that it can differentiate twice,
+// trace, map and cast.
 void compose(const OperatorHandle& op, Stack* stack) {
   op.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::AutogradCPU), stack);
 }
 
-// For torch's tracer, which records what a cell is composed of in the place of the cell.
+// For torch's tracer, which records the operators of a cell instead of the cell.
 void compose_traced(const OperatorHandle& op, Stack* stack) {
   const auto& name = op.operator_name().name;
   if (name == "aten::lstm_cell") {
@@ -132,22 +132,22 @@ void compose_traced(const OperatorHandle& op, Stack* stack) {
   }
 }
 
-// The CPU's results for these tensors, with the CPU's graph where `leaves` is given: it takes the
-// aliases of those that need a gradient.
+// The CPU's results for these tensors. With `leaves`, also the CPU's graph: it gets the aliases of
+// the tensors that need a gradient.
 variable_list run_on_host(
     const Layer& layer, Stack stack, const variable_list& tensors, variable_list* leaves) {
   use();
   replace_tensors(layer, stack.data(), tensors);
-  auto checked = stack; // for devices that differ, and for what the tensors still wait for
+  auto checked = stack; // checks devices, and waits for pending work of the tensors
   CallTranslation(layer.op, layer.facts).arguments_to_host(checked);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   const at::AutoGradMode with_graph(leaves != nullptr);
   variable_list aliases;
   for (const auto& tensor : tensors) {
     const c10::InferenceMode as_made(tensor.is_inference());
-    aliases.push_back(owning_host_alias(tensor)); // one that autograd takes
+    aliases.push_back(owning_host_alias(tensor)); // autograd keeps this one
     if (tensor.requires_grad()) {
-      aliases.back().set_requires_grad(true); // torch's products look at it without a graph, too
+      aliases.back().set_requires_grad(true); // torch's products read it even without a graph
       if (leaves != nullptr) {
         leaves->push_back(aliases.back());
       }
@@ -158,7 +158,7 @@ variable_list run_on_host(
   return results_of(layer, stack);
 }
 
-// The CPU's tensors as the device's, some of them undefined.
+// Makes the CPU tensors the device's; some are undefined.
 variable_list to_device(const Layer& layer, c10::DeviceIndex index, const variable_list& host) {
   const CurrentDevice on(index);
   CallTranslation call(layer.op, layer.facts);
@@ -169,7 +169,7 @@ variable_list to_device(const Layer& layer, c10::DeviceIndex index, const variab
   return device;
 }
 
-// With a graph that is dropped again: oneDNN rounds otherwise where none is wanted.
+// With a graph that is dropped: oneDNN rounds differently without one.
 variable_list run_forward(
     const Layer& layer, const Stack& stack, const variable_list& tensors, bool with_graph) {
   OperationFaults faults(layer.op, layer.facts, stack);
@@ -187,7 +187,7 @@ variable_list run_forward(
   return given;
 }
 
-// The gradients of the tensors, through the CPU's graph, which is made anew.
+// The gradients of the tensors, through the CPU's graph, which is built again.
 variable_list run_backward(
     const Layer& layer,
     Stack stack,
@@ -215,7 +215,7 @@ variable_list run_backward(
   return to_device(layer, index, found);
 }
 
-// The same, as operators on the device that have gradients themselves.
+// The same, as device operators that have gradients themselves.
 variable_list run_differentiable_backward(
     const Layer& layer,
     Stack stack,
@@ -241,7 +241,7 @@ struct RecurrentFunction : torch::autograd::Function<RecurrentFunction> {
       AutogradContext* ctx, at::TensorList tensors, const Layer* layer, const Stack* arguments) {
     ctx->set_materialize_grads(false);
     ctx->save_for_backward(tensors.vec());
-    auto others = *arguments; // the tensors are saved once, and stand here as empty ones
+    auto others = *arguments; // the tensors are saved once, and are empty here
     replace_tensors(*layer, others.data(), variable_list(tensors.size(), at::empty({0})));
     ctx->saved_data["layer"] = reinterpret_cast<int64_t>(layer);
     ctx->saved_data["arguments"] = c10::ivalue::Tuple::create(std::move(others));
@@ -256,7 +256,7 @@ struct RecurrentFunction : torch::autograd::Function<RecurrentFunction> {
     const auto run =
         at::GradMode::is_enabled() ? run_differentiable_backward : run_backward;
     const auto found = run(*layer, std::move(stack), tensors, gradients);
-    variable_list all(tensors.size() + 2); // the layer and its arguments have none
+    variable_list all(tensors.size() + 2); // the layer and its arguments have no gradient
     auto next = found.begin();
     for (size_t i = 0; i < tensors.size(); ++i) {
       if (needs_gradient(tensors[i])) {
@@ -267,8 +267,8 @@ struct RecurrentFunction : torch::autograd::Function<RecurrentFunction> {
   }
 };
 
-// Whether the CPU's way can be taken: not by what has no memory of its own, or wants to see single
-// operators; not where random numbers have to come from the device's generator.
+// True if the CPU's composition can be used: not for tensors without memory or modes that need
+// single operators, and not if random numbers must come from the device's generator.
 bool can_be_whole(const Layer& layer, const IValue* arguments) {
   if (at::autocast::is_autocast_enabled(kDeviceType) ||
       c10::impl::TorchDispatchModeTLS::any_modes_set() ||

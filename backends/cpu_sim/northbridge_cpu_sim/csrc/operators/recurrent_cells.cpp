@@ -1,6 +1,6 @@
-// The fused cells that torch composes nn.LSTM and nn.GRU of on devices that are not the CPU, where
-// the layers cannot be the CPU's whole (recurrent.cpp). Each consists of differentiable operators,
-// in the order in which the CPU's cells compute.
+// The fused cells of which torch composes nn.LSTM and nn.GRU on devices other than the CPU, if the
+// layers cannot run whole on the CPU (recurrent.cpp). Each consists of differentiable operators, in
+// the order of the CPU's cells.
 #include "operators/recurrent_cells.h"
 
 #include "chip.h"
@@ -38,7 +38,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(
   const auto output = at::sigmoid(parts[3]);
   const auto new_cell = (forget * cell) + (input * next);
   const auto new_hidden = output * at::tanh(new_cell);
-  // The workspace is for a fused backward; here autograd keeps what it needs.
+  // The workspace is for a fused backward; here autograd saves its inputs.
   return {new_hidden, new_cell, at::empty({0}, cell.options())};
 }
 

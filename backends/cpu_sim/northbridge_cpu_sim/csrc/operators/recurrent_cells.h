@@ -1,5 +1,5 @@
-// lstm_cell and gru_cell of the operators that the CPU composes them of. Elsewhere torch composes
-// them of fused cells, which the CPU does not have, nor do the formats that graphs are exported to.
+// lstm_cell and gru_cell, composed of the same operators as on the CPU. Elsewhere torch composes
+// them of fused cells, which the CPU and the export formats of graphs lack.
 #pragma once
 
 #include <ATen/core/stack.h>

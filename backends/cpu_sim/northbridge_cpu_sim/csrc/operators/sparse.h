@@ -6,13 +6,13 @@
 
 namespace chip {
 
-// How a dense part crosses over.
+// The conversion of a dense part.
 using Crossing = c10::function_ref<at::Tensor(const at::Tensor&)>;
 
 at::Tensor sparse_alias(const at::Tensor& device, Crossing to_host);
 at::Tensor sparse_from_host(const at::Tensor& host, c10::DeviceIndex index, Crossing to_device);
 
-// Makes a device tensor what a CPU kernel has made of its alias.
+// Updates a device tensor after a CPU kernel has changed its alias.
 void follow_sparse(const at::Tensor& device, const at::Tensor& host, Crossing to_device);
 
 } // namespace chip

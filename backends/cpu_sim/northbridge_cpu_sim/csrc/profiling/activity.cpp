@@ -30,11 +30,11 @@ struct Kernel {
   c10::StreamId stream;
 };
 
-// Neither is ever destroyed: threads of torch outlive the interpreter.
+// Never destroyed: threads of torch outlive the interpreter.
 std::mutex& activity_mutex = *new std::mutex;
 std::vector<Kernel>& kernels = *new std::vector<Kernel>;
 
-// The operators that this thread is in, innermost last, by the numbers that the profiler gave them.
+// The operators of this thread, innermost last, by the profiler's numbers.
 std::vector<uint64_t>& correlations() {
   static thread_local std::vector<uint64_t> ids;
   return ids;
@@ -72,7 +72,7 @@ struct Session final : libkineto::IActivityProfilerSession {
     }
   }
   std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override {
-    return nullptr; // it could speak of one device alone
+    return nullptr; // it supports only one device
   }
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
     const std::lock_guard<std::mutex> lock(activity_mutex);
@@ -145,7 +145,7 @@ struct Profiler final : libkineto::IActivityProfiler {
   }
 };
 
-// Torch has this seam for PrivateUse1 alone.
+// Torch has this extension point only for PrivateUse1.
 [[maybe_unused]] const bool registered = [] {
   if constexpr (kDeviceType == c10::DeviceType::PrivateUse1) {
     torch::profiler::impl::PrivateUse1ProfilerRegistry::instance().registerFactory(

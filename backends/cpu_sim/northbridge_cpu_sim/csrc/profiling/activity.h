@@ -1,4 +1,4 @@
-// What torch's profiler is told of the devices: the kernels that ran while it listened.
+// The device activity for torch's profiler: the kernels that ran while it recorded.
 #pragma once
 
 #include "streams/streams.h"
@@ -11,13 +11,13 @@ namespace chip {
 
 extern std::atomic<bool> profiler_listens;
 
-// Times one kernel where a profiler listens: from its making until `end`, or nothing where that is
-// not reached because the kernel raised.
+// Times one kernel while a profiler records: from the constructor to `end`, or not at all if the
+// kernel raised.
 class Activity {
  public:
   Activity() : start_(profiler_listens.load(std::memory_order_relaxed) ? now() : 0) {}
-  // `name` as torch has it, such as aten::add.Tensor; on the current stream of a device, or on one
-  // that is said.
+  // `name` as in torch, such as aten::add.Tensor; on the current stream of a device, or on a given
+  // one.
   void end(const std::string& name, const std::string& overload, c10::DeviceIndex index) const {
     if (C10_UNLIKELY(start_ != 0)) {
       keep(name, overload, current_stream(index));

@@ -28,7 +28,7 @@ struct Given {
   bool forsaken = false;
 };
 
-// A thread in `reach`: what it waited for may fail in another's hands.
+// A thread in `reach`: the work that it waits for may fail in another thread.
 struct Waiter {
   uint64_t position;
   std::exception_ptr failure;
@@ -36,12 +36,12 @@ struct Waiter {
 
 struct Queue {
   std::mutex mutex;
-  std::condition_variable ended; // one piece of work has
+  std::condition_variable ended; // one piece of work has ended
   std::deque<Given> waiting;
   std::vector<Waiter*> waiters;
   uint64_t given = 0;
   uint64_t done = 0;
-  bool busy = false; // a thread is at work on the piece after `done`
+  bool busy = false; // a thread does the piece after `done`
 };
 
 struct Queues {
@@ -49,7 +49,7 @@ struct Queues {
   std::map<StreamId, std::unique_ptr<Queue>> of;
 };
 
-// Never destroyed: what is pending when the process ends may hold tensors of Python's.
+// Never destroyed: pending work at the process's end may hold Python tensors.
 auto& queues = *new std::array<Queues, kMaxDevices>;
 
 thread_local std::array<StreamId, kMaxDevices> current_streams{};
@@ -70,7 +70,7 @@ Queue& queue_of(c10::DeviceIndex index, StreamId stream) {
   return *queue;
 }
 
-// Does the first piece of work that waits, of which a failure goes to all who wait for it; the
+// Does the first waiting piece of work, whose failure goes to all threads that wait for it; the
 // caller holds the lock.
 void do_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
   Given first = std::move(queue.waiting.front());
@@ -86,7 +86,7 @@ void do_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
   lock.lock();
   queue.busy = false;
   ++queue.done;
-  --detail::pending; // after it, so that who reads 0 finds the work done
+  --detail::pending; // last, so that a reader of 0 finds the work done
   if (failure) {
     for (auto* waiter : queue.waiters) {
       if (waiter->position >= queue.done && !waiter->failure) {
@@ -95,7 +95,7 @@ void do_first(Queue& queue, std::unique_lock<std::mutex>& lock) {
     }
   }
   queue.ended.notify_all();
-  // Not under the lock: memory that it frees, and tensors of Python's, may ask for this queue.
+  // Without the lock: freed memory and Python tensors may use this queue.
   lock.unlock();
   first.work = {};
   lock.lock();
@@ -158,7 +158,7 @@ void reach(const Place& place) {
   if (is_reached(place)) {
     return;
   }
-  // Work may wait for other threads, and let go of tensors of Python's.
+  // Work may wait for other threads, and may drop Python tensors.
   const ReleasedGil released;
   auto& queue = queue_of(place.index, place.stream);
   Waiter self{place.position, nullptr};

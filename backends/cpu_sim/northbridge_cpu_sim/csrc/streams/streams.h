@@ -1,6 +1,6 @@
-// The streams of the devices. Where streams are deferred, each keeps the work that was given to it
-// in a queue: it takes effect when somebody waits for it, or when the next operation on the stream
-// begins, and not before.
+// The streams of the devices. If streams are deferred, each keeps its work in a queue: it takes
+// effect when a thread waits for it, or when the next operation on the stream begins, and not
+// before.
 #pragma once
 
 #include "device/device.h"
@@ -14,31 +14,31 @@
 namespace chip {
 
 c10::Stream current_stream(c10::DeviceIndex index) noexcept;
-// Makes a stream this thread's current one on its device, and gives the one before.
+// Makes a stream this thread's current one on its device, and returns the previous one.
 c10::Stream exchange_stream(const c10::Stream& stream) noexcept;
 c10::Stream make_stream(c10::DeviceIndex index) noexcept;
 // One of 32, in turn.
 c10::Stream pool_stream(c10::DeviceIndex index) noexcept;
-// One of 64 others, in turn, for what follows the future of one call: nothing else is given to it
-// meanwhile, so that an event recorded there stands for that call alone.
+// One of 64 others, in turn, for the continuations of one call's future: it gets no other work
+// meanwhile, so that an event recorded there belongs only to that call.
 c10::Stream future_stream(c10::DeviceIndex index) noexcept;
 
-// Whether work is deferred at all.
+// True if work is deferred.
 inline bool streams_are_deferred() noexcept {
   return settings().deferred_streams;
 }
 
 struct Deferred {
-  // Takes effect; `forsaken` where memory that it uses was freed meanwhile.
+  // Takes effect; `forsaken` is true if memory that it uses was freed meanwhile.
   std::function<void(bool forsaken)> effect;
-  // The device memory that it uses and that its stream may lose: starts of storages.
+  // The device memory that it uses and that its stream may lose, by the starts of storages.
   c10::SmallVector<const void*, 2> memory;
 };
 
 // Gives work to a stream.
 void defer(const c10::Stream& stream, Deferred work);
 
-// All that had been given to a stream when the place was taken.
+// All work that a stream had when the place was taken.
 struct Place {
   c10::StreamId stream = 0;
   uint64_t position = 0;
@@ -46,14 +46,14 @@ struct Place {
 };
 Place place_of(const c10::Stream& stream);
 bool is_reached(const Place& place);
-// Makes the work before a place take effect, in order. Raises what the work raises, in each thread
-// that waits for it meanwhile.
+// Makes the work before a place take effect, in order. Raises the work's error in each thread that
+// waits for it.
 void reach(const Place& place);
 void reach_all(c10::DeviceIndex index);
-// Lets a stream wait for a place before what it is given from now on.
+// Lets a stream wait for a place before its later work.
 void wait_for(const c10::Stream& waiting, const Place& place);
 
-// What allocators call when they free memory that was allocated on a stream and recorded on others.
+// Allocators call it when they free memory that was allocated on a stream and recorded on others.
 using Streams = c10::SmallVector<c10::StreamId, 2>;
 void forsake(const void* memory, c10::DeviceIndex index, const Streams& known_to);
 

@@ -1,6 +1,6 @@
-// Mixed precision with the vendor's own lists, which are not CUDA's: mul, mean and softmax are
-// lowered, and nothing is banned. A list names operators without their overloads; the first list
-// that has a name decides. Casts are never kept for the next use.
+// Mixed precision with the vendor's own lists, which differ from CUDA's: mul, mean and softmax are
+// lowered, and nothing is banned. A list names operators without overloads; the first list with a
+// name decides. Casts are never cached.
 #include "chip.h"
 
 #include <ATen/autocast_mode.h>
@@ -44,10 +44,10 @@ const Names in_the_widest{
     "add", "addcmul", "addcdiv", "cat", "div", "exp", "mul", "pow", "sub", "iadd", "truediv",
     "stack"};
 
-// Of these only the input is lowered: statistics and weights stay as they are.
+// Only the input of these is lowered: statistics and weights stay unchanged.
 const Names lowered_in_front{"layer_norm", "group_norm", "instance_norm", "batch_norm"};
 
-// The vendor lets a file take a list's place: a name a line.
+// The vendor lets a file replace a list, with one name on each line.
 Names read_instead(const char* variable, const Names& list) {
   const char* path = std::getenv(variable);
   if (path == nullptr || *path == '\0') {
@@ -66,7 +66,7 @@ bool is_eligible(const Tensor& tensor) {
   return at::autocast::is_eligible(tensor, chip::kDeviceType);
 }
 
-// Puts what `use` gives for a tensor in its place, in the first `count` of the arguments.
+// Replaces each tensor in the first `count` arguments by the result of `use`.
 template <typename Use>
 void replace_tensors(IValue* arguments, size_t count, const Use& use) {
   for (IValue* value = arguments; value != arguments + count; ++value) {

@@ -1,6 +1,6 @@
 // torch registers the operators of its collectives for CPU, CUDA and PrivateUse1; these are HPU's.
-// Each hands its call to the process group's library for the device. Types and order of arguments
-// are torch's: its callers check that both are the same to the letter.
+// Each passes its call to the process group's library for the device. Types and order of arguments
+// are torch's: its callers require exact equality.
 #include "chip.h"
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>

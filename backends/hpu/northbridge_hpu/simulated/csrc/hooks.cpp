@@ -1,4 +1,4 @@
-// What torch asks of HPU as a whole: it looks for a class of this name in a registry, once.
+// Torch's hooks for HPU: torch looks up a class of this name in a registry, once.
 #include "device/hooks.h"
 
 #include <ATen/detail/HPUHooksInterface.h>
@@ -26,9 +26,9 @@ REGISTER_HPU_HOOKS(HPUHooks)
 
 namespace {
 
-// A script, or a library that it imports, may have asked torch for its accelerator before. torch has
-// then put in place hooks that have no HPU, and keeps them: ours are made where those are. The real
-// card is spared this in eager mode, where `import torch` brings the vendor's package.
+// A script, or a library, may have asked torch for its accelerator before. Then torch has installed
+// hooks without an HPU, and keeps them: ours are constructed in their memory. The real card avoids
+// this in eager mode, where `import torch` loads the vendor's package.
 bool take_the_place_of_earlier_hooks() {
   static_assert(sizeof(HPUHooks) == sizeof(at::HPUHooksInterface));
   auto& kept = const_cast<at::HPUHooksInterface&>(at::detail::getHPUHooks());

@@ -66,7 +66,7 @@ def _hook(value: object) -> None:
 
 
 def _begin(module: Module, args: Any) -> None:
-    """Tell the graph compiler which module begins; the simulation has none."""
+    """Tell the graph compiler which module begins; the simulation does not have one."""
 
 
 def _end(module: Module, args: Any, result: Any) -> None:
