@@ -38,7 +38,7 @@ def modules_of(package: Path) -> dict[str, Path]:
 
 
 def imports_of(module: str, file: Path, modules: dict[str, Path]) -> Iterator[Import]:
-    """Yield each import of one of ``modules`` in ``file``; those under ``TYPE_CHECKING`` are left out.
+    """Yield each import of one of ``modules`` in ``file``, late ones and those of type checkers too.
 
     ``northbridge.get`` is an import of the module that has the public name ``get``; so is a string with its path.
     """
@@ -51,10 +51,6 @@ def imports_of(module: str, file: Path, modules: dict[str, Path]) -> Iterator[Im
 
 def _names(node: ast.AST, docstrings: set[int]) -> Iterator[tuple[str, int]]:
     match node:
-        case ast.If(test=test, orelse=otherwise) if "TYPE_CHECKING" in ast.unparse(test):
-            for each in otherwise:
-                yield from _names(each, docstrings)
-            return
         case ast.Import(names=names, lineno=line):
             yield from ((alias.name, line) for alias in names)
         case ast.ImportFrom(module=module, names=names, lineno=line):

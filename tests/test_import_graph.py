@@ -106,7 +106,7 @@ def test_rooms_are_those_of_the_core() -> None:
         "def f():\n    import northbridge.high",
         "import northbridge\nnorthbridge.high.f()",
         "NAME = 'northbridge.high:f'",
-        "if TYPE_CHECKING:\n    pass\nelse:\n    import northbridge.high",
+        "if TYPE_CHECKING:\n    import northbridge.high",
     ],
 )
 def test_every_kind_of_import_counts(tmp_path: Path, text: str) -> None:
@@ -121,9 +121,7 @@ def test_every_kind_of_import_counts(tmp_path: Path, text: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "text", ["if TYPE_CHECKING:\n    import northbridge.high", '"""See northbridge.high."""', "NAME = 'northbridge'"]
-)
+@pytest.mark.parametrize("text", ['"""See northbridge.high."""', "NAME = 'northbridge'"])
 def test_what_runs_nothing_does_not_count(tmp_path: Path, text: str) -> None:
     package = tmp_path / "northbridge"
     package.mkdir()

@@ -72,8 +72,8 @@ follow(
 """,
 }
 
-PASSED_BY = re.compile(r"\.(is_|has_|may_|reject_|tell_|note|describe|_[a-z]|__|<)|\.(disables|distribution|version)$")
-"""Functions that are asked about the value, or refuse it, and do not hand it on."""
+PASSED_BY = re.compile(r"\.(is_|has_|may_|reject_|tell_|note|describe|_\w|__|<)|\.(disables|distribution|version)$")
+"""Functions that are asked about the value, or reject it, and do not hand it on."""
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="code has no qualified name")

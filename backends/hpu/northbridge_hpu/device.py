@@ -118,4 +118,4 @@ def _who_holds_it() -> str:
     rest = f"; free are the modules {free}, which HABANA_VISIBLE_MODULES can name" if free else ""
     if who:
         return f"{' and '.join(who)} {'hold' if len(who) > 1 else 'holds'} it: wait for it or end it{rest}"
-    return f"nobody that can be seen from here holds it: perhaps another user or container (sudo hl-smi shows){rest}"
+    return f"no process seen from here holds it: perhaps another user or container (sudo hl-smi shows){rest}"

@@ -15,7 +15,7 @@ def northbridge_backend() -> northbridge.Backend:
         bfloat16=northbridge.yes,
         float16=northbridge.yes,
         int64=northbridge.yes,
-        float64=northbridge.Claim("unknown", "nobody has shown its products and convolutions, nor that they fail"),
+        float64=northbridge.Claim("unknown", "no public source shows that its products and convolutions work"),
         float8=northbridge.no("no public source has it there"),
     )
     return northbridge.Backend("sdaa", device.SDAADevice(), collective.TCCL(), bridge.SDAABridge(), claims)

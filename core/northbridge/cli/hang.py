@@ -21,7 +21,7 @@ done to it. Where several runs share the folder, the newest is read.
 
 \b
 Exit codes:
-  0  nobody waits
+  0  no rank waits
   1  a rank waits for another, ranks disagree, a rank has written nothing, or a file is damaged
   2  wrong usage: an option, or a folder without a record
 """

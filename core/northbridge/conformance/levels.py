@@ -32,20 +32,20 @@ from northbridge.conformance.suite import NamespaceSuite, Runs, Suite, require_d
 
 @dataclass(frozen=True)
 class Level:
-    """What is asked of a backend at once."""
+    """A set of test classes that a backend passes together."""
 
     name: str
     title: str
     classes: tuple[type[Suite], ...]
     devices: tuple[int, ...] = ()
-    """With how many devices a class runs that runs with several numbers of them."""
+    """The device counts that multi-device classes are run with."""
 
     least_cases: int = 0
-    """How many tests have to run, for the level to say anything."""
+    """The number of tests that must run before the level can be granted."""
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """What the backend has to claim and to prove, beside the claims of the levels below."""
+        """The claims that the backend must make and prove, in addition to those of the levels below."""
         return LEVEL_CLAIMS[self.name]
 
 
@@ -64,7 +64,7 @@ class Adopted:
 
 
 def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
-    """Return a class of the tests of ``suite``, as pytest is to collect it within ``adopted``."""
+    """Return a subclass of ``suite`` for pytest to collect inside ``adopted``."""
 
     def backend(_self: Suite) -> str:
         return adopted.backend
@@ -73,7 +73,7 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
         return dict(adopted.environ)
 
     def machine(_self: Suite) -> None:
-        if adopted.level.name != "C0":  # which is about machines without the chip too
+        if adopted.level.name != "C0":  # C0 is also about machines without the chip
             require_devices(adopted.backend, 1)
 
     namespace: dict[str, Any] = {
@@ -95,17 +95,17 @@ def _adopt(suite: type[Suite], adopted: type[Adopted]) -> type[Suite]:
 
 
 def _name(suite: type[Suite]) -> str:
-    """Return the name of an adopted class, which pytest collects."""
+    """Return the name under which pytest collects an adopted class."""
     return f"Test{suite.__name__.removesuffix('Tests')}"
 
 
 def _runs_with(suite: type[NamespaceSuite], devices: tuple[int, ...]) -> Runs:
-    """Return the runs of ``suite`` for which there have to be so many devices."""
+    """Return the runs of ``suite`` that need one of the counts in ``devices``."""
     return tuple(run for run in suite.runs if max(run[1], suite.least_devices) in devices)
 
 
 def _find(folder: str, devices: tuple[int, ...]) -> tuple[type[Suite], ...]:
-    """Return the classes of ``folder`` but for bases of others; of those that have runs, the ones for ``devices``."""
+    """Return the leaf test classes of ``folder``; one with runs only if a run needs a count in ``devices``."""
     package = f"{tests.__name__}.{folder}"
     classes = [
         each
@@ -122,7 +122,7 @@ def _find(folder: str, devices: tuple[int, ...]) -> tuple[type[Suite], ...]:
 
 
 def _level(name: str, title: str, *folders: str, devices: tuple[int, ...] = (), least_cases: int = 0) -> Level:
-    """Return a level of what the modules in ``folders`` ask with so many ``devices``."""
+    """Return a level of the classes that :func:`_find` finds in ``folders`` for ``devices``."""
     return Level(
         name, title, tuple(each for folder in folders for each in _find(folder, devices)), devices, least_cases
     )

@@ -1,7 +1,7 @@
-"""The plugin of pytest that lets a backend's own tests judge as the command does; pytest loads it by itself.
+"""The pytest plugin that makes a backend's own tests judge as the command does; pytest loads it by itself.
 
-A test of a class that was adopted passes where what the backend denies is refused, and fails where that works. What the
-backend leaves unknown is skipped, with what came of it: it proves nothing either way.
+A test of an adopted class passes if the backend denies a feature and the feature is refused. It fails if that feature
+works. If the backend leaves the claim unknown, the test is skipped with its outcome, because it proves nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Let a report say what the test says about the backend."""
+    """Put the verdict on the backend into a test's report."""
     report = yield
     suite: Any = getattr(item, "cls", None)
     backend: str = getattr(suite, "adopted_for", "")
@@ -35,7 +35,7 @@ def _judge(item: pytest.Item, backend: str, call: pytest.CallInfo[None], report:
         return
     try:
         shown = {name: claim for name, claim in _claims(backend).items() if name in names}
-    except NorthbridgeError as error:  # of a backend that cannot say what it claims, a test that failed has failed
+    except NorthbridgeError as error:  # if the backend cannot report its claims, a failed test stays failed
         if report.passed:
             report.outcome, report.longrepr = "failed", str(error)
         return
@@ -51,7 +51,7 @@ def _judge(item: pytest.Item, backend: str, call: pytest.CallInfo[None], report:
         report.longrepr = f"UNDERCLAIM: {backend} says {said}, and it works; claim it, or refuse it"
     elif verdict is Verdict.PASS and report.when == "call":
         report.outcome = "passed"
-    elif verdict is Verdict.PASS:  # what it needs is refused: there is nothing to call
+    elif verdict is Verdict.PASS:  # its setup was refused, so the test is not called
         _skip(report, item, f"{backend} says {said}, and it is refused")
 
 

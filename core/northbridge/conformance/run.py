@@ -1,4 +1,4 @@
-"""Run a scenario, once for all tests that ask for it, and read what its ranks have found out."""
+"""Run a scenario, once for all tests that need it, and read the findings of its ranks."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from northbridge.conformance.runs.stacks import collect_stacks, kill_group
 from northbridge.errors import UnsupportedError
 
 WORK = ["-m", "northbridge.conformance.rank_programs.work"]
-"""The command of a rank, but for the scenario and the folder."""
+"""The command of a rank, without the scenario and the folder."""
 
 LIMIT_S = 240.0
-"""How long a run may take before it counts as hung."""
+"""The limit after which a run counts as hung."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class RunResult:
     """Findings and output of a run."""
 
     folder: Path
-    """The run's folder, with its checkpoints; it is there until this process ends, or longer where suites share it."""
+    """The run's folder, with its checkpoints; kept until this process ends, or longer if suites share it."""
 
     findings: Findings
     said: str
-    """Output of the processes."""
+    """The output of the processes."""
 
     def ranks(self, topic: str) -> list[dict[str, Any]]:
-        """Return what every rank found out about ``topic``, which has the name of its step as one of its words.
+        """Return every rank's findings about ``topic``; one of its words is the name of its step.
 
-        Raises :class:`UnsupportedError` where the step was refused, and :class:`AssertionError` where nobody found
-        anything, with the reason if the step failed.
+        Raises :class:`UnsupportedError` if the step was refused, and :class:`AssertionError` if no rank wrote
+        findings, with the reason if the step failed.
         """
         if topic not in self.findings:
             for step in topic.split():
@@ -59,11 +59,11 @@ class RunResult:
         return self.findings[topic]
 
     def each(self, topic: str, fact: str) -> list[Any]:
-        """Return one ``fact`` of what every rank found out about ``topic``; raises as :meth:`ranks` does."""
+        """Return one ``fact`` of every rank's findings about ``topic``; raises as :meth:`ranks` does."""
         return [rank[fact] for rank in self.ranks(topic)]
 
     def only(self, topic: str) -> dict[str, Any]:
-        """Return what the one process found out about ``topic``; raises as :meth:`ranks` does."""
+        """Return the findings of a single process about ``topic``; raises as :meth:`ranks` does."""
         (fact,) = self.ranks(topic)
         return fact
 
@@ -72,10 +72,10 @@ _results: dict[tuple[Scenario, tuple[tuple[str, str], ...]], RunResult | RunErro
 
 
 def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> RunResult:
-    """Return what came of ``scenario``, which is run once in this process; ``environ`` is added to the environment.
+    """Run ``scenario``, only once for this process, and return its result; ``environ`` extends the environment.
 
-    Raises :class:`RunError` with the end of what the processes said if one of them failed, and :class:`HungError` with
-    their stacks if they outlasted the limit.
+    Raises :class:`RunError` with the end of the output if a process failed, and :class:`HungError` with the stacks if
+    the processes exceeded the limit.
     """
     key = (scenario, tuple(sorted((environ or {}).items())))
     if key not in _results:
@@ -101,7 +101,7 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
 
 
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
-    """Return the variables of this process that a run of ``scenario`` may depend on; Lightning's own on few."""
+    """Return the variables of this process that may affect a run of ``scenario``: only a few for a run on the CPU."""
     name = scenario.accelerator
     beginnings = ("TORCH",) if name == "cpu" else ("TORCH", "NORTHBRIDGE_", CALLED_FIRST)
     return {
@@ -112,7 +112,7 @@ def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
 
 
 def new_folder(parent: Path | None = None) -> Path:
-    """Return an empty folder for a run; one that nobody shares is deleted when this process ends."""
+    """Create an empty folder for a run; without ``parent``, it is deleted when this process ends."""
     folder = Path(tempfile.mkdtemp(prefix="northbridge-conformance-", dir=parent))
     if parent is None:
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -127,9 +127,9 @@ def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
 
 
 def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> list[list[int]]:
-    """Start each scenario in its folder, all of them at once, and return the exit codes of the processes of each.
+    """Start all scenarios at once, each in its folder, and return the exit codes of each scenario's processes.
 
-    Raises :class:`HungError` with what they said and their stacks where one outlasts the limit. None is left when this
+    Raises :class:`HungError` with their output and stacks if one exceeds the limit. No process is left when this
     returns.
     """
     until = time.monotonic() + LIMIT_S
@@ -151,21 +151,21 @@ def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> 
         ) from None
     finally:
         for process in itertools.chain(*processes):
-            kill_group(process.pid)  # ranks that a launcher started outlive it where it is killed
+            kill_group(process.pid)  # ranks that a launcher started outlive it if it is killed
             process.wait()
 
 
 def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: list[Process]) -> None:
     inherited = environ_of_runs()
     if scenario.accelerator == "cpu":
-        inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run, of which no chip is to be a part
+        inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run must not involve a chip
     for number, (command, variables) in enumerate(_commands(scenario, folder)):
         with (folder / f"said-{number}.txt").open("wb") as said:
             begun.append(start(command, {**inherited, **environ, **variables}, folder, said))
 
 
 def read_said(folder: Path) -> str:
-    """Return what the processes of the run in ``folder`` printed."""
+    """Return the output of the processes of the run in ``folder``."""
     return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("said-*.txt")))
 
 
@@ -179,7 +179,7 @@ def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[st
         return [([*launcher, *work], {})]
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(reserve_port())}
     if scenario.launch == "two nodes":
-        meeting["MASTER_ADDR"] = "localhost"  # not as a rank would say it that looks for rank 0 on its own machine
+        meeting["MASTER_ADDR"] = "localhost"  # not the address by which a rank finds rank 0 on its own machine
         return [(work, {**meeting, "NODE_RANK": str(node)}) for node in range(2)]
     assert isinstance(scenario.devices, int)
     world = {**meeting, "WORLD_SIZE": str(scenario.devices)}

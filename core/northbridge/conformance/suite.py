@@ -1,4 +1,4 @@
-"""What every class of the suite is given, and the runs that they share."""
+"""The base classes of the suite's tests, and the runs that they share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import NAMESPACES
 
 MODELS = ("mlp", "convnet", "transformer", "tied")
-"""The models that every way of training is tried with."""
+"""The models that every way of training is tested with."""
 
 TRAINERS = tuple(name for name, namespace in NAMESPACES.items() if namespace.is_trainer)
 FABRICS = tuple(name for name, namespace in NAMESPACES.items() if not namespace.is_trainer)
@@ -29,7 +29,7 @@ _ALONE = ("precision.scaler", "precision.dtypes", "devices", "refusals")
 _TOGETHER = ("reductions", "weights_agreement")
 
 Steps = Mapping[tuple[str, int], tuple[str, ...]]
-"""What is done in one run, for each host and number of devices."""
+"""The steps of one run, for each host and number of devices."""
 
 BASICS: Steps = {
     ("Trainer", 1): (*_TRAINER, *_TRAINER_ALONE, *_ALONE),
@@ -39,9 +39,9 @@ BASICS: Steps = {
     ("Fabric", 2): (*_FABRIC, "normalization", *_TOGETHER),
     ("Fabric", 4): (*_FABRIC, "reductions"),
 }
-"""What is asked in every mode of a chip."""
+"""The steps that run in every mode of a chip."""
 
-_FIRST = ("hooks.set_variables", "hooks")  # which see the chip's software come in
+_FIRST = ("hooks.set_variables", "hooks")  # they observe the loading of the chip's software
 _OF_TRAINERS = ("optimization", "callbacks", "data_loaders", "checkpoints.failed")
 USES: Steps = {
     ("Trainer", 1): (*_FIRST, *_OF_TRAINERS, "callbacks.profilers", "compilation"),
@@ -49,7 +49,7 @@ USES: Steps = {
     ("Fabric", 1): (*_FIRST, "checkpoints.failed", "fabric", "compilation"),
     ("Fabric", 2): ("checkpoints.failed", "fabric", "fabric.join", "compilation"),
 }
-"""What users do beside that; runs of their own, so that not every mode pays for them."""
+"""Steps beyond the basics, as users run them; in runs of their own, so that not every mode pays for them."""
 
 _OF_THE_CHIP_ALONE = (
     "weights_agreement",
@@ -71,12 +71,12 @@ _OF_THE_CHIP_ALONE = (
 
 
 def always(*steps: str) -> Steps:
-    """Return that ``steps`` are done in every run: a run of its own, which other classes do not look at."""
+    """Return a mapping of ``steps`` for every run, which is separate from the runs of other classes."""
     return defaultdict(lambda: steps)
 
 
 Runs = tuple[tuple[str, int], ...]
-"""A namespace and a number of devices for each run that a class looks at."""
+"""A namespace and a number of devices for each run that a class reads."""
 
 
 def in_each(*namespaces: str, devices: tuple[int, ...] = (1,)) -> Runs:
@@ -100,21 +100,21 @@ def several_devices(*namespaces: str) -> Runs:
 
 
 def _in_the_first(namespaces: tuple[str, ...], devices: int) -> Runs:
-    # Namespaces of a kind differ in their imports and not in how ranks meet: more of them would only take longer.
+    # Namespaces of a kind differ in their imports, not in how ranks meet: more of them would only take longer.
     return tuple((namespace, devices) for namespace in (TRAINERS[0], FABRICS[0]) if namespace in namespaces)
 
 
 Differences = Callable[..., list[str]]
-"""What the fixture ``differences`` gives."""
+"""The type of the fixture ``differences``."""
 
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
 def shows(*claims: str) -> Callable[[Test], Test]:
-    """Say which claims of the backend a test shows: its verdict depends on what the backend says of them.
+    """Declare the claims that a test shows; its verdict depends on the backend's answers to them.
 
-    A claim may be the value of one of the test's parameters: ``shows("{dtype}")``. Values that are no claims, such as a
-    dtype that every chip has, are passed over.
+    A claim may be the value of one of the test's parameters: ``shows("{dtype}")``. Values that are not claims, such as
+    a dtype that every chip has, are ignored.
     """
 
     def decorate(test: Test) -> Test:
@@ -125,19 +125,19 @@ def shows(*claims: str) -> Callable[[Test], Test]:
 
 
 class Suite:
-    """What every class has: the fixtures that a backend's tests override."""
+    """The base of every test class: the fixtures that a backend's tests override."""
 
     level: ClassVar[str] = ""
-    """The level as which a backend's tests have adopted the class."""
+    """The level at which a backend's tests have adopted the class."""
 
     adopted_for: ClassVar[str] = ""
     """The backend whose tests have adopted the class."""
 
     claims: tuple[str, ...] = ()
-    """The claims that all tests of the class show, as :func:`shows` says it of one."""
+    """The claims that all tests of the class show; for a single test see :func:`shows`."""
 
     advice: ClassVar[str] = ""
-    """Where a vendor should look whose backend fails here."""
+    """The place where the vendor of a failing backend should look."""
 
     @pytest.fixture
     def backend(self) -> str:
@@ -151,17 +151,17 @@ class Suite:
 
 
 class NamespaceSuite(Suite):
-    """What a class has that looks at runs through a namespace of Lightning.
+    """The base of classes that test runs through a namespace of Lightning.
 
-    Each of its tests is one for each of its :attr:`runs`.
+    Each of its tests runs once for each of its :attr:`runs`.
     """
 
     runs: Runs = ()
     least_devices: int = 1
-    """How many devices there have to be, where a run takes fewer: it belongs to the level of so many."""
+    """The number of devices that the runs need; it decides the level even if a run uses fewer."""
 
     claims_of_several: tuple[str, ...] = ()
-    """The claims that its tests show with several devices, in the place of :attr:`claims`; none: the same."""
+    """The claims that its tests show with several devices, instead of :attr:`claims`; empty for the same."""
 
     steps: Steps = BASICS
 
@@ -180,12 +180,12 @@ class NamespaceSuite(Suite):
 
     @pytest.fixture
     def cpu(self, namespace: str, devices: int) -> RunResult:
-        """Lightning's own run on as many CPU ranks."""
+        """Lightning's own run on the same number of CPU ranks."""
         return cpu_run(namespace, devices, self.steps)
 
     @pytest.fixture
     def differences(self, backend: str, chip: RunResult, cpu: RunResult) -> Differences:
-        """Compares what every rank found out about a topic, or one fact of it, as :func:`differences_from_cpu` does."""
+        """Compares every rank's findings about a topic, or one fact of them, as :func:`differences_from_cpu` does."""
 
         def find(topic: str, fact: str = "", **options: Any) -> list[str]:
             found, expected = (result.each(topic, fact) if fact else result.ranks(topic) for result in (chip, cpu))
@@ -202,7 +202,7 @@ class NamespaceSuite(Suite):
 
 
 class UsesSuite(NamespaceSuite):
-    """What a class has that looks at what users do beside the basics."""
+    """The base of classes that test uses beyond the basics."""
 
     steps: Steps = USES
 
@@ -218,18 +218,18 @@ class EqualWeights(NamespaceSuite):
     def test_the_ranks_have_learnt_the_same(self, chip: RunResult, devices: int, model: str) -> None:
         learnt = chip.each(f"training {model}", "learnt")
 
-        # Parameters: what batch norm has seen is each rank's own.
+        # Parameters only: each rank has its own batch norm statistics.
         assert learnt == learnt[:1] * devices
 
 
 def require(namespace: str) -> None:
-    """Skip the test where ``namespace`` is not installed."""
+    """Skip the test if ``namespace`` is not installed."""
     if find_spec(namespace.partition(".")[0]) is None:
         pytest.skip(f"{namespace} is not installed")
 
 
 def require_devices(backend: str, devices: int) -> None:
-    """Skip the test where this machine has fewer than ``devices`` of the chip, or not the vendor's software."""
+    """Skip the test if this machine has fewer than ``devices`` of the chip, or lacks the vendor's software."""
     try:
         count = northbridge.load(backend).device.count()
     except northbridge.SoftwareMissingError as error:
@@ -239,7 +239,7 @@ def require_devices(backend: str, devices: int) -> None:
 
 
 def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str], steps: Steps = BASICS) -> RunResult:
-    """Return the run that does all of ``steps`` on the chip that ``namespace`` offers with so many devices."""
+    """Return the run of all ``steps`` on the chip, through ``namespace`` with that number of devices."""
     require(namespace)
     asked = steps[NAMESPACES[namespace].host, devices]
     resume = str(cpu_run(namespace, devices).folder) if "checkpoints.resume" in asked else ""
@@ -247,14 +247,14 @@ def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str]
 
 
 def cpu_run(namespace: str, devices: int, steps: Steps = BASICS) -> RunResult:
-    """Return Lightning's own run on so many CPU ranks, to compare with."""
+    """Return Lightning's own run on that number of CPU ranks, for comparison."""
     require(namespace)
     asked = tuple(step for step in steps[NAMESPACES[namespace].host, devices] if step not in _OF_THE_CHIP_ALONE)
     return run(Scenario("cpu", _same_sources(namespace), asked, devices))
 
 
 def _same_sources(namespace: str) -> str:
-    """Return the first namespace with the sources and version of ``namespace``: their CPU runs are one."""
+    """Return the first namespace with the same host and version as ``namespace``: they share their CPU runs."""
     host, version = NAMESPACES[namespace].host, NAMESPACES[namespace].version
     alike: Any = (
         name

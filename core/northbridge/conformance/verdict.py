@@ -1,4 +1,4 @@
-"""What a test says about a backend, in the light of what the backend claims."""
+"""Verdicts on tests, from their endings and the backend's claims."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from northbridge.capabilities import Claim
 
 
 class Ending(str, Enum):
-    """How a test ended, whatever was claimed."""
+    """The ending of a test, independent of any claim."""
 
     WORKED = "worked"
     REFUSED = "refused"
-    """By an error that says that the chip, or Northbridge for it, does not do this."""
+    """An error says that the chip does not do this, or that Northbridge does not do it for the chip."""
 
     FAILED = "failed"
     HUNG = "hung"
     FORBIDDEN = "forbidden"
-    """This machine does not let it run."""
+    """This machine does not allow the test to run."""
 
 
 class Verdict(str, Enum):
@@ -30,7 +30,7 @@ class Verdict(str, Enum):
     """The backend claims ``no``, and it works."""
 
     UNKNOWN = "UNKNOWN"
-    """The backend claims neither; the evidence says what happened."""
+    """The backend claims neither; the evidence has the outcome."""
 
     TIMEOUT = "TIMEOUT"
     NOT_RUN = "NOT RUN"
@@ -38,9 +38,9 @@ class Verdict(str, Enum):
 
 
 def judge(ending: Ending, claims: Iterable[Claim]) -> Verdict:
-    """Return the verdict on a test that ended so and shows ``claims``; none: what every backend has to do.
+    """Return the verdict on a test with this ending that shows ``claims``; empty for a requirement of every backend.
 
-    Of several claims the weakest decides: what is denied is expected to be refused, what is unknown proves nothing.
+    Of several claims the weakest decides: a denied feature must be refused, an unknown one proves nothing.
     """
     if ending is Ending.HUNG:
         return Verdict.TIMEOUT

@@ -3,30 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from northbridge.contract import Finding, cure
+from northbridge.diagnostics.diagnosis import Advice, AdviceLevel, Diagnosis
 
 if TYPE_CHECKING:
     from northbridge.diagnostics.backends import BackendReport, ContractReport
-    from northbridge.diagnostics.report import Diagnosis
     from northbridge.diagnostics.training import SelfTest
-
-AdviceLevel = Literal["wrong", "software missing", "hardware missing", "note"]
-
-
-@dataclass(frozen=True)
-class Advice:
-    """One problem or note: its subject, and a text that ends with the fix."""
-
-    level: AdviceLevel
-    about: str
-    what: str
 
 
 def advise(found: Diagnosis) -> tuple[Advice, ...]:
-    """Return the advice about one backend, or all of them, in the order in which to act.
+    """Return the problems of one backend, or of all, in the order in which to act.
 
     Causes come before their consequences, errors before missing parts, and those before notes.
     """

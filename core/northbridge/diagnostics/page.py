@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from rich.text import Text
 
 from northbridge.diagnostics.backends import BackendReport, ContractReport, VendorVariable
+from northbridge.diagnostics.diagnosis import Diagnosis
 from northbridge.diagnostics.environment import HIDDEN
-from northbridge.diagnostics.report import Diagnosis
 from northbridge.diagnostics.table import add_row, make_table, print_pairs, show_rows, show_torch_problem
 from northbridge.diagnostics.training import SelfTest
 from northbridge.untrusted.terminal import Terminal

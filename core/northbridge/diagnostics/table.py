@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from northbridge.diagnostics.backends import BackendRow
+from northbridge.diagnostics.diagnosis import Diagnosis
 from northbridge.diagnostics.namespaces import NamespaceRow
-from northbridge.diagnostics.report import Diagnosis
 from northbridge.discovery.cards import on_cards
 from northbridge.untrusted.terminal import Terminal
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from northbridge.lightning.accelerators.accelerator import _AcceleratorMixin
 from northbridge.lightning.launchers.multiprocessing import _MultiProcessingLauncherMixin
 from northbridge.lightning.launchers.subprocess_script import _SubprocessScriptLauncherMixin
-from northbridge.lightning.namespaces import Namespace
+from northbridge.lightning.namespaces import Classes, Namespace
 from northbridge.lightning.plugins.checkpoint_io import _CheckpointIOMixin
 from northbridge.lightning.plugins.layer_sync import _LayerSyncMixin
 from northbridge.lightning.strategies.ddp import _DDPMixin
@@ -18,27 +18,6 @@ from northbridge.lightning.strategies.model_parallel import _FabricModelParallel
 from northbridge.lightning.strategies.single_device import _FabricSingleDeviceMixin, _SingleDeviceMixin
 from northbridge.lightning.strategies.trainer import _TrainerMixin
 from northbridge.lightning.weights_agreement import _WeightsAgreementMixin
-
-
-@dataclass(frozen=True)
-class Classes:
-    """Our classes of one namespace. Typed ``Any``, because each derives from a class of that namespace's Lightning."""
-
-    accelerator: Any
-    single_device: Any
-    ddp: Any
-    model_parallel: Any
-    checkpoint_io: Any
-    script_launcher: Any
-    launcher: Any
-    weights_agreement: Any
-    layer_sync: Any = None
-    """None for a Fabric."""
-
-    @property
-    def strategies(self) -> tuple[Any, ...]:
-        """Every strategy."""
-        return self.single_device, self.ddp, self.model_parallel
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,7 @@ from __future__ import annotations
 from abc import ABC
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar
-
-if TYPE_CHECKING:
-    from northbridge.lightning.classes import Classes
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -107,6 +104,28 @@ NAMESPACES = {
     )
 }
 """Every namespace by its name."""
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Our classes of one namespace. Typed ``Any``, because each derives from a class of that namespace's Lightning."""
+
+    accelerator: Any
+    single_device: Any
+    ddp: Any
+    model_parallel: Any
+    checkpoint_io: Any
+    script_launcher: Any
+    launcher: Any
+    weights_agreement: Any
+    layer_sync: Any = None
+    """None for a Fabric."""
+
+    @property
+    def strategies(self) -> tuple[Any, ...]:
+        """Every strategy."""
+        return self.single_device, self.ddp, self.model_parallel
+
 
 Stock: Any = ABC
 """Base of the mixins. To a type checker it has all attributes of the stock class that a mixin is combined with."""

@@ -7,9 +7,9 @@ from typing import Any
 
 from northbridge.diagnostics.advice import advise
 from northbridge.diagnostics.backends import BackendReport, BackendRow
+from northbridge.diagnostics.diagnosis import Diagnosis
 from northbridge.diagnostics.environment import Variable
 from northbridge.diagnostics.namespaces import NamespaceRow
-from northbridge.diagnostics.report import Diagnosis
 from northbridge.diagnostics.selection import Selection
 from northbridge.diagnostics.training import SelfTest
 

@@ -6,8 +6,8 @@ import pytest
 from tests.core.command import flowing
 
 from northbridge.diagnostics.backends import BackendReport, BackendRow
+from northbridge.diagnostics.diagnosis import Diagnosis
 from northbridge.diagnostics.namespaces import NamespaceRow
-from northbridge.diagnostics.report import Diagnosis
 from northbridge.diagnostics.table import show
 from northbridge.process_record import Entry
 

@@ -51,7 +51,7 @@ def test_where_nobody_waits_it_says_so_and_succeeds(tmp_path: Path) -> None:
 
     run = hang(str(tmp_path))
 
-    assert (run.exit_code, run.stdout.splitlines()[-1]) == (0, "Nobody waits.")
+    assert (run.exit_code, run.stdout.splitlines()[-1]) == (0, "No rank waits.")
 
 
 def test_a_script_gets_one_json_object(hanging: Path) -> None:

@@ -1,4 +1,4 @@
-"""Train with the callbacks, loggers and profilers that people put into a Trainer."""
+"""Train with the callbacks, loggers and profilers that users pass to a Trainer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from northbridge.conformance.runs.scenario import Scenario
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report what the callbacks kept, what the loggers wrote, and the weights."""
+    """Report the contents of the callbacks, the loggers' files, and the weights."""
     found = {"logged": _log(scenario, folder), "stopped": _stop(scenario, folder), "kept": _keep(scenario, folder)}
     write(folder, "callbacks", own_rank(), {**found, "averaged": _average(scenario, folder)})
 
@@ -102,7 +102,7 @@ def profilers(scenario: Scenario, folder: Path) -> None:
         module = classifier(scenario.namespace, "mlp", folder, "callbacks.profilers fit")
         host.fit(module, loader(shuffle=False))
         rank = host.global_rank
-        files = (f"*-{name}.txt", f"*-{name}-{rank}.txt")  # where there are several ranks, Lightning adds the number
+        files = (f"*-{name}.txt", f"*-{name}-{rank}.txt")  # with several ranks, Lightning appends the rank
         said = "".join(path.read_text() for file in files for path in folder.glob(file))
         found[name] = {"weights": fingerprint(module.state_dict()), "said": said}
     write(folder, "callbacks.profilers", rank, found)

@@ -1,4 +1,4 @@
-"""Train and keep checkpoints, in the middle of an epoch too, and where one cannot be written; take a training up."""
+"""Train and save checkpoints, also within an epoch and to a path that cannot be written; resume a training."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ MODEL = "tied and normed"
 INTERIM_MODEL = "tied"
 FILE = "kept.ckpt"
 SPOILT = "this cannot be pickled"
-"""Error of the value that spoils a checkpoint."""
+"""The message of the error that the unpicklable value of a checkpoint raises."""
 
 _BATCH = 2
-"""Of the first epoch, after which the checkpoints are written."""
+"""The batch of the first epoch after which the checkpoints are written."""
 
 _NOWHERE = "/proc/last.ckpt"
 
 
 def save(scenario: Scenario, folder: Path) -> None:
-    """Train, and leave the checkpoints ``epoch=0.ckpt`` and ``epoch=1.ckpt`` in the run's folder."""
+    """Train, and write the checkpoints ``epoch=0.ckpt`` and ``epoch=1.ckpt`` into the run's folder."""
     if not is_trainer(scenario.namespace):
         fabric(scenario).launch(_save, folder)
         return
@@ -52,7 +52,7 @@ def _save(host: Any, folder: Path) -> None:
 
 
 def resume(scenario: Scenario, folder: Path) -> None:
-    """Train the second epoch, after the first one of the run in the folder ``scenario.resume``, or of this run."""
+    """Train the second epoch from the first epoch's checkpoint of ``scenario.resume``, or else of this run's folder."""
     checkpoint = Path(scenario.resume or folder) / "epoch=0.ckpt"
     if is_trainer(scenario.namespace):
         module = classifier(scenario.namespace, MODEL, folder, "checkpoints.resume")
@@ -75,11 +75,11 @@ def _resume(host: Any, checkpoint: Path, folder: Path) -> None:
 
 
 def interim(scenario: Scenario, folder: Path) -> None:
-    """Report what the model was like around each checkpoint, what became of the file, and the weights at the end."""
+    """Report the model around each checkpoint, the state of the file, and the weights at the end."""
     kept = folder / "interim"
     kept.mkdir(exist_ok=True)
     if is_trainer(scenario.namespace):
-        host = trainer(scenario, folder)  # which sets the seed, before the model does
+        host = trainer(scenario, folder)  # seeds before the model is built
         module = classifier(scenario.namespace, INTERIM_MODEL, kept, "checkpoints.interim fit", _Keeping)
         host.fit(module, loader())
         found, net = module.found, module
@@ -121,7 +121,7 @@ class _Keeping(_Classifier):
 
 
 def _keep(net: torch.nn.Module, file: Path, save: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Save, and save once more in the same place what cannot be saved as a whole."""
+    """Save a checkpoint, then save one that fails to pickle to the same file; report the model and the file."""
     before = _places(net)
     save({"views": views(next(net.parameters()).device)})
     found: dict[str, Any] = {"before": before, "after": _places(net), **_contents(file)}
@@ -140,7 +140,7 @@ def _keep(net: torch.nn.Module, file: Path, save: Callable[[dict[str, Any]], Non
 
 
 class _Spoilt:
-    """Notes what stands in a file while it is pickled itself, which fails."""
+    """Records the bytes of a file while it is pickled; pickling it raises."""
 
     def __init__(self, file: Path) -> None:
         self.file = file
@@ -152,7 +152,7 @@ class _Spoilt:
 
 
 def views(device: torch.device) -> dict[str, torch.Tensor]:
-    """Return parts of a tensor of ``device``, which begin in other places of its memory, or lie otherwise in it."""
+    """Return views of one tensor on ``device``, with different offsets and strides."""
     whole = torch.arange(12.0).reshape(3, 4).to(device)
     left, right = whole.chunk(2, 1)
     rows = {"first row": whole[0], "second row": whole[1], "the second again": whole[1]}
@@ -175,7 +175,7 @@ def _places(net: torch.nn.Module) -> list[list[Any]]:
 
 
 def _contents(file: Path) -> dict[str, Any]:
-    """Return the devices of a file's tensors, as a machine opens it that has no chip, and whether tied weights are."""
+    """Return devices, tied weights and views of a checkpoint, loaded as on a machine without the chip."""
     checkpoint: dict[str, Any] = torch.load(file, weights_only=True)
     weights = checkpoint.get("state_dict", checkpoint.get("net"))
     assert weights is not None
@@ -189,7 +189,7 @@ def _contents(file: Path) -> dict[str, Any]:
 
 
 def failed(scenario: Scenario, folder: Path) -> None:
-    """Report the errors, and the weights with which the training ended in spite of them."""
+    """Report the errors, and the weights at the end of the training that continued after them."""
     if is_trainer(scenario.namespace):
         _fit_failing(scenario, folder)
     else:

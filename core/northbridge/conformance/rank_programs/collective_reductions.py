@@ -23,29 +23,29 @@ WORDS = ("sum", "mean", "min", "max", "product")
 """The reductions of :meth:`northbridge.Collective.all_reduce`."""
 
 GIVEN = ([1, 2, 3], [5, 1, 3], [2, 4, 3], [3, 3, 3])
-"""The numbers that each rank gives to a reduction."""
+"""The numbers that each rank contributes to a reduction."""
 
 NEGATIVE = ([-3, 4, -1], [-4, 3, 2], [0, -1, -6], [2, -4, 0])
-"""The numbers that each rank gives to a mean that is not a whole number."""
+"""The numbers that each rank contributes to a mean that is not an integer."""
 
 BITS = {"float32": 24, "float64": 53, "float16": 11, "bfloat16": 8}
-"""How many binary digits a number of a dtype has."""
+"""The number of significant binary digits of each dtype."""
 
 DIGITS = {**BITS, "int32": 31, "uint8": 8}
-"""How many digits are tried of each dtype, without the sign."""
+"""The number of digits that is tested for each dtype, without the sign."""
 
 EXACT = 200
-"""How many numbers are added up that use all the digits of their dtype."""
+"""The number of values in a sum that uses all digits of the dtype."""
 
 MANY = 2**20 + 3
-"""How many numbers a large tensor has."""
+"""The number of elements of a large tensor."""
 
 MOST = 2**23 + 3
-"""How many numbers more than fill one of DDP's buckets, which is the largest message of most trainings."""
+"""A number of elements that exceeds one DDP bucket, the largest message of most trainings."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Reduce in each dtype and by each word, whole tensors and parts, small and large ones; each rank reports."""
+    """Reduce whole and partial, small and large tensors in each dtype and operation; each rank reports."""
     rank = meet(scenario)
     found: dict[str, Any] = {"device": str(rank.device), "large": large_number(scenario.accelerator)}
     for dtype in DTYPES:
@@ -81,12 +81,12 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 def large_number(accelerator: str) -> int:
-    """Return a number that float32 does not hold to the last digit, nor int32 where the chip has int64."""
+    """Return an integer that float32 cannot represent exactly, nor int32 if the chip has int64."""
     return 2**28 if northbridge.load(accelerator).present_capabilities().int64.denied else 2**40
 
 
 def reduced(word: str, given: Sequence[Sequence[float]], *, whole: bool) -> list[Any]:
-    """Return what one of :data:`WORDS` makes of what each rank gives, in ``whole`` numbers or not."""
+    """Return the result of reducing ``given``, one row for each rank; ``whole`` truncates a mean to integers."""
     columns = list(zip(*given, strict=True))
     if word == "mean":
         means = [sum(column) / len(given) for column in columns]
@@ -96,9 +96,9 @@ def reduced(word: str, given: Sequence[Sequence[float]], *, whole: bool) -> list
 
 
 def digits(dtype: str, rank: int) -> list[int]:
-    """Return what a rank gives to a sum that is exact in ``dtype`` in whatever order four ranks are added up.
+    """Return a rank's part of a sum that is exact in ``dtype``, in whatever order four ranks are added up.
 
-    In its first half all ranks give something; in the second rank 0 or rank 1 gives what uses every digit by itself.
+    In the first half all ranks contribute; in the second, rank 0 or rank 1 alone adds a number that uses every digit.
     """
     chance = random.Random(rank)
     whole = 2 ** DIGITS[dtype]
@@ -108,7 +108,7 @@ def digits(dtype: str, rank: int) -> list[int]:
 
 
 def many(rank: Rank, size: int = MANY) -> torch.Tensor:
-    """Return a tensor of ``size`` small whole numbers, on the rank's device."""
+    """Return a float32 tensor of ``size`` small integers, on the rank's device."""
     return torch.arange(size, device=rank.device).remainder(1024).float()
 
 
@@ -125,35 +125,35 @@ def _reduce(rank: Rank, given: Any, dtype: str, word: str) -> Any:
 
 
 def _average(rank: Rank, dtype: str) -> Any:
-    """Have the library itself average, as FSDP2 does."""
+    """Let the library itself average, as FSDP2 does."""
     tensor = rank.tensor([each * rank.ranks for each in GIVEN[rank.number]], getattr(torch, dtype))
     dist.all_reduce(tensor, dist.ReduceOp.AVG)
     return tensor.tolist()
 
 
 def _reduce_transposed(rank: Rank) -> Any:
-    """Reduce a matrix whose rows do not lie one after another."""
+    """Reduce a matrix that is not contiguous."""
     matrix = (torch.arange(6.0, device=rank.device).view(2, 3) * (rank.number + 1)).t()
     rank.collective.all_reduce(matrix)
     return matrix.tolist()
 
 
 def _reduce_part(rank: Rank, part: slice) -> Any:
-    """Reduce some of the numbers of a tensor; return all of them."""
+    """Reduce some elements of a tensor; return all of them."""
     whole = torch.ones(6, device=rank.device)
     rank.collective.all_reduce(whole[part])
     return whole.tolist()
 
 
 def _reduce_no_numbers(rank: Rank, dtype: str, word: str) -> list[bool]:
-    """Return whether not-a-number is left where the first rank has it, and infinity where the last has."""
+    """Return two flags: NaN from the first rank survived, and infinity from the last rank survived."""
     own = [float("nan") if rank.number == 0 else 1.0, float("inf") if rank.is_last else 1.0]
     nan, infinite = _reduce(rank, own, dtype, word)
     return [isnan(nan), isinf(infinite)]
 
 
 def _reduce_many(rank: Rank, size: int = MOST, below: int = 1024, dtype: str = "float32") -> list[float]:
-    """Return the smallest and the largest distance from what a sum of ``size`` numbers ``below`` a bound is to be."""
+    """Return the smallest and the largest error of a sum over the ranks of ``size`` integers less than ``below``."""
     numbers = many(rank, size).remainder(below).to(getattr(torch, dtype))
     ramp = numbers * (rank.number + 1)
     rank.collective.all_reduce(ramp)

@@ -1,4 +1,4 @@
-"""Train a model that the user has compiled, with a backend and without."""
+"""Train a model that the user has compiled, with an explicit backend and without."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from northbridge.lightning.namespaces import Stock
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report the weights of each way, or why it was refused, and how many batches had been trained by then."""
+    """Report each way's weights, or why it was refused and how many batches had been trained by then."""
     warnings.filterwarnings("ignore", category=DeprecationWarning)  # of what torch.compile imports
     bridge = load(scenario.accelerator).bridge
     ways: dict[str, dict[str, Any] | None] = {"plainly": None, "eager": {"backend": "eager"}}  # of torch.compile

@@ -1,4 +1,4 @@
-"""Train on data that comes in the ways that Lightning knows."""
+"""Train on data in each form that Lightning accepts."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WAYS = (
 
 
 class Stream(IterableDataset[Any]):
-    """As many pictures on each rank."""
+    """An iterable dataset with the same number of pictures on each rank."""
 
     def __init__(self, rank: int, ranks: int) -> None:
         self._rank, self._ranks = rank, ranks
@@ -45,7 +45,7 @@ class Stream(IterableDataset[Any]):
 
 
 class Uneven(torch.utils.data.Sampler[list[int]]):
-    """Batches of different sizes, as many on each rank."""
+    """Batches of different sizes; each rank gets the same number of them."""
 
     def __iter__(self) -> Iterator[list[int]]:
         yield from ([0, 1, 2], [3, 4, 5, 6, 7, 8, 9], [10, 11])
@@ -55,7 +55,7 @@ class Uneven(torch.utils.data.Sampler[list[int]]):
 
 
 class InWorkers(Dataset[Any]):
-    """Says where it was read."""
+    """A dataset whose samples tell if a worker process read them."""
 
     def __len__(self) -> int:
         return 16
@@ -66,7 +66,7 @@ class InWorkers(Dataset[Any]):
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report weights and what the batches were like."""
+    """Report the weights and the properties of the batches."""
     found: dict[str, Any] = {}
     rank = 0
     for way in WAYS:
@@ -87,7 +87,7 @@ _prepared_lock = threading.Lock()
 
 
 def build_data(namespace: str, way: str, host: Any) -> Any:
-    """Return the data of one of :data:`WAYS` for a rank of a Trainer's or a Fabric's, which has no data module."""
+    """Return the data of one of :data:`WAYS` for a rank of a Trainer or Fabric; a Fabric has no data module."""
     if way == "pinned":
         return DataLoader(pictures(), batch_size=8, pin_memory=True)
     if way == "by workers":

@@ -1,4 +1,4 @@
-"""Train by torch's DistributedDataParallel over the chip's library, on a part of each batch."""
+"""Train with torch's DistributedDataParallel over the chip's library; each rank gets a part of each batch."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from northbridge.conformance.runs.ranks import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 GRADIENTS = (0.1, 0.2, 0.0, 0.0)
-"""What each rank gives to a communication hook."""
+"""The gradient that each rank passes to a communication hook."""
 
 STEPS = 4
 _ROWS = 3
-"""Of a batch, for each rank."""
+"""The number of rows in each rank's part of a batch."""
 
 _RATE = 0.2
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report the weights, and those gradients that torch's hooks and its Join lead to."""
+    """Report the weights, and the gradients after torch's communication hooks and its Join."""
     rank = meet(scenario)
     found = {
         "weights": attempt(partial(_train, rank)),
@@ -44,7 +44,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 def batch(step: int, ranks: int, among: range) -> tuple[Tensor, Tensor]:
-    """Return the rows of a batch for ``ranks`` that are those of the ranks ``among`` them."""
+    """Return the rows of a batch that belong to the ranks in ``among``, of ``ranks`` ranks in all."""
     images, labels = pictures(STEPS * ranks * _ROWS).tensors
     begin = step * ranks * _ROWS
     rows = slice(begin + among.start * _ROWS, begin + among.stop * _ROWS)
@@ -52,9 +52,9 @@ def batch(step: int, ranks: int, among: range) -> tuple[Tensor, Tensor]:
 
 
 def weights_alone(ranks: int, among: range, factor: float = 1.0) -> list[float]:
-    """Return the weights of one process on the CPU that has the rows of the ranks ``among`` all of them.
+    """Return the weights of one process on the CPU that trains on all rows of the ranks in ``among``.
 
-    ``factor`` is what its gradients are multiplied by.
+    Its gradients are multiplied by ``factor``.
     """
     net = _build()
     optimizer = torch.optim.SGD(net.parameters(), lr=_RATE * factor)
@@ -78,7 +78,7 @@ def _train(rank: Rank, dtype: torch.dtype = torch.float32) -> list[float]:
 
 
 def _begin_apart(rank: Rank) -> Any:
-    """Return weights and buffers, made anew by each rank from a seed of its own, that DDP begins with."""
+    """Return the weights and buffers with which DDP starts; each rank initialized its own from another seed."""
     torch.manual_seed(rank.number)
     layer = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     torch.nn.init.normal_(layer.get_buffer("1.running_mean"))
@@ -97,7 +97,7 @@ def _numbers(net: nn.Module) -> list[float]:
 
 
 def _compressed_gradient(rank: Rank) -> float:
-    """Return the gradient that the ranks agree on, sent as float16."""
+    """Return the gradient that the ranks average as float16."""
     model = _one_weight(rank)
     model.register_comm_hook(None, fp16_compress_hook)
     model(rank.tensor([[GRADIENTS[rank.number]]])).sum().backward()
@@ -107,7 +107,7 @@ def _compressed_gradient(rank: Rank) -> float:
 
 
 def _joined_weight(rank: Rank) -> float:
-    """Train on two batches in rank 0 and on two more in each rank after it; return the weight."""
+    """Train on two batches in rank 0 and on two more in each following rank; return the weight."""
     model = _one_weight(rank)
     optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     with Join([model]):
@@ -121,7 +121,7 @@ def _joined_weight(rank: Rank) -> float:
 
 
 class _Branches(nn.Module):
-    """Two weights, of which a rank uses one."""
+    """Two weights; each rank uses one of them."""
 
     def __init__(self, used: int) -> None:
         super().__init__()

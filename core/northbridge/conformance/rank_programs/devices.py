@@ -1,4 +1,4 @@
-"""Ask for devices in each way that Lightning has words for; train on none."""
+"""Request devices in each form that Lightning accepts; train nothing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ FORMS: dict[str, Any] = {
     "'0,1'": "0,1",
     "[1]": [1],
 }
-"""The ways, as a user writes them."""
+"""The forms, as a user writes them."""
 
 
 SECOND = "[1]"
 
 
 def is_held_by_one_fabric(backend: str, namespace: str) -> bool:
-    """Whether a Fabric of one device, which takes it when it is asked for it, leaves its process no other."""
+    """True if a Fabric, which acquires its device when it asks for it, leaves its process no second one."""
     device = northbridge.get(backend).device
     return not is_trainer(namespace) and device.root(0) == device.root(1)
 

@@ -1,4 +1,4 @@
-"""Train for a thousand steps with an evaluation now and then, and see what is held."""
+"""Train for a thousand steps with regular evaluations, and record memory, open files and threads."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
 EARLY, LATE = 200, 1000
-"""The steps after which memory is looked at: what grows at the beginning, such as caches, has grown by the first."""
+"""The steps after which memory is read; initial growth, such as caches, has ended by the first."""
 
 _BATCHES = 50
 _EVALUATED = 5
-"""The batches of an epoch, and of the evaluation at its end."""
+"""The number of batches in an epoch, and in the evaluation at its end."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report on each rank what is held after each of the steps: bytes, open files and threads."""
+    """Report the bytes, open files and threads that each rank holds after the two steps."""
     host = trainer(scenario, folder, max_epochs=-1, max_steps=LATE, num_sanity_val_steps=0)
     module = classifier(scenario.namespace, "mlp", folder, "endurance fit", _Enduring)
     batches, evaluated = (loader(8 * each * host.world_size, shuffle=False) for each in (_BATCHES, _EVALUATED))

@@ -1,4 +1,4 @@
-"""Train in a loop of one's own through Fabric: accumulate, clip, schedule, load in several ways, and join."""
+"""Train in a custom loop through Fabric: accumulate, clip, schedule, load data in several ways, and join."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from northbridge.conformance.runs.scenario import Scenario
 STEERED = ("plainly", "accumulating", "clipping by norm", "clipping by value", "by LBFGS", "on a schedule")
 LOADED = ("pinned", "by workers", "iterable", "in batches of a sampler")
 WAYS = (*STEERED, *LOADED)
-"""What is tried."""
+"""The ways of training that run."""
 
 _BATCH = 4
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report the weights that each way led to, and the learning rate at its end."""
+    """Report the weights after each way, and the learning rate at its end."""
     fabric(scenario).launch(_loop, scenario.namespace, folder)
 
 
@@ -77,7 +77,7 @@ def _closure(host: Any, net: Any, optimizer: Any, batch: Any, *, keeps_gradients
 
 
 def join(scenario: Scenario, folder: Path) -> None:
-    """Report weights, gradients in between, and how many batches each rank trained on."""
+    """Report the weights, intermediate gradients, and the number of batches that each rank trained on."""
     fabric(scenario).launch(_part, folder)
 
 
@@ -113,7 +113,7 @@ def _accumulate(host: Any) -> dict[str, str]:
 
 def _join(host: Any) -> dict[str, Any]:
     net, optimizer = _set_up(host)
-    numbers = range(2 + 2 * host.global_rank)  # the last rank has more than the first
+    numbers = range(2 + 2 * host.global_rank)  # the last rank has more batches than the first
     with Join([net._forward_module]):
         for number in numbers:
             optimizer.zero_grad()

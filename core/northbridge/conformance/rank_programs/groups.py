@@ -1,4 +1,4 @@
-"""Speak within groups of some of the ranks, and in groups of all of them that follow one another."""
+"""Communicate within groups of some ranks, and in successive groups of all of them."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ DIVISIONS: dict[int, dict[str, list[list[int]]]] = {
     2: {"one each": [[0], [1]], "backwards": [[1, 0]]},
     4: {"halves": [[0, 1], [2, 3]], "every other": [[0, 2], [1, 3]], "all but one": [[0, 1, 3]], "backwards": [[3, 0]]},
 }
-"""The groups into which so many ranks are divided; one may be in none. torch counts a group's ranks in their order."""
+"""The groups for each number of ranks; a rank may be in no group. torch numbers a group's ranks in ascending order."""
 
 FOLLOWING = 3
-"""How many groups follow one another."""
+"""The number of successive groups."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -32,7 +32,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     found: dict[str, Any] = {}
     for name, groups in DIVISIONS[rank.ranks].items():
         for ranks in groups:
-            group: Any = dist.new_group(ranks)  # called by all ranks, also by those that are not in it
+            group: Any = dist.new_group(ranks)  # called by all ranks, also by those outside the group
             if rank.number in ranks:
                 found[name] = attempt(partial(_speak, rank, ranks, group))
         dist.barrier()
@@ -40,7 +40,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 def _speak(rank: Rank, ranks: list[int], group: Any) -> dict[str, Any]:
-    weight = float(4**rank.number)  # of a sum, its digits to the base of 4 tell whose it is
+    weight = float(4**rank.number)  # the base-4 digits of a sum show which ranks contributed
     total = rank.collective.all_reduce(rank.tensor([weight]), "sum", group)
     average = rank.collective.all_reduce(rank.tensor([weight]), "mean", group)
     sent = rank.tensor([weight])
@@ -63,7 +63,7 @@ def _speak(rank: Rank, ranks: list[int], group: Any) -> dict[str, Any]:
 
 
 def meet_again(scenario: Scenario, folder: Path) -> None:
-    """Report of each group a sum over its ranks, and when this one came to its barrier and went."""
+    """Report for each group a sum over its ranks, and when this rank came to its barrier and left it."""
     rank = meet(scenario)
     found = [_meet_barrier(rank)]
     for _ in range(1, FOLLOWING):
@@ -81,7 +81,7 @@ def _meet_barrier(rank: Rank) -> dict[str, float]:
 
 
 def _agree_on_port(rank: Rank) -> str:
-    """Return a port of rank 0's: on the old one, the first rank might still find the store of the old group."""
+    """Return a new port that rank 0 reserved: the old port might still have the old group's store."""
     port = rank.tensor([float(reserve_port() if rank.number == 0 else 0)])
     dist.broadcast(port, 0)
     return str(int(port.item()))

@@ -1,4 +1,4 @@
-"""Note in which order the bridge is called in a training, and which of the user's variables it replaces."""
+"""Record the order of the bridge's calls in a training, and the user's variables that it replaces."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
 BEGIN = ("prepare", "load", "prepare_rank", "select")
-"""What is called of a bridge and of its device before a training, in this order."""
+"""The calls to a bridge and to its device before a training, in this order."""
 
 STEP = ("after_backward", "after_step", "after_evaluation")
-"""What is called of a bridge in a training."""
+"""The calls to a bridge during a training."""
 
 _USERS = "as the user has it"
-"""What a user has set, whatever it means."""
+"""An arbitrary value that stands for the user's own."""
 
 _calls: list[str] = []
 
@@ -35,13 +35,13 @@ _calls: list[str] = []
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train for one step of two batches; report the calls in their order.
 
-    And which variables and settings of the process are not what they were.
+    Also report the variables and settings of the process that changed.
     """
     backend = northbridge.get(scenario.accelerator)
     for name in (*BEGIN[:-1], *STEP):
         _note(backend.bridge, name)
     _note(backend.device, "select")
-    torch.use_deterministic_algorithms(True, warn_only=True)  # as some users have it; not torch's default
+    torch.use_deterministic_algorithms(True, warn_only=True)  # some users set it; it is not torch's default
     before, settings = dict(os.environ), _settings()
     if is_trainer(scenario.namespace):
         limits = {"limit_train_batches": 2, "accumulate_grad_batches": 2, "limit_val_batches": 1}
@@ -56,14 +56,14 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 def _settings() -> dict[str, object]:
-    """Return what a user may have set in the process beside its environment."""
+    """Return the process settings, other than the environment, that a user may have changed."""
     return {
         "deterministic algorithms": torch.are_deterministic_algorithms_enabled(),
         "dtype by default": torch.get_default_dtype(),
         "precision of float32 products": torch.get_float32_matmul_precision(),
         "threads": torch.get_num_threads(),
         "gradients": torch.is_grad_enabled(),
-        "how processes are started": multiprocessing.get_start_method(),  # which Lightning asks for, and so fixes
+        "how processes are started": multiprocessing.get_start_method(),  # Lightning reads it, which fixes it
         "the garbage collector": (gc.isenabled(), *gc.get_threshold()),
         "the handler of SIGINT": signal.getsignal(signal.SIGINT),
         "the handler of SIGTERM": signal.getsignal(signal.SIGTERM),
@@ -118,7 +118,7 @@ class _Hooked(_Classifier):
 
 
 def set_variables(scenario: Scenario, folder: Path) -> None:
-    """Report what was set, and which of the user's values did not stay; nothing is loaded."""
+    """Report the variables that ``prepare()`` sets, and the user's values that changed; nothing is loaded."""
     bridge = northbridge.get(scenario.accelerator).bridge
     before = dict(os.environ)
     try:
@@ -130,7 +130,7 @@ def set_variables(scenario: Scenario, folder: Path) -> None:
             bridge.prepare()
             found["overwritten"] = [name for name in added if os.environ.get(name) != _USERS]
         except northbridge.VariableError as error:
-            # A value that makes no sense may be refused; it is not to be replaced.
+            # An invalid value may be refused, but not replaced.
             found["overwritten"] = [] if os.environ.get(error.variable) == _USERS else [error.variable]
     finally:
         os.environ.clear()
@@ -139,5 +139,5 @@ def set_variables(scenario: Scenario, folder: Path) -> None:
 
 
 def changed_since(before: dict[str, str]) -> list[str]:
-    """Return the variables that had another value ``before``, or are gone."""
+    """Return the variables whose values differ from ``before`` or that are gone."""
     return sorted(name for name, value in before.items() if os.environ.get(name) != value)

@@ -1,4 +1,4 @@
-"""Train through, and after an end that the training did not choose: SIGTERM, and under torchrun a killed rank."""
+"""Train with and without an interruption: SIGTERM, or under torchrun a killed rank."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
 
 EVERY_N_STEPS = 3
-"""How often a checkpoint is written of a training in which a rank is killed."""
+"""The number of steps between two checkpoints, in a training in which a rank is killed."""
 
 INTERRUPTED = 5
-"""The step before whose end the last rank gets the signal."""
+"""The step during which the last rank gets the signal."""
 
 KILLED_IN = 5
 """The step in which the last rank kills itself, counted from 0; a checkpoint is written after each step."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report with which weights the trainings ended, and with which step those began that were taken up."""
+    """Report the final weights of each training, and the step at which each resumed training began."""
     if scenario.launch == "restarts":
         last = folder / "last.ckpt"
         is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
@@ -72,9 +72,9 @@ class _Interrupted(_Classifier):
 
 
 def killed_rank(scenario: Scenario, folder: Path) -> None:
-    """Train with checkpoints until the last rank kills itself; it reports the moment.
+    """Train with checkpoints until the last rank kills itself and reports the time.
 
-    A rank that outlives it reports that the training went on to its end.
+    A rank that survives reports that the training went on to its end.
     """
     callbacks = lightnings(scenario, "callbacks")
     checkpoints = callbacks.ModelCheckpoint(dirpath=folder, every_n_train_steps=1, save_last=True)

@@ -1,4 +1,4 @@
-"""Train with batch norm over the batches of all ranks, and compare with a process that has the whole batch."""
+"""Train with batch norm over the batches of all ranks, and compare with one process that has the whole batch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.declared import get
 
 _BATCH = 8
-"""Of each rank, and all that it sees: Lightning shuffles what the ranks share, and the whole is the same."""
+"""Each rank's batch size. It is the rank's whole data, so Lightning's shuffling does not change the global batch."""
 
 _EPOCHS = 8
 _RATE = 0.1
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report how far the weights and the statistics of each way are from the one process's."""
+    """Report the distance of each way's weights and statistics from those of one process."""
     if is_trainer(scenario.namespace):
         _fit(scenario, folder)
     else:
@@ -63,7 +63,7 @@ def _loop(host: Any, backend: str, folder: Path) -> None:
 
 
 def _distance(net: nn.Module, ranks: int) -> dict[str, float]:
-    """Return how far ``net`` is from one that the CPU trained on the whole batch."""
+    """Return the distance of ``net`` from a model that the CPU trained on the whole batch."""
     whole = build("convnet").train()
     optimizer = torch.optim.SGD(whole.parameters(), lr=_RATE)
     for _ in range(_EPOCHS):
@@ -79,7 +79,7 @@ def _distance(net: nn.Module, ranks: int) -> dict[str, float]:
 
 
 def _uneven(backend: str, device: torch.device) -> dict[str, float]:
-    """Normalize batches of other sizes on each rank, of which the first is empty; return the distances from one."""
+    """Normalize batches of different sizes, the first one empty; return the distances from one process."""
     from northbridge.lightning.plugins.sync_batch_norm import synchronize
 
     rank, ranks = torch.distributed.get_rank(), torch.distributed.get_world_size()

@@ -1,4 +1,4 @@
-"""Train in the ways that Lightning's users ask for: other optimizers, clipping, schedules, callbacks for training."""
+"""Train with the options that Lightning's users choose: optimizers, clipping, schedules, training callbacks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Late(_Plain):
     def configure_model(self) -> None:
         if isinstance(self.net[-1], torch.nn.Identity):
             return
-        layer = torch.nn.Linear(5, 5)  # made on the chip, of whose random numbers the host's know nothing
+        layer = torch.nn.Linear(5, 5)  # its initial weights come from the chip's generator
         torch.manual_seed(4)
         torch.nn.init.eye_(layer.weight)
         torch.nn.init.zeros_(layer.bias)
@@ -79,15 +79,15 @@ class Way:
 
     kind: type = _Plain
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of the Trainer."""
+    """The Trainer's arguments."""
 
     callback: Callable[[Any], Any] | None = None
-    """Makes one of the module of Lightning's callbacks."""
+    """Builds a callback from Lightning's callbacks module."""
 
 
 def _finetuning(callbacks: Any) -> Any:
     class Finetuning(callbacks.BaseFinetuning):  # type: ignore[misc]  # Lightning's class of this namespace
-        """Freeze the first layer, and train it too from the second epoch on."""
+        """Freezes the first layer, and trains it too from the second epoch on."""
 
         def freeze_before_training(self, pl_module: Any) -> None:
             self.freeze(pl_module.net[0])
@@ -113,11 +113,11 @@ WAYS = {
     "finetuning": Way(callback=_finetuning),
     "averaging weights": Way(callback=lambda room: room.StochasticWeightAveraging(0.01, swa_epoch_start=2)),
 }
-"""What is tried."""
+"""The ways of training that run."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report the weights and the steps of each way, and the learning rate at its end."""
+    """Report the weights and the number of steps of each way, and the learning rate at its end."""
     callbacks = lightnings(scenario, "callbacks")
     found: dict[str, Any] = {}
     rank = 0
@@ -127,7 +127,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
         module = classifier(scenario.namespace, "convnet", folder, "optimization fit", way.kind)
         batches = (
             loader(batch=SAMPLES) if way.kind is _ByLBFGS else loader()
-        )  # from batch to batch it magnifies rounding
+        )  # with small batches it amplifies rounding
         host.fit(module, batches, loader(shuffle=False))
         rates = [group["lr"] for optimizer in host.optimizers for group in optimizer.param_groups]
         found[name] = {"weights": fingerprint(module.state_dict()), "steps": host.global_step, "rates": rates}

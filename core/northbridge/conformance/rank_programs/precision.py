@@ -1,4 +1,4 @@
-"""Train in mixed precision, and in each of Lightning's precisions for the dtypes inside the model."""
+"""Train in mixed precision, and in each of Lightning's precisions, and record the dtypes inside the model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PRECISIONS = {
     "16-mixed": ("float16", "float32"),
     "bf16-mixed": ("bfloat16", "float32"),
 }
-"""The dtypes of what the last layer gives, and of the weights."""
+"""The dtypes of the last layer's output, and of the weights."""
 
 BATCHES = 5
 OVERFLOW = 2
@@ -40,7 +40,7 @@ def mixed(scenario: Scenario, folder: Path) -> None:
 
 
 def dtypes(scenario: Scenario, folder: Path) -> None:
-    """Report the dtypes that each precision led to, and which weights did not learn, or what it was refused for."""
+    """Report the dtypes under each precision and the weights that did not change, or the reason for a refusal."""
     write(folder, "precision.dtypes", 0, {precision: _try(scenario, folder, precision) for precision in PRECISIONS})
 
 

@@ -1,4 +1,4 @@
-"""Train a model that draws random numbers on the chip and on the host, through and taken up from checkpoints."""
+"""Train a model that draws random numbers on the chip and the host, uninterrupted and resumed from checkpoints."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from northbridge.lightning.plugins.checkpoint_io import stock_format
 from northbridge.lightning.plugins.random_states import KEY
 
 _BATCHES = 4
-"""Of an epoch, for each rank; there are two epochs."""
+"""The number of batches in an epoch for each rank; there are two epochs."""
 
 _WITHIN = 6
 """The step after which the checkpoint within an epoch is written."""
@@ -27,7 +27,7 @@ _AT_END = "epoch=0.ckpt"
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report the weights of trainings that went through, and of those that took up a checkpoint of one."""
+    """Report the weights of uninterrupted trainings, and of trainings resumed from their checkpoints."""
     within = f"step={_WITHIN}.ckpt"
     found = {
         "through": _fit(scenario, folder, _shuffled(), _keep(scenario, folder / "shuffled")),
@@ -47,13 +47,13 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 def resume(scenario: Scenario, folder: Path) -> None:
-    """Report the weights that the training ends with whose first epoch the run in ``scenario.resume`` has kept."""
+    """Report the final weights of a training whose first epoch the run in ``scenario.resume`` saved."""
     weights = _resume_epoch(scenario, folder, Path(scenario.resume))
     write(folder, "random_states.resume", own_rank(), {"weights": weights})
 
 
 def _resume_epoch(scenario: Scenario, folder: Path, kept: Path) -> str:
-    """Return the weights after the second epoch of the training whose run has the folder ``kept``."""
+    """Return the weights after the second epoch, resumed from a checkpoint of the run in ``kept``."""
     return _fit(scenario, folder, _shuffled(), checkpoint=kept / "shuffled" / _AT_END)
 
 
@@ -81,11 +81,11 @@ def _keep(scenario: Scenario, folder: Path) -> list[Any]:
 
 
 def _shuffled() -> Any:
-    return loader(workers=1)  # which fetches ahead, as soon as the loader is asked for its first batch
+    return loader(workers=1)  # its worker prefetches as soon as the first batch is requested
 
 
 class Resumable:
-    """Batches in an order that is drawn for each epoch, which can be taken up within one."""
+    """Batches in a new random order for each epoch; iteration can be resumed within an epoch."""
 
     def __init__(self) -> None:
         self.batches: list[Any] = list(loader(8 * _BATCHES, shuffle=False))
@@ -96,7 +96,7 @@ class Resumable:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Any]:
-        drawn = torch.randperm(len(self.batches)).tolist()  # where it is taken up too, as torch's loaders draw a seed
+        drawn = torch.randperm(len(self.batches)).tolist()  # also when resumed, as torch's loaders draw a seed
         if self.given == len(self.order):
             self.order, self.given = drawn, 0
         return self._rest()
@@ -107,11 +107,11 @@ class Resumable:
             yield self.batches[self.order[self.given - 1]]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the order, and how much of it has been given."""
+        """Return the order, and the number of batches already returned."""
         return {"order": self.order, "given": self.given}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where another one stood."""
+        """Continue from the state of another object."""
         self.order, self.given = state["order"], state["given"]
 
 

@@ -18,16 +18,16 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.discovery.current import loaded
 
 FLOATS = ((1.5, -2.0), (3.0, -4.0), (0.25, 8.0), (-1.0, 0.5))
-"""The numbers that each rank gives."""
+"""The numbers that each rank contributes."""
 
 
 def wholes(large: int) -> tuple[tuple[int, int], ...]:
-    """Return what each rank gives in whole numbers; a float32 between would lose the last digits."""
+    """Return each rank's integers; a conversion to float32 would lose the last digits."""
     return (large + 1, -7), (large + 4, -2), (large + 3, 5), (large + 2, 9)
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Reduce, gather and broadcast on each rank, which reports what it got."""
+    """Reduce, gather and broadcast on each rank, which reports the results."""
     if is_trainer(scenario.namespace):
         host = trainer(scenario, folder, max_epochs=1)
         host.fit(classifier(scenario.namespace, "mlp", folder, "reductions fit", _Reducing), loader())
@@ -81,7 +81,7 @@ def _reduce_all(
 
 
 def metrics(scenario: Scenario, folder: Path) -> None:
-    """Train until a whole number has not fallen for two epochs; each rank reports every metric it has."""
+    """Train until an integer metric has not decreased for two epochs; each rank reports all its metrics."""
     callbacks = lightnings(scenario, "callbacks")
     patience = callbacks.EarlyStopping("errors", mode="min", patience=2)
     host = trainer(scenario, folder, max_epochs=20, callbacks=[patience])

@@ -1,4 +1,4 @@
-"""Do what must be an error, and report which one it was."""
+"""Attempt trainings that must raise an error, and report the error."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from northbridge.conformance.runs.scenario import Scenario
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Try everything; a run that goes on in silence is reported as no error at all."""
+    """Try each case; a run that finishes is reported as "no error"."""
     strategies = lightnings(scenario, "strategies")
     cpu = torch.device("cpu")
     train = partial(_train, scenario, folder)
@@ -36,7 +36,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 def _train_in_group(scenario: Scenario, folder: Path, backend: str) -> None:
     if backend == "fake":
-        importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers it
+        importlib.import_module("torch.testing._internal.distributed.fake_pg")  # registers the backend
     where = (folder / f"{backend}.store").as_uri()
     torch.distributed.init_process_group(backend, init_method=where, rank=0, world_size=1)
     try:

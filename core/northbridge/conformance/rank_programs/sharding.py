@@ -1,4 +1,4 @@
-"""Train a model that is spread over the ranks, save its shards, and take them up."""
+"""Train a model that is sharded over the ranks, save its shards, and resume from them."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import Stock
 
 CHECKPOINT = "shards.ckpt"
-"""The folder with what each rank wrote after the first epoch."""
+"""The folder with each rank's shards after the first epoch."""
 
 _EPOCHS = 2
 _BATCH = 16
 _SAMPLES = 3 * _BATCH
 _LAYOUTS = {2: ((2, 1), (1, 2)), 4: ((2, 2),)}
-"""For a number of ranks how many share the data, and how many of those share each layer."""
+"""For each number of ranks: the sizes of the data-parallel and of the tensor-parallel dimension."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Train the first epoch and save, then take that up for the second; or take up ``scenario.resume`` alone."""
+    """Train the first epoch, save, and resume for the second; with ``scenario.resume``, only resume from there."""
     assert isinstance(scenario.devices, int)
     one = _fit if is_trainer(scenario.namespace) else _loop
     found: dict[str, Any] = {}
@@ -45,7 +45,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
                     for epochs in (range(1), range(1, _EPOCHS))
                 )
                 found |= first | {f"{layout[0]} x {layout[1]}, {way}": first["losses"] + second["losses"]}
-    found["alone"] = alone()  # last: a backward pass before the chip came may leave autograd unable to serve it
+    found["alone"] = alone()  # last: a backward pass before the chip is loaded may leave autograd unable to serve it
     write(folder, "sharding taken up" if scenario.resume else "sharding", torch.distributed.get_rank(), found)
 
 
@@ -69,7 +69,7 @@ def _batches() -> Any:
 
 
 def _spread(net: Any, mesh: Any) -> Any:
-    """Share each hidden layer between the ranks of a row of ``mesh``, and everything between its rows."""
+    """Split each hidden layer between the ranks of a row of ``mesh``, and shard all layers between its rows."""
     from torch.distributed.fsdp import fully_shard
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
@@ -94,7 +94,7 @@ def _strategy(scenario: Scenario, layout: tuple[int, int], checkpoint: Path) -> 
 
 
 def _adam(net: nn.Module) -> torch.optim.Optimizer:
-    # One parameter after the other: torch puts no tensors that are spread together with others.
+    # One parameter at a time: torch's foreach kernels do not mix sharded tensors with others.
     return adam(net.parameters(), foreach=False)
 
 
@@ -131,7 +131,7 @@ def _loop(scenario: Scenario, _folder: Path, strategy: Any, checkpoint: Path, ep
 
 
 def _mine(batch: Any, mesh: Any) -> Any:
-    """Return the rows of a batch that are this rank's."""
+    """Return this rank's rows of a batch."""
     among, rank = mesh["data_parallel"].size(), mesh["data_parallel"].get_local_rank()
     return [each.chunk(among)[rank] for each in batch]
 

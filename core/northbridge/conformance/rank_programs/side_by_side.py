@@ -1,4 +1,4 @@
-"""Train beside another job, which has to train at the same time."""
+"""Train while another job trains on the same machine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _FAILED = "failed"
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Train, and report the weights and when the training began and ended; with company, after it has come.
+    """Train; report the weights and when the training began and ended. With another job, wait for it first.
 
-    ``scenario.resume`` is the folder in which the two jobs meet, or nothing for a job that is alone.
+    ``scenario.resume`` is the folder in which the two jobs meet, or empty for a job that runs alone.
     """
     host = trainer(scenario, folder)
     module = classifier(scenario.namespace, MODEL, folder, "side_by_side", _Accompanying)
@@ -36,7 +36,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 def _meet(meeting: Path, name: str) -> None:
-    """Wait until both jobs are here; who is waited for may have failed on the way."""
+    """Wait until both jobs are here; raise if the other job failed before."""
     (meeting / name).touch()
     until = time.monotonic() + _LIMIT_S
     while len(here := [each.name for each in meeting.iterdir()]) < 2 or _FAILED in here:

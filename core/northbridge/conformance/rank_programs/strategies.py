@@ -24,14 +24,14 @@ from northbridge.conformance.runs.scenario import Scenario
 def perform(scenario: Scenario, folder: Path) -> None:
     """Train with a stock strategy object, a registered variant, and communication hooks; each rank reports.
 
-    A hook compresses to no dtype that the chip denies; then nothing is compressed.
+    A hook does not compress to a dtype that the chip denies; then nothing is compressed.
     """
     stock = lightnings(scenario, "strategies").DDPStrategy
     calls: list[int] = []
     denied = _denied(scenario.accelerator)
     compress_hook = allreduce_hook if "float16" in denied else fp16_compress_hook
 
-    @wraps(fp16_compress_hook)  # DDP reads a hook's annotations
+    @wraps(fp16_compress_hook)  # DDP reads the annotations of a hook
     def counting_hook(state: Any, bucket: Any) -> Any:
         calls.append(bucket.index())
         return compress_hook(state, bucket)

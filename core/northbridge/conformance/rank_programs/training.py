@@ -1,4 +1,4 @@
-"""Train models one after another, and through every stage, by hand and in searches."""
+"""Train models one after another, run every stage, optimize manually, and tune."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def train_models(scenario: Scenario, folder: Path, topic: str, **arguments: Any)
 
 
 def _fit(scenario: Scenario, folder: Path, model: str, topic: str, **arguments: Any) -> None:
-    """Train ``model``; each rank reports as ``topic``, and each process that is left as ``after`` it."""
+    """Train ``model``; each rank reports as ``topic``, and each surviving process as ``after`` it."""
     before = dict(os.environ)
     host = trainer(scenario, folder, **arguments)
     module = classifier(scenario.namespace, model, folder, topic)
@@ -60,7 +60,7 @@ def _fit(scenario: Scenario, folder: Path, model: str, topic: str, **arguments: 
 
 
 def _loop(host: Any, models: tuple[str, ...], folder: Path, topic: str) -> None:
-    """Train ``models`` one after another in this rank, which reports on each."""
+    """Train ``models`` one after another in this rank, which reports each of them."""
     for model in models:
         host.seed_everything(1)
         net, optimizer = set_up(host, model)
@@ -79,7 +79,7 @@ def train_epoch(host: Any, net: Any, optimizer: Any, batches: Any) -> None:
 
 
 def device_stats(scenario: Scenario, folder: Path) -> None:
-    """Train with Lightning's DeviceStatsMonitor; rank 0 reports its columns' largest numbers, and the chip's."""
+    """Train with Lightning's DeviceStatsMonitor; rank 0 reports each column's maximum, and the chip's statistics."""
     callbacks = lightnings(scenario, "callbacks")
     loggers = lightnings(scenario, "loggers")
     logger = loggers.CSVLogger(folder, name="training.device_stats")
@@ -94,7 +94,7 @@ def device_stats(scenario: Scenario, folder: Path) -> None:
 
 
 def stages(scenario: Scenario, folder: Path) -> None:
-    """Go through the stages; each rank reports its metrics and predictions."""
+    """Fit, validate, test and predict; each rank reports its metrics and predictions."""
     host = trainer(scenario, folder)
     module = classifier(scenario.namespace, "convnet", folder, "training.stages fit", _Staged)
     batches = loader(shuffle=False)
@@ -123,8 +123,8 @@ class _Staged(_Validated):
 
 
 def manual_optimization(scenario: Scenario, folder: Path) -> None:
-    """Train two networks against each other, an optimizer each, for two epochs; each rank reports the weights."""
-    # Each backward reaches one of the two networks alone, which DDP has to be told.
+    """Train two adversarial networks, each with its own optimizer, for two epochs; each rank reports the weights."""
+    # Each backward reaches only one of the two networks; DDP needs to be told.
     strategy = "auto" if scenario.alone else "ddp_find_unused_parameters_true"
     host = trainer(scenario, folder, strategy=strategy)
     torch.manual_seed(3)
@@ -147,7 +147,7 @@ class _Adversaries(Stock):  # type: ignore[misc]  # of Lightning's module
     def training_step(self, batch: Any, batch_index: int) -> None:
         real = batch[0].flatten(1)
         forging, judging = self.optimizers()
-        # No noise is drawn: a part of the data stands in for it.
+        # Part of the data replaces random noise.
         for optimizer, wanted in ((forging, 1.0), (judging, 0.0)):
             self.toggle_optimizer(optimizer)
             loss = self._judged(self.forger(real[:, :8]), wanted)
@@ -164,11 +164,11 @@ class _Adversaries(Stock):  # type: ignore[misc]  # of Lightning's module
 
 
 _FITS = 16
-"""The largest batch for which there is memory."""
+"""The largest batch size for which there is memory."""
 
 
 def tune(scenario: Scenario, folder: Path) -> None:
-    """Report the batch sizes that both modes find, and the learning rate that is suggested."""
+    """Report the batch sizes that both modes find, and the suggested learning rate."""
     tuner = lightnings(scenario, "tuner")
     found: dict[str, Any] = {}
     for mode in ("power", "binsearch"):

@@ -1,4 +1,4 @@
-"""Move tensors and objects between the ranks, through torch, which hands them to the chip's library."""
+"""Move tensors and objects between the ranks with torch, which uses the chip's library."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from northbridge.conformance.runs.ranks import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 DTYPES = ("float32", "float16", "bfloat16", "int64", "uint8", "bool")
-"""In which one rank's tensor is sent to all, and each rank's is gathered."""
+"""The dtypes in which one rank's tensor is broadcast, and each rank's tensor is gathered."""
 
 LOSSLESS = (*FLOATS, "int64", "int32", "int16", "uint8")
-"""In which numbers are sent that use every digit of their dtype."""
+"""The dtypes in which numbers are sent that use every digit of the dtype."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Broadcast from each rank, and gather; each rank reports what it got."""
+    """Broadcast from each rank, and gather; each rank reports its results."""
     rank = meet(scenario)
     found: dict[str, Any] = {"device": str(rank.device)}
     for root in range(rank.ranks):
@@ -71,24 +71,24 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 def given(rank: int) -> list[float]:
-    """Return what a rank gives."""
+    """Return the numbers that a rank sends."""
     return [rank + 0.5, rank - 0.5]
 
 
 def in_dtype(rank: int) -> list[int]:
-    """Return what a rank gives in a dtype of :data:`DTYPES`: no two give the same, also as bool."""
+    """Return the numbers that a rank sends in a dtype of :data:`DTYPES`: distinct for each rank, also as bool."""
     return [int(rank == number) for number in range(4)]
 
 
 def last_digit(dtype: str, rank: int, large: int) -> float:
-    """Return what a rank sends in ``dtype``: no narrower dtype holds it; ``large`` is the number for int64."""
+    """Return the number that a rank sends in ``dtype``: no narrower dtype holds it. ``large`` is the int64 number."""
     if dtype in BITS:
         return 1 + (rank + 1) * 2.0 ** (1 - BITS[dtype])
     return {"int64": large, "int32": 2**31 - 1, "int16": 2**15 - 1, "uint8": 2**8 - 1}[dtype] - rank
 
 
 def kept(rank: Rank, *tensors: torch.Tensor) -> list[Any]:
-    """Return the numbers of ``tensors``, which are on the rank's device."""
+    """Return the values of ``tensors``, which must be on the rank's device."""
     for each in tensors:
         assert each.device == rank.device, f"a result is on {each.device}, and the rank on {rank.device}"
     return [each.tolist() for each in tensors]
@@ -138,14 +138,14 @@ def _reduce_scatter_digits(rank: Rank, dtype: str) -> Any:
 
 
 def _gather_twice(rank: Rank) -> Any:
-    """Gather, gather something else, and return what was gathered first."""
+    """Gather twice, and return the first result."""
     first = rank.collective.all_gather(rank.tensor(given(rank.number)))
     rank.collective.all_gather(rank.tensor([-1.0, -1.0]))
     return kept(rank, *first)
 
 
 def _gather_behind_others(rank: Rank) -> Any:
-    """Gather what stands behind other numbers of its tensor into a place behind others; return all that is there."""
+    """Gather a slice with a storage offset into a slice with a storage offset; return the whole destination."""
     flat = torch.full((2 * rank.ranks + 3,), -1.0, device=rank.device)
     dist.all_gather_into_tensor(flat[3:], rank.tensor([-2.0, *given(rank.number)])[1:])
     return kept(rank, flat)[0]
@@ -158,7 +158,7 @@ def _broadcast_behind_others(rank: Rank) -> Any:
 
 
 def _gather_many(rank: Rank) -> list[float]:
-    """Return the smallest and the largest distance from what is to be gathered."""
+    """Return the smallest and the largest error of gathering a large tensor."""
     numbers = many(rank)
     flat = torch.empty(MANY * rank.ranks, device=rank.device)
     dist.all_gather_into_tensor(flat, numbers + rank.number)
@@ -193,7 +193,7 @@ def _gather_flat(rank: Rank) -> Any:
 
 
 def _gather_by_the_backend(rank: Rank) -> Any:
-    # Of a tensor whose numbers do not lie one after another.
+    # The tensor is not contiguous.
     return kept(rank, *rank.collective.all_gather(rank.tensor([[each, 0.0] for each in given(rank.number)])[:, 0]))
 
 
@@ -204,7 +204,7 @@ def _reduce_scatter(rank: Rank) -> Any:
 
 
 def _average_scatter(rank: Rank) -> Any:
-    """Have the library itself average, as FSDP2 does."""
+    """Let the library itself average, as FSDP2 does."""
     share = torch.empty(2, device=rank.device)
     whole = torch.arange(2.0 * rank.ranks, device=rank.device) * (rank.number + 1) * rank.ranks
     dist.reduce_scatter_tensor(share, whole, dist.ReduceOp.AVG)
@@ -224,14 +224,14 @@ def _broadcast_objects(rank: Rank) -> Any:
 
 
 def exchange(scenario: Scenario, folder: Path) -> None:
-    """Exchange in each of :data:`EXCHANGES`; each rank reports what it got, or what was refused."""
+    """Run each of :data:`EXCHANGES`; each rank reports its result or the error."""
     rank = meet(scenario)
     found = {name: attempt(partial(way, rank)) for name, way in EXCHANGES.items()}
     write(folder, "transfers.exchange", rank.number, found)
 
 
 def uneven(sender: int, receiver: int, ranks: int) -> list[float]:
-    """Return what one rank sends to another where each gets another number of numbers, and itself none."""
+    """Return the numbers from one rank to another: a different length for each receiver, and none to itself."""
     return [10.0 * sender + receiver] * (2 * ((receiver - sender) % ranks))
 
 
@@ -265,7 +265,7 @@ def _all_to_all_uneven(rank: Rank) -> Any:
 
 
 def _send_around(rank: Rank) -> Any:
-    """Send to the next rank, and receive from the one before."""
+    """Send to the next rank, and receive from the previous one."""
     arrived = torch.empty(2, device=rank.device)
     following, before = (rank.number + 1) % rank.ranks, (rank.number - 1) % rank.ranks
     sends = [dist.P2POp(dist.isend, rank.tensor(given(rank.number)), following)]
@@ -275,14 +275,14 @@ def _send_around(rank: Rank) -> Any:
 
 
 def _broadcast_transposed(rank: Rank) -> Any:
-    """Broadcast a matrix whose rows do not lie one after another."""
+    """Broadcast a matrix that is not contiguous."""
     matrix = (torch.arange(6.0, device=rank.device).view(2, 3) + 10 * rank.number).t()
     dist.broadcast(matrix, 1)
     return kept(rank, matrix)[0]
 
 
 def _broadcast_part(rank: Rank) -> Any:
-    """Broadcast every other number of a tensor; return all of them."""
+    """Broadcast every second element of a tensor; return all of them."""
     whole = torch.full((6,), float(rank.number), device=rank.device)
     dist.broadcast(whole[::2], 1)
     return kept(rank, whole)[0]
@@ -299,4 +299,4 @@ EXCHANGES: Mapping[str, Callable[[Rank], Any]] = MappingProxyType(
         "sent around": _send_around,
     }
 )
-"""Calls that a library may lack, so that they raise."""
+"""Calls that a library may lack; they then raise."""

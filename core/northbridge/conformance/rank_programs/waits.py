@@ -1,4 +1,4 @@
-"""Wait for ranks that come late or never, and for collectives that are under way."""
+"""Wait for ranks that are late or missing, and for collectives that are in progress."""
 
 from __future__ import annotations
 
@@ -19,34 +19,34 @@ from northbridge.conformance.runs.ranks import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 LATE_S = 0.4
-"""How much later one rank comes."""
+"""The delay of a late rank."""
 
 PATIENCE_S = 30.0
-"""How long a barrier may take on a busy machine, when all have come."""
+"""The limit for a barrier on a busy machine, after all ranks have arrived."""
 
 PENDING = 50
-"""How many collectives are under way at a time."""
+"""The number of collectives in progress at the same time."""
 
 CHAIN = 8
-"""How many times one tensor is reduced."""
+"""The number of times that one tensor is reduced."""
 
 SHORT_S = 5.0
-"""How long the ranks wait for one that never comes."""
+"""The process group's timeout, for a rank that never arrives."""
 
 BOUND_S = 4 * SHORT_S
-"""By when they have to be told that it does not come."""
+"""The limit by which the other ranks must get an error."""
 
 STAY_S = 5 * SHORT_S
-"""How long that one stays where it is, at most: its end, of which the others are told too, comes after the bound."""
+"""The longest time that the missing rank stays. Its exit, which the others also notice, comes after the bound."""
 
 GIVE_UP_S = 9 * SHORT_S
-"""After which a rank that still waits is ended, with its stack: its library waits for ever."""
+"""The time after which a rank that still waits is ended, with its stack: its library waits forever."""
 
 _FLIGHT = "NORTHBRIDGE_FLIGHT_RECORDER"
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report when each rank came and went, and what it read where it did not wait by itself."""
+    """Report each rank's arrival and departure times, and the values that it read without an explicit wait."""
     rank = meet(scenario)
     found: dict[str, Any] = {}
     for late in (0, rank.ranks - 1):
@@ -66,7 +66,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
 
 
 def pass_barrier(rank: Rank, late: int, group: Any = None) -> dict[str, float]:
-    """Return when this rank came to a barrier of ``group``, to which the rank ``late`` comes late, and when it went."""
+    """Return when this rank came to a barrier of ``group`` and when it left; the rank ``late`` comes late."""
     rank.collective.barrier(group)
     if rank.number == late:
         time.sleep(LATE_S)
@@ -76,7 +76,7 @@ def pass_barrier(rank: Rank, late: int, group: Any = None) -> dict[str, float]:
 
 
 def _read_at_once(rank: Rank, begin: Callable[[Rank], torch.Tensor]) -> Any:
-    """Begin a collective to which the last rank comes late, and compute with its result and read it at once."""
+    """Start a collective to which the last rank is late; compute with its result and read it immediately."""
     rank.collective.barrier()
     if rank.is_last:
         time.sleep(LATE_S / 2)
@@ -96,7 +96,7 @@ def _torchs_all_gather(rank: Rank) -> torch.Tensor:
 
 
 def _ask_early(rank: Rank) -> dict[str, Any]:
-    """Begin a collective to which the last rank comes late, and ask whether it is done before and after the wait."""
+    """Start a collective to which the last rank is late; record ``is_completed()`` before and after the wait."""
     tensor = rank.tensor([1.0])
     rank.collective.barrier()
     if rank.is_last:
@@ -113,7 +113,7 @@ def _ask_early(rank: Rank) -> dict[str, Any]:
 
 
 def _drop_temporaries(rank: Rank) -> list[Any]:
-    """Start collectives on tensors that nothing else refers to, while others are made and dropped."""
+    """Start collectives on otherwise unreferenced tensors, while other tensors are created and dropped."""
     pending = []
     for number in range(PENDING):
         temporary = torch.full((1000,), float(number + rank.number), device=rank.device)
@@ -142,7 +142,7 @@ def _wait_backwards(rank: Rank) -> list[float]:
 
 
 def _chain(rank: Rank) -> Any:
-    """Reduce one tensor again and again, and compute with it in between, on the chip alone."""
+    """Reduce one tensor repeatedly, and compute with it in between, on the chip alone."""
     tensor = rank.tensor([1.0])
     course = []
     for _ in range(CHAIN):
@@ -150,15 +150,15 @@ def _chain(rank: Rank) -> Any:
         assert work is not None
         work.wait()
         tensor = tensor + 1
-        course.append(tensor.clone())  # the next one is in place
+        course.append(tensor.clone())  # the next reduction is in place
     return torch.cat(course).tolist()
 
 
 def missing_rank(scenario: Scenario, folder: Path) -> None:
-    """Have all ranks but the last begin a collective; they report what they were told, and the last one who is missed.
+    """Start a collective on all ranks but the last; they report their errors, and the last rank reports who is missing.
 
     Northbridge's flight recorder keeps what each rank calls. The time limit is that of the whole group, as Lightning's
-    strategies hand it to the backend.
+    strategies pass it to the backend.
     """
     os.environ[_FLIGHT] = str(folder / "flight")
     rank = meet(scenario, timedelta(seconds=SHORT_S), until=lambda: _gather_at_the_door(folder))
@@ -180,7 +180,7 @@ def missing_rank(scenario: Scenario, folder: Path) -> None:
 
 
 def _wait_for(folder: Path, what: str, ranks: int) -> None:
-    """Wait until each of the first ``ranks`` has said ``what``, or has had the time to."""
+    """Wait until each of the first ``ranks`` ranks has written the file ``what``, or until the limit."""
     _wait_until(lambda: all((folder / f"{what}-{each}").exists() for each in range(ranks)), STAY_S)
 
 
@@ -211,7 +211,7 @@ def _wait_in_vain(rank: Rank, call: Callable[[], object]) -> dict[str, Any]:
 
 
 def _judge(flight: Path) -> list[dict[str, Any]]:
-    """Return what ``northbridge hang`` says of the record."""
+    """Return the findings of ``northbridge hang`` about the record."""
     from northbridge.flight_recorder.analysis.judgement import judge
     from northbridge.flight_recorder.analysis.record_files import read_folder
 

@@ -16,14 +16,14 @@ from northbridge.errors import WeightsDisagreeError
 from northbridge.lightning.namespaces import NAMESPACES
 
 STEP = 3
-"""After which the last rank changes a weight."""
+"""The step after which the last rank changes a weight."""
 
 EVERY = 2
-"""How many steps lie between two checks."""
+"""The number of steps between two checks."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
-    """Report on each rank when the weights were compared, and what came of it where one rank's differed."""
+    """Report on each rank when the weights agreed, and the error if one rank's weights differed."""
     if is_trainer(scenario.namespace):
         _fit(scenario, folder)
     else:
@@ -57,13 +57,13 @@ def _check(host: Any, namespace: str, folder: Path) -> None:
 
 
 def change(net: torch.nn.Module) -> None:
-    """Change one number of the last weight but one, a little."""
+    """Change one element of the next-to-last weight slightly."""
     with torch.no_grad():
         list(net.parameters())[-2][0, 0] += 1e-6
 
 
 class Caught:
-    """Catches the error and keeps what it tells."""
+    """Catches the error, and keeps its ranks and message."""
 
     def __init__(self) -> None:
         self.told: dict[str, Any] = {"ranks": [], "message": ""}

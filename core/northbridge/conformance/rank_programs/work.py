@@ -1,4 +1,4 @@
-"""Program of a scenario's processes: ``python -m northbridge.conformance.rank_programs.work SCENARIO FOLDER``."""
+"""The program of a scenario's processes: ``python -m northbridge.conformance.rank_programs.work SCENARIO FOLDER``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from northbridge.errors import UnsupportedError
 
 
 def main(scenario: Scenario, folder: Path) -> None:
-    """Do the scenario's steps in this process; the ranks leave their findings in ``folder``.
+    """Run the scenario's steps in this process; the ranks leave their findings in ``folder``.
 
-    A process that is alone goes on after a step that failed. Several would wait for each other; but what the chip is
-    said not to do is refused on every rank alike, before any of them waits, and they go on too.
+    A single process continues after a failed step. Several processes do not: they would wait for each other. They do
+    continue after an unsupported step, which every rank refuses before any of them waits.
     """
     for step in scenario.steps:
         name, _, function = step.partition(".")

@@ -1,5 +1,5 @@
-"""From a run of the suite to a report: ``proving`` is the way through.
+"""From a run of the suite to a report: ``suite_run`` connects the parts.
 
-``watching`` starts the pytest that runs the tests, in which ``recorder`` writes the event log; ``verdict`` and
-``granting`` judge; ``report`` is what is left.
+``runner.supervisor`` starts the pytest that runs the tests, in which ``runner.recorder`` writes the event log.
+``verdict`` and ``grading`` judge; ``report`` is the result.
 """

@@ -1,4 +1,4 @@
-"""The command ``northbridge conformance``: what it prints, and its exit code."""
+"""The command ``northbridge conformance``: its output and its exit code."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from northbridge.untrusted.terminal import Terminal
 from northbridge.untrusted.text import clean
 
 _SHOWN = 12
-"""How many tests that did not pass are shown on the terminal; the page has them all."""
+"""The number of failed tests that the terminal shows; the page has them all."""
 
 _LINES = 6
-"""How many lines of their evidence are."""
+"""The number of lines of each failed test's evidence."""
 
 
 def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
@@ -62,7 +62,7 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
 
 
 def verify(path: Path, report: Report) -> int:
-    """Say whether the report is to be believed, and return the exit code. Raises :class:`ReportError`."""
+    """Print the reasons to distrust the report, if any; return the exit code. Raises :class:`ReportError`."""
     try:
         faults = find_faults(report)
     except SuiteError as error:
@@ -76,7 +76,7 @@ def verify(path: Path, report: Report) -> int:
 
 
 def show(console: Terminal, report: Report) -> None:
-    """Print what the report says, as far as it fits on a screen; of a part of the suite, each test and no level."""
+    """Print a summary of the report; for a part of the suite, each test and no level."""
     part = is_part(report)
     who = f"{report.backend.name} ({report.backend.distribution} {report.backend.version})"
     what = "a part of the suite, which grants no level" if part else name_level(report)
@@ -117,7 +117,7 @@ def _show_tests(console: Terminal, report: Report) -> None:
 
 @contextmanager
 def _progress(name: str, level: str) -> Iterator[Callable[[Course, str], None]]:
-    """Show on a terminal which test is under way; elsewhere say a line when each level begins."""
+    """Show the current test on a terminal; elsewhere print a line when each level begins."""
     console = Terminal(stderr=True)
     seen: set[str] = set()
     with console.status(f"conformance of {name}, up to {level}: collecting") as status:

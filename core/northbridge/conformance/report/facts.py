@@ -1,7 +1,7 @@
 """Facts of a report about the suite, a backend and a machine.
 
-The backend is asked in a process of its own, which may crash, hang or print; where it gives no answer, the metadata's
-few facts serve, and nothing is claimed.
+A separate process collects the backend's facts, as it may crash, hang or print. If it gives no answer, the report has
+only the metadata's few facts and no claims.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from northbridge.discovery.simulated import simulation_of
 _SUITE = Path(__file__).parents[1]
 
 _LIMIT_S = 900.0
-"""How long loading may take: some software is compiled on first use."""
+"""The limit for loading: some software is compiled on first use."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """All of it."""
+    """Facts about a backend, its claims and its software."""
 
     backend: BackendFacts
     capabilities: Capabilities = field(default_factory=Capabilities)
@@ -44,14 +44,14 @@ class Facts:
     """The vendor's variables that its contract lists."""
 
     def environ_of_suite(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return ``environ`` as the suite's processes have it: a simulated chip has its strict options."""
+        """Return ``environ`` for the suite's processes; a simulated chip gets its strict options."""
         strict = strict_options(self.backend.name) if self.backend.simulated else {}
         return {**strict, **environ}
 
     def list_options_off(self, environ: Mapping[str, str]) -> tuple[str, ...]:
         """Return the strict options of a simulated chip that the user's ``environ`` turns off.
 
-        A chip whose simulation and bridge name no strict options has none of them on.
+        A chip whose simulation and bridge have no strict options gets one line that says so.
         """
         if not self.backend.simulated:
             return ()
@@ -65,9 +65,9 @@ class Facts:
         )
 
     def describe_machine(self, environ: Mapping[str, str]) -> MachineFacts:
-        """Return where this process runs, with those variables of ``environ`` that bear on a run.
+        """Return the facts about this machine, with the variables of ``environ`` that affect a run.
 
-        Values are told of the vendor's, of a simulated chip's strict options, and of those that the core shows.
+        Values are shown only for the vendor's variables, a simulated chip's strict options, and those the core shows.
         """
         beginnings = ("NORTHBRIDGE_", "TORCH", "OMP_NUM_THREADS")
         also = (*self.variables, *(strict_options(self.backend.name) if self.backend.simulated else ()))
@@ -86,7 +86,7 @@ class Facts:
 
 
 def find_facts(name: str, environ: Mapping[str, str] = os.environ) -> Facts:
-    """Return what there is to know about backend ``name``; raises what ``discovery.installed.find`` raises."""
+    """Return the facts about backend ``name``; raises the errors of ``discovery.installed.find``."""
     plugin = installed.find(name)
     origin: dict[str, Any] = {"name": name, "distribution": plugin.distribution, "version": plugin.version}
     try:
@@ -113,7 +113,7 @@ def _processor() -> str:
 def strict_options(name: str) -> Mapping[str, str]:
     """Return the strict options of the simulated chip of backend ``name``.
 
-    Those of its bridge, and of its simulation. Raises what :func:`northbridge.get` raises.
+    They come from its bridge and its simulation. Raises the errors of :func:`northbridge.get`.
     """
     simulation = simulation_of(name)
     return {**get(name).bridge.strict_options, **(simulation.strict_options if simulation else {})}
@@ -121,7 +121,7 @@ def strict_options(name: str) -> Mapping[str, str]:
 
 @cache
 def digest_sources() -> str:
-    """Return a digest of every file of the suite, and of the claims that its levels take; read once a process."""
+    """Return a digest of every file of the suite and of the claims that its levels need; computed once a process."""
     total = hashlib.sha256()
     for path in (*sorted(_SUITE.rglob("*.py")), Path(capabilities.__file__)):
         total.update(f"{path.relative_to(_SUITE.parent).as_posix()}\n".encode())

@@ -1,4 +1,4 @@
-"""Which levels a course of the suite earns, and which claims it proves."""
+"""Grading of a run of the suite: the levels that it earns, and the claims that it proves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNTAGGED_ADVICE = "Read the evidence; docs/prove-your-backend.md says how to ru
 
 
 def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) -> TestResult:
-    """Return the result of one test; of one that has not ended, nobody knows anything."""
+    """Return the result of one test; NOT RUN if it did not finish."""
     if ended is None:
         ended = Ended(id=test.id, ending=Ending.FORBIDDEN, seconds=0.0, evidence=NOT_ASKED)
     verdict = judge(ended.ending, [claims[name] for name in test.claims if name in claims])
@@ -35,12 +35,12 @@ def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) 
 
 
 def judge_tests(course: Course, claims: Mapping[str, Claim]) -> list[TestResult]:
-    """Return the result of each test that was planned."""
+    """Return the result of each planned test."""
     return [judge_test(test, course.ended.get(test.id), claims) for test in course.planned.values()]
 
 
 def judge_claims(claims: Mapping[str, Claim], tests: Iterable[TestResult]) -> dict[str, ClaimResult]:
-    """Return what ``tests`` say of each claim."""
+    """Return the finding of ``tests`` about each claim."""
     about: dict[str, list[TestResult]] = {name: [] for name in claims}
     for test in tests:
         for name in test.claims:
@@ -91,7 +91,7 @@ def _missing(level: Level, ran: list[TestResult]) -> list[str]:
 
 def _bad(tests: list[TestResult]) -> list[str]:
     harmless = (Verdict.PASS, Verdict.UNKNOWN, Verdict.NOT_RUN)
-    forbidden: dict[str, list[str]] = {}  # what forbids one often forbids many
+    forbidden: dict[str, list[str]] = {}  # one reason often forbids many tests
     for test in tests:
         if test.verdict is Verdict.NOT_RUN:
             forbidden.setdefault(test.evidence, []).append(test.id)
@@ -125,7 +125,7 @@ def _find(claim: Claim, tests: list[TestResult]) -> Finding:
         return "hidden"
     if verdicts & {Verdict.FAIL, Verdict.TIMEOUT}:
         return "false"
-    # A test that shows an unknown claim too says nothing about this one.
+    # A test that also shows an unknown claim says nothing about this one.
     if Verdict.PASS not in verdicts or any(test.verdict is Verdict.NOT_RUN for test in tests):
         return "not tested"
     return "proved" if claim.answer == "yes" else "refused"

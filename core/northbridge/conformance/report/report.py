@@ -1,4 +1,4 @@
-"""``report.json``: what a run of the suite found out, for people and programs of other days and machines."""
+"""``report.json``: the result of a run of the suite, for people and programs on other days and machines."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from northbridge.errors import ReportError
 from northbridge.untrusted.files import read_file
 
 SCHEMA = 1
-"""The version of the format; a reader refuses another."""
+"""The version of the format; a reader rejects other versions."""
 
 
 NOT_ASKED = "it was not asked for"
-"""The evidence of a test that was left out, where a part of the suite was asked for."""
+"""The evidence of a test that was left out because only part of the suite was requested."""
 
 
 def _reject_unknown_level(name: str) -> str:
@@ -40,29 +40,29 @@ class _Facts(BaseModel):
 
 
 class SuiteFacts(_Facts):
-    """Which suite ran, and how much of it."""
+    """The suite that ran, and how much of it."""
 
     northbridge: Name
-    """The version that brought it."""
+    """The version of Northbridge that the suite belongs to."""
 
     sources: Name
     """A digest of the suite's own files."""
 
     asked: LevelName
-    """The level up to which it was asked to go, such as ``"C3"``."""
+    """The highest level that was requested, such as ``"C3"``."""
 
     expected: tuple[Name, ...]
-    """The id of every test up to there; of a whole report each has a result."""
+    """The id of every test up to that level; a complete report has a result for each."""
 
     mutation: str = ""
-    """The fault that was made on purpose; such a report shows nothing about the backend."""
+    """The fault that was injected; such a report shows nothing about the backend."""
 
     options_off: tuple[str, ...] = ()
     """The strict options that a simulated chip ran without."""
 
 
 class BackendFacts(_Facts):
-    """Whom the report is about."""
+    """The backend that the report is about."""
 
     name: Name
     distribution: Name
@@ -74,30 +74,30 @@ class BackendFacts(_Facts):
     collective: str = ""
     simulated: bool = False
     devices: Number = 0
-    """How many devices this machine has."""
+    """The number of devices on this machine."""
 
     label: str = ""
-    """The product's name, of the first device."""
+    """The product name of the first device."""
 
     problem: str = ""
-    """Why the backend could not be loaded here, or not even be asked; what it is and claims is then not all known."""
+    """The reason why the backend could not be loaded or described here; its facts and claims are then incomplete."""
 
 
 class MachineFacts(_Facts):
-    """Where it ran."""
+    """The machine on which the suite ran."""
 
     system: str
     processor: str
     cores: Number
     memory: Number
-    """In bytes."""
+    """The size of the host memory in bytes."""
 
     environment: dict[str, str]
-    """The variables that bear on a run, of Northbridge, of torch's and of the vendor's; of most the name alone."""
+    """The variables of Northbridge, torch and the vendor that affect a run; mostly without their values."""
 
 
 class ClaimResult(_Facts):
-    """A claim, and what the tests say of it."""
+    """A claim, and the tests' finding about it."""
 
     answer: Literal["yes", "no", "unknown"]
     reason: str
@@ -105,38 +105,38 @@ class ClaimResult(_Facts):
     """``false``: claimed, and fails; or denied, and does not refuse. ``hidden``: denied, and works."""
 
     tests: Number
-    """How many tests show it."""
+    """The number of tests that show it."""
 
     @model_validator(mode="after")
     def _is_a_claim(self) -> Self:
-        Claim(self.answer, self.reason)  # which refuses a denial without a reason
+        Claim(self.answer, self.reason)  # it refuses a denial without a reason
         return self
 
 
 class TestResult(_Facts):
-    """One test."""
+    """The result of one test."""
 
-    __test__ = False  # nothing for pytest to collect
+    __test__ = False  # pytest must not collect it
 
     id: Name
-    """``C1/Device/test_indexing[…]``."""
+    """The id, such as ``C1/Device/test_indexing[…]``."""
 
     level: LevelName
     topic: str
-    """Subject of its class, as a sentence."""
+    """The first line of its class's docstring."""
 
     title: str
-    """Behaviour that it shows, in words."""
+    """The behaviour that it shows, in words."""
 
     verdict: Verdict
     ending: Ending
     claims: tuple[Name, ...]
     seconds: Seconds
     evidence: str
-    """Why it failed, was refused or could not run; where it hung, the stack of each rank."""
+    """The reason why it failed, was refused or could not run; for a hang, the stack of each rank."""
 
     advice: str
-    """Where the vendor should look; empty where all is well."""
+    """The place where the vendor should look; empty if the test needs no attention."""
 
     @property
     def class_name(self) -> str:
@@ -155,16 +155,16 @@ class TestResult(_Facts):
 
 
 class LevelResult(_Facts):
-    """Whether a level is granted, and why not."""
+    """The result for one level: granted, or the reasons why not."""
 
     name: LevelName
     title: str
     granted: bool
     simulated: bool
-    """The device is simulated: so is the level."""
+    """True if the device is simulated, and so is the level."""
 
     cases: Number
-    """How many of its tests ran."""
+    """The number of its tests that ran."""
 
     withheld: tuple[str, ...]
     """Every reason why it is not granted."""
@@ -176,24 +176,24 @@ class LevelResult(_Facts):
 
 
 class Report(_Facts):
-    """All of it."""
+    """A complete conformance report."""
 
     schema_version: Literal[1] = 1
     suite: SuiteFacts
     backend: BackendFacts
     machine: MachineFacts
     versions: dict[str, str]
-    """Of Python, torch, each namespace of Lightning, and the vendor's distributions."""
+    """The versions of Python, torch, each namespace of Lightning, and the vendor's distributions."""
 
     began: str
-    """ISO 8601, in UTC."""
+    """The start time in ISO 8601, UTC."""
 
     seconds: Seconds
     claims: dict[Name, ClaimResult]
     levels: tuple[LevelResult, ...]
     tests: tuple[TestResult, ...]
     digest: str = Field(default="")
-    """Of all the rest, so that a report that was changed by accident or by hand is told."""
+    """A digest of the rest, which reveals changes by accident or by hand."""
 
     @property
     def level(self) -> LevelResult | None:
@@ -206,21 +206,21 @@ class Report(_Facts):
         return self.model_copy(update={"digest": self.compute_digest()})
 
     def compute_digest(self) -> str:
-        """Return the digest of everything but the digest; a fact that a later suite adds has a default, and no part."""
+        """Return the digest of the report without its digest and without facts that have their default value."""
         told = self.model_copy(update={"digest": ""}).model_dump_json(exclude_defaults=True)
         return hashlib.sha256(told.encode()).hexdigest()
 
     def to_json(self) -> str:
-        """Return it as the text of a file."""
+        """Return the report as the text of a file."""
         return self.model_dump_json(indent=1) + "\n"
 
     def write(self, path: Path) -> None:
-        """Write it as JSON."""
+        """Write the report as JSON."""
         path.write_text(self.to_json(), encoding="utf-8")
 
     @classmethod
     def read(cls, path: Path) -> Report:
-        """Return what :meth:`write` wrote; raises :class:`ReportError` where that is no report."""
+        """Read a report that :meth:`write` wrote; raises :class:`ReportError` if the file is not a report."""
         try:
             text = read_file(path)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""Run the suite on a backend, from what there is to know about it to the report."""
+"""Run the suite on a backend, from collecting its facts to the report."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def run_suite(
 ) -> Report:
     """Run every level up to ``level`` for backend ``name`` and return the report, sealed.
 
-    ``only`` limits it to tests whose ids hold one of these texts; such a report grants nothing. Raises what
-    :func:`~northbridge.discovery.installed.find` raises, and :class:`SuiteError`.
+    ``only`` selects the tests whose ids contain one of these texts; such a report grants nothing. Raises the errors of
+    :func:`~northbridge.discovery.installed.find`, and :class:`SuiteError`.
     """
     began, start = datetime.now(timezone.utc).isoformat(timespec="seconds"), time.monotonic()
-    digest_sources()  # of the files that run, and not of what somebody edits meanwhile
+    digest_sources()  # of the files that run, before anyone edits them
     facts = find_facts(name, environ)
     environ = facts.environ_of_suite(environ)
     levels = tuple(LEVELS)[: list(LEVELS).index(level) + 1]

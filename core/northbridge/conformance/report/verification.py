@@ -1,4 +1,4 @@
-"""Whether a report is whole, and from the suite that is installed here."""
+"""Verification that a report is complete, and comes from the suite that is installed here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from northbridge.conformance.verdict import judge
 
 
 def find_faults(report: Report) -> list[str]:
-    """Return everything for which ``report`` is not to be believed; nothing where it is whole and from this suite.
+    """Return every reason not to trust ``report``; empty if it is complete and from this suite.
 
     A digest finds changes by accident or in passing. It does not stop forgery: if much depends on a report, run the
     suite again.

@@ -1,1 +1,1 @@
-"""The process that runs the suite, and goes on where that hangs or dies."""
+"""The process that runs the suite, and continues if a test hangs or dies."""

@@ -1,7 +1,7 @@
 """Events of the pytest that runs the suite, a line each, for the process that supervises it.
 
-A line is written before a test begins and after it has ended, so that of a process that hangs or dies it is known in
-which test it does.
+A line is written before a test begins and after it has ended. So the log names the test in which a process hung or
+died.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ class _Line(BaseModel):
 
 
 class Planned(_Line):
-    """A test of the levels that were asked for."""
+    """A test of the requested levels."""
 
     event: Literal["planned"] = "planned"
     id: str
     chosen: bool
-    """Whether it is to run: a part of the suite may be asked for."""
+    """True if it is to run, as a part of the suite may be requested."""
 
     level: str
     topic: str
@@ -51,14 +51,14 @@ class Ended(_Line):
 
 
 class Broken(_Line):
-    """Something was broken on purpose before the tests."""
+    """A fault was injected before the tests."""
 
     event: Literal["broken"] = "broken"
     what: str
 
 
 class Uncollected(_Line):
-    """Nothing could be collected, for the reason."""
+    """Collection failed, for the reason."""
 
     event: Literal["refused"] = "refused"
     reason: str
@@ -69,19 +69,19 @@ _LINES: TypeAdapter[Line] = TypeAdapter(Line)
 
 
 class EventLog:
-    """The file, for one writer and one reader."""
+    """The log file, for one writer and one reader."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._read = 0
 
     def write(self, line: Line) -> None:
-        """Append ``line``; it is in the file when this returns."""
+        """Append ``line``, which is in the file when this returns."""
         with self._path.open("a") as file:
             file.write(line.model_dump_json() + "\n")
 
     def read(self) -> list[Line]:
-        """Return the lines that were written since the last call."""
+        """Return the lines written since the last call."""
         if not self._path.exists():
             return []
         with self._path.open() as file:

@@ -1,7 +1,7 @@
-"""The plugin of pytest that keeps the event log: ``pytest -p northbridge.conformance.runner.recorder``.
+"""The pytest plugin that keeps the event log: ``pytest -p northbridge.conformance.runner.recorder``.
 
-It changes nothing about the tests. It says of each what it is about, how it ended, and whether what the backend cannot
-do was refused by an error that says so.
+It changes nothing about the tests. For each test it records the topic, the ending, and if a clear error refused an
+operation that the backend does not support.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from northbridge.conformance.suite import Suite
 
 MOST_EVIDENCE = 12000
-"""How many characters of evidence are kept: its end, where the error stands."""
+"""The number of characters of evidence that are kept: the end, with the error."""
 
 _UNSUPPORTED = re.compile(
     r"not (?:been |yet )?(?:implemented|supported)|unsupported|does not support|could not run|has no |no kernel|cannot",
@@ -36,7 +36,7 @@ _UNSUPPORTED = re.compile(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options by which the watching process says what it wants."""
+    """Add the options that the supervising process sets."""
     group = parser.getgroup("northbridge")
     group.addoption("--northbridge-log", type=Path, required=True, help="the file to write into")
     group.addoption("--northbridge-done", type=Path, default=None, help="a file with the ids that have an ending")
@@ -44,13 +44,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the event log of this run."""
-    rewrite_assertions()  # in a fork the package was imported before pytest was
+    """Start the event log of this run."""
+    rewrite_assertions()  # in a fork the package was imported before pytest
     config.pluginmanager.register(EventRecorder(config), "northbridge-recorder")
 
 
 class EventRecorder:
-    """Writes what happens."""
+    """The hooks that write the event log."""
 
     def __init__(self, config: pytest.Config) -> None:
         log: Any = config.getoption("--northbridge-log")
@@ -66,20 +66,20 @@ class EventRecorder:
             self._log.write(Broken(what=broken))
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Say what is planned, and leave out what has been done."""
+        """Log the planned tests, and deselect those that have ended."""
         planned = [(item, describe(item, self._only)) for item in items]
         for _, test in planned:
             self._log.write(test)
         items[:] = [item for item, test in planned if test.chosen and test.id not in self._done]
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Say why nothing could be collected."""
+        """Log the reason of a failed collection."""
         if report.failed:
             self._log.write(Uncollected(reason=report.longreprtext[-MOST_EVIDENCE:]))
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Write before and after a test."""
+        """Log the beginning and the end of a test."""
         self._ended = None
         self._began = time.monotonic()
         self._log.write(Began(id=identify(item)))
@@ -93,7 +93,7 @@ class EventRecorder:
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Remember how the test ended, by its first error."""
+        """Keep the test's ending, from its first error."""
         report = yield
         if report.outcome != "passed" and self._ended is None:
             assert call.excinfo is not None
@@ -110,7 +110,7 @@ def identify(item: pytest.Item) -> str:
 
 
 def describe(item: pytest.Item, only: Collection[str] = ()) -> Planned:
-    """Return what a test is about; it is chosen where its id holds one of ``only``, or where that is empty."""
+    """Return the plan of a test; it is chosen if ``only`` is empty or one of its texts is in the test's id."""
     suite = _suite(item)
     function, _, parameters = item.name.partition("[")
     words = function.removeprefix("test_").replace("_", " ")
@@ -138,13 +138,13 @@ def claims_of(item: pytest.Item) -> tuple[str, ...]:
 
 
 def classify(error: BaseException) -> Ending:
-    """Return how a test ended that raised ``error``."""
+    """Return the ending of a test that raised ``error``."""
     if isinstance(error, pytest.skip.Exception):
         return Ending.FORBIDDEN
     if isinstance(error, HungError):
         return Ending.HUNG
     if isinstance(error, RunError):
-        return Ending.FAILED  # its words are those of whole processes
+        return Ending.FAILED  # its text is the output of whole processes
     if isinstance(error, UnsupportedError | NotImplementedError):
         return Ending.REFUSED
     if isinstance(error, RuntimeError | TypeError) and _UNSUPPORTED.search(str(error)):

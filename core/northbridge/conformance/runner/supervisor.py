@@ -1,4 +1,4 @@
-"""Run the suite in a pytest of its own, and go on where that hangs or dies."""
+"""Run the suite in its own pytest, and continue if that hangs or dies."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ from northbridge.conformance.verdict import Ending
 from northbridge.processes.endings import describe_exit
 
 LIMIT_S = 600.0
-"""How long a test may take. One that waits for a run ends sooner: the run has a limit of its own."""
+"""The limit for a test. One that waits for a run ends sooner: the run has its own limit."""
 
 _POLL_S = 0.1
 _LAST_WORDS = 4000
 
 
 class SuiteError(Exception):
-    """The suite itself cannot run; the message says why."""
+    """The suite itself cannot run; the message has the reason."""
 
 
 @dataclass
 class Course:
-    """Progress so far."""
+    """The progress of the suite."""
 
     planned: dict[str, Planned] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
     broken: str = ""
-    """The fault that was made on purpose, in the suite's words."""
+    """The fault that was injected, in the suite's words."""
 
     @property
     def chosen(self) -> set[str]:
-        """The tests that are to run."""
+        """The ids of the tests that are to run."""
         return {test.id for test in self.planned.values() if test.chosen}
 
     def note(self, line: Line) -> None:
-        """Take up a line of the event log."""
+        """Add a line of the event log."""
         if isinstance(line, Planned):
             self.planned.setdefault(line.id, line)
         elif isinstance(line, Ended):
@@ -65,10 +65,10 @@ def watch(
     limit_s: float = LIMIT_S,
     begin: Start = start_afresh,
 ) -> Course:
-    """Run the tests of ``levels`` for ``backend``, or those whose ids hold one of ``only``, and return what came of it.
+    """Run the tests of ``levels`` for ``backend``, or those whose ids contain one of ``only``, and return the course.
 
-    ``tell`` is called with the id of the test that is under way. A test that takes longer than ``limit_s``, or in which
-    the process dies, has its ending here; the suite goes on with the next in a new process, which ``begin`` starts.
+    ``tell`` is called with the id of each test when it begins. A test that exceeds ``limit_s``, or in which the process
+    dies, gets its ending here; the suite continues with the next test in a new process, which ``begin`` starts.
     Raises :class:`SuiteError`.
     """
     course = Course()
@@ -92,7 +92,7 @@ def watch(
 
 
 def plan(folder: Path, backend: str, levels: tuple[str, ...]) -> dict[str, Planned]:
-    """Return the tests of ``levels``, none of which runs; raises :class:`SuiteError`."""
+    """Collect the tests of ``levels`` without running them; raises :class:`SuiteError`."""
     course = Course()
     write_tests(folder, backend, levels)
     worker = _Worker(folder, 0, (), os.environ, collect_only=True)
@@ -103,18 +103,18 @@ def plan(folder: Path, backend: str, levels: tuple[str, ...]) -> dict[str, Plann
 
 
 def write_tests(folder: Path, backend: str, levels: tuple[str, ...]) -> Path:
-    """Write the file of tests that a vendor would write, and return its path."""
+    """Write the test file that a vendor would write, and return its path."""
     lines = [f"from northbridge.conformance.levels import {', '.join(levels)}"]
     for level in levels:
         lines += ["", "", f"class Test{level}({level}):", f"    backend = {backend!r}"]
     file = folder / "test_conformance.py"
     file.write_text("\n".join(lines) + "\n")
-    (folder / "pytest.ini").write_text("[pytest]\n")  # whatever lies in a folder above is not meant
+    (folder / "pytest.ini").write_text("[pytest]\n")  # ignores the configuration in parent folders
     return file
 
 
 class _Worker:
-    """One pytest."""
+    """One pytest process."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _Worker:
         return self._said.read_text(errors="replace")[-_LAST_WORDS:]
 
     def follow(self, course: Course, tell: Callable[[Course, str], None], limit_s: float) -> None:
-        """Note what happens until the process has ended, or has to be ended."""
+        """Add its events to ``course`` until the process ends; end it if a test exceeds the limit."""
         test, began = "", time.monotonic()
         try:
             while True:
@@ -176,7 +176,7 @@ class _Worker:
                 time.sleep(_POLL_S)
         finally:
             self._end()
-        if test:  # it died there
+        if test:  # the process died in this test
             evidence = f"the process {describe_exit(self.code)} in this test; it had said:\n{self.last_words}"
             course.note(Ended(id=test, ending=Ending.FAILED, seconds=seconds, evidence=evidence))
         else:

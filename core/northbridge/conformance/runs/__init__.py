@@ -1,5 +1,5 @@
 """The processes in which the suite trains, as users' scripts do.
 
-A ``scenario`` says what is to be run; ``steps`` are what its processes do, and ``findings`` what they leave.
+A ``scenario`` describes a run; ``rank_programs`` has its steps; ``findings`` are the results of the ranks.
 ``processes`` starts them.
 """

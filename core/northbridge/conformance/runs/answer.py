@@ -1,7 +1,7 @@
 """A process that answers one question about a plugin, for :mod:`northbridge.conformance.runs.question`.
 
-Run by its path, and each question is read from its file: to import the package around them would import pytest, and a
-process in which much is there already does not show what a plugin brings.
+It is run by its path, and reads each question from its file. Importing the package around them would import pytest,
+and a process with many modules already imported would not show those that a plugin imports.
 """
 
 import os
@@ -9,12 +9,12 @@ import sys
 
 
 def main(path: str, question: str, reply: str, *arguments: str) -> None:
-    """Write to the file ``reply``, as JSON, what ``answer(*arguments)`` of the file ``question`` returns."""
+    """Write the result of ``answer(*arguments)`` from the file ``question`` as JSON to the file ``reply``."""
     sys.path[:] = path.split(os.pathsep)
     import faulthandler
     from importlib.util import module_from_spec, spec_from_file_location
 
-    faulthandler.enable()  # who asked sends SIGABRT where it waits too long, and reads where this process was
+    faulthandler.enable()  # the asking process sends SIGABRT after its limit, and reads this process's stacks
     spec = spec_from_file_location("question", question)
     assert spec is not None
     assert spec.loader is not None

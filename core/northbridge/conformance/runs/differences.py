@@ -1,4 +1,4 @@
-"""In what two runs differ, and how much a chip's may differ from the CPU's."""
+"""Comparison of two runs, with the tolerance for a real chip against the CPU."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ import northbridge
 from northbridge.conformance.runs.fingerprints import Fingerprint
 
 TOLERANCES: Mapping[str, float] = MappingProxyType({"float32": 1e-3, "bfloat16": 3e-2})
-"""How far a number of a real chip's run may be from that of the CPU's, by the dtype that was computed in.
+"""The tolerance for a number of a real chip's run against the CPU's, by the dtype of the computation.
 
-Trained in float64 instead, the suite's models end within 1e-6 of what they are in float32; with gradients that are off
-by 1e-3 of their size, as those of convolutions in TF32 are, within 3e-4; in bfloat16 within 3e-2. A batch that is left
-out moves some weight by 6e-3 at least, gradients that are twice or half of what they should be by 2e-2.
+Trained in float64 instead, the suite's models end within 1e-6 of their float32 results. They end within 3e-4 if the
+gradients are off by 1e-3 of their size, as with convolutions in TF32, and within 3e-2 in bfloat16. An omitted batch
+moves some weight by at least 6e-3; gradients that are doubled or halved, by at least 2e-2.
 """
 
 
 def differences_from_cpu(
     backend: str, found: Any, expected: Any, dtype: str = "float32", simulated_within: float = 0.0
 ) -> list[str]:
-    """Return in what the run of ``backend`` ``found`` something else than is ``expected`` after the CPU's run.
+    """Return the differences between ``found``, from a run of ``backend``, and ``expected``, from the CPU's run.
 
-    Of a simulated chip ``simulated_within``: to the bit, for it is the CPU that computes. Of a real one within
-    :data:`TOLERANCES`.
+    A simulated chip must agree ``simulated_within``: to the bit by default, as the CPU computes. A real chip must agree
+    within :data:`TOLERANCES`.
     """
     is_simulated = northbridge.get(backend).capabilities.simulated
     return find_differences(found, expected, simulated_within if is_simulated else TOLERANCES[dtype])
 
 
 def find_differences(found: Any, expected: Any, within: float = 0.0, where: str = "it") -> list[str]:
-    """Return a line for each place at which ``found``, of JSON's values, is not what is ``expected``.
+    """Return a line for each place at which ``found``, of JSON values, differs from ``expected``.
 
-    Numbers, also those of tensors' fingerprints, may be ``within`` this distance of each other, as a part of the
-    larger where that is over 1; by 0.0 every bit counts. Whole numbers and texts have to be the same.
+    Floats, also those of tensors' fingerprints, may differ by ``within``: relative to the larger one if that exceeds 1,
+    else absolute; with 0.0 every bit counts. Integers and texts must be equal.
     """
     if isinstance(found, dict) and isinstance(expected, dict):
         if found.keys() != expected.keys():

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 import torch
 
 MOST_NUMBERS = 16
-"""How many elements of each tensor are kept as numbers, spread evenly over it."""
+"""The number of elements of each tensor that are kept as numbers, spread evenly over it."""
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Two of them are equal where the tensors are, to the bit."""
+    """A fingerprint of tensors. Two are equal if the tensors are bit-equal."""
 
     form: str
     """A hash of names, dtypes and shapes."""
@@ -27,12 +27,12 @@ class Fingerprint:
     """Some of the elements of each tensor."""
 
     def __str__(self) -> str:
-        """Return it in one line, as :meth:`parse` reads it."""
+        """Return the fingerprint on one line, which :meth:`parse` reads."""
         return f"{self.form} {self.bits} {json.dumps(self.numbers)}"
 
     @classmethod
     def parse(cls, text: str) -> Fingerprint | None:
-        """Return the fingerprint that ``text`` is, or None where it is something else."""
+        """Return the fingerprint in ``text``, or None if ``text`` has another form."""
         form, _, rest = text.partition(" ")
         bits, _, numbers = rest.partition(" ")
         if len(form) != len(bits) or len(form) != hashlib.sha256().digest_size * 2 or not numbers.startswith("["):

@@ -23,15 +23,15 @@ from northbridge.lightning.namespaces import NAMESPACES, Stock
 
 @atexit.register
 def _end_reference_group() -> None:
-    # Lightning leaves a group of Gloo's open. A thread of Gloo that drops the last reference to a tensor needs the
-    # interpreter; where it still waits for that when the interpreter ends, the process aborts. Every rank imports this
-    # module, spawned ones too. The chip's own group is the strategy's to end.
+    # Lightning leaves a Gloo group open. A Gloo thread that drops the last reference to a tensor needs the
+    # interpreter; if it still waits for that when the interpreter ends, the process aborts. Every rank imports this
+    # module, spawned ones too. The strategy ends the chip's own group.
     if torch.distributed.is_initialized() and torch.distributed.get_backend() == "gloo":
         torch.distributed.destroy_process_group()
 
 
 def is_trainer(namespace: str) -> bool:
-    """Whether a namespace of Lightning has a Trainer; else it has a Fabric."""
+    """True if a namespace of Lightning has a Trainer; else it has a Fabric."""
     return NAMESPACES[namespace].is_trainer
 
 
@@ -41,7 +41,7 @@ def lightnings(scenario: Scenario, module: str) -> Any:
 
 
 def trainer(scenario: Scenario, folder: Path, **arguments: Any) -> Any:
-    """Return a seeded Trainer of the scenario's namespace for two epochs; ``arguments`` win over the scenario's."""
+    """Return a seeded Trainer of the scenario's namespace for two epochs; ``arguments`` override the scenario's."""
     namespace: Any = import_module(scenario.namespace)
     namespace.seed_everything(1)
     quiet = dict.fromkeys(("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False)
@@ -50,7 +50,7 @@ def trainer(scenario: Scenario, folder: Path, **arguments: Any) -> Any:
 
 
 def fabric(scenario: Scenario, **arguments: Any) -> Any:
-    """Return a seeded Fabric of the scenario's namespace; ``arguments`` win over the scenario's."""
+    """Return a seeded Fabric of the scenario's namespace; ``arguments`` override the scenario's."""
     namespace: Any = import_module(scenario.namespace)
     result = namespace.Fabric(**{**_placement(scenario), **arguments})
     result.seed_everything(1)
@@ -60,7 +60,7 @@ def fabric(scenario: Scenario, **arguments: Any) -> Any:
 def _placement(scenario: Scenario) -> dict[str, Any]:
     devices = list(scenario.devices) if isinstance(scenario.devices, tuple) else scenario.devices
     if scenario.launch == "two nodes" and scenario.accelerator != "cpu":
-        # Both nodes are this machine, and a card may be one process's alone.
+        # Both nodes are this machine, and a card may belong to one process only.
         assert isinstance(scenario.devices, int)
         first = int(os.environ["NODE_RANK"]) * scenario.devices
         devices = list(range(first, first + scenario.devices))
@@ -73,7 +73,7 @@ def _placement(scenario: Scenario) -> dict[str, Any]:
 
 
 def own_rank() -> int:
-    """Return the number of this process among the ranks, once they have met."""
+    """Return the rank of this process, after the ranks have met."""
     return torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
 
 
@@ -85,7 +85,7 @@ def build(model: str) -> torch.nn.Module:
 
 def combine(namespace: str, mixin: type, stock: str = "LightningModule") -> Any:
     """Return the class of ``mixin`` over Lightning's class ``stock`` in ``namespace``, the same one each time."""
-    return _combine(namespace, mixin, stock)  # the type of a cached function takes no class that derives from Any
+    return _combine(namespace, mixin, stock)  # the type of a cached function rejects classes that derive from Any
 
 
 @cache
@@ -105,12 +105,12 @@ class _Classifier(Stock):  # type: ignore[misc]  # of Lightning's module
         self.folder, self.topic = folder, topic
 
     def __reduce__(self) -> tuple[object, ...]:
-        # A spawned rank gets the module by pickle, and a class that a function made has no importable name.
+        # A spawned rank gets the module by pickle, and a class made in a function has no importable name.
         return _empty, self.combined, self.__dict__
 
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         pictures, labels = batch
-        # In float32 also under autocast, as Fabric hands the scores over: the CPU's autocast and an accelerator's
+        # In float32 also under autocast, as Fabric returns the scores: the CPU's autocast and an accelerator's
         # treat a loss differently.
         loss = cross_entropy(self.net(pictures).float(), labels)
         self.log("loss", loss)
@@ -124,7 +124,7 @@ class _Classifier(Stock):  # type: ignore[misc]  # of Lightning's module
 
 
 class _Validated(_Classifier):
-    """One that logs its loss of the validation, too."""
+    """A classifier that also logs its validation loss."""
 
     def validation_step(self, batch: Any, batch_index: int) -> None:
         self.log("validation loss", cross_entropy(self.net(batch[0]), batch[1]), sync_dist=True)
@@ -147,7 +147,7 @@ def _empty(namespace: str, mixin: type) -> Any:
 
 
 def facts(module: Any, strategy: Any) -> dict[str, Any]:
-    """Return what a rank can tell about a trained module and the strategy that trained it."""
+    """Return a rank's facts about a trained module and the strategy that trained it."""
     root: torch.device = strategy.root_device
     return {
         **seen(module),
@@ -166,17 +166,17 @@ def facts(module: Any, strategy: Any) -> dict[str, Any]:
 
 
 def _current_device(device: Any) -> str:
-    """Return the device on which what names no number is made."""
+    """Return the device that new tensors get when no index is given."""
     return str(torch.empty(0, device=device.type).device)
 
 
 def _devices_in_use(device: Any) -> list[str]:
-    """Return the devices that hold tensors of this process, as the chip's own statistics have it."""
+    """Return the devices that hold tensors of this process, according to the chip's own statistics."""
     roots = {device.root(index) for index in range(device.count())}
     return sorted(str(root) for root in roots if device.module.memory_allocated(root) > 0)
 
 
 def _card(device: torch.device) -> str:
-    """Return what the chip tells about a device, for a vendor's own tests to read."""
+    """Return the chip's description of a device, for a vendor's own tests."""
     module: Any = torch.get_device_module(device.type)
     return str(module.get_device_properties(device)) if hasattr(module, "get_device_properties") else ""

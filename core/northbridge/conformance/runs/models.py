@@ -1,4 +1,4 @@
-"""The models, data and optimizer that the suite trains with. But one, no model draws a random number meanwhile."""
+"""The models, data and optimizer that the suite trains with. All models but one train without random numbers."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 CLASSES = 5
 SAMPLES = 51
-"""Odd, so that no number of ranks but one divides it."""
+"""An odd number of samples, so that no number of ranks but one divides it."""
 
 
 class Head(nn.Linear):
-    """The last layer of each model, which remembers what it saw inside the forward pass."""
+    """The last layer of each model, which records the dtype and autocast inside the forward pass."""
 
     def __init__(self, width: int) -> None:
         super().__init__(width, CLASSES)
@@ -67,7 +67,7 @@ class Transformer(nn.Module):
 
 
 class TiedWeights(nn.Module):
-    """Two layers that share their weight, as the two ends of a language model do."""
+    """Two layers that share their weight, as a language model's input and output layers do."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class TiedWeights(nn.Module):
 
 
 class TiedAndNormed(nn.Module):
-    """A model that is hard to save: a weight with two names, and buffers of floats and of whole numbers."""
+    """A model that is hard to save: a weight with two names, and buffers of floats and of integers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ class TiedAndNormed(nn.Module):
 
 
 class Ensemble(nn.Module):
-    """The first three as one, for launches that start their ranks anew for each training."""
+    """The first three models as one, for launches that start their ranks anew for each training."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,14 +106,14 @@ class Ensemble(nn.Module):
 
 
 class Dropout(nn.Sequential):
-    """The one that draws: a layer whose outputs are dropped at random."""
+    """The model that draws random numbers: a layer with dropout on its outputs."""
 
     def __init__(self) -> None:
         super().__init__(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.ReLU(), Head(32))
 
 
 class UnusedParameters(nn.Module):
-    """A layer that the loss does not depend on: DDP trains it only when it is told to look for such."""
+    """A layer that the loss does not depend on: DDP trains it only with ``find_unused_parameters``."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ MODELS: dict[str, type[nn.Module]] = {
 
 
 def seen(net: nn.Module) -> dict[str, Any]:
-    """Return what the heads of ``net`` saw in their last forward pass."""
+    """Return the records of the heads of ``net`` from their last forward pass."""
     heads = [part.seen for part in net.modules() if isinstance(part, Head)]
     return {key: sorted({head[key] for head in heads}) for key in heads[0]}
 
@@ -159,8 +159,8 @@ def loader(samples: int = SAMPLES, *, shuffle: bool = True, workers: int = 0, ba
 def adam(parameters: Iterable[Any], *, rate: float = 0.01, **options: Any) -> torch.optim.Adam:
     """Return the optimizer of ``parameters``.
 
-    Its ``eps`` is as large as gradients are here. By torch's default a step is as long for a gradient of 1e-9, which is
-    0 but for rounding, as for one of 1: chips that round otherwise would end far from each other, and gradients that
-    are twice what they should be would go unseen.
+    Its ``eps`` is as large as gradients are here. With torch's default, a gradient of 1e-9, which is 0 but for
+    rounding, gives a step as long as a gradient of 1. Chips with different rounding would then end far apart, and
+    doubled gradients would go unnoticed.
     """
     return torch.optim.Adam(parameters, lr=rate, eps=0.01, **options)

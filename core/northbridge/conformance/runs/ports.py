@@ -1,4 +1,4 @@
-"""Ports at which ranks meet, which are nobody else's until they do."""
+"""Ports at which ranks meet, reserved until they do."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import atexit
 import socket
 
 MOST_HELD = 64
-"""How many ports this process holds at a time: far more than it has runs at once, and few open files."""
+"""The number of ports that this process holds: far more than its concurrent runs, and few open files."""
 
 _held: list[socket.socket] = []
 
 
 def reserve_port() -> int:
-    """Return a port of the loopback interface on which a rank can listen, and which the system gives to nobody else.
+    """Return a loopback port on which a rank can listen, and which the system gives to no other process.
 
-    A port that was free a moment ago is not enough: some seconds pass until rank 0 has imported torch and listens, and
-    meanwhile every process that asks for any port may be given this one. So it stays bound, with SO_REUSEADDR and
-    without listening: rank 0, which names the port, may bind it too, as torch does, and a process that names none
-    gets another.
+    A port that was free a moment ago is not enough: rank 0 needs seconds to import torch before it listens, and
+    meanwhile the system may give this port to any process that asks for an arbitrary one. So it stays bound, with
+    SO_REUSEADDR and without listening. Rank 0 binds it by its number, as torch does; a process that asks for an
+    arbitrary port gets another.
     """
     holder = socket.socket()
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -28,7 +28,7 @@ def reserve_port() -> int:
 
 
 def _let_go(most: int) -> None:
-    """Close the oldest, until there are no more than ``most``."""
+    """Close the oldest ports until at most ``most`` are held."""
     while len(_held) > most:
         _held.pop(0).close()
 

@@ -1,4 +1,4 @@
-"""Start a process of a run, as a user's is started."""
+"""Start a process of a run, as a user would."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from typing import IO
 from northbridge.processes.child import Process as Process
 
 CALLED_FIRST = "PYTEST_NORTHBRIDGE_CALLED_FIRST"
-"""Names a function, as ``module:function``, that each process of a run calls before anything else.
+"""The variable that names a function, as ``module:function``, which each process of a run calls first.
 
-It returns what it has broken on purpose, in words, which the report repeats; "" where that is nothing. Variables that
-begin like this one are that function's own. They are pytest's and none of Northbridge's settings.
+The function returns the fault that it injected, in words, which the report repeats; "" without a fault. Variables with
+this prefix belong to that function. They are pytest's and not Northbridge's settings.
 """
 
 
@@ -26,7 +26,7 @@ Start = Callable[[list[str], Mapping[str, str], Path, IO[bytes]], Process]
 def start_afresh(
     command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes], stdin: IO[bytes] | None = None
 ) -> Process:
-    """Start Python with the arguments ``command`` in a session of its own in ``folder``; it reads ``stdin``, if any."""
+    """Start Python with the arguments ``command`` in its own session, in ``folder``; it reads ``stdin``, if any."""
     return subprocess.Popen(
         [sys.executable, *command],
         env=environ,
@@ -42,16 +42,16 @@ _starts: list[Start] = [start_afresh]
 
 
 def start(command: list[str], environ: Mapping[str, str], folder: Path, output: IO[bytes]) -> Process:
-    """Do what :func:`start_afresh` does, or what :func:`start_by` was given."""
+    """Start a process as :func:`start_afresh` does, or with the function given to :func:`start_by`."""
     return _starts[-1](command, environ, folder, output)
 
 
 def start_by(other: Start) -> None:
-    """Let ``other`` start the processes of this one from now on; Northbridge's own tests save time by it."""
+    """Let ``other`` start this process's children from now on; Northbridge's own tests save time with it."""
     _starts.append(other)
 
 
 def call_first(environ: Mapping[str, str] = os.environ) -> str:
-    """Call the function that :data:`CALLED_FIRST` names, and return what it says; "" where none is named."""
+    """Call the function that :data:`CALLED_FIRST` names, and return its text; "" if it names none."""
     module, _, function = environ.get(CALLED_FIRST, "").partition(":")
     return str(getattr(import_module(module), function)()) if module else ""

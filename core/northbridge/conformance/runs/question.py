@@ -1,4 +1,4 @@
-"""Ask a process of its own about a plugin: what hurts there, hurts nobody here."""
+"""Ask a separate process about a plugin, so that a crash or hang does not reach this one."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from northbridge.processes.environment import import_path
 from northbridge.processes.question import ANSWERS
 
 LIMIT_S = 90.0
-"""How long an answer may take; the default of ``detect`` gives a driver 20 seconds."""
+"""The limit for an answer; the default of ``detect`` gives a driver 20 seconds."""
 
 ANSWER = str(Path(__file__).with_name("answer.py"))
-"""The program of a process that is asked; its arguments are those of its :func:`main`."""
+"""The program of the process; its arguments are those of its :func:`main`."""
 
 _GRACE_S = 5.0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of the process, and its output."""
+    """The answer of the process, and its output."""
 
     facts: dict[str, Any]
     said: str
@@ -49,11 +49,11 @@ def ask(
     environ: Mapping[str, str] = MappingProxyType({}),
     user: Mapping[str, str] = MappingProxyType({}),
 ) -> Answer:
-    """Return what ``answer(*arguments)`` of a module of ``questions`` says; asked once.
+    """Return ``answer(*arguments)`` of a module of ``questions``; the result is cached.
 
-    ``environ`` is added to the environment, and then ``user``: what its user has set. Raises :class:`AssertionError`
-    with what the process said where it ended without an answer, and :class:`HungError` with the stack of each thread
-    where it gave none in time.
+    ``environ`` is added to the environment, and then ``user``: the user's variables. Raises :class:`AssertionError`
+    with the output of the process if it ended without an answer, and :class:`HungError` with the stack of each
+    thread if it exceeded the limit.
     """
     variables = {**environ, **user}
     key = (question, arguments, tuple(sorted(variables.items())))
@@ -74,12 +74,12 @@ def ask_again(
     environ: Mapping[str, str] = MappingProxyType({}),
     limit_s: float | None = None,
 ) -> Answer:
-    """Do what :func:`ask` does, in a process that has not been asked before: for what is measured.
+    """Return the answer as :func:`ask` does, but always from a new process: for measurements.
 
-    ``limit_s`` is how long the answer may take, :data:`LIMIT_S` where it is None.
+    ``limit_s`` is the limit for the answer; None means :data:`LIMIT_S`.
     """
     inherited = environ_of_runs()
-    inherited.pop(ANSWERS, None)  # what another process has found is not to be repeated
+    inherited.pop(ANSWERS, None)  # the answers of another process must not be reused
     path = os.pathsep.join(import_path())
     with tempfile.TemporaryDirectory(prefix="northbridge-question-") as name:
         folder = Path(name)

@@ -1,4 +1,4 @@
-"""How the ranks meet that the suite starts side by side, with no Lightning, and what they keep of what they try."""
+"""Ranks that the suite starts side by side without Lightning: their meeting, and the results of their attempts."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.launch import process_group
 
 LIMIT = timedelta(seconds=120)
-"""How long a rank waits for the others, unless it is told otherwise."""
+"""The default limit for a rank that waits for the others."""
 
 
 @dataclass(frozen=True)
 class Rank:
-    """This process among the ranks."""
+    """This process as one of the ranks."""
 
     number: int
     ranks: int
@@ -32,7 +32,7 @@ class Rank:
 
     @property
     def is_last(self) -> bool:
-        """Whether this is the rank of the highest number."""
+        """True for the rank with the highest number."""
         return self.number == self.ranks - 1
 
     def tensor(self, values: Any, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -41,7 +41,7 @@ class Rank:
 
 
 def meet(scenario: Scenario, timeout: timedelta = LIMIT, until: Callable[[], None] = lambda: None) -> Rank:
-    """Return this process's rank; the first call loads the chip, waits ``until`` and starts the process group.
+    """Return this process's rank; the first call loads the chip, calls ``until`` and starts the process group.
 
     Later calls return the same rank in the same group, which ends with the process.
     """
@@ -60,7 +60,7 @@ def meet(scenario: Scenario, timeout: timedelta = LIMIT, until: Callable[[], Non
 
 
 def attempt(operation: Callable[[], Any]) -> Any:
-    """Return what ``operation`` returns, which has to fit into JSON, or ``{"error": …}`` where it raises."""
+    """Return the result of ``operation``, which must fit into JSON, or ``{"error": …}`` if it raises."""
     try:
         return operation()
     except (RuntimeError, NotImplementedError, TypeError, ValueError, northbridge.NorthbridgeError) as error:
@@ -68,11 +68,11 @@ def attempt(operation: Callable[[], Any]) -> Any:
 
 
 def error_of(found: Any) -> str:
-    """Return the error that :func:`attempt` kept, or nothing."""
+    """Return the error that :func:`attempt` kept, or ""."""
     return str(found["error"]) if isinstance(found, dict) and "error" in found else ""
 
 
 def _leave() -> None:
-    # A library may hold threads and sockets that outlive the interpreter's teardown badly.
+    # A library may hold threads and sockets that can break the interpreter's teardown.
     if dist.is_initialized():
         dist.destroy_process_group()

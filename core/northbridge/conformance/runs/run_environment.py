@@ -22,17 +22,17 @@ _OF_RANKS = frozenset(
 
 
 ONE_THREAD: Mapping[str, str] = MappingProxyType({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
-"""Launchers differ in the threads that they give a rank, and a sum's last bit may depend on the threads. And a process
-that its imports have left with threads cannot be forked.
+"""One thread for each rank: launchers differ in this number, and a sum's last bit may depend on it. Also, a process
+whose imports left threads cannot be forked.
 """
 
 
 def tells_of_a_launcher(variable: str) -> bool:
-    """Whether a launcher leaves ``variable`` in the environment of its processes; the suite starts ranks of its own."""
+    """True if a launcher sets ``variable`` in its processes; the suite starts its own ranks."""
     return variable in _OF_RANKS or variable.startswith(_OF_LAUNCHERS)
 
 
 def environ_of_runs() -> dict[str, str]:
-    """Return this process's environment as the processes get it that the suite starts."""
+    """Return this process's environment in the form that the suite's processes get."""
     inherited = {key: value for key, value in os.environ.items() if not tells_of_a_launcher(key)}
     return {**inherited, **ONE_THREAD}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class RunError(RuntimeError):
-    """A process of the run failed; the message ends with what the processes said."""
+    """A process of the run failed; the message ends with the output of the processes."""
 
 
 class HungError(RunError):
-    """The run has not ended within its time; the message holds the stack of each of its processes."""
+    """The run exceeded its limit; the message has the stack of each of its processes."""

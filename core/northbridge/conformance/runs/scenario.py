@@ -1,4 +1,4 @@
-"""A run that the suite starts in processes of its own: what is done in it, on what, and how the ranks are started."""
+"""A run that the suite starts in its own processes: its steps, its devices, and its launch."""
 
 from __future__ import annotations
 
@@ -7,48 +7,48 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Launch = Literal["script", "torchrun", "restarts", "two nodes", "ranks"]
-"""Who starts the ranks: Lightning from one script, torchrun (which may start them again, once, where they fail),
+"""The launcher of the ranks: Lightning from one script, torchrun (with "restarts" it restarts them once if they fail),
 Lightning on each of two nodes, or the suite.
 """
 
 FAILED = "failed "
-"""How the topic of a step that failed begins."""
+"""Prefix of the topic of a failed step."""
 
 REFUSED = "refused "
-"""How the topic of a step begins that the chip is said not to do, or Northbridge for it."""
+"""Prefix of the topic of an unsupported step."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A step of a run, with the arguments of its Trainer or Fabric."""
+    """The steps of a run, with the arguments of its Trainer or Fabric."""
 
     accelerator: str
     namespace: str
     steps: tuple[str, ...]
-    """Of :mod:`northbridge.conformance.rank_programs`, done one after another in the same processes."""
+    """Steps of :mod:`northbridge.conformance.rank_programs`, run one after another in the same processes."""
 
     devices: int | str | tuple[int, ...] = 1
     strategy: str = "auto"
     launch: Launch = "script"
     models: tuple[str, ...] = ("mlp", "convnet", "transformer", "tied", "ensemble")
     resume: str = ""
-    """The folder of the run whose checkpoints are taken up; none: those of this run."""
+    """The folder of the run whose checkpoints are loaded; empty for those of this run."""
 
     @property
     def alone(self) -> bool:
-        """Whether the run is one process."""
+        """True if the run is one process."""
         return self.launch == "script" and (
             self.devices == 1 or (isinstance(self.devices, tuple) and len(self.devices) == 1)
         )
 
     @property
     def num_nodes(self) -> int:
-        """Two for the launch that plays two nodes on one machine."""
+        """The number of nodes: 2 for the launch that simulates two nodes on one machine."""
         return 2 if self.launch == "two nodes" else 1
 
     @property
     def ranks(self) -> int:
-        """How many ranks there are on all nodes, where :attr:`devices` is a number."""
+        """The number of ranks on all nodes; :attr:`devices` must be an integer."""
         assert isinstance(self.devices, int)
         return self.devices * self.num_nodes
 

@@ -1,8 +1,8 @@
-"""The folders of runs, which processes share: suites that are run side by side, and one that is started again.
+"""The folders of runs that processes share: concurrent suites, and a suite that is started again.
 
-What Lightning does on the CPU does not depend on the chip that is compared with it, and a chip does the same again
-under the same variables. Where :data:`FOLDER` names a folder, each such run happens once, in whichever pytest comes to
-it first; the others wait for it.
+Lightning's results on the CPU do not depend on the chip that is compared with them, and a chip repeats its results
+under the same variables. If :data:`FOLDER` names a folder, each such run happens once, in the pytest that needs it
+first; the others wait for it.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 from filelock import FileLock
 
 FOLDER = "PYTEST_NORTHBRIDGE_RUNS"
-"""The variable; who sets it makes the folder, and deletes it when the last suite has ended.
+"""The variable that names the folder. The process that sets it creates and finally deletes the folder.
 
-It is pytest's and none of Northbridge's settings, which the processes that tests start tell of as a user's would.
+Its prefix is pytest's, because the processes that tests start report Northbridge's settings as the user's.
 """
 
 
 def folder_of_runs(environ: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the folder that suites share, or None where they share none."""
+    """Return the folder that suites share, or None if they do not share one."""
     return Path(environ[FOLDER]) if environ.get(FOLDER) else None
 
 
 def run_once(runs: Path, name: str, run: Callable[[], Path]) -> Path:
-    """Return the folder of the run called ``name``: what ``run`` returns, here or in a process that did it before.
+    """Return the folder of the run ``name``: the result of ``run``, called here or by an earlier process.
 
-    A run that raises is nobody's: the next process that wants it tries again.
+    A run that raises leaves no result: the next process that needs it tries again.
     """
     stem = hashlib.sha256(name.encode()).hexdigest()[:16]
     done = runs / f"{stem}.folder"

@@ -1,4 +1,4 @@
-"""Processes that hang: where each of them stands, before they are ended."""
+"""Stacks of hung processes, collected before they are killed."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 DUMP = signal.SIGUSR2
-"""At which a process writes its stacks. Not SIGUSR1, by which clusters tell that a job's time is up."""
+"""The signal at which a process writes its stacks. Not SIGUSR1, with which clusters announce the end of a job."""
 
 _PATIENCE_S = 5.0
-"""How long processes have for writing."""
+"""The time that processes have for writing."""
 
 _FILE = "stacks-{}-of-rank-{}.txt"
 
 
 def dump_stacks_when_asked(folder: Path) -> None:
-    """Have this process write its stacks into ``folder`` at :data:`DUMP`. Called at the beginning of a process."""
-    # What it says of itself by now: others see of a fork the variables that it was forked with.
+    """Make this process write its stacks into ``folder`` at :data:`DUMP`. Called at the beginning of a process."""
+    # Its own variables, read now: from outside, a fork shows the variables that it was forked with.
     rank = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
-    # The file stays open: a handler of signals cannot open one.
+    # The file stays open: a signal handler cannot open one.
     file = (folder / _FILE.format(os.getpid(), rank)).open("w")
     faulthandler.register(DUMP, file=file, all_threads=True)
 
 
 def collect_stacks(group: int, folder: Path) -> str:
-    """Return the stacks of those processes of ``group``, and of their children, that can tell theirs in ``folder``.
+    """Return the stacks of processes of ``group`` and their children, as far as they write them into ``folder``.
 
-    ``group`` is a process group; torchrun gives each of its ranks a session of its own, which is no longer in it.
+    ``group`` is a process group. torchrun starts each rank in a session of its own, outside the group.
     """
     asked = {
         pid: file for pid in _members(group) if _catches(pid, DUMP) for file in folder.glob(_FILE.format(pid, "*"))
@@ -44,8 +44,8 @@ def collect_stacks(group: int, folder: Path) -> str:
 
 
 def kill_group(group: int) -> None:
-    """Kill the process group ``group``, and the children that have left it, if there are any."""
-    members = _members(group)  # whose parents are not told once the group is gone
+    """Kill the process group ``group``, and the children that have left it, if any."""
+    members = _members(group)  # the parents of these are unknown once the group is gone
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGKILL)
     for pid in members:
@@ -57,7 +57,7 @@ def _read(asked: Mapping[int, Path]) -> Iterable[tuple[int, str]]:
     until = time.monotonic() + _PATIENCE_S
     for pid, file in sorted(asked.items()):
         size = -1
-        # Until it has grown no more for a moment: nobody tells when a dump is complete.
+        # Wait until it stops growing: nothing signals a complete dump.
         while time.monotonic() < until and (size <= 0 or file.stat().st_size > size):
             size = file.stat().st_size
             time.sleep(0.2)
@@ -65,14 +65,14 @@ def _read(asked: Mapping[int, Path]) -> Iterable[tuple[int, str]]:
 
 
 def _members(group: int) -> list[int]:
-    """Return the processes of ``group``, and all that they have started and that still have a parent."""
+    """Return the processes of ``group`` and their descendants, if these still have a parent."""
     parents, found = {}, set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                # Behind the name, which may hold anything: the state, the parent and the group.
+                # After the name, which may contain any character: the state, the parent and the group.
                 _, parent, own = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
             parents[int(entry.name)] = int(parent)
             if int(own) == group:
@@ -83,7 +83,7 @@ def _members(group: int) -> list[int]:
 
 
 def _catches(pid: int, number: int) -> bool:
-    """Whether the process has a handler for the signal, which would end it otherwise."""
+    """True if the process handles the signal, which would otherwise end it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

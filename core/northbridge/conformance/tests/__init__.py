@@ -1,1 +1,1 @@
-"""The tests of the suite, in rooms by what they are about."""
+"""The tests of the suite, in packages by topic."""

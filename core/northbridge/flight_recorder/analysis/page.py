@@ -19,7 +19,7 @@ def show(judgement: Judgement, run: RecordedRun) -> None:
     for chain in judgement.chains:
         console.print(Text(f"- {chain}", style="yellow"))
     if not judgement.findings:
-        console.print("Nobody waits.")
+        console.print("No rank waits.")
     for damage in run.damages:
         console.print(Text(f"- {damage}", style="red"))
     for note in judgement.notes:

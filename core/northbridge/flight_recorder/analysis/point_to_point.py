@@ -33,7 +33,7 @@ def _judge(run: RecordedRun, group: Group, rank: int, calls: list[Call], now: fl
     tag = f", tag {channel.tag}" if channel.tag else ""
     tensors = f" ({call.tensors}{tag})" if call.tensors else ""
     if channel.peer is None:
-        text = f"nobody has sent what rank {rank} of {group} receives from any rank{tensors}: {waits}"
+        text = f"no rank has sent what rank {rank} of {group} receives from any rank{tensors}: {waits}"
         return HangFinding.in_calls("not sent", text, (), (rank,), [call])
     peer = channel.peer
     standing = say_standing(run, peer, group)

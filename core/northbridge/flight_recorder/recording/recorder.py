@@ -22,7 +22,7 @@ from northbridge.process_record import logger
 from northbridge.processes.endings import describe_error, started_at, this_machine
 
 if TYPE_CHECKING:
-    from northbridge.flight_recorder.recording.dispatcher import Operator
+    from northbridge.flight_recorder.recording.operators import Operator
 
 _MOST_TENSORS = 4  # recorded of one call; DDP's broadcasts have hundreds
 _PATIENCE_S = 5.0

@@ -393,7 +393,7 @@ def test_a_disk_that_is_nearly_full_is_refused_at_once(place: Place, monkeypatch
     with pytest.raises(BuildError) as caught:
         locate(place.settings, place.recipe)
 
-    assert f"takes 128 MiB in {place.cache}, which has 3 MiB left: make room" in str(caught.value)
+    assert f"needs 128 MiB in {place.cache}, found 3 MiB. Fix: make room" in str(caught.value)
     assert "NORTHBRIDGE_CPU_SIM_CACHE" in str(caught.value)
 
 

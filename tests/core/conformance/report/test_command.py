@@ -71,7 +71,7 @@ def test_who_interrupts_the_suite_reads_that_there_is_no_report(
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(command, "prove", interrupt)
+    monkeypatch.setattr(command, "run_suite", interrupt)
     if there:
         (tmp_path / there).touch()
 

@@ -48,7 +48,7 @@ def test_a_receive_from_any_rank_takes_any_send() -> None:
     assert told(log(0, [sent(1)]), log(1, [received(None)]), world_size=2) == []
 
     (text,) = told(log(0, [all_reduce(1)]), log(1, [received(None)]), world_size=2)
-    assert text.startswith("nobody has sent what rank 1 of group 0 (default_pg, ranks 0-3) receives from any rank")
+    assert text.startswith("no rank has sent what rank 1 of group 0 (default_pg, ranks 0-3) receives from any rank")
 
 
 def test_receives_one_behind_the_other_are_a_chain() -> None:

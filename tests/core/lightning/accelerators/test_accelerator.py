@@ -164,7 +164,7 @@ def test_a_built_host_takes_no_device(build: Build, arguments: dict[str, Any], m
 
     host = build(accelerator="cpu_sim", **arguments)
 
-    assert host.strategy.accelerator._taken is None
+    assert host.strategy.accelerator._acquired is None
 
 
 def make_on(fabric: Any) -> None:
@@ -195,7 +195,7 @@ def test_a_fabric_takes_its_device_where_it_is_used(build: Build, use: Callable[
 
     use(fabric)
 
-    assert fabric.accelerator._taken == 1
+    assert fabric.accelerator._acquired == 1
 
 
 @pytest.mark.parametrize("text", ["abc", "-1", "4294967296", ""])

@@ -11,12 +11,12 @@ from northbridge.conformance.report.report import Report, TestResult
 from northbridge.errors import ReportError
 
 ABSENT = "absent"
-"""Text for a report without a result of a test, or without a claim."""
+"""The text for a report that lacks a test's result or a claim."""
 
 
 @dataclass(frozen=True)
 class ComparedTest:
-    """One test, and what each report says of it; ``None``: nothing."""
+    """One test and its result in each report; None if a report has no result."""
 
     id: str
     title: str
@@ -25,23 +25,23 @@ class ComparedTest:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The verdicts, as they are shown."""
+        """The verdicts, as the pages show them."""
         return tuple(result.verdict.value if result is not None else ABSENT for result in self.results)
 
     @property
     def differs(self) -> bool:
-        """Whether the reports say different things."""
+        """True if the reports disagree."""
         return len(set(self.words)) > 1
 
     @property
     def worst(self) -> int:
-        """The place in the order of verdicts of the one that needs somebody most."""
+        """The position in :data:`ORDER` of the most urgent verdict."""
         return min(ORDER.index(result.verdict) if result is not None else len(ORDER) for result in self.results)
 
 
 @dataclass(frozen=True)
 class ComparedClaim:
-    """One claim, and what each report found out about it."""
+    """One claim and each report's finding about it."""
 
     name: str
     findings: tuple[str, ...]
@@ -56,15 +56,15 @@ class Comparison:
     """Facts that distinguish each report from the others."""
 
     differing: tuple[ComparedTest, ...]
-    """Those first of which some verdict needs somebody."""
+    """The tests whose verdicts differ, the most urgent first."""
 
     same: tuple[ComparedTest, ...]
     claims: tuple[ComparedClaim, ...]
-    """Those that differ."""
+    """The claims whose findings differ."""
 
     @property
     def warning(self) -> str:
-        """Why the comparison is to be read with care; empty where it is not."""
+        """The reason why the reports are hard to compare; empty if there is none."""
         if len({report.suite.sources for report in self.reports}) == 1:
             return ""
         versions = ", ".join(
@@ -78,7 +78,7 @@ class Comparison:
 
 
 def compare(reports: Sequence[Report]) -> Comparison:
-    """Compare two reports or more, test by test; raises :class:`ReportError` where there are fewer."""
+    """Compare two or more reports, test by test; raises :class:`ReportError` for fewer."""
     if len(reports) < 2:
         raise ReportError(f"comparing needs two reports, found {len(reports)}")
     by_id = [{test.id: test for test in report.tests} for report in reports]
@@ -104,7 +104,7 @@ def _finding(report: Report, claim: str) -> str:
 
 
 def _label(reports: Sequence[Report]) -> tuple[str, ...]:
-    """Return the shortest names that tell the reports apart."""
+    """Return the shortest labels that distinguish the reports."""
     names = [report.backend.name for report in reports]
     with_kinds = [
         f"{report.backend.name} (simulated)" if report.backend.simulated else name

@@ -1,4 +1,4 @@
-"""The folder that a run of the suite leaves: the report, and all that is read instead of it."""
+"""The folder that a run of the suite leaves: the report, and the pages made of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from northbridge.lightning.plugins.atomic_write import draft_of
 def write_all(report: Report, folder: Path) -> list[Path]:
     """Write the report and every page of it into ``folder``, and return the files.
 
-    Each takes its place when it is whole. Raises :class:`ReportError` where one cannot be written.
+    Each file appears when it is complete. Raises :class:`ReportError` if one cannot be written.
     """
     texts = {
         "report.json": report.to_json(),
@@ -29,7 +29,7 @@ def write_all(report: Report, folder: Path) -> list[Path]:
 
 
 def write_page(path: Path, text: str) -> Path:
-    """Write ``text``, whole or not at all; raises :class:`ReportError` where that cannot be done."""
+    """Write ``text`` completely or not at all; raises :class:`ReportError` if that fails."""
     try:
         with draft_of(path) as draft:
             draft.write_text(text, encoding="utf-8")

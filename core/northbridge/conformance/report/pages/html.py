@@ -1,4 +1,4 @@
-"""A report, or several side by side, as one page of HTML that asks nothing of the network."""
+"""A report, or several side by side, as one HTML page that loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _PACKAGE = __name__.rpartition(".")[0]
 
 
 def render_page(*reports: Report) -> str:
-    """Return a page: of one report all that it says, of several how they differ.
+    """Return a page: the whole of one report, or the differences between several.
 
-    Raises :class:`ReportError` where there is no report.
+    Raises :class:`ReportError` if no report is given.
     """
     if len(reports) == 1:
         return _render("report.html", **_describe(reports[0]))
@@ -59,12 +59,12 @@ def _describe(report: Report) -> dict[str, Any]:
 
 
 def _show(test: TestResult | None) -> ShownTest | None:
-    """Return a test of a comparison with whatever evidence it left."""
+    """Return a test of a comparison with its evidence, or None if it left none."""
     return show_tests([test])[0] if test is not None and test.evidence.strip() else None
 
 
 def _group_by_level(tests: Iterable[ShownTest]) -> dict[str, dict[str, list[ShownTest]]]:
-    """Return the tests by level and then by topic, levels in their order and topics as they ran."""
+    """Return the tests by level and then by topic: levels in their order, topics in the order of the run."""
     levels: dict[str, dict[str, list[ShownTest]]] = {}
     for test in tests:
         levels.setdefault(test.result.level, {}).setdefault(test.result.topic, []).append(test)
@@ -73,7 +73,7 @@ def _group_by_level(tests: Iterable[ShownTest]) -> dict[str, dict[str, list[Show
 
 def _render(template: str, **context: Any) -> str:
     style, script = _read("page.css"), _read("page.js")
-    # The browser itself then refuses whatever the page would fetch, and every script but this one.
+    # The browser itself then refuses everything that the page would fetch, and every script but this one.
     policy = (
         f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:;"
         " base-uri 'none'; form-action 'none'"
@@ -105,7 +105,7 @@ def _environment() -> Environment:
 
 
 def _clean(value: Any) -> Any:
-    """Clean every text that a template shows; what is markup comes from us."""
+    """Clean every text that a template shows; only our own text is markup."""
     return clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

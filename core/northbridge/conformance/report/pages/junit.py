@@ -16,8 +16,8 @@ _SKIPPED = (Verdict.UNKNOWN, Verdict.NOT_RUN)
 def render_junit(report: Report) -> str:
     """Return the report as JUnit XML: a suite for each class of a level.
 
-    FAIL, TIMEOUT and UNDERCLAIM are failures; UNKNOWN and NOT RUN are skipped, with the reason; a test that was to run
-    and of which the report says nothing is an error.
+    FAIL, TIMEOUT and UNDERCLAIM are failures; UNKNOWN and NOT RUN are skipped, with the reason. An expected test
+    without a result in the report is an error.
     """
     root = ET.Element("testsuites", name=f"northbridge conformance {clean(report.backend.name)}")
     ordered = sorted(report.tests, key=lambda test: (test.level, test.class_name))

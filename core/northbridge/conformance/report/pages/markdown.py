@@ -24,19 +24,19 @@ from northbridge.conformance.verdict import Verdict
 from northbridge.untrusted.text import clean
 
 _LIMIT = 50_000
-"""How long the page may become, in characters: an issue of GitHub's holds 65 536."""
+"""The maximum length of the page in characters: a GitHub issue holds 65 536."""
 
 _LISTED = 20
-"""How many tests that could not run for one reason, and how many reasons of a level, are told."""
+"""The maximum number of tests listed for one reason not to run, and of reasons listed for one level."""
 
 _EVIDENCE_LINES = 40
 _EVIDENCE_CHARACTERS = 4000
 
 
 def render_markdown(report: Report) -> str:
-    """Return the report as a page of Markdown: level, claims, and what did not pass with its evidence.
+    """Return the report as a page of Markdown: level, claims, and the tests that did not pass with their evidence.
 
-    What would make it too long for an issue is left out, and the page says how much that is.
+    Parts that would make it too long for an issue are omitted, and the page says how many.
     """
     backend = report.backend
     parts = [f"# {_escape(backend.name)}: {_escape(name_level(report))}", explain_level(report)]
@@ -69,7 +69,7 @@ def render_markdown(report: Report) -> str:
 
 
 def _list_bad(report: Report) -> list[tuple[int, str]]:
-    """Return what is told of the tests that did not pass, with the number of tests that each part is about."""
+    """Return the text about the tests that did not pass: for each part, the number of its tests and the text."""
     parts = [(1, _show_test(test)) for test in of_verdict(report, *FAILURES)]
     for reason, tests in group_by_reason(of_verdict(report, Verdict.NOT_RUN)).items():
         ids = ", ".join([_quote(test.id) for test in tests[:_LISTED]] + _count_rest(tests))
@@ -96,7 +96,7 @@ def _list_claims(report: Report) -> str:
     for finding, names in group_claims(report).items():
         for name in names:
             claim = report.claims[name]
-            name = _quote(name).replace("|", "\\|")  # which ends a cell in code, too
+            name = _quote(name).replace("|", "\\|")  # it ends a cell in code, too
             rows.append((name, claim.answer, finding, str(claim.tests), _escape(claim.reason)))
     return _table(("Claim", "The backend says", "Finding", "Tests", "Reason"), rows)
 
@@ -126,12 +126,12 @@ def _fence(text: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """Return ``text`` as code within a line."""
+    """Return ``text`` as inline code."""
     text = " ".join(clean(text).split())
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence} {text} {fence}" if "`" in text else f"`{text}`"
 
 
 def _escape(text: str) -> str:
-    """Return ``text`` as words of one line: nothing in it is markup."""
+    """Return ``text`` on one line, with all markup escaped."""
     return re.sub(r"([\\`*_\[\]<>|~#&])", r"\\\1", " ".join(clean(text).split()))

@@ -1,4 +1,4 @@
-"""Explanations of a report's words, for people who have never seen one."""
+"""Explanations of a report's words, for readers who see one for the first time."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ VERDICTS: Mapping[Verdict, str] = MappingProxyType(
         Verdict.PASS: "It works as claimed; or the backend says that it cannot do this, and refuses it clearly.",
     }
 )
-"""In the order in which they are shown: what needs somebody first."""
+"""Explanation of each verdict, in the order in which they are shown: the most urgent first."""
 
 CLAIMS: Mapping[Finding, str] = MappingProxyType(
     {

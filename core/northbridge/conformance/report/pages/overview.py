@@ -10,50 +10,50 @@ from northbridge.conformance.report.report import NOT_ASKED, Report, TestResult
 from northbridge.conformance.verdict import Ending, Verdict
 
 ORDER = tuple(VERDICTS)
-"""Every verdict, those first that need somebody."""
+"""Every verdict, the most urgent first."""
 
 FAILURES = (Verdict.FAIL, Verdict.TIMEOUT, Verdict.UNDERCLAIM)
-"""The verdicts that are the backend's doing; for these, and for what could not run, a level is withheld."""
+"""The verdicts that the backend causes. They withhold a level, as tests that could not run also do."""
 
 
 def is_part(report: Report) -> bool:
-    """Return whether tests were left out because only others were asked for."""
+    """Return True if tests were left out because only part of the suite was requested."""
     return any(test.evidence == NOT_ASKED for test in report.tests)
 
 
 def name_level(report: Report) -> str:
-    """Return what people call the level that is granted: ``"C3 (simulated)"``, or that there is none."""
+    """Return the display name of the granted level, such as ``"C3 (simulated)"``, or a text that there is none."""
     if is_part(report):
         return "A part of the suite"
     return report.level.label if report.level is not None else "No level granted"
 
 
 def explain_level(report: Report) -> str:
-    """Return a sentence on what the level that is granted means."""
+    """Return a sentence that explains the granted level."""
     if is_part(report):
         return PART
     return LEVELS.get(report.level.name, report.level.title) if report.level is not None else NO_LEVEL
 
 
 def count_devices(report: Report) -> str:
-    """Return how many devices of which product the machine has: ``"4 × Acme X1"``, or ``"no device"``."""
+    """Return the number and product of the machine's devices: ``"4 × Acme X1"``, or ``"no device"``."""
     backend = report.backend
     return f"{backend.devices} × {backend.label}" if backend.devices else "no device"
 
 
 def count_verdicts(report: Report) -> dict[Verdict, int]:
-    """Return how many tests have each verdict, in the order of :data:`ORDER`; verdicts of none are left out."""
+    """Return the number of tests with each verdict, in the order of :data:`ORDER`, without zeros."""
     counts = Counter(test.verdict for test in report.tests)
     return {verdict: counts[verdict] for verdict in ORDER if counts[verdict]}
 
 
 def count_run(report: Report) -> int:
-    """Return how many tests ran; those that this machine forbids did not."""
+    """Return the number of tests that ran, without those that this machine forbids."""
     return sum(test.ending is not Ending.FORBIDDEN for test in report.tests)
 
 
 def group_claims(report: Report) -> dict[str, list[str]]:
-    """Return the names of the claims by what was found out about them; findings of none are left out."""
+    """Return the names of the claims by finding; findings without claims are omitted."""
     groups = {
         finding: [name for name, claim in report.claims.items() if claim.finding == finding] for finding in CLAIMS
     }
@@ -61,12 +61,12 @@ def group_claims(report: Report) -> dict[str, list[str]]:
 
 
 def of_verdict(report: Report, *verdicts: Verdict) -> list[TestResult]:
-    """Return the tests that have one of ``verdicts``, in the order of these and then as they ran."""
+    """Return the tests with one of ``verdicts``, in the order of ``verdicts`` and then of the run."""
     return [test for verdict in verdicts for test in report.tests if test.verdict is verdict]
 
 
 def group_by_reason(tests: Iterable[TestResult]) -> dict[str, list[TestResult]]:
-    """Return tests that could not run by the reason: what forbids one often forbids many."""
+    """Return the tests that could not run, by reason: one reason often forbids many tests."""
     groups: dict[str, list[TestResult]] = {}
     for test in tests:
         groups.setdefault(test.evidence.strip() or "no reason is given", []).append(test)
@@ -74,13 +74,13 @@ def group_by_reason(tests: Iterable[TestResult]) -> dict[str, list[TestResult]]:
 
 
 def missing_tests(report: Report) -> list[str]:
-    """Return the ids of the tests that were to run and of which the report says nothing."""
+    """Return the ids of the expected tests that have no result in the report."""
     told = {test.id for test in report.tests}
     return [each for each in report.suite.expected if each not in told]
 
 
 def list_doubts(report: Report) -> list[str]:
-    """Return why the report itself is not to be trusted, a sentence each; of a sound one nothing."""
+    """Return the reasons not to trust the report, a sentence each; empty for a sound report."""
     doubts = []
     if report.suite.mutation:
         doubts.append(

@@ -1,4 +1,4 @@
-"""Tests as a page shows them: long evidence folded, and what many tests left alike shown once."""
+"""Tests as a page shows them: long evidence folded, and evidence that many tests share shown once."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from northbridge.conformance.verdict import Ending
 from northbridge.untrusted.text import clean
 
 SHOWN_LINES = 14
-"""How much evidence stands open on a page; more is folded."""
+"""The number of lines of evidence that a page shows; longer evidence is folded."""
 
 _SHOWN_CHARACTERS = 1400
 
 
 @dataclass(frozen=True)
 class ShownTest:
-    """A test, and its evidence as it is shown."""
+    """A test, and its evidence as the page shows it."""
 
     result: TestResult
     anchor: str
     evidence: str
-    """Empty where it stands elsewhere."""
+    """Empty if :attr:`same_as` shows it."""
 
     excerpt: str
     """Lines of folded evidence that stay visible."""
 
     same_as: ShownTest | None
-    """The earlier test that left the same long evidence, as all do that look at a run that failed."""
+    """The earlier test with the same long evidence, as with all tests that read one failed run."""
 
     @property
     def lines(self) -> int:
-        """How many lines the evidence has."""
+        """The number of lines of the evidence."""
         return self.evidence.count("\n") + 1
 
     @property
     def refused(self) -> bool:
-        """Whether the backend refused what was asked."""
+        """True if the backend refused the operation."""
         return self.result.ending is Ending.REFUSED
 
 
 def show_tests(tests: Iterable[TestResult]) -> list[ShownTest]:
-    """Return ``tests`` as they are shown."""
+    """Return ``tests`` in the form in which a page shows them."""
     shown: list[ShownTest] = []
     first: dict[str, ShownTest] = {}
     for number, test in enumerate(tests, start=1):
@@ -58,12 +58,12 @@ def show_tests(tests: Iterable[TestResult]) -> list[ShownTest]:
 
 
 def is_long(text: str) -> bool:
-    """Whether ``text`` is too long to stand open on a page."""
+    """True if ``text`` is too long to be shown unfolded."""
     return text.count("\n") >= SHOWN_LINES or len(text) > _SHOWN_CHARACTERS
 
 
 def choose_excerpt(text: str) -> str:
-    """Return the lines that say most: those that pytest marks with ``E``, or else the last; at most eight."""
+    """Return the most informative lines: those that pytest marks with ``E``, or else the last; at most eight."""
     lines = [line for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith("E ")][:8] or lines[-8:]
     return "\n".join(f"{line[:240]}…" if len(line) > 240 else line for line in telling)

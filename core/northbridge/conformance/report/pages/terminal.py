@@ -1,4 +1,4 @@
-"""A comparison as a person reads it on a terminal."""
+"""A comparison of reports for the terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SIDE_BY_SIDE = " | "
 
 
 def show(comparison: Comparison) -> None:
-    """Print the level and the verdicts of each report, and every test on which they differ, to stdout."""
+    """Print the level and verdicts of each report, and the tests on which the reports differ, to stdout."""
     console = Terminal(highlight=False)
     _show_levels(console, comparison)
     for label, report in zip(comparison.labels, comparison.reports, strict=True):
@@ -35,7 +35,7 @@ def show(comparison: Comparison) -> None:
 
 
 def _show_differing(console: Terminal, comparison: Comparison) -> None:
-    """Print each test that all of them have, or that one fails, and how many each of them lacks beside those."""
+    """Print the tests that are in all reports or fail in one; count the others that each report lacks."""
     told: list[ComparedTest] = []
     absent: list[ComparedTest] = []
     for test in comparison.differing:
@@ -46,7 +46,7 @@ def _show_differing(console: Terminal, comparison: Comparison) -> None:
     for test in told:
         style = next((_STYLES[word] for word in test.words if word in _STYLES), "")
         line = f"{_SIDE_BY_SIDE.join(test.words):{width}}  {clean(test.id)}"
-        console.print(Text(line, style=style), soft_wrap=True)  # an id that is broken cannot be searched for
+        console.print(Text(line, style=style), soft_wrap=True)  # a wrapped id cannot be searched for
     missing = Counter(
         (label, test.level)
         for test in absent

@@ -1,4 +1,4 @@
-"""A report in the words of torch's own tests for out-of-tree devices."""
+"""A report in the format of torch's own tests for out-of-tree devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from northbridge.conformance.report.report import Report
 from northbridge.conformance.verdict import Verdict
 
 OPERATIONS = ("Operations", "OperationOptions", "ExtremeNumbers", "LargeOperations")
-"""The classes whose tests are one for each of torch's operations; the parameter begins with the full name there."""
+"""The classes with a test for each of torch's operations; the parameter begins with the operation's full name."""
 
 
 @dataclass(frozen=True)
@@ -17,21 +17,21 @@ class Exclusions:
     """Arguments of ``torch.testing._internal.common_device_type.PrivateUse1TestBase.set_test_configs(**…)``."""
 
     test_exclusions: dict[str, tuple[str, ...]]
-    """The functions of each class, of which some test did not pass; ``"*"``: none of the class passed."""
+    """For each class the functions with a test that did not pass; ``"*"``: none of the class's tests passed."""
 
     op_allowlist: tuple[str, ...] | None
-    """The operations of which every test passed; ``None``, which is no limit: no operation was tested."""
+    """The operations whose tests all passed; None, which is no limit, if no operation was tested."""
 
     def to_json(self) -> str:
-        """Return them as the text of a file, whose one object is the keyword arguments."""
+        """Return the keyword arguments as the text of a JSON file with one object."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
 
 def list_exclusions(report: Report) -> Exclusions:
-    """Return what of ``report`` did not pass.
+    """Return the tests of ``report`` that did not pass, as exclusions.
 
-    A class that runs at several levels is one class here. A function with a test for each operation is excluded where
-    none of them passed; where some did, the list of operations says which.
+    A class that runs at several levels counts as one. A function with a test for each operation is excluded if none
+    of them passed; if some did, the list of operations says which.
     """
     functions: dict[str, dict[str, list[bool]]] = {}
     operations: dict[str, bool] = {}

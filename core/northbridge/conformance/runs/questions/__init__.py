@@ -1,4 +1,4 @@
 """Questions for processes of :mod:`northbridge.conformance.runs.question`: ``answer(…)`` of each module returns JSON.
 
-None imports another, nor anything of the suite: each is read by its path.
+A module does not import another one, nor anything of the suite, because it is read by its path.
 """

@@ -1,4 +1,4 @@
-"""Return a plugin's declaration, in a process without torch."""
+"""The declaration of a plugin, read in a process without torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def answer(name: str) -> dict[str, object]:
-    """Return the parts of the backend ``name`` as they are declared, and as they are when they are asked for again."""
+    """Return the declaration of the backend ``name``, with its capabilities from a first and a second ``get``."""
     import northbridge
 
     backend = northbridge.get(name)
@@ -28,7 +28,7 @@ def answer(name: str) -> dict[str, object]:
 
 
 def _claims(capabilities: Any) -> dict[str, list[object]]:
-    """Return kind, answer and reason of each field, or kind and value where it is no claim."""
+    """Return the kind, answer and reason of each claim, and the kind and value of each other field."""
     found = {}
     for field in dataclasses.fields(capabilities):
         value = getattr(capabilities, field.name)

@@ -1,4 +1,4 @@
-"""Return a report's facts about a backend and its software, as far as this machine has them."""
+"""A report's facts about a backend and its software, as far as this machine has them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import asdict
 from typing import Any
 
 DISTRIBUTIONS = ("torch", "lightning", "pytorch-lightning", "lightning-fabric", "torchmetrics", "pytest")
-"""Beside those that the backend's contract names."""
+"""The distributions that are reported in addition to those that the backend's contract names."""
 
 
 def answer(name: str) -> dict[str, object]:
-    """Return what the backend ``name`` is and claims, corrected by its cards, and why it could not be loaded."""
+    """Return the facts and claims of the backend ``name``, corrected by its cards, and its loading error, if any."""
     import northbridge
     from northbridge.contract import contract_of, version_of
 

@@ -1,4 +1,4 @@
-"""Return what a backend detects on this machine, in a process without torch."""
+"""The result of a backend's detection on this machine, in a process without torch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 
 def answer(name: str) -> dict[str, object]:
-    """Return what ``detect`` of the backend ``name`` says twice, and which of all backends are available."""
+    """Return two results of ``detect`` of the backend ``name``, and all available backends."""
     import northbridge
     from northbridge.bridge import is_installed
     from northbridge.discovery.present import detect
@@ -18,7 +18,7 @@ def answer(name: str) -> dict[str, object]:
             found.append(detect(backend))
         except northbridge.NorthbridgeError as error:
             found.append(f"{type(error).__name__}: {error}")
-    modules = sorted({module.partition(".")[0] for module in sys.modules})  # before the other plugins come in
+    modules = sorted({module.partition(".")[0] for module in sys.modules})  # before the other plugins are imported
     return {
         "detected": found,
         "available": northbridge.available(),

@@ -1,4 +1,4 @@
-"""Ask the chip for more memory than it has, and go on."""
+"""Request more memory from the chip than it has, and continue."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import nn
 import northbridge
 
 TOO_MUCH = 2**50
-"""Bytes, of which no device has so many."""
+"""A number of bytes that no device has."""
 
 
 def answer(name: str) -> dict[str, Any]:
-    """Return what comes of running out of memory of the backend ``name`` in several ways, and what is left then."""
+    """Run out of memory of the backend ``name`` in several ways; return the errors and the state afterwards."""
     backend = northbridge.load(name)
     chip = backend.device
     backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
@@ -47,13 +47,13 @@ def answer(name: str) -> dict[str, Any]:
         "small": (torch.ones(3, device=device) * 2).tolist(),
         "gradient": None if layer.weight.grad is None else layer.weight.grad.tolist(),
         "drew nothing": torch.equal(chip.random_state(), state),
-        # How often it happened, and the like, may be counted; sizes are those of before.
+        # Event counters may change; sizes must be those of before.
         "kept": {name: after[name] - value for name, value in before.items() if after[name] - value >= 2**20},
     }
 
 
 def tell(chip: northbridge.Device, ask: Callable[[], object]) -> dict[str, Any]:
-    """Return what comes of ``ask``: the error's class and message, and whether it is known to tell of full memory."""
+    """Return the error's class and message after ``ask``, and if the message is a known sign of full memory."""
     try:
         found = ask()
         chip.synchronize()

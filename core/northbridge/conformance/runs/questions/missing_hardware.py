@@ -1,4 +1,4 @@
-"""Return the errors for a chip whose software is installed, but not its hardware."""
+"""The errors for a chip whose software is installed, but not its hardware."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def answer(name: str, namespace: str) -> dict[str, object]:
-    """Return how a Trainer of ``namespace`` ends where ``detect`` of the backend ``name`` finds nothing."""
+    """Return the error of a Trainer of ``namespace`` if ``detect`` of the backend ``name`` finds no device."""
     lightning: Any = importlib.import_module(namespace)
     import northbridge
     from northbridge.discovery.present import detect
@@ -22,7 +22,7 @@ def answer(name: str, namespace: str) -> dict[str, object]:
         sys.meta_path.append(_Found(bridge.package.partition(".")[0]))
     arguments = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = _ended(lambda: lightning.Trainer(accelerator=name, devices=1, **arguments))
-    # Loaded only where the Trainer has tried it already: a plugin may not be loaded in a fork.
+    # Loaded only if the Trainer has tried it already: a plugin may not be loadable in a fork.
     loaded = _ended(lambda: northbridge.load(name)) if trainer[0] == "SoftwareMissingError" else None
     return {
         "detected": detect(backend),
@@ -33,7 +33,7 @@ def answer(name: str, namespace: str) -> dict[str, object]:
 
 
 def _ended(asked: Callable[[], object]) -> list[str]:
-    """Return the kind of the error and its message; or no kind, and what was returned."""
+    """Return the kind of the error and its message; without an error, "" and the repr of the result."""
     try:
         return ["", repr(asked())]
     except Exception as error:  # noqa: BLE001 - which one it is the tests ask
@@ -41,7 +41,7 @@ def _ended(asked: Callable[[], object]) -> list[str]:
 
 
 class _Found:
-    """A finder for a package that is not here: it can be found, and nobody should import it."""
+    """A finder for a package that is not installed: it is found, and must not be imported."""
 
     def __init__(self, package: str) -> None:
         self._package = package

@@ -9,9 +9,9 @@ from typing import Any
 
 
 def answer(name: str, package: str, namespace: str) -> dict[str, object]:
-    """Return how ``detect``, ``available``, ``load`` and a Trainer of ``namespace`` end without ``package``.
+    """Return the results of ``detect``, ``available``, ``load`` and a Trainer of ``namespace`` without ``package``.
 
-    An empty ``package`` hides nothing: such a backend brings its software itself.
+    An empty ``package`` hides nothing, as for a backend that brings its software itself.
     """
     if package:
         hide(package.partition(".")[0])
@@ -20,7 +20,7 @@ def answer(name: str, package: str, namespace: str) -> dict[str, object]:
     from northbridge.discovery.present import detect
 
     def build_trainer() -> object:
-        arm()  # torch does it where it imports device backends, and here it must not import the vendor's
+        arm()  # torch imports device backends on its import, and must not import the vendor's here
         lightning: Any = importlib.import_module(namespace)
         return lightning.Trainer(
             accelerator=name, devices=1, logger=False, enable_checkpointing=False, enable_progress_bar=False
@@ -43,14 +43,14 @@ def _try(action: Callable[[], object]) -> list[str]:
 
 
 def hide(package: str) -> None:
-    """Let no finder find ``package``, nor what is below it."""
+    """Hide ``package`` and its submodules from all finders."""
     for module in [each for each in sys.modules if each.partition(".")[0] == package]:
         del sys.modules[module]
     sys.meta_path[:] = [_Blind(finder, package) for finder in sys.meta_path]
 
 
 class _Blind:
-    """A finder that does not see one package."""
+    """A finder that hides one package."""
 
     def __init__(self, finder: Any, package: str) -> None:
         self._finder = finder

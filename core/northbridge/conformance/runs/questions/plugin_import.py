@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def answer(module: str) -> dict[str, object]:
-    """Return the seconds of ``import <module>``, of the CPU and by the clock, what it brings, and what it leaves."""
+    """Return the CPU and wall time of ``import <module>``, the modules it imports, and the traces it leaves."""
     import pluggy  # noqa: F401
 
     import northbridge  # noqa: F401
@@ -34,7 +34,7 @@ def _children() -> list[str]:
     for process in Path("/proc").glob("[0-9]*"):
         try:
             name, _, rest = (process / "stat").read_text().rpartition(")")
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if int(rest.split()[1]) == os.getpid():
             found.append(name.partition("(")[2])

@@ -14,7 +14,7 @@ from typing import Any
 
 
 def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
-    """Return why the backend ``name`` could not be loaded, or what it is like since: on ``rank`` of so many."""
+    """Return the state after loading the backend ``name`` as rank ``rank`` of ``ranks``, or the error."""
     import torch
 
     import northbridge
@@ -40,13 +40,13 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
     if backend.device.count() > index:
         try:
             backend.bridge.prepare_rank(index=index, local_rank=index, world_size=int(ranks))
-        except northbridge.NorthbridgeError as error:  # such as of a variable that the user has set
+        except northbridge.NorthbridgeError as error:  # for example about a variable that the user has set
             found["refused for a rank"] = str(error)
     return {**found, "pickles": {**found["pickles"], "loaded": _pickle(backend)}, "variables": _changed(before)}
 
 
 def _say(function: Callable[[], object]) -> str:
-    """Return what ``function`` returns, or raises, in words."""
+    """Return the repr of the result of ``function``, or its error, as text."""
     try:
         return repr(function())
     except Exception as error:  # noqa: BLE001 - whatever a vendor's code raises
@@ -54,7 +54,7 @@ def _say(function: Callable[[], object]) -> str:
 
 
 def _state(torch: Any) -> dict[str, str]:
-    """Return what a process has once, and others than the chip's software rely on."""
+    """Return the process-wide state that code other than the chip's software relies on."""
     numpy: Any = sys.modules.get("numpy")
     return {
         "torch's generator": str(torch.default_generator.get_state().tolist()),
@@ -80,13 +80,13 @@ def _look(torch: Any, backend: Any) -> dict[str, object]:
 
 
 def _changed(before: dict[str, str]) -> dict[str, list[str | None]]:
-    """Return each variable that is no longer what it was, with both values."""
+    """Return each changed variable with both values."""
     names = {name for name, _ in before.items() ^ dict(os.environ).items()}
     return {name: [before.get(name), os.environ.get(name)] for name in sorted(names)}
 
 
 def _pickle(backend: Any) -> dict[str, list[str]]:
-    """Return the pickle of the backend and of each part, or why there is none."""
+    """Return the pickle of the backend and of each part, or the error."""
     found = {}
     for part in ("backend", "device", "collective", "bridge", "capabilities"):
         value = backend if part == "backend" else getattr(backend, part)

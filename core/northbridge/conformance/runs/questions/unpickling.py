@@ -9,7 +9,7 @@ import sys
 
 
 def answer(name: str, pickles: str) -> dict[str, object]:
-    """Return of each pickle its kind, or why it cannot be opened; ``pickles`` maps parts to base64, as JSON."""
+    """Return the kind of each unpickled object, or the error; ``pickles`` maps parts to base64, as JSON."""
     import northbridge
 
     found: dict[str, object] = {}

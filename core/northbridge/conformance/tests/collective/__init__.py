@@ -1,1 +1,1 @@
-"""Level C3 without Lightning: ranks that speak to the communication library."""
+"""Level C3 without Lightning: ranks that call the communication library."""

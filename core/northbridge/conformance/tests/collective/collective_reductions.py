@@ -21,7 +21,7 @@ from northbridge.conformance.tests.collective.ranks import (
 
 
 def expected(word: str, dtype: str, devices: int) -> list[Any]:
-    """Return what a reduction of what so many ranks give leads to."""
+    """Return the result of the reduction ``word`` over that number of ranks."""
     given = collective_reductions.GIVEN[:devices]
     return collective_reductions.reduced(word, given, whole=dtype not in collective_reductions.FLOATS)
 
@@ -29,7 +29,7 @@ def expected(word: str, dtype: str, devices: int) -> list[Any]:
 class CollectiveReductions(Ranks):
     """Every reduction in every dtype that the library carries is exact, counts each rank once, and is in place.
 
-    A dtype that the chip does not claim may be refused; what is not refused is right.
+    A dtype that the chip does not claim may be refused; if it is not, its results must be right.
     """
 
     advice = (
@@ -80,7 +80,7 @@ class CollectiveReductions(Ranks):
             self.check_digits(ranks, devices, claimed, word, dtype)
 
     def check_digits(self, ranks: Facts, devices: int, claimed: Claims, word: str, dtype: str) -> None:
-        """Compare with what the reduction ``word`` leads to without any rounding."""
+        """Compare with the exact result of the reduction ``word``."""
         name = f"{word} of digits of {dtype}"
         given = [collective_reductions.digits(dtype, rank) for rank in range(devices)]
         exact = as_held(collective_reductions.reduced(word, given, whole=True), dtype, claimed)
@@ -118,7 +118,7 @@ class CollectiveReductions(Ranks):
 
     @shows("sum_all_reduce")
     def test_each_rank_is_counted_once(self, ranks: Facts, devices: int) -> None:
-        # Each rank gives another power of 4: what is counted twice, or not at all, is a digit of the sum.
+        # Each rank contributes another power of 4: a digit of the sum shows a rank that is counted twice or not at all.
         assert everybodys(ranks, "each counted") == [[sum(4**rank for rank in range(devices))] * 5] * devices
 
     @pytest.mark.parametrize("form", ["transposed", "a part"])

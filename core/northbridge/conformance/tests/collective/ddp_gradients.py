@@ -10,11 +10,11 @@ from northbridge.conformance.suite import shows
 from northbridge.conformance.tests.collective.ranks import Claims, Facts, Ranks, everybodys, may_reject, rejections
 
 _TOLERANCE = 1e-5
-"""Of a weight, of a size of 0.1: sums of another order."""
+"""The tolerance for weights of about 0.1, because sums have another order."""
 
 
 class GradientAveraging(Ranks):
-    """torch's DDP trains ranks with different data as one process trains that has all of it."""
+    """torch's DDP on ranks with different data trains as one process with all data does."""
 
     advice = (
         "DDP adds gradients up over the vendor's process group and divides by the number of ranks. Look at the sum of"
@@ -80,11 +80,11 @@ class GradientAveraging(Ranks):
         expected = (halves[0] + halves[1]).item()
 
         assert everybodys(ranks, "compressed gradient") == [expected] * devices
-        assert expected != pytest.approx(sum(given) / devices, abs=1e-6)  # what no compression would give
+        assert expected != pytest.approx(sum(given) / devices, abs=1e-6)  # the value without compression
 
     @shows("ddp_averaging")
     def test_join_lets_ranks_have_unequal_numbers_of_batches(self, ranks: Facts, devices: int) -> None:
-        # Rank r has the batches 1 to 2 + 2r; each gradient is divided by all ranks, those that are done too.
+        # Rank r has the batches 1 to 2 + 2r; each gradient is divided by the number of ranks, finished ones too.
         gradients = [sum(range(1, 3 + 2 * rank)) / devices for rank in range(devices)]
 
         assert everybodys(ranks, "joined weight") == [-sum(gradients)] * devices

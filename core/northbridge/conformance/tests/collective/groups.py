@@ -1,4 +1,4 @@
-"""Collectives among some of the ranks, and process groups that follow one another in the same processes."""
+"""Collectives within groups of some ranks, and successive process groups in the same processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybo
 
 
 class GroupsTests(Ranks):
-    """A collective within a group reaches the ranks of the group, in their order, and no other."""
+    """A collective within a group reaches exactly the ranks of the group, in their order."""
 
     advice = (
         "Look at how the vendor's process group is made of a store, a rank and a size: those of the group, and not of"
@@ -24,7 +24,7 @@ class GroupsTests(Ranks):
     step = "groups"
 
     def check(self, ranks: Facts, devices: int, fact: str, right: Callable[[list[int]], Any]) -> None:
-        """Compare a ``fact`` of each rank of each group with what is ``right`` for what the group's ranks give."""
+        """Compare a ``fact`` of each rank of each group with ``right``, applied to the numbers of the group's ranks."""
         for group, members, found in groups_of(ranks, devices):
             assert [each[fact] for each in found] == [right([4**rank for rank in members])] * len(members), group
 
@@ -64,14 +64,14 @@ class GroupsTests(Ranks):
 
 
 def groups_of(ranks: Facts, devices: int) -> Iterator[tuple[str, list[int], list[Any]]]:
-    """Yield each group's name, its ranks in torch's order, which is that of their numbers, and what they found out."""
+    """Yield each group's name, its ranks in torch's (ascending) order, and their findings."""
     for name, groups in program.DIVISIONS[devices].items():
         for members in map(sorted, groups):
             yield f"{name}: {members}", members, everybodys([ranks[rank] for rank in members], name)
 
 
 class FollowingGroups(Suite):
-    """Where two ranks end their process group they can meet in another one, as often as they like."""
+    """After two ranks end their process group, they can meet in another one, any number of times."""
 
     advice = (
         "Look at the Collective's initialize(): what it keeps of the first group is no use to the next, which has a"
@@ -80,7 +80,7 @@ class FollowingGroups(Suite):
 
     @pytest.fixture
     def ranks(self, backend: str, environ: dict[str, str]) -> Facts:
-        """Return both ranks' findings, in a run of its own: ranks that cannot meet again disturb no other test."""
+        """Return both ranks' findings from a separate run, so that a failure to meet again affects no other test."""
         require_devices(backend, 2)
         return run(Scenario(backend, "", ("groups.meet_again",), 2, launch="ranks"), environ).ranks("groups.meet_again")
 

@@ -15,28 +15,28 @@ from northbridge.conformance.suite import Suite, require_devices
 from northbridge.errors import UnsupportedError
 
 STEPS = ("collective_reductions", "transfers", "transfers.exchange", "groups", "waits", "ddp_gradients")
-"""Steps of the ranks in one run."""
+"""The steps of the ranks in one run."""
 
 Facts = list[dict[str, Any]]
-"""Findings of every rank, rank 0 first."""
+"""The findings of every rank, rank 0 first."""
 
 Claims = Mapping[str, northbridge.Claim]
 
 
 def may_reject(claims: Claims, dtype: str) -> bool:
-    """Whether the chip need not have ``dtype``: it denies it, or does not know."""
+    """True if the chip may lack ``dtype``: it denies it, or its claim is unknown."""
     return dtype in claims and claims[dtype].answer != "yes"
 
 
 def as_held(exact: Any, dtype: str, claimed: Claims) -> Any:
-    """Return ``exact`` as a chip holds it: one that denies float64 may compute with float32 in its place."""
+    """Return ``exact`` as a chip represents it: one that denies float64 may compute with float32 instead."""
     return pytest.approx(exact, rel=1e-6) if dtype == "float64" and claimed[dtype].denied else exact
 
 
 def everybodys(ranks: Facts, name: str) -> list[Any]:
-    """Return what each rank has of ``name``.
+    """Return each rank's result of ``name``.
 
-    Raises :class:`UnsupportedError` where the library refused on every rank, and :class:`AssertionError` on some.
+    Raises :class:`UnsupportedError` if the library refused on every rank, and :class:`AssertionError` if only on some.
     """
     found = [rank[name] for rank in ranks]
     errors = [error_of(each) for each in found]
@@ -47,14 +47,14 @@ def everybodys(ranks: Facts, name: str) -> list[Any]:
 
 
 def rejections(ranks: Facts, name: str) -> list[str]:
-    """Return the error of each rank where the library refused on every one, or nothing."""
+    """Return the error of each rank if the library refused on every one, else an empty list."""
     errors = [error_of(rank[name]) for rank in ranks]
     return errors if all(errors) else []
 
 
 @pytest.mark.parametrize("devices", [2, 4], ids=["two devices", "four devices"])
 class Ranks(Suite):
-    """As many ranks as devices; no Lightning is imported."""
+    """Tests of ranks that use the communication library; Lightning is not imported."""
 
     step: ClassVar[str]
 

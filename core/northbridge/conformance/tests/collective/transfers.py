@@ -1,4 +1,4 @@
-"""Tensors and objects on their way from rank to rank, without Lightning, and ways that a library may lack."""
+"""Tensors and objects sent between ranks without Lightning, also by calls that a library may lack."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from northbridge.conformance.tests.collective.ranks import (
 
 
 class Transfers(Ranks):
-    """What one rank sends arrives where it is to, whole, and on the device of the rank that gets it.
+    """A rank's data arrives at the right rank, complete, and on that rank's device.
 
-    A dtype that the chip does not claim may be refused; what is not refused is right.
+    A dtype that the chip does not claim may be refused; if it is not, its results must be right.
     """
 
     advice = (
@@ -153,7 +153,7 @@ class Transfers(Ranks):
 
 
 class Exchanges(Ranks):
-    """Parts for each rank, tensors from one rank to another, and such as lie in pieces arrive, or raise."""
+    """Scattered and all-to-all parts, point-to-point tensors and non-contiguous tensors arrive, or the call raises."""
 
     advice = (
         "Look at the vendor's process group: sizes of parts, which rank is meant within a group, and tensors whose"

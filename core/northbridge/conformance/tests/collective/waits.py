@@ -1,4 +1,4 @@
-"""Barriers, ranks that come late or never, and collectives that are under way."""
+"""Barriers, late or missing ranks, and collectives in progress."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from northbridge.conformance.tests.collective.ranks import Facts, Ranks, everybo
 
 
 class Waits(Ranks):
-    """Nobody reads a result before it is there, and nobody passes a barrier before all have come."""
+    """A result is read only after it is complete, and a rank passes a barrier only after all ranks have come."""
 
     advice = (
         "Look at what the vendor's process group returns: a Work that owns its tensors, and whose wait() has later"
@@ -55,7 +55,7 @@ class Waits(Ranks):
     def test_nothing_is_called_done_before_the_last_rank_has_come(self, ranks: Facts, devices: int) -> None:
         found = everybodys(ranks, "asked before it is there")
 
-        # Of a rank that is held up itself, and asks when the last one has come, nothing can be said.
+        # A delayed rank that asks after the last one has come proves nothing.
         assert not any(each["early"] for each in found if each["asked"] < found[-1]["came"])
         assert [(each["sum"], each["afterwards"]) for each in found] == [(devices, True)] * devices
 
@@ -82,7 +82,7 @@ class Waits(Ranks):
 
 
 class MissingRank(Ranks):
-    """A rank that never comes ends the others within the time limit, and the flight recorder names it."""
+    """If a rank never comes, the others end within the time limit, and the flight recorder names it."""
 
     advice = (
         "Look at the Collective's initialize(): the library has to be given the timeout, and to raise where it is"
@@ -93,7 +93,7 @@ class MissingRank(Ranks):
 
     @pytest.fixture
     def ranks(self, backend: str, devices: int, environ: dict[str, str]) -> Facts:
-        """Return the findings of every rank, in a run of its own with a short time limit and recorded calls."""
+        """Return the findings of every rank, from a separate run with a short time limit and recorded calls."""
         require_devices(backend, devices)
         return run(Scenario(backend, "", (self.step,), devices, launch="ranks"), environ).ranks(self.step)
 

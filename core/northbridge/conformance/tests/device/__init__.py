@@ -1,1 +1,1 @@
-"""Level C1: one device as torch has it, in this process and without Lightning."""
+"""Level C1: one device through torch, in this process and without Lightning."""

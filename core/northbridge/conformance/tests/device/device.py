@@ -1,4 +1,4 @@
-"""Tensors on one device, as torch has them."""
+"""Basic tensor operations on one device."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import northbridge
 from northbridge.conformance.tests.device.one_device import OneDevice
 
 DTYPES = ("int32", "int16", "int8", "uint8", "bool")
-"""Those that no claim is about; of the others, Dtypes asks."""
+"""The dtypes without a claim; Dtypes tests the others."""
 
 
 class DeviceTests(OneDevice):
-    """What a user of torch may expect from tensors on a device."""
+    """Tensors on a device behave as a user of torch expects."""
 
     advice = (
         "These are operators and copies of your torch plugin, run through torch alone: Northbridge adds nothing to"

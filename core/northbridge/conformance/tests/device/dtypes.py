@@ -1,4 +1,4 @@
-"""Dtypes that a chip may claim: what they hold is computed in them, and not in others."""
+"""Dtypes that a chip may claim: computations use exactly the dtype of the tensor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
 class Dtypes(OneDevice):
-    """Each dtype that is claimed rounds, overflows and counts as the CPU's does."""
+    """Each claimed dtype rounds, overflows and counts as the CPU's does."""
 
     advice = (
         "The claims in Capabilities(…) say which dtypes your chip computes in. Where a dtype is kept and computed in"
@@ -62,8 +62,8 @@ class Dtypes(OneDevice):
         kind = getattr(torch, dtype)
         step = torch.finfo(kind).eps
         full = 1 + step * torch.tensor([[1.0, 2.0], [3.0, 5.0]], dtype=torch.float64)  # exact in `kind`, in no less
-        whole = torch.tensor([[1 / step, 1.0]], dtype=kind)  # whose sum is exact
-        over = torch.tensor([[2 / step, 1.0]], dtype=kind)  # whose sum has a digit too many, and is rounded to even
+        whole = torch.tensor([[1 / step, 1.0]], dtype=kind)  # the sum is exact
+        over = torch.tensor([[2 / step, 1.0]], dtype=kind)  # the sum has one digit too many, and is rounded to even
 
         with rejected_where_denied(backend, dtype):
             ones = torch.ones(2, 1, dtype=kind, device=device)
@@ -121,7 +121,7 @@ class Dtypes(OneDevice):
         torch.manual_seed(0)
         layer, given = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(4, 7)
         layer = layer.to(kind)
-        # Where sums are of another order, errors are of the size of the last digit: so many of them pass.
+        # Sums in another order are off by about the last digit: 16 times that is allowed.
         within = 16 * torch.finfo(kind).eps
 
         with rejected_where_denied(backend, dtype):
@@ -164,7 +164,7 @@ class Dtypes(OneDevice):
 
 
 def train(layer: nn.Module, given: Tensor) -> list[Tensor]:
-    """Return what ``layer`` makes of ``given``, and the gradients of its parameters for the mean square of that."""
+    """Return the output of ``layer`` for ``given``, and its parameters' gradients for the output's mean square."""
     result = layer(given)
     result.square().mean().backward()
     return [result.detach(), *(parameter.grad for parameter in layer.parameters() if parameter.grad is not None)]

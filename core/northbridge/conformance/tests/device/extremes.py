@@ -1,4 +1,4 @@
-"""Operations on numbers that are large, small, not finite, or none at all, and on tensors of some size."""
+"""Operations on large, small and non-finite numbers, on empty tensors, and on large tensors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from northbridge.conformance.tests.device.operation import (
 from northbridge.conformance.tests.device.operations import ComparedOperations
 
 SMALL = Tolerance(1e-4, 0.0)
-"""For results that are small by themselves, of which an absolute distance would say nothing."""
+"""For small results, where an absolute distance would prove nothing."""
 
 CANCELLED = Tolerance(1e-2, 1e-2)
-"""Small differences of numbers around a thousand, of which float32 keeps four digits."""
+"""For small differences of numbers around a thousand, of which float32 keeps four digits."""
 
 
 def _of(name: str, what: str, *arguments: Any, within: Tolerance = ROUNDED, **keywords: Any) -> Operation:
@@ -45,7 +45,7 @@ _NOTHING = floats(0, 3)
 _NO_NUMBERS = fixed([[_NAN, _NAN, _NAN], [_INFINITE, _NAN, _INFINITE]])
 
 EXTREMES = (
-    # Where the formula of the textbook runs over, or loses all digits, and a good kernel does not.
+    # The textbook formula overflows or loses all digits, and a good kernel does not.
     _of("softmax", "large", _LARGE, 1, within=SUMMED),
     _of("log_softmax", "large", _LARGE, 1, within=SUMMED),
     _of("logsumexp", "large", _LARGE, 1, within=SUMMED),
@@ -80,7 +80,7 @@ EXTREMES = (
         training=True,
         within=CANCELLED,
     ),
-    # Infinity, and what is no number: where they come from, where they go, and where they must not.
+    # Infinity and NaN: their sources, their propagation, and the places that must stay free of them.
     _told("div", "by zero", given([1.0, -1.0, 0.0]), given([0.0, 0.0, 0.0])),
     _told("log", "of zero and less", given([0.0, -1.0, 1.0])),
     _told("sqrt", "of less than zero", given([0.0, -1.0, 4.0])),
@@ -130,7 +130,7 @@ EXTREMES = (
         within=SUMMED,
     ),
     _told("where", "no number elsewhere", fixed([True, False, True]), given([1.0, _NAN, 3.0]), 0.0),
-    # Tensors in which nothing is, or one number.
+    # Tensors with no element, or one.
     _of("sum", "none", _NOTHING, 0),
     _of("prod", "none", _NOTHING, 0),
     _told("mean", "none", _NOTHING, 0),
@@ -162,7 +162,7 @@ EXTREMES = (
 
 
 class ExtremeNumbers(ComparedOperations):
-    """Operations give what the CPU gives for numbers that are large, small, not finite, or none at all."""
+    """Operations on large, small and non-finite numbers and on empty tensors give the CPU's results."""
 
     table: tuple[Operation, ...] = EXTREMES
     advice = (
@@ -173,10 +173,10 @@ class ExtremeNumbers(ComparedOperations):
 
 
 ADDED_UP = Tolerance(1e-4, 3e-3)
-"""A thousand products of numbers around 1, whose sum is some ten times as large; eight or ten bits are not enough."""
+"""For a thousand products of numbers around 1, with a sum ten times as large; eight or ten bits are not enough."""
 
 CONVOLVED_LARGE = Tolerance(5e-3, 5e-2)
-"""As of small convolutions, ten bits are: torch has CUDA compute them so."""
+"""As for small convolutions, ten bits are enough: torch has CUDA compute them so."""
 
 LARGE = (
     Operation("mm", (floats(513, 1025), floats(1025, 257)), within=ADDED_UP),
@@ -192,11 +192,11 @@ LARGE = (
     Operation("exp", (floats(1025, 1025),), within=Tolerance(1e-4, 1e-5)),
     Operation("sort", (floats(33, 4097),), within=EXACT),
 )
-"""What is tried, in sizes that are no powers of two."""
+"""The large operations, in sizes that are not powers of two."""
 
 
 class LargeOperations(ComparedOperations):
-    """Operations on a million numbers and sums of a thousand products give the CPU's numbers, and gradients."""
+    """Operations on a million numbers and sums of a thousand products give the CPU's numbers and gradients."""
 
     table: tuple[Operation, ...] = LARGE
     advice = (

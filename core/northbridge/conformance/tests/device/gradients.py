@@ -1,4 +1,4 @@
-"""Autograd on the chip, as it is used."""
+"""Autograd on the chip, as users use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from northbridge.conformance.tests.device.one_device import OneDevice, gradient_
 
 
 class Double(torch.autograd.Function):
-    """An operation of a user's own."""
+    """A custom autograd function of a user."""
 
     @staticmethod
     def forward(ctx: Any, given: Tensor) -> Tensor:
@@ -23,14 +23,14 @@ class Double(torch.autograd.Function):
         return given * 2
 
     @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:  # torch's name for it
-        """Return a gradient that no other operation has."""
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Tensor:  # torch's name
+        """Return a distinctive gradient, which differs from the true one."""
         given: Tensor = ctx.saved_tensors[0]
         return grad_outputs[0] * 2 + given
 
 
 class Gradients(OneDevice):
-    """What a user does with gradients holds for those of the chip, which are on the chip."""
+    """Gradients behave as users of autograd expect, and lie on the chip."""
 
     claims: tuple[str, ...] = ("autograd",)
     advice = (

@@ -1,4 +1,4 @@
-"""What is computed under torch.inference_mode, as Lightning evaluates and predicts."""
+"""Computations under torch.inference_mode, as in Lightning's evaluation and prediction."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ WAYS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class InferenceMode(OneDevice):
-    """Under torch.inference_mode the chip computes what the CPU does under torch.no_grad."""
+    """The chip computes under torch.inference_mode as the CPU does under torch.no_grad."""
 
     claims: tuple[str, ...] = ("inference_mode",)
     advice = (

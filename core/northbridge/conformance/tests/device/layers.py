@@ -1,4 +1,4 @@
-"""Layers and their gradients, beside the CPU's, also as torch.jit.trace has recorded them for TorchScript and ONNX."""
+"""Layers and their gradients against the CPU's, also as torch.jit.trace records them for TorchScript and ONNX."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ LAYERS: dict[str, tuple[Callable[[], Made], Tolerance]] = {
     "PReLU": (lambda: (nn.PReLU(3), (torch.randn(4, 3, 5),)), SUMMED),
     "CrossEntropyLoss": (lambda: (nn.CrossEntropyLoss(), (torch.randn(6, 5), torch.randint(0, 5, (6,)))), SUMMED),
 }
-"""How each is made with what it is given, and how near the CPU's its numbers have to be."""
+"""For each layer: a function that makes it and its input, and the tolerance against the CPU."""
 
 FUSED = ("MultiheadAttention", "TransformerEncoderLayer")
-"""Those for which torch has one kernel on the CPU where nothing is learnt, and adds up in another order there."""
+"""Layers for which torch's CPU has one fused inference kernel, which adds up in another order."""
 
 
 FORMS: dict[str, Form] = {
@@ -59,7 +59,7 @@ FORMS: dict[str, Form] = {
     "every other": lambda given: torch.stack([given, given], -1)[..., 0],
     "behind others": lambda given: torch.cat([given[:1], given])[1:],
 }
-"""How numbers may lie in memory, other than one after another from its start."""
+"""Memory layouts other than contiguous from offset 0."""
 
 
 OPTIMIZERS: dict[str, dict[str, Any]] = {
@@ -76,11 +76,11 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "RMSprop, centered": {"lr": 0.05, "centered": True, "momentum": 0.5},
     "Adagrad": {"lr": 0.05},
 }
-"""Arguments of each, by its name and what is asked of it. Off the CPU torch steps all parameters at once."""
+"""The arguments of each optimizer, by its name and option. On devices other than the CPU, torch steps with foreach."""
 
 
 class Layers(OneDevice):
-    """Each layer computes, learns and is kept on the chip as on the CPU."""
+    """Each layer computes, learns and is saved on the chip as on the CPU."""
 
     claims: tuple[str, ...] = ("float32",)
     advice = (
@@ -90,17 +90,17 @@ class Layers(OneDevice):
 
     @pytest.fixture(params=LAYERS)
     def name(self, request: pytest.FixtureRequest) -> str:
-        """The layer's."""
+        """The name of the layer."""
         return str(request.param)
 
     @pytest.fixture
     def within(self, backend: str, name: str) -> Tolerance:
-        """How near the CPU's numbers have to be."""
+        """The tolerance against the CPU."""
         return allow(backend, LAYERS[name][1])
 
     @pytest.fixture
     def made(self, name: str) -> Made:
-        """The layer on the CPU, and what it is given."""
+        """The layer on the CPU, and its input."""
         torch.manual_seed(zlib.crc32(name.encode()))
         return LAYERS[name][0]()
 
@@ -111,7 +111,7 @@ class Layers(OneDevice):
         expected, found = learn(layer, given, torch.device("cpu")), learn(moved, given, device)
 
         assert_near(found, expected, device, within)
-        # What a layer has seen in training, it keeps.
+        # Training updates the buffers too.
         assert_near(list(moved.buffers()), list(layer.buffers()), device, within)
 
     @pytest.mark.parametrize("form", FORMS)
@@ -202,9 +202,9 @@ class Layers(OneDevice):
 
 
 def learn(layer: nn.Module, given: tuple[Tensor, ...], device: torch.device, form: Form = as_it_is) -> list[Any]:
-    """Return what ``layer`` makes of ``given`` in training, and the gradients of its parameters and of what it got.
+    """Return the outputs of ``layer`` in training, and the gradients of its parameters and inputs.
 
-    ``form`` lays out on the device what it is given.
+    ``form`` lays out the inputs on the device.
     """
     layer.train()
     inputs = [form(each.detach().to(device)).detach().requires_grad_(each.is_floating_point()) for each in given]
@@ -220,7 +220,7 @@ _CPU = torch.device("cpu")
 
 
 class Traces(OneDevice):
-    """A traced layer computes with what it is given, and not what it computed when it was traced."""
+    """A traced layer computes from its input, and does not repeat the results of the tracing."""
 
     claims: tuple[str, ...] = ("float32",)
     advice = (
@@ -239,7 +239,7 @@ class Traces(OneDevice):
         try:
             found = trace((layer, given), device)
         except RuntimeError:
-            return  # which tells the user; a constant does not
+            return  # the error informs the user; a constant would not
 
         with torch.no_grad():
             results, cpus = found(*_moved(others, device)), expected(*others)
@@ -248,7 +248,7 @@ class Traces(OneDevice):
 
 
 class _Used(nn.Module):
-    """A layer, and something that uses its results: torch itself refuses a model that is a constant as a whole."""
+    """A layer whose results are used: torch itself refuses a model that is completely constant."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -263,7 +263,7 @@ def trace(made: Made, device: torch.device) -> nn.Module:
     layer, given = made
     used = _Used(copy.deepcopy(layer).to(device))
     with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # torch's, of its tracer
+        warnings.simplefilter("ignore", DeprecationWarning)  # from torch's tracer
         record: Any = torch.jit.trace  # untyped
         traced: nn.Module = record(used, _moved(given, device), check_trace=False)
     return traced

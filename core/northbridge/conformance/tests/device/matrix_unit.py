@@ -1,4 +1,4 @@
-"""What a unit that multiplies matrices does to dtypes that it does not have."""
+"""Effects of a matrix unit on dtypes that it lacks."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ LAYERS: Mapping[str, Callable[[], nn.modules.conv._ConvNd]] = {
 }
 
 FEW_ROUNDINGS: Any = {"rtol": 2e-6, "atol": 2e-6}
-"""What float32 may be off by, whatever transform a convolution goes through; TF32 and float16 are off by 5e-4."""
+"""The tolerance for float32 convolutions with any transform; TF32 and float16 are off by 5e-4."""
 
 NEAR = 5e-5
-"""How far sums of products may be off, as a part of the largest. Measured: 6e-7 in float32, 2e-4 or more in TF32."""
+"""The tolerance for sums of products, relative to the largest. Measured: 6e-7 in float32, 2e-4 or more in TF32."""
 
 FAR = 2.0**100
-"""A number of bfloat16 that float16 does not have; one beyond its least is ``1 / FAR``."""
+"""A bfloat16 number beyond the range of float16; ``1 / FAR`` is below its smallest number."""
 
 SIZES = (3, 130)
-"""How many products are added up: chips have other kernels for more than fit into one tile."""
+"""The numbers of products in a sum: chips have other kernels for more than fit into one tile."""
 
 
 class MatrixUnit(OneDevice):
-    """Convolutions are computed in float32, and products of bfloat16 have its range, where the chip claims it."""
+    """Convolutions are computed in float32, and products of bfloat16 have its range, if the chip claims it."""
 
     advice = (
         "Where your matrix unit takes neither float32 nor bfloat16, its inputs pass through a dtype with fewer bits:"
@@ -137,14 +137,14 @@ class MatrixUnit(OneDevice):
 
             assert found.dtype == torch.bfloat16
             assert found.eq(FAR).all().item()
-            assert _gradient(layer.weight).isinf().all().item()  # 2^180, beyond bfloat16 as well: nothing is cut
+            assert _gradient(layer.weight).isinf().all().item()  # 2^180 exceeds bfloat16 too: it must not be clamped
 
 
 @contextmanager
 def warned_of_where_denied(backend: str, *claims: str) -> Iterator[None]:
-    """Raise :class:`UnsupportedError` where the chip denies one of ``claims``, of which Northbridge warns its users.
+    """Raise :class:`UnsupportedError` if the chip denies one of ``claims``; Northbridge warns its users of these.
 
-    A simulated chip computes as the CPU does: what comes of it shows nothing of what is denied of the real one.
+    A simulated chip computes as the CPU does, so its results say nothing about a denial of the real one.
     """
     present = northbridge.get(backend).present_capabilities()
     if present.simulated:
@@ -156,13 +156,13 @@ def warned_of_where_denied(backend: str, *claims: str) -> Iterator[None]:
 
 
 def _whose_numbers_stay(dimensions: int) -> tuple[Callable[[Tensor, Tensor], Tensor], Tensor, Tensor]:
-    """Return a convolution, numbers around 1.5 with all digits of float32, and the weight that leaves them alone."""
+    """Return a convolution, inputs around 1.5 with all float32 digits, and a weight that leaves them unchanged."""
     given = 1 + torch.rand(2, 3, *[5] * dimensions, generator=torch.Generator().manual_seed(5))
     return getattr(functional, f"conv{dimensions}d"), given, torch.eye(3).reshape(3, 3, *[1] * dimensions)
 
 
 def _train(layer: nn.Module, given: Tensor) -> list[Tensor]:
-    """Return what ``layer`` makes of ``given``, and the gradients of its sum of squares."""
+    """Return the output of ``layer`` for ``given``, and the gradients of the output's sum of squares."""
     given = given.requires_grad_()
     result = layer(given)
     result.square().sum().backward()

@@ -1,4 +1,4 @@
-"""Memory of the chip, as it is counted, and what happens where there is no more."""
+"""Memory statistics of the chip, and its behaviour when memory is full."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from northbridge.conformance.tests.device.one_device import OneDevice
 MIB = 2**20
 BLOCK = 32 * MIB
 SLACK = 4 * MIB
-"""By how much more a block may be counted: allocators round up."""
+"""The allowed excess of a block's size, because allocators round up."""
 
 
 class Memory(OneDevice):
-    """Statistics follow what tensors take and give back, on the device that they are on."""
+    """Statistics follow the allocations and releases of tensors, on the device of each tensor."""
 
     advice = (
         "Look at Device.memory_stats(index): by default it is torch.<type>.memory_stats(index), in bytes, of the device"
@@ -30,8 +30,8 @@ class Memory(OneDevice):
 
     @pytest.fixture
     def before(self, chip: northbridge.Device, device: torch.device) -> dict[str, float]:
-        """The statistics at the start, once the device is in use."""
-        gc.collect()  # what a test that failed has left
+        """The statistics at the start, after the first use of the device."""
+        gc.collect()  # remains of a failed test
         torch.ones(1, device=device).item()
         return read(chip, device)
 
@@ -78,7 +78,7 @@ class Memory(OneDevice):
         blocks = [torch.zeros(BLOCK, dtype=torch.uint8, device=device) for _ in range(3)]
         del blocks
         chip.synchronize()
-        if not resets:  # Northbridge asks for neither
+        if not resets:  # Northbridge calls neither
             return
 
         module.reset_peak_memory_stats(device)
@@ -115,7 +115,7 @@ class Memory(OneDevice):
             held.append({name: read(chip, device)[name] for name in current})
 
         assert current, f"no number grew by {BLOCK} bytes with a tensor and came back: {before}, {one}, {again}"
-        # Whatever the first steps set up for good, such as a library's workspace, later ones do not take again.
+        # The first steps may allocate permanently, as for a library's workspace; later ones may not.
         assert held[3] == held[2]
 
     def test_memory_is_that_of_the_device_that_is_asked_for(
@@ -165,13 +165,13 @@ class Memory(OneDevice):
 
 
 def read(chip: northbridge.Device, device: torch.device) -> dict[str, float]:
-    """Return the statistics of ``device``, by the number that this process has for it, when all work is done."""
+    """Return the statistics of ``device``, by its index in this process, after all work is done."""
     chip.synchronize()
     return dict(chip.memory_stats(device.index))
 
 
 def in_bytes(before: Mapping[str, float], after: Mapping[str, float], blocks: int) -> set[str]:
-    """Return the statistics that grew by the size of so many blocks; a name that is new began at 0."""
+    """Return the statistics that grew by the size of ``blocks`` blocks; a new name counts from 0."""
     grown = {name: value - before.get(name, 0) for name, value in after.items()}
     return {name for name, more in grown.items() if blocks * BLOCK <= more <= blocks * (BLOCK + SLACK)}
 
@@ -180,9 +180,9 @@ WAYS = ("a new tensor", "a result", "a copy", "a growing tensor", "the same once
 
 
 class OutOfMemory(Suite):
-    """A request for too much memory is an error, and the program goes on with what it has.
+    """A request for too much memory raises an error, and the program continues with its tensors intact.
 
-    The process is one of its own, on the first device: a chip that ends it does not end the suite.
+    It runs in a separate process, on the first device: if the chip ends the process, the suite continues.
     """
 
     claims: tuple[str, ...] = ("out_of_memory",)
@@ -193,7 +193,7 @@ class OutOfMemory(Suite):
 
     @pytest.fixture
     def found(self, backend: str) -> dict[str, Any]:
-        """What the process found."""
+        """The findings of the process."""
         return ask("full_memory", backend).facts
 
     @pytest.mark.parametrize("way", WAYS)

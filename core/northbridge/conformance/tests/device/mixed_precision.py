@@ -1,4 +1,4 @@
-"""Mixed precision, as torch's autocast and its gradient scaler give it to a device."""
+"""Mixed precision, with torch's autocast and its gradient scaler on a device."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ IN_FLOAT32: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "exp": torch.exp,
     "pow": partial(torch.pow, exponent=3),
 }
-"""What overflows soon, and is computed in float32. Of softmax and of sums vendors have lists of their own."""
+"""Operations that overflow soon and are computed in float32. For softmax and sums, vendors have their own lists."""
 
 
 class Autocast(OneDevice):
-    """Inside autocast, products are computed in the dtype that is asked for, and in no other."""
+    """Inside autocast, products are computed in exactly the requested dtype."""
 
     advice = (
         "Look at Device.autocast_dtypes(), and at the autocast kernels that your torch plugin registers: torch turns"
@@ -73,7 +73,7 @@ class Autocast(OneDevice):
             found = operation(product)
             assert product.dtype == kind
             assert found.dtype == torch.float32
-            # Eight or eleven bits of a result, though it be held in float32, are not enough.
+            # A result of eight or eleven bits is not enough, even if it is stored in float32.
             torch.testing.assert_close(found.cpu(), operation(product.cpu().float()), rtol=2e-5, atol=1e-6)
 
     @pytest.mark.parametrize("dtype", DTYPES)
@@ -150,7 +150,7 @@ SCALE = 1024.0
 
 
 class GradientScaling(OneDevice):
-    """A scaler divides gradients by its scale, and takes no step where one number of them is not finite."""
+    """A scaler divides gradients by its scale, and skips the step if any element is not finite."""
 
     claims: tuple[str, ...] = ("float16",)
     advice = (
@@ -160,7 +160,7 @@ class GradientScaling(OneDevice):
 
     @pytest.fixture(autouse=True)
     def float16(self, backend: str) -> None:
-        """Who denies float16 need not scale gradients, and may all the same: that is no float16."""
+        """Raise :class:`UnsupportedError` if the chip denies float16: it may scale gradients all the same."""
         reject_without(backend, "float16")
 
     def test_gradients_are_divided_by_the_scale(self, device: torch.device) -> None:
@@ -206,17 +206,17 @@ class GradientScaling(OneDevice):
             scaler.update()
             scales.append(scaler.get_scale() / SCALE)
 
-        # What is not finite halves it, and the count begins anew.
+        # A non-finite gradient halves the scale and resets the count.
         assert scales == [1.0, 0.5, 0.5, 1.0, 1.0]
         assert parameter.tolist() == [-4.0] * 3
 
 
 def step(device: torch.device, gradients: list[Tensor], *, halved: bool = False) -> list[Tensor]:
-    """Return what a step of SGD, scaled, makes of zeros by ``gradients``; the scale is ``halved`` after it, or kept."""
+    """Return zeros after a scaled step of SGD by ``gradients``; check that the scale is kept, or ``halved``."""
     scaler = torch.amp.GradScaler(device.type, init_scale=SCALE, growth_interval=10)
     parameters = [nn.Parameter(torch.zeros_like(each).to(device)) for each in gradients]
     optimizer = torch.optim.SGD(parameters, lr=1.0)
-    scaler.scale(torch.ones(1, device=device))  # which makes the scale
+    scaler.scale(torch.ones(1, device=device))  # initializes the scale
     for parameter, gradient in zip(parameters, gradients, strict=True):
         parameter.grad = gradient.to(device)
 

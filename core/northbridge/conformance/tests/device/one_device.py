@@ -14,9 +14,9 @@ from northbridge.conformance.suite import Suite
 
 
 class OneDevice(Suite):
-    """The last device of this machine.
+    """Tests on the last device of this machine.
 
-    Where a process keeps its card, the ranks that the suite starts find the first ones free.
+    If a process keeps its card, the ranks that the suite starts find the first ones free.
     """
 
     @pytest.fixture
@@ -26,39 +26,39 @@ class OneDevice(Suite):
 
     @pytest.fixture
     def index(self, chip: northbridge.Device) -> int:
-        """Which device it is."""
+        """The index of the device."""
         return chip.count() - 1
 
     @pytest.fixture
     def device(self, backend: str, chip: northbridge.Device, index: int) -> Iterator[torch.device]:
-        """The device, taken by this process and the current one."""
+        """The device, acquired by this process and made current."""
         before = dict(os.environ)
         try:
             northbridge.get(backend).bridge.prepare_rank(index=index, local_rank=0, world_size=1)
             chip.select(index)
             yield chip.root(index)
         finally:
-            # What names this process's card is not for the processes that later tests start.
+            # The variables that select this process's card must not reach the processes of later tests.
             os.environ.clear()
             os.environ.update(before)
 
     @pytest.fixture
     def alone(self, chip: northbridge.Device) -> bool:
-        """Whether this process has no second device: the machine has one, or a process holds one, wherever it is."""
+        """True if this process has no second device: the machine has only one, or a process can hold only one."""
         return chip.count() == 1 or chip.root(0) == chip.root(1)
 
     @pytest.fixture
     def other(self, chip: northbridge.Device, device: torch.device, alone: bool) -> torch.device:
-        """Another device: the first one; of a process that is ``alone`` with one, the next number, which is none.
+        """Another device: the first one, or for an ``alone`` process the next index, which does not exist.
 
-        There a test makes sure that the number is refused. What two devices have to do with each other is then the
-        affair of two processes, or of a machine that has two, which C3 takes.
+        For the latter, a test checks that the index is refused. The interaction of two devices is then left to two
+        processes, or to a machine with two devices, which C3 needs.
         """
         return torch.device(chip.type, device.index + 1) if alone else chip.root(0)
 
 
 def gradient_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of ``tensor``, which has to have one."""
+    """Return the gradient of ``tensor``, which must have one."""
     assert tensor.grad is not None
     return tensor.grad
 
@@ -69,11 +69,11 @@ def rejected_where_denied(
     claim: str,
     consequence: str = "a precision that needs it is refused, and such tensors are warned about",
 ) -> Iterator[None]:
-    """Take wrong results, and errors of the vendor's, for a refusal where the chip denies ``claim``, and says why.
+    """Turn wrong results and the vendor's errors into a refusal with the reason, if the chip denies ``claim``.
 
-    Some chips keep a dtype and compute in another one. Nothing is raised, or an error that speaks of something else,
-    and the claim alone tells of it: Northbridge refuses a precision, or warns, by it. Raises :class:`UnsupportedError`
-    there, and what was raised elsewhere.
+    Some chips store a dtype but compute in another one. They raise no error, or an unrelated one, and only the claim
+    tells of it: Northbridge uses it to refuse a precision, or to warn. Raises :class:`UnsupportedError` in this case,
+    and else the original error.
     """
     try:
         yield
@@ -89,7 +89,7 @@ def rejected_where_denied(
 
 
 def reject_without(backend: str, claim: str) -> None:
-    """Raise :class:`UnsupportedError` where the chip denies ``claim``: nobody does there what takes it unwarned."""
+    """Raise :class:`UnsupportedError` if the chip denies ``claim``: Northbridge refuses its uses, or warns of them."""
     denied = northbridge.get(backend).present_capabilities().claims()[claim]
     if denied.denied:
         raise northbridge.UnsupportedError(

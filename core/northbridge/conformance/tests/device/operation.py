@@ -1,4 +1,4 @@
-"""One operation of torch, the arguments that it is tried with, and how near the CPU's its results have to be."""
+"""A torch operation, its test arguments, and the tolerance of its results against the CPU's."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a real chip's numbers may be from the CPU's: ``absolute`` + ``relative`` × the size of the CPU's number.
+    """The tolerance of a real chip against the CPU: ``absolute`` + ``relative`` × the size of the CPU's number.
 
-    A simulated chip computes with the CPU's kernels, and is given none.
+    A simulated chip has no tolerance, as it computes with the CPU's kernels.
     """
 
     relative: float
@@ -24,49 +24,49 @@ class Tolerance:
 
 
 EXACT = Tolerance(0.0, 0.0)
-"""Moves and chooses numbers, or counts."""
+"""For operations that move, select or count numbers."""
 
 ROUNDED = Tolerance(2e-5, 2e-6)
-"""A few roundings of float32 from the exact result: chips approximate functions by other polynomials than the CPU."""
+"""For a few float32 roundings: chips approximate functions by other polynomials than the CPU."""
 
 SUMMED = Tolerance(1e-4, 1e-5)
-"""Sums of products, which every chip adds up in an order of its own."""
+"""For sums of products, which every chip adds up in its own order."""
 
 SOLVED = Tolerance(1e-3, 1e-4)
-"""Factorisations, whose errors grow with the condition of the matrix."""
+"""For factorisations, whose errors grow with the condition of the matrix."""
 
 CONVOLVED = Tolerance(5e-3, 5e-3)
-"""Convolutions. Ten bits of mantissa are allowed: chips round the factors of float32 products, as torch has CUDA do
-unless it is told otherwise. What a chip says of it is the claim ``float32_convolutions``.
+"""For convolutions. Ten bits of mantissa are allowed: chips round the factors of float32 products, as torch has CUDA do
+by default. The claim ``float32_convolutions`` is about this.
 """
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """An argument that is a tensor, drawn on the CPU so that every chip is given the same numbers."""
+    """A tensor argument, drawn on the CPU so that every chip gets the same numbers."""
 
     draw: Callable[[torch.Generator], Tensor]
     constant: bool = False
-    """Nobody takes a gradient by it."""
+    """True if no gradient is taken with respect to it."""
 
 
 def floats(*shape: int, low: float = -2.0, high: float = 2.0) -> Drawn:
-    """Draw numbers of float32 between ``low`` and ``high``."""
+    """Draw float32 numbers between ``low`` and ``high``."""
     return Drawn(lambda generator: torch.rand(shape, generator=generator) * (high - low) + low)
 
 
 def whole(*shape: int, low: int = 0, high: int = 9) -> Drawn:
-    """Draw numbers of int64 from ``low`` to below ``high``."""
+    """Draw int64 numbers from ``low`` to below ``high``."""
     return Drawn(lambda generator: torch.randint(low, high, shape, generator=generator))
 
 
 def flags(*shape: int) -> Drawn:
-    """Draw truth values."""
+    """Draw booleans."""
     return Drawn(lambda generator: torch.rand(shape, generator=generator) > 0.5)
 
 
 def shuffled(size: int) -> Drawn:
-    """Draw an order of the indices below ``size``."""
+    """Draw a permutation of the indices below ``size``."""
     return Drawn(lambda generator: torch.randperm(size, generator=generator))
 
 
@@ -81,37 +81,37 @@ def definite(size: int) -> Drawn:
 
 
 def given(values: Any) -> Drawn:
-    """Take ``values`` as they are."""
+    """Use ``values`` as they are."""
     return Drawn(lambda _generator: torch.tensor(values))
 
 
 def fixed(values: Any) -> Drawn:
-    """Take ``values`` as they are, by which nobody takes a gradient: weights of classes, and masks."""
+    """Use ``values`` as they are, without a gradient: class weights and masks."""
     return Drawn(lambda _generator: torch.tensor(values), constant=True)
 
 
 def signs(size: int) -> Drawn:
-    """Draw a target of 1 and -1, by which losses are not differentiated."""
+    """Draw a target of 1 and -1, without a gradient."""
     return Drawn(lambda generator: torch.randint(0, 2, (size,), generator=generator) * 2.0 - 1, constant=True)
 
 
 Form = Callable[[Tensor], Tensor]
-"""Lays a tensor out in memory."""
+"""The type of a function that lays out a tensor in memory."""
 
 
 def as_it_is(given: Tensor) -> Tensor:
-    """Return ``given``."""
+    """Return ``given`` unchanged, as the default layout."""
     return given
 
 
 def turned(given: Tensor) -> Tensor:
-    """Return the numbers of ``given`` so that those of its first dimension lie one after another."""
+    """Return ``given`` with the elements of its first dimension contiguous."""
     return given if given.dim() < 2 else given.transpose(0, -1).contiguous().transpose(0, -1)
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation by the name that torch's own database of operators has for it."""
+    """An operation, by its name in torch's own database of operators."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -119,17 +119,17 @@ class Operation:
     within: Tolerance = ROUNDED
     differentiable: bool = True
     what: str = ""
-    """What is asked of the operation beside the plain call."""
+    """The tested option; empty for the plain call."""
 
     call: Callable[..., Any] | None = None
-    """What is called where no function of torch says it by itself."""
+    """The function to call if torch has no single function for the operation."""
 
     curved: bool = False
-    """Whether a penalty on gradients, or a model that learns to learn, takes the gradient of its gradient."""
+    """True if users need its second derivative, for gradient penalties and meta-learning."""
 
     @property
     def function(self) -> Callable[..., Any]:
-        """What is called: of torch, or where torch has no function of the name, the tensor's method."""
+        """The function to call: torch's, or the tensor's method if torch has no function of that name."""
         if self.call is not None:
             return self.call
         found: Any = torch
@@ -138,11 +138,11 @@ class Operation:
         return found if callable(found) else _read_method(self.name)
 
     def draw(self, device: torch.device | str, form: Form = as_it_is) -> tuple[list[Any], dict[str, Any], list[Tensor]]:
-        """Return arguments and keywords with tensors on ``device``, and those of them that gradients are taken of.
+        """Return arguments and keywords with tensors on ``device``, and the tensors that gradients are taken of.
 
-        ``form`` lays out in memory what is drawn.
+        ``form`` lays out the drawn tensors in memory.
 
-        The numbers depend on what the operation is called alone.
+        The numbers depend only on the operation's name and option.
         """
         generator = torch.Generator().manual_seed(zlib.crc32(str(self).encode()))
         leaves: list[Tensor] = []

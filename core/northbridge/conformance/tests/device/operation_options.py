@@ -1,4 +1,4 @@
-"""Operations with what users ask of them beside the plain call: a plain table, sorted by what they are for.
+"""Operations with options beyond the plain call: a plain table, sorted by purpose.
 
 An operation with an option is another kernel for many chips, or a branch of one.
 """
@@ -279,11 +279,11 @@ OPTIONS = (
     ),
     _of("nn.functional.margin_ranking_loss", "at a distance", floats(5), floats(5), signs(5), 0.7),
 )
-"""An operation stands here as often as it has options that are tried."""
+"""An operation has one entry for each tested option."""
 
 
 class OperationOptions(ComparedOperations):
-    """Operations give the CPU's numbers and gradients with what users ask of them beside the plain call, too."""
+    """Operations with options beyond the plain call give the CPU's numbers and gradients, too."""
 
     table: tuple[Operation, ...] = OPTIONS
     advice = (

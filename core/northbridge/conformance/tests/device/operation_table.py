@@ -1,6 +1,6 @@
-"""The operations that every chip is compared with the CPU in: a plain table, sorted by what they are for.
+"""The operations in which every chip is compared with the CPU: a plain table, sorted by purpose.
 
-Names are those of torch's own database of operators. A float argument is differentiated by, unless the operation's
+Names are those of torch's own database of operators. Gradients are taken of float arguments, unless the operation's
 result says nothing about small changes (``differentiable=False``).
 """
 
@@ -342,7 +342,7 @@ OPERATIONS: tuple[Operation, ...] = (
     _of("nn.functional.triplet_margin_loss", floats(3, 5), floats(3, 5), floats(3, 5), within=SUMMED),
     _of("nn.functional.cosine_embedding_loss", floats(3, 5), floats(3, 5), signs(3), within=SUMMED),
     _of("nn.functional.soft_margin_loss", floats(5), signs(5), within=SUMMED),
-    # Tensors made of tensors, and of another dtype
+    # Tensors made from other tensors, and other dtypes
     *(_told(name, floats(3, 4)) for name in ("zeros_like", "ones_like", "int", "long")),
     _told("full_like", floats(3, 4), 2.5),
     _told("new_zeros", floats(3, 4), (2, 2)),
@@ -352,4 +352,4 @@ OPERATIONS: tuple[Operation, ...] = (
     _told("bool", whole(3, 4, high=2)),
     _told("item", floats(1)),
 )
-"""Each name once."""
+"""The operations, each name once."""

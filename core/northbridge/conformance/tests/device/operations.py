@@ -1,4 +1,4 @@
-"""Operations and their gradients, beside the CPU's."""
+"""Operations and their gradients against the CPU's."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from northbridge.conformance.tests.device.operation import EXACT, Form, Operatio
 from northbridge.conformance.tests.device.operation_table import OPERATIONS
 
 _OF_TENSORS = [each for each in OPERATIONS if each.name not in ("view", "view_as", "as_strided")]
-"""Those that take tensors however they lie in memory."""
+"""Operations that accept tensors in any memory layout."""
 
 _CURVED = [each for each in OPERATIONS if each.curved]
 
 
 class ComparedOperations(OneDevice):
-    """Operations of a table give the CPU's numbers, and gradients where they have any."""
+    """Operations of a table give the CPU's numbers, and its gradients if differentiable."""
 
     table: tuple[Operation, ...]
 
@@ -69,16 +69,16 @@ class Operations(ComparedOperations):
 
 
 def allow(backend: str, within: Tolerance) -> Tolerance:
-    """Return how far the chip's numbers may be from the CPU's: ``within`` of a real one, nothing of a simulated one."""
+    """Return the tolerance against the CPU: ``within`` for a real chip, none for a simulated one."""
     return EXACT if northbridge.get(backend).capabilities.simulated else within
 
 
 def assert_like_the_cpu(
     backend: str, device: torch.device, operation: Operation, form: Form = as_it_is
 ) -> list[Tensor]:
-    """Make sure that ``operation`` and its gradients are on ``device`` as on the CPU; return the CPU's gradients.
+    """Compare ``operation`` and its gradients on ``device`` with the CPU's; return the CPU's gradients.
 
-    ``form`` lays out what the operation is given.
+    ``form`` lays out the operation's arguments.
     """
     within = allow(backend, operation.within)
     expected, slopes = compute(operation, torch.device("cpu"), form)
@@ -91,9 +91,9 @@ def assert_like_the_cpu(
 
 
 def compute(operation: Operation, device: torch.device | str, form: Form = as_it_is) -> tuple[list[Any], list[Tensor]]:
-    """Return what ``operation`` makes on ``device``, and the gradients of its arguments for drawn ones of its results.
+    """Return the results of ``operation`` on ``device``, and its arguments' gradients for random output gradients.
 
-    The latter are none where nothing can be differentiated.
+    The gradients are empty if no result is differentiable.
     """
     arguments, keywords, leaves = operation.draw(device, form)
     results = leaves_of(operation.function(*arguments, **keywords))
@@ -107,7 +107,7 @@ def compute(operation: Operation, device: torch.device | str, form: Form = as_it
 
 
 def compute_curve(operation: Operation, device: torch.device | str) -> list[Tensor]:
-    """Return the gradients of the gradients of ``operation``, for drawn ones of both."""
+    """Return the second gradients of ``operation``, for random output gradients of both passes."""
     arguments, keywords, leaves = operation.draw(device)
     outputs = leaves_of(operation.function(*arguments, **keywords))
     generator = torch.Generator().manual_seed(1)
@@ -122,16 +122,16 @@ def compute_curve(operation: Operation, device: torch.device | str) -> list[Tens
 
 
 def leaves_of(result: Any) -> list[Any]:
-    """Return the tensors of what an operation returned, and whatever else it holds, in their order."""
+    """Return the leaves of an operation's nested result, tensors and other values, in order."""
     if isinstance(result, (tuple, list)):
         return [leaf for each in result for leaf in leaves_of(each)]
     return [result]
 
 
 def assert_near(found: Sequence[Any], expected: Sequence[Any], device: torch.device, within: Tolerance) -> None:
-    """Make sure that each tensor of ``found`` is on ``device``, and else as that of ``expected``, ``within`` so much.
+    """Check that each tensor of ``found`` is on ``device``, and equals that of ``expected`` ``within`` the tolerance.
 
-    Raises :class:`AssertionError` that says by how much it is not.
+    Raises :class:`AssertionError` with the difference.
     """
     assert len(found) == len(expected)
     for mine, cpus in zip(found, expected, strict=True):

@@ -1,4 +1,4 @@
-"""Where tensors are: which devices there are, which one is the current, and what happens between two of them."""
+"""Placement of tensors: the existing devices, the current one, and copies between two of them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ASKED: Mapping[str, Callable[[northbridge.Device, int], object]] = MappingProxyT
         "random_state": lambda chip, _: chip.set_random_state(chip.random_state()),
     }
 )
-"""What the Device is asked, about the device of the index where it takes one."""
+"""Calls to the Device, with the index of the device if they have one."""
 
 
 class Placement(OneDevice):
-    """Devices are counted, numbered and selected as they say, and their tensors do not mix."""
+    """Devices are counted, numbered and selected consistently, and their tensors do not mix."""
 
     advice = (
         "Look at Device.count(), select(index) and root(index): number i of the process's devices is the one that"
@@ -174,5 +174,5 @@ class Placement(OneDevice):
 
 
 def _not_there(device: torch.device) -> str:
-    """Return what an error says that refuses a device; not all libraries name its number."""
+    """Return a pattern for the error that refuses a device; not all libraries name its number."""
     return f"{device}|device"

@@ -1,4 +1,4 @@
-"""The streams of a chip as the suite uses them, and memory of the host that they copy to and from."""
+"""The streams of a chip as the suite uses them, and host memory for copies to and from them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 import northbridge
 
 WAITS = ("wait_stream", "wait_event", "the event's wait")
-"""The ways in which a stream waits for what another was given."""
+"""The ways in which a stream waits for the work of another one."""
 
 
 class Queues:
-    """The streams of a chip as they are used here, or its one queue where it has none."""
+    """The streams of a chip as the suite uses them, or its one queue if it has no streams."""
 
     def __init__(self, chip: northbridge.Device) -> None:
         self._module: Any = chip.module
@@ -31,11 +31,11 @@ class Queues:
         return self._module.Stream() if self.are_several else None
 
     def use(self, stream: Any) -> AbstractContextManager[Any]:
-        """Give work to ``stream`` inside the ``with``."""
+        """Make ``stream`` current inside the ``with``."""
         return self._module.stream(stream) if self.are_several else nullcontext()
 
     def wait(self, stream: Any, other: Any, way: str = WAITS[0]) -> None:
-        """Let what ``stream`` is given from now on wait for what ``other`` was given until now."""
+        """Let later work of ``stream`` wait for the earlier work of ``other``."""
         if not self.are_several:
             return
         if way == "wait_stream":
@@ -49,7 +49,7 @@ class Queues:
             event.wait(stream)
 
     def synchronize(self, stream: Any) -> None:
-        """Wait for what ``stream`` was given."""
+        """Wait for the work of ``stream``."""
         if self.are_several:
             stream.synchronize()
         else:
@@ -62,7 +62,7 @@ class Queues:
 
 
 def host_memory(size: int) -> Tensor:
-    """Return memory of the host, pinned where the chip pins: only from there do copies run beside the host."""
+    """Return host memory, pinned if the chip can: only pinned memory allows asynchronous copies."""
     try:
         return torch.empty(size, pin_memory=True)
     except (RuntimeError, NotImplementedError):

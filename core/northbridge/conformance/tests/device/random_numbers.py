@@ -1,4 +1,4 @@
-"""Random numbers that the chip draws, and how they are spread."""
+"""Random numbers from the chip's generator, and their distributions."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ DRAWS: Mapping[str, Callable[..., Tensor]] = MappingProxyType(
         "dropout": lambda device: nn.functional.dropout(torch.ones(64, device=device)),
     }
 )
-"""What is drawn on a device, most of it by a ``generator`` too."""
+"""The ways to draw random numbers on a device; most accept a ``generator``."""
 
 MOST_BITS = 32
-"""Of a seed: Lightning's seed_everything() takes no larger one."""
+"""The number of bits of a seed: Lightning's seed_everything() accepts no larger one."""
 
 
 class RandomNumbers(OneDevice):
-    """Each device has a generator of its own, which is seeded, read and put back."""
+    """Each device has its own generator, which can be seeded, read and restored."""
 
     claims: tuple[str, ...] = ("random_numbers",)
     advice = (
@@ -179,7 +179,7 @@ class RandomNumbers(OneDevice):
         chip.seed(9)
         devices = [device] if alone else [other, device]
         for number, each in enumerate(devices):
-            torch.rand(3 + number, device=each)  # no two generators stand alike
+            torch.rand(3 + number, device=each)  # gives each generator another state
 
         with torch.random.fork_rng([each.index for each in devices], device_type=chip.type):
             inside = [torch.rand(4, device=each).tolist() for each in devices]
@@ -232,7 +232,7 @@ MANY = 20000
 
 
 class Distributions(OneDevice):
-    """Numbers are spread as torch says, and dropout drops its share."""
+    """Random numbers have torch's distributions, and dropout drops its share."""
 
     claims: tuple[str, ...] = ("random_numbers",)
     advice = (

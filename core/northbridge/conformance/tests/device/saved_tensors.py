@@ -15,7 +15,7 @@ from northbridge.conformance.tests.device.one_device import OneDevice
 
 
 class SavedTensors(OneDevice):
-    """What was on the chip opens there, on the CPU and on another device, as it was."""
+    """A tensor saved on the chip opens there, on the CPU and on another device, unchanged."""
 
     advice = (
         "torch.load asks torch.<type> for what it needs to open a file on the chip; tensors without a storage of their"
@@ -58,7 +58,7 @@ class SavedTensors(OneDevice):
         file.seek(0)
 
         if alone:
-            with pytest.raises((RuntimeError, AssertionError)):  # the latter where the vendor's module asserts
+            with pytest.raises((RuntimeError, AssertionError)):  # AssertionError if the vendor's module asserts
                 torch.load(file, map_location=other, weights_only=True)
             return
         found = torch.load(file, map_location={str(device): str(other)}, weights_only=True)

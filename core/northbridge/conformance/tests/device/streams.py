@@ -1,4 +1,4 @@
-"""Work that the chip does while the host goes on."""
+"""Asynchronous work of the chip."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from northbridge.conformance.tests.device.queues import WAITS, Queues, host_memo
 SIZE = 2**20
 
 PAUSE_S = 0.1
-"""How long the host lets the chip do nothing between two events."""
+"""The pause of the host between two events, in which the chip is idle."""
 
 PATIENCE_S = 30.0
-"""How long a copy may take on a busy machine."""
+"""The limit for a copy on a busy machine."""
 
 
 class Streams(OneDevice):
-    """Work is done in its order, and is finished when a wait for it returns.
+    """Work runs in its order, and is finished when a wait for it returns.
 
-    A chip whose module has streams and events keeps them apart, and waits where it is told to. One that has none has
-    one queue, and says so.
+    If the chip's module has streams and events, they are independent and wait as told. If it has none, the chip has
+    one queue, and calls for streams raise.
     """
 
     advice = (
@@ -104,7 +104,7 @@ class Streams(OneDevice):
 
     @pytest.mark.parametrize("way", WAITS)
     def test_one_stream_waits_for_another(self, device: torch.device, queues: Queues, way: str) -> None:
-        # Copies and nothing behind them: what is computed may be done at once, and then nobody has to wait.
+        # Copies only: a computation may run synchronously, and then no wait is needed.
         numbers, more = (host_memory(SIZE).copy_(torch.arange(SIZE) + first) for first in (1, 2))
         target = host_memory(SIZE).fill_(-1)
         first, second = queues.current(), queues.new()
@@ -192,7 +192,7 @@ class Streams(OneDevice):
         chip.synchronize()
         began = time.monotonic()
         start.record()
-        start.synchronize()  # the chip has come to it
+        start.synchronize()  # the chip has reached it
 
         time.sleep(PAUSE_S)
         end.record()
@@ -236,6 +236,6 @@ def bounds(tensor: Tensor) -> tuple[float, float]:
 
 
 def assert_rejected(call: Any) -> None:
-    """Make sure that what a chip without streams is asked raises."""
+    """Check that ``call`` raises on a chip without streams."""
     with pytest.raises((RuntimeError, NotImplementedError, TypeError, AttributeError)):
         call()

@@ -1,4 +1,4 @@
-"""Views: tensors that are other ways to look at the same memory."""
+"""Views: tensors that share the memory of another tensor."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ WAYS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
         "a part": lambda whole: whole.chunk(2)[1].chunk(2, 1)[1],
     }
 )
-"""Each of a tensor of 4 rows of 6."""
+"""The ways to view a tensor of 4 rows and 6 columns."""
 
 
 class Views(OneDevice):
-    """Views share memory with what they are a view of, whatever their strides and offsets."""
+    """Views share memory with their base, whatever their strides and offsets."""
 
     claims: tuple[str, ...] = ("views",)
     advice = (
@@ -61,7 +61,7 @@ class Views(OneDevice):
         whole = torch.zeros(4, 6)
         there = whole.to(device)
 
-        if way == "expanded":  # several of its numbers are one, and torch refuses to write there
+        if way == "expanded":  # several of its elements share memory, so torch refuses to write to them
             there[2].fill_(5)
             assert WAYS[way](there)[2].tolist() == [5, 5, 5]
             return

@@ -1,4 +1,4 @@
-"""Runs whose end is what the tests ask about: somebody is killed in them, or they stand side by side."""
+"""Runs whose endings are tested: with killed ranks, or two jobs side by side."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from northbridge.conformance.runs.scenario import Scenario
 
 @dataclass(frozen=True)
 class End(RunResult):
-    """How one run ended."""
+    """The result of one run, with its exit codes and its end time."""
 
     codes: tuple[int, ...]
-    """The exit codes of the processes that the suite started; minus the signal where one ended a process."""
+    """The exit codes of the processes that the suite started; minus the signal if one ended a process."""
 
     at: float
-    """When the last process of all runs had ended, in seconds since 1970."""
+    """The time at which the last process of all runs had ended, in seconds since 1970."""
 
 
 _ends: dict[tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]], tuple[End, ...] | HungError] = {}
 
 
 def run_to_the_end(*scenarios: Scenario, environ: Mapping[str, str]) -> tuple[End, ...]:
-    """Return how each of ``scenarios`` ended, which are started at once, once in this process.
+    """Run ``scenarios`` at the same time, only once for this process, and return how each ended.
 
-    Raises :class:`HungError` where one of them did not end within the limit, whichever process was killed in it.
+    Raises :class:`HungError` if one of them did not end within the limit, whichever process was killed in it.
     """
     key = (scenarios, tuple(sorted(environ.items())))
     if key not in _ends:

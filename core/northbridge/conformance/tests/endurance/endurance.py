@@ -11,17 +11,17 @@ from northbridge.conformance.run import RunResult
 from northbridge.conformance.suite import TRAINERS, NamespaceSuite, Runs, Steps, always, in_each
 
 CHIP_BYTES = 2**16
-"""How much more the chip may hold late than early: 80 bytes for each step between."""
+"""The allowed growth of the chip's memory from the early to the late step: 80 bytes for each step between."""
 
 MORE_OPEN = 16
-"""How many more files, and how many more threads, the process may have then."""
+"""The allowed growth of the number of open files, and of threads, in that time."""
 
 PROCESS_BYTES = 2**24
-"""How much more the process may hold, where allocators round and caches grow: 20 KiB for each step between."""
+"""The allowed growth of the process, as allocators round and caches grow: 20 KiB for each step between."""
 
 
 class Endurance(NamespaceSuite):
-    """A thousand steps hold no more than two hundred: memory of the chip and of the host, files and threads."""
+    """After a thousand steps the chip, the host and the process hold no more than after two hundred."""
 
     runs: Runs = in_each(TRAINERS[0], devices=(1, 2))
     steps: Steps = always("endurance")

@@ -1,4 +1,4 @@
-"""Trainings that end before they are done, and are taken up."""
+"""Trainings that are interrupted, and resumed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
 
 
 class Preemption(NamespaceSuite):
-    """A training that SIGTERM ends, as a cluster sends it, writes a checkpoint, and goes on where it was."""
+    """A training that SIGTERM ends, as on a cluster, writes a checkpoint and resumes where it was."""
 
     runs: Runs = one_and_two_devices(*TRAINERS)
     steps: Steps = always("interruptions")
@@ -45,7 +45,7 @@ class Preemption(NamespaceSuite):
 
 
 class Restarts(NamespaceSuite):
-    """Under torchrun with restarts, a killed rank costs the steps since the last checkpoint and no more."""
+    """Under torchrun with restarts, a killed rank costs only the steps since the last checkpoint."""
 
     runs: Runs = in_each(TRAINERS[0])
     claims: tuple[str, ...] = ("resume",)
@@ -69,7 +69,7 @@ class Restarts(NamespaceSuite):
 
 
 class KilledRank(NamespaceSuite):
-    """A rank that is killed takes the others with it, soon, and what was saved is whole."""
+    """After one rank is killed, the others end soon, and the saved checkpoint is complete."""
 
     runs: Runs = in_each(TRAINERS[0], devices=(2,))
     advice = (
@@ -78,11 +78,11 @@ class KilledRank(NamespaceSuite):
     )
 
     LIMIT_S = 60.0
-    """How long the others may take on a machine that is busy; torch's own timeout is half an hour."""
+    """The limit for the other ranks on a busy machine; torch's own timeout is half an hour."""
 
     @pytest.fixture(params=["script", "torchrun"])
     def end(self, backend: str, namespace: str, environ: dict[str, str], request: pytest.FixtureRequest) -> End:
-        """How two ranks ended, of which the second killed itself."""
+        """The end of a run of two ranks, of which the second killed itself."""
         require(namespace)
         require_devices(backend, 2)
         launch: Launch = request.param
@@ -108,7 +108,7 @@ class KilledRank(NamespaceSuite):
         assert re.search(r"rank ?:? ?1\b.{0,200}(killed|terminated|SIGKILL)", end.said, re.DOTALL), end.said
 
     def test_the_last_checkpoint_opens(self, end: End) -> None:
-        # The last but one, where the rank was killed while the other still wrote.
+        # The checkpoint before the last, if the rank was killed while the other was still writing.
         last = torch.load(end.folder / "last.ckpt", weights_only=True)
 
         assert last["global_step"] in (KILLED_IN - 1, KILLED_IN)

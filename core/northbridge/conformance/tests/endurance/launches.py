@@ -1,4 +1,4 @@
-"""Every way in which ranks are started."""
+"""All ways to start ranks."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _MODELS = ("mlp", "convnet", "transformer")
 
 
 class Launches(Suite):
-    """However the ranks are started, each on its device, they end with the weights of Lightning's own CPU ranks.
+    """For every launcher, each rank trains on its own device to the weights of Lightning's own CPU ranks.
 
-    Where the chip denies that ranks may be forked, to fork them ends in :class:`UnsupportedError`.
+    If the chip denies the claim ``fork``, forking ranks raises :class:`UnsupportedError`.
     """
 
     advice = (
@@ -59,16 +59,16 @@ class Launches(Suite):
         self.check_says_so_once(_with_trainer(backend, TRAINERS[0], "ddp_fork"), environ)
 
     def check_says_so_once(self, scenario: Scenario, environ: dict[str, str]) -> None:
-        """See that one process of all says of a simulated chip that it is one."""
+        """Check that exactly one process says that a simulated chip is simulated."""
         require(scenario.namespace)
         found = run(scenario, environ)
-        assert found.ranks(f"training {scenario.models[0]}")  # where it was refused, that is what is raised
+        assert found.ranks(f"training {scenario.models[0]}")  # raises if the step was refused
         said = found.said.count(f"{scenario.accelerator} is a simulated chip")
 
         assert said == northbridge.get(scenario.accelerator).capabilities.simulated
 
     def check_trainer(self, scenario: Scenario, environ: dict[str, str]) -> None:
-        """Compare, and see that the process which the user started holds the trained weights too."""
+        """Check the ranks, and that the process that the user started holds the trained weights too."""
         self.check(scenario, environ)
         for model in scenario.models:
             trained = cpu_run(scenario.namespace, scenario.ranks).ranks(f"training {model}")[0]["weights"]
@@ -76,7 +76,7 @@ class Launches(Suite):
             assert differences_from_cpu(scenario.accelerator, found, trained) == []
 
     def check(self, scenario: Scenario, environ: dict[str, str]) -> None:
-        """Compare the weights of each model on each rank, and see on which device it trained."""
+        """Compare the weights of each model on each rank, and check the device on which it trained."""
         require(scenario.namespace)
         roots = list_roots(scenario, environ)
         for model in scenario.models:
@@ -91,7 +91,7 @@ class Launches(Suite):
 
 
 def list_roots(scenario: Scenario, environ: dict[str, str]) -> list[str]:
-    """Return the device of each rank: its number among all, on two nodes too, which are this one machine."""
+    """Return the device of each global rank; on two nodes too, as both are this machine."""
     with pytest.MonkeyPatch.context() as variables:
         for name, value in environ.items():
             variables.setenv(name, value)

@@ -14,7 +14,7 @@ from northbridge.conformance.tests.endurance.endings import End, run_to_the_end
 
 
 class SideBySide(NamespaceSuite):
-    """Two jobs that train at once, each on devices of its own, end as each does alone.
+    """Two jobs that train at the same time, on separate devices, each end as a job that runs alone.
 
     With two devices each, the ranks of each job meet as well, and must not meet those of the other.
     """
@@ -38,7 +38,7 @@ class SideBySide(NamespaceSuite):
 
     @pytest.fixture
     def ends(self, jobs: list[Scenario], environ: dict[str, str]) -> tuple[End, ...]:
-        """How they ended."""
+        """The ends of both jobs."""
         ends = run_to_the_end(*jobs, environ=environ)
         for end in ends:
             assert not any(end.codes), end.said[-12000:]
@@ -64,5 +64,5 @@ class SideBySide(NamespaceSuite):
 
 @cache
 def _meeting(*_: object) -> Path:
-    """Return the folder in which two jobs wait for each other; the same for all tests, which share their run."""
+    """Return the folder in which the two jobs wait for each other; tests that share their run get the same folder."""
     return new_folder()

@@ -1,1 +1,1 @@
-"""Levels C2 and C3: what Lightning's users do, with one device and with several."""
+"""Levels C2 and C3: Lightning's features, on one device and on several."""

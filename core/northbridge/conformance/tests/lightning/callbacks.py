@@ -1,4 +1,4 @@
-"""The callbacks, loggers and profilers that people put into a Trainer."""
+"""The callbacks, loggers and profilers that users pass to a Trainer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from northbridge.errors import UnsupportedError
 
 
 class Callbacks(UsesSuite):
-    """What they keep and write is what they keep and write on the CPU; those of training are in Optimization."""
+    """Callbacks and loggers keep and write the same as on the CPU; training callbacks are tested in Optimization."""
 
     runs: Runs = one_and_two_devices(*TRAINERS)
     advice = (
@@ -46,12 +46,12 @@ class Callbacks(UsesSuite):
 
     @shows("fit")
     def test_moving_averages_of_the_weights(self, differences: Differences) -> None:
-        # torch averages them one by one on the CPU, and all at once elsewhere.
+        # torch averages them one by one on the CPU, and with foreach elsewhere.
         assert differences("callbacks", "averaged", simulated_within=1e-6) == []
 
 
 class Profilers(UsesSuite):
-    """They change nothing, and tell on each rank of the steps and operators that ran."""
+    """Profilers do not change the training, and report on each rank the steps and operators that ran."""
 
     runs: Runs = one_and_two_devices(*TRAINERS)
     advice = (

@@ -1,4 +1,4 @@
-"""Checkpoints that open on any chip, or none."""
+"""Checkpoints that open on any chip, and on machines without one."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ print(json.dumps({"devices": sorted(devices), "tensors": weights}))
 class Checkpoints(NamespaceSuite):
     """A checkpoint of the chip is a checkpoint of the CPU, and the other way round.
 
-    A resumed run is compared with one that Lightning resumed on the CPU. Of more than two ranks, one that never stopped
-    has other last bits: DDP groups the gradients of a run's first step otherwise than those after it.
+    A resumed run is compared with one that Lightning resumed on the CPU. With more than two ranks, a run that never
+    stopped has other last bits, because DDP groups the gradients of a run's first step differently.
     """
 
     runs: Runs = one_and_several_devices(*TRAINERS, *FABRICS)
@@ -87,7 +87,7 @@ class Checkpoints(NamespaceSuite):
 
 
 class CheckpointsOnTheCPU(NamespaceSuite):
-    """Lightning's own run on the CPU goes on where the chip's ended."""
+    """Lightning's own run on the CPU resumes where the chip's run ended."""
 
     runs: Runs = one_and_several_devices(TRAINERS[0], FABRICS[0])
     advice = "What the chip wrote is not what it had: look at copies to the host, and at the state of the optimizer."
@@ -104,7 +104,7 @@ class CheckpointsOnTheCPU(NamespaceSuite):
 
 
 class KeptCheckpoints(NamespaceSuite):
-    """A checkpoint that is written in the middle of a training leaves model and file as they are to be."""
+    """A checkpoint within a training is complete and leaves the model alone; a failed one leaves the old file alone."""
 
     runs: Runs = in_each(*TRAINERS, *FABRICS)
     claims: tuple[str, ...] = ("checkpoint",)
@@ -159,7 +159,7 @@ def _open_without_northbridge(outcome: RunResult) -> dict[str, Any]:
 
 
 class Outlasting(UsesSuite):
-    """One error, on every rank alike, and a training that may go on as if nothing had been."""
+    """A failed checkpoint raises one error on every rank, and the training may then go on undisturbed."""
 
     runs: Runs = one_and_two_devices(*TRAINERS, *FABRICS)
     claims: tuple[str, ...] = ("checkpoint",)
@@ -183,7 +183,7 @@ class Outlasting(UsesSuite):
 
 
 class UsersCheckpointIO(UsesSuite):
-    """A CheckpointIO of the user's, and Lightning's that writes in a thread of its own."""
+    """A user's CheckpointIO and Lightning's asynchronous one write the weights of the moment of the save."""
 
     runs: Runs = one_and_two_devices(*TRAINERS)
     claims: tuple[str, ...] = ("checkpoint",)

@@ -10,7 +10,7 @@ from northbridge.conformance.suite import FABRICS, TRAINERS, Runs, UsesSuite, on
 
 
 class Compiled(UsesSuite):
-    """What both hosts do."""
+    """The tests that are the same for a Trainer and a Fabric."""
 
     @shows("fit")
     def test_a_compiled_model_trains_as_the_plain_one(self, chip: RunResult) -> None:
@@ -21,7 +21,7 @@ class Compiled(UsesSuite):
 
         for found in chip.ranks("compilation"):
             tried = {name: found[name] for name in found["missing"]}
-            assert set(tried) == set(missing)  # which may be none
+            assert set(tried) == set(missing)  # may be empty
             for name, came_of_it in tried.items():
                 said = f"{backend!r} cannot compile with {name!r}: {missing[name]}"
                 assert came_of_it["batches"] == 0
@@ -39,7 +39,7 @@ class Compilation(Compiled):
 
 
 class FabricCompilation(Compiled):
-    """A Fabric compiles once more when it has set a model up, with the chip's backend where the user named none."""
+    """A Fabric compiles a model again after its setup, with the chip's backend unless the user named one."""
 
     runs: Runs = one_and_two_devices(*FABRICS)
     advice = "Look at the bridge's missing_compile_backends and compile_backend: what is named there is what happens."
@@ -48,7 +48,7 @@ class FabricCompilation(Compiled):
         named = northbridge.load(backend).bridge.compile_backend
         registered = [named in each for each in chip.each("compilation", "registered")]
 
-        if named is None:  # torch's own is taken, which knows the chip or does not
+        if named is None:  # torch's own backend is used, which may not know the chip
             assert not any("without a backend" in found for found in chip.ranks("compilation"))
         elif all(registered):
             check(chip, "without a backend")
@@ -58,6 +58,6 @@ class FabricCompilation(Compiled):
 
 
 def check(chip: RunResult, way: str) -> None:
-    """Compare the weights with those of the model that was not compiled."""
+    """Compare the weights with those of the uncompiled model."""
     for found in chip.ranks("compilation"):
         assert found[way]["weights"] == pytest.approx(found["plainly"]["weights"], abs=1e-6)

@@ -1,4 +1,4 @@
-"""Data on its way to the chip."""
+"""Data loading to the chip."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from northbridge.conformance.suite import TRAINERS, Runs, UsesSuite, one_and_two
 
 
 class Loading(UsesSuite):
-    """Pinned memory, workers, iterable and combined data, batches of uneven sizes and data modules."""
+    """Training is the same with pinned memory, workers, iterable and combined data, uneven batches and data modules."""
 
     runs: Runs = one_and_two_devices(*TRAINERS)
     advice = (

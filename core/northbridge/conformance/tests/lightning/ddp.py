@@ -21,7 +21,7 @@ from northbridge.conformance.suite import (
 class DistributedTraining(EqualWeights):
     """A Trainer with several devices trains as Lightning's own does on as many CPU ranks over Gloo.
 
-    The data set has an odd number of samples: the ranks' sampler repeats some.
+    The dataset has an odd number of samples, so the ranks' sampler repeats some.
     """
 
     runs: Runs = several_devices(*TRAINERS)
@@ -46,7 +46,7 @@ class DistributedTraining(EqualWeights):
             assert rank["world size"] == devices
 
     def test_each_rank_has_every_variable_as_it_was(self, chip: RunResult, cpu: RunResult) -> None:
-        # What Lightning tells a rank, such as its number, it adds.
+        # Lightning adds a rank's own variables, such as its number.
         topic = "after training mlp"
         assert chip.each(topic, "changed") == cpu.each(topic, "changed")
 
@@ -62,7 +62,7 @@ class DistributedTraining(EqualWeights):
 
 
 class Strategies(NamespaceSuite):
-    """A stock strategy object and a registered variant keep what the user asked for."""
+    """A stock strategy object and a registered variant keep the user's arguments."""
 
     runs: Runs = in_each(*TRAINERS, devices=(2,))
     claims: tuple[str, ...] = ("ddp_averaging",)
@@ -104,7 +104,7 @@ class Strategies(NamespaceSuite):
         assert differences(f"strategies {way} fit", "weights") == []
 
     def test_a_communication_hook_is_called(self, backend: str, chip: RunResult) -> None:
-        # Lightning registers hooks for CUDA alone, and drops others without a word.
+        # Lightning registers hooks only for CUDA, and silently drops others.
         assert all(rank["calls"] > 0 for rank in chip.ranks("strategies hook calls"))
         compressed = {rank["weights"] for rank in chip.ranks("strategies hook fit")}
         assert len(compressed) == 1
@@ -112,5 +112,5 @@ class Strategies(NamespaceSuite):
 
 
 def denies(backend: str, claim: str) -> bool:
-    """Whether the chip says that it does not do what ``claim`` is about; such a hook compresses nothing."""
+    """True if the chip denies ``claim``; a hook for that dtype then compresses nothing."""
     return northbridge.load(backend).present_capabilities().claims()[claim].denied

@@ -1,4 +1,4 @@
-"""What ``devices=`` means."""
+"""The meanings of ``devices=``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from northbridge.conformance.suite import (
 
 
 class DeviceChoice(NamespaceSuite):
-    """Each form that Lightning knows means on the chip what it means elsewhere."""
+    """Each form of ``devices=`` that Lightning accepts means the same on the chip as elsewhere."""
 
     runs: Runs = in_each(*TRAINERS, *FABRICS)
     advice = (
@@ -36,15 +36,15 @@ class DeviceChoice(NamespaceSuite):
         found = chip.only("devices")[form]
 
         device = northbridge.get(backend).device
-        if form == SECOND and is_held_by_one_fabric(backend, namespace):  # the first one, by the forms before
+        if form == SECOND and is_held_by_one_fabric(backend, namespace):  # the first, by earlier forms
             assert found["error"]
             return
-        alone = len(indices) == 1  # a rank's device is what the process calls it, the others are those asked for
+        alone = len(indices) == 1  # a rank's device has this process's index, lists of devices have the requested ones
         assert found == [str(device.root(index)) if alone else f"{device.type}:{index}" for index in indices]
 
 
 class SecondDevice(NamespaceSuite):
-    """``devices=[1]`` really is the second device."""
+    """``devices=[1]`` trains on the second device."""
 
     runs: Runs = in_each(TRAINERS[0], FABRICS[0])
     least_devices: int = 2
@@ -73,7 +73,7 @@ class SecondDevice(NamespaceSuite):
 
 
 class LastDevices(NamespaceSuite):
-    """``devices=[2, 3]`` really are those, of which none has the number of its rank."""
+    """``devices=[2, 3]`` trains on those two, whose indices differ from the ranks."""
 
     runs: Runs = in_each(TRAINERS[0], FABRICS[0], devices=(2,))
     advice = (

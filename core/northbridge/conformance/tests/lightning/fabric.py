@@ -1,4 +1,4 @@
-"""One device and several, in a loop of one's own through Fabric."""
+"""One device and several, in custom loops through Fabric."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FabricTraining(EqualWeights):
         " pass and after a step; else at the operations of the model that differs."
     )
 
-    # Not the ConvNet: what its batch norm has seen changes the weights without any optimizer.
+    # Not the ConvNet: its batch norm statistics change its weights without any optimizer.
     @pytest.mark.parametrize("model", [each for each in MODELS if each != "convnet"])
     def test_an_optimizer_made_before_setup_trains_the_model(self, chip: RunResult, model: str) -> None:
         untrained = fingerprint(build(model).state_dict())
@@ -53,7 +53,7 @@ class FabricTraining(EqualWeights):
 
 
 class FabricLoops(UsesSuite):
-    """Accumulation, clipping, closures, schedules and data of a loop of one's own do what they do on the CPU."""
+    """Accumulation, clipping, closures, schedules and data of a custom loop work as on the CPU."""
 
     runs: Runs = one_and_two_devices(*FABRICS)
     claims: tuple[str, ...] = ("fit",)
@@ -72,7 +72,7 @@ class FabricLoops(UsesSuite):
 
 
 class Joining(UsesSuite):
-    """Gradients that wait for their reduction, and ranks that run out of batches at different times."""
+    """Gradients are reduced when the loop asks for it, and ranks may run out of batches at different times."""
 
     runs: Runs = in_each(FABRICS[0], devices=(2,))
     claims: tuple[str, ...] = ("ddp_averaging",)

@@ -11,7 +11,7 @@ _EVALUATION = ["evaluation", "after_evaluation"]
 
 
 class BridgeHooks(UsesSuite):
-    """The bridge is called in the order that its documentation names, each call after what it marks the end of."""
+    """The bridge's hooks are called in the documented order, each after the phase whose end it marks."""
 
     runs: Runs = in_each(*TRAINERS, *FABRICS)
     claims: tuple[str, ...] = ("fit",)
@@ -34,7 +34,7 @@ class BridgeHooks(UsesSuite):
 
 
 class UsersEnvironment(UsesSuite):
-    """What the user has set in the environment, and in the process, stays."""
+    """The user's settings, in the environment and in the process, stay."""
 
     runs: Runs = in_each(*TRAINERS, *FABRICS)
     advice = (

@@ -9,16 +9,16 @@ from northbridge.conformance.run import RunResult
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Runs, in_each
 
 _DIFFERENT = 1e-3
-"""How far weights and statistics, of a size of 1, are at least from those of other batches."""
+"""The least distance of weights and statistics, of a size of 1, from those of other batches."""
 
 
 def _distance(backend: str) -> float:
-    """Return how far they may be from one process's: sums of another order, which a real chip also rounds otherwise."""
+    """Return the tolerance against one process: sums have another order, and a real chip also rounds differently."""
     return 1e-6 if northbridge.get(backend).capabilities.simulated else 1e-5
 
 
 class SyncBatchNormTests(NamespaceSuite):
-    """Two ranks train as one process that has the whole batch, and the model keeps its layers."""
+    """Two ranks train as one process with the whole batch does, and the model keeps its layers."""
 
     runs: Runs = in_each(*TRAINERS, devices=(2,))
     claims: tuple[str, ...] = ("sync_batchnorm",)
@@ -36,7 +36,7 @@ class SyncBatchNormTests(NamespaceSuite):
 
 
 class UnevenSyncBatchNorm(NamespaceSuite):
-    """The ranks may have batches of different sizes, or none."""
+    """Synchronized batch norm works with batches of different sizes on the ranks, also empty ones."""
 
     runs: Runs = in_each(*TRAINERS, *FABRICS, devices=(2,))
     claims: tuple[str, ...] = ("sync_batchnorm",)
@@ -44,11 +44,11 @@ class UnevenSyncBatchNorm(NamespaceSuite):
 
     def test_outputs_and_statistics_are_of_the_whole_batch(self, chip: RunResult) -> None:
         for found in chip.each("normalization", "uneven"):
-            assert max(found.values()) < 1e-5  # the gradients of a weight are sums of hundreds
+            assert max(found.values()) < 1e-5  # a weight's gradients are sums of hundreds
 
 
 class FabricSyncBatchNorm(NamespaceSuite):
-    """A model with torch's layers trains in a Fabric as one process that has the whole batch."""
+    """A model with torch's layers trains in a Fabric as one process with the whole batch does."""
 
     runs: Runs = in_each(*FABRICS, devices=(2,))
     claims: tuple[str, ...] = ("sync_batchnorm",)

@@ -1,4 +1,4 @@
-"""The ways to train that Lightning's users ask for."""
+"""The ways to train that Lightning's users choose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from northbridge.conformance.suite import TRAINERS, Differences, Runs, UsesSuite
 
 
 class Optimization(UsesSuite):
-    """Optimizers, clipping, accumulation, schedules and callbacks that change a training do what they do on the CPU."""
+    """Optimizers, clipping, accumulation, schedules and training callbacks work as on the CPU."""
 
     runs: Runs = one_and_two_devices(*TRAINERS)
     claims: tuple[str, ...] = ("fit",)

@@ -1,4 +1,4 @@
-"""Mixed precision, on the chip's own device type."""
+"""Mixed precision on the chip's own device type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers of the chip in runs that are interrupted."""
+"""Random numbers of the chip in interrupted runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from northbridge.conformance.suite import TRAINERS, NamespaceSuite, Runs, in_eac
 
 
 class RandomStates(NamespaceSuite):
-    """A run with dropout on the chip, which shuffles on the host, ends with the weights of one that went through."""
+    """An interrupted run with dropout on the chip and shuffling on the host ends with the weights of a whole run."""
 
     runs: Runs = in_each(*TRAINERS, devices=(1, 2))
     claims: tuple[str, ...] = ("resume",)

@@ -1,4 +1,4 @@
-"""Reduce, gather, broadcast and log, as Lightning's users write it."""
+"""Reduce, gather, broadcast and log as Lightning's users do."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OPERATIONS = [f"{reduction} of {kind}" for kind in ("float", "int64") for reduct
 
 
 def expected(operation: str, devices: int, large: int) -> list[float]:
-    """Return what every rank ends up with, where whole numbers lie about ``large``."""
+    """Return every rank's expected result; the integers are near ``large``."""
     word, _, kind = operation.partition(" of ")
     given = FLOATS if kind == "float" else wholes(large)
     return reduced(word, given[:devices], whole=kind == "int64")
 
 
 class Reductions(NamespaceSuite):
-    """Several ranks exchange numbers through the strategy, the module, and Fabric."""
+    """Reductions, gathers and broadcasts over several ranks work through the strategy, the module, and Fabric."""
 
     runs: Runs = several_devices(*TRAINERS, *FABRICS)
     advice = (
@@ -69,7 +69,7 @@ class Reductions(NamespaceSuite):
 
     @shows("all_gather")
     def test_gradients_flow_back_through_all_gather(self, devices: int, found: list[dict[str, Any]]) -> None:
-        weights = range(1, devices + 1)  # rank 0 weighs what all gave with 1, rank 1 with 2 and so on
+        weights = range(1, devices + 1)  # rank r weighs the gathered values with r + 1
 
         assert [rank["gradient of a gather"] for rank in found] == [[float(sum(weights))] * 2] * devices
 
@@ -80,7 +80,7 @@ class Reductions(NamespaceSuite):
 
 
 class LoggedMetrics(NamespaceSuite):
-    """What two ranks log is what two CPU ranks of Lightning's own log."""
+    """Two ranks log the same metrics as two CPU ranks of Lightning's own."""
 
     runs: Runs = in_each(*TRAINERS, devices=(2,))
     advice = "Look at the Collective's all_reduce of single numbers, floats and whole ones, and at its barrier."
@@ -104,7 +104,7 @@ class LoggedMetrics(NamespaceSuite):
         self.check(chip, differences, metric)
 
     def check(self, chip: RunResult, differences: Differences, name: str) -> None:
-        """Compare what was logged, which is one value on both ranks."""
+        """Compare a logged metric, which must be equal on both ranks."""
         found = chip.each("reductions.metrics", name)
         assert differences("reductions.metrics", name) == []
         assert found[0] == found[1]

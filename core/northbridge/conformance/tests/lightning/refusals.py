@@ -1,4 +1,4 @@
-"""Errors in the place of a silent run on the CPU."""
+"""Errors instead of a silent run on the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models that are spread over several devices."""
+"""Models that are sharded over several devices."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Run
 from northbridge.lightning.namespaces import NAMESPACES
 
 _TOLERANCE = 1e-5
-"""Of a loss: a sum over ranks, and one over the whole batch, are added up in another order."""
+"""The tolerance for a loss: a sum over ranks and one over the whole batch have different orders."""
 
 
 class Sharding(NamespaceSuite):
-    """A model that FSDP2 and tensor parallel spread over ranks learns what one process learns on the CPU."""
+    """A model sharded over ranks by FSDP2 and tensor parallel learns as one process on the CPU does."""
 
     runs: Runs = ((TRAINERS[0], 4), (FABRICS[0], 4), (TRAINERS[-1], 2), (FABRICS[-1], 2))
     steps: Steps = always("sharding")
@@ -61,7 +61,7 @@ class Sharding(NamespaceSuite):
         file = tmp_path / "plain.ckpt"
         shards = str((chip.folder / CHECKPOINT).absolute())
         command = [sys.executable, "-m", tool, shards, "--output_file", str(file)]
-        # Where it stands it looks for modules: in the test's own folder, and not in the user's.
+        # The tool imports modules from its working folder: the test's own, and not the user's.
         finished = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
         assert finished.returncode == 0, finished.stderr
 
@@ -74,7 +74,7 @@ class Sharding(NamespaceSuite):
 
 
 class Resharding(NamespaceSuite):
-    """What four ranks wrote, two read."""
+    """Two ranks resume from the shards of four."""
 
     runs: Runs = in_each(TRAINERS[0], FABRICS[0], devices=(4,))
     steps: Steps = always("sharding")

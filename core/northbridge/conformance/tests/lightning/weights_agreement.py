@@ -1,4 +1,4 @@
-"""Ranks that train one model, or are told that they do not."""
+"""Ranks that must have equal weights, or get an error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Run
 
 
 class WeightsAgreementTests(NamespaceSuite):
-    """The callback compares the ranks' weights over the chip's library, and names the rank whose differ."""
+    """The callback compares the ranks' weights over the chip's library, and names the differing rank."""
 
     runs: Runs = several_devices(*TRAINERS)
     advice = (
@@ -30,7 +30,7 @@ class WeightsAgreementTests(NamespaceSuite):
 
 
 class FabricWeightsAgreement(NamespaceSuite):
-    """The same check, called in a Fabric's loop."""
+    """The same check works when a Fabric's loop calls it."""
 
     runs: Runs = in_each(*FABRICS, devices=(2,))
     advice = "As for a Trainer's: look at all_gather and all_reduce of whole numbers."

@@ -1,4 +1,4 @@
-"""What a plugin announces and says of its chip, before anything of the vendor's is loaded."""
+"""The declaration of a plugin and its chip, before any of the vendor's software is loaded."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Declaration(PluginSuite):
 
         assert isinstance(found, str)
         assert is_wellformed(found)  # torch.distributed writes names in lower case
-        assert found not in ("fake", "gloo", "undefined")  # which carry no chip's tensors
+        assert found not in ("fake", "gloo", "undefined")  # these do not carry a chip's tensors
 
     def test_the_vendors_package_is_a_name_that_can_be_imported(self, declared: dict[str, Any]) -> None:
         package = declared["package"]

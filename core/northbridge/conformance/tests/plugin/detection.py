@@ -1,4 +1,4 @@
-"""What a machine has: how many devices, and what a user reads where the chip or its software is missing."""
+"""Detection of devices, and the errors if the chip or its software is missing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from northbridge.conformance.tests.plugin.plugin_suite import HEAVY, PluginSuite
 
 
 class MissingSoftware(PluginSuite):
-    """Where the vendor's package cannot be found, every answer is an error of Northbridge's that names it.
+    """Without the vendor's package, every answer is an error of Northbridge that names the package.
 
-    A backend without a package brings its software itself, and nothing is hidden from it: it loads, or says why not.
+    A backend without a package brings its software itself, so nothing is hidden from it: it loads, or says why not.
     """
 
     advice = (
@@ -23,7 +23,7 @@ class MissingSoftware(PluginSuite):
 
     @pytest.fixture
     def found(self, backend: str, environ: dict[str, str], declared: dict[str, Any]) -> dict[str, Any]:
-        """How each question ended, without the package: kind of the error and message."""
+        """The result of each question without the package: kind of the error and message."""
         package = declared["package"] or ""
         hidden = {"NORTHBRIDGE_SIMULATE": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"} if package else {}
         return ask("missing_software", backend, package, trainer_namespace(), environ={**environ, **hidden}).facts
@@ -66,13 +66,13 @@ class MissingHardware(PluginSuite):
 
     @pytest.fixture
     def found(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
-        """How a Trainer ended, what is available, and how loading ended where the Trainer found no software."""
+        """The error of a Trainer, the available backends, and the error of loading if the Trainer found no software."""
         return ask("missing_hardware", backend, trainer_namespace(), environ=environ).facts
 
     def test_a_trainer_says_that_there_is_no_such_device(self, backend: str, found: dict[str, Any]) -> None:
         kind, said = found["trainer"]
 
-        if kind == "SoftwareMissingError":  # which a Trainer looks for where no device is found
+        if kind == "SoftwareMissingError":  # a Trainer looks for the software if no device is found
             assert f"backend {backend!r}" in said
             assert found["loaded"][0] == kind, f"data_loaders it ended with {found['loaded']}"
         else:
@@ -98,7 +98,7 @@ class Detection(PluginSuite):
         if detected["installed"]:
             assert isinstance(number, int), number
         else:
-            # A word of ours is as good: there is nothing to run on.
+            # An error of Northbridge is fine too: there is nothing to run on.
             assert isinstance(number, int) or number.startswith("SoftwareMissingError: "), number
         assert again == number
 

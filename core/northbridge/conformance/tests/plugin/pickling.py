@@ -14,7 +14,7 @@ _PARTS = ("backend", "device", "collective", "bridge", "capabilities")
 
 
 class Pickling(PluginSuite):
-    """The backend and its parts are pickled, and hold nothing that is this process's alone."""
+    """The backend and its parts can be pickled, and hold nothing that belongs to one process only."""
 
     advice = (
         "the attributes of the plugin's Device, Collective and Bridge: what is this process's alone, such as an open"
@@ -30,7 +30,7 @@ class Pickling(PluginSuite):
 
     @pytest.mark.parametrize("part", _PARTS)
     def test_it_can_be_pickled_when_it_is_loaded(self, loaded: dict[str, Any], part: str) -> None:
-        # Where the software is missing, all is still as it was declared.
+        # If the software is missing, the backend is as declared.
         kind, text = loaded["pickles"].get("loaded", loaded["pickles"]["declared"])[part]
 
         assert kind == "pickle", text
@@ -52,7 +52,7 @@ class Pickling(PluginSuite):
 
 
 def _open(backend: str, environ: dict[str, str], loaded: dict[str, Any], when: str) -> dict[str, Any]:
-    """Return what another process finds in the pickles; where the software is missing, in those as declared."""
+    """Return another process's findings in the pickles; if the software is missing, in those made at declaration."""
     pickles = loaded["pickles"].get(when, loaded["pickles"]["declared"])
     texts = json.dumps({part: text for part, (kind, text) in pickles.items() if kind == "pickle"})
     return ask("unpickling", backend, texts, environ=environ).facts

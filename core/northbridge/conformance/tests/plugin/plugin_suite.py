@@ -12,18 +12,18 @@ from northbridge.conformance.runs.question import Answer, ask
 from northbridge.conformance.suite import TRAINERS, Suite
 
 HEAVY = frozenset({"torch", "lightning", "pytorch_lightning", "lightning_fabric"})
-"""Modules that no plugin needs in order to be imported, or to detect its devices."""
+"""Modules that a plugin does not need for its import or for the detection of its devices."""
 
 ALONE = ("0", "1")
-"""The number of a process among the ranks, and how many there are, as a question is asked."""
+"""The rank and the number of ranks, as arguments of a question."""
 
 
 class PluginSuite(Suite):
-    """Run the plugin's code in processes of their own, without the chip or the vendor's software."""
+    """Tests that run the plugin's code in separate processes, without the chip or the vendor's software."""
 
     @pytest.fixture
     def plugin(self, backend: str) -> northbridge.Plugin:
-        """The first plugin that announces the name; there ought to be no other."""
+        """The first plugin that announces the name; there should be only one."""
         found = [plugin for plugin in northbridge.installed() if plugin.name == backend]
         assert found, f"no installed distribution announces {backend!r} in the entry-point group 'northbridge.backends'"
         return found[0]
@@ -35,19 +35,19 @@ class PluginSuite(Suite):
 
     @pytest.fixture
     def detected(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
-        """Return what the plugin detects on this machine."""
+        """Return the plugin's detection results on this machine."""
         return ask("detection", backend, environ=environ).facts
 
     @pytest.fixture
     def loaded(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
-        """Return the state after loading the software, or why it could not be loaded."""
+        """Return the state after loading the software, or the error."""
         return ask("software", backend, *ALONE, environ=environ).facts
 
 
 def is_unsupported(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
-    """Return whether the software could not be loaded because this machine lacks it, or the chip.
+    """Return True if the software could not be loaded because this machine lacks it, or the chip.
 
-    Raises :class:`AssertionError` where it could not be loaded though nothing says that it lacks either.
+    Raises :class:`AssertionError` if loading failed although this machine does not lack either.
     """
     if "error" not in loaded:
         return False
@@ -59,7 +59,7 @@ def is_unsupported(loaded: dict[str, Any], detected: dict[str, Any]) -> bool:
 
 
 def trainer_namespace() -> str:
-    """Return the first namespace of Lightning with a Trainer that is installed; skip the test where there is none."""
+    """Return the first installed namespace of Lightning with a Trainer; skip the test if there is none."""
     for namespace in TRAINERS:
         if find_spec(namespace.partition(".")[0]) is not None:
             return namespace
@@ -67,5 +67,5 @@ def trainer_namespace() -> str:
 
 
 def tops(answer: Answer) -> set[str]:
-    """Return the top-level modules among those that an answer tells of."""
+    """Return the top-level modules in an answer."""
     return {module.partition(".")[0] for module in answer.facts["modules"]}

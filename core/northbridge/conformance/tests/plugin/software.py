@@ -1,4 +1,4 @@
-"""What the import of a plugin costs everybody in whose environment it is, and how the vendor's software comes in."""
+"""The import costs of a plugin, which all users of its environment pay, and the loading of the vendor's software."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from northbridge.conformance.runs.run_environment import tells_of_a_launcher
 from northbridge.conformance.tests.plugin.plugin_suite import ALONE, HEAVY, PluginSuite, is_unsupported, tops
 
 MOST_SECONDS = 0.05
-"""CPU time of the import, beyond that of northbridge and pluggy."""
+"""The CPU time of the import, without that of northbridge and pluggy."""
 
 MOST_WAITED = 0.25
-"""Seconds by the clock, which other processes make longer: who waits, for a server or a card, takes longer still."""
+"""The wall time in seconds, which other processes prolong; a wait for a server or a card takes longer still."""
 
 _TRIES = 5
 
 
 class PluginImport(PluginSuite):
-    """The import of the plugin's module is quick, silent and without traces, and brings no vendor's software."""
+    """The import of the plugin's module is quick, silent, without traces, and without the vendor's software."""
 
     advice = (
         "the top of the plugin's module: move imports into the hook northbridge_backend(), into Bridge.load() and into"
@@ -30,13 +30,13 @@ class PluginImport(PluginSuite):
 
     @pytest.fixture
     def imported(self, plugin: northbridge.Plugin, environ: dict[str, str]) -> Answer:
-        """What the import brought."""
+        """The modules and traces of the import."""
         return ask("plugin_import", plugin.module, environ=environ)
 
     def test_it_takes_no_longer_than_fifty_milliseconds(
         self, plugin: northbridge.Plugin, environ: dict[str, str]
     ) -> None:
-        # Other processes can make it slower and not faster.
+        # Other processes can only make it slower.
         answer = ask_again("plugin_import", plugin.module, environ=environ)
         seconds: float = answer.facts["seconds"]
         clock: float = answer.facts["clock"]
@@ -101,24 +101,24 @@ class SoftwareLoading(PluginSuite):
             return
         before, after = loaded["states"]
 
-        # A seed, say, that the user has set before the Trainer is built is not the vendor's to set.
+        # For example, a seed that the user set before building the Trainer must stay.
         assert {name: [before[name], after[name]] for name in before if after[name] != before[name]} == {}
 
     def test_it_tells_no_process_that_it_is_a_rank(self, loaded: dict[str, Any]) -> None:
-        # MASTER_PORT, say, would be every job's on this machine, and that of the processes that a user starts.
+        # MASTER_PORT, for example, would reach every job on this machine and every process that a user starts.
         written = {name: values for name, values in loaded["variables"].items() if tells_of_a_launcher(name)}
 
         assert written == {}
 
     @pytest.fixture(params=[ALONE, ("1", "2")], ids=["alone", "rank 1 of 2"])
     def place(self, request: pytest.FixtureRequest) -> tuple[str, str]:
-        """As what the process is prepared that has loaded the software."""
+        """The rank and the number of ranks for which the process is prepared."""
         rank, ranks = request.param
         return rank, ranks
 
     @pytest.fixture
     def users(self, backend: str, environ: dict[str, str], place: tuple[str, str]) -> dict[str, str]:
-        """Variables that a user may have set, among them all that are written there where they are unset."""
+        """Variables that a user may have set, among them all that the software sets if they are unset."""
         loaded = ask("software", backend, *place, environ=environ).facts
         written = {name: now for name, (_, now) in loaded["variables"].items() if not name.startswith("_")}
         return {**_USERS, **{name: _another(now or "") for name, now in written.items()}}
@@ -128,11 +128,11 @@ class SoftwareLoading(PluginSuite):
     ) -> None:
         found = ask("software", backend, *place, environ=environ, user=users).facts
 
-        # Values that the vendor does not take may be refused, and never be replaced.
+        # The vendor may refuse an invalid value, but must not replace it.
         overwritten = {name: values for name, values in found["variables"].items() if values[0] is not None}
         assert overwritten == {}
 
 
 def _another(value: str) -> str:
-    """Return a value that a user might have chosen instead."""
+    """Return a different value that a user might have chosen."""
     return str(1 - int(value)) if value in ("0", "1") else f"{value}0"
