@@ -96,9 +96,7 @@ class Predecessor:
                 with pytest.raises(UnsupportedError) as refusal:
                     imported("anything", at="all")
 
-                assert str(refusal.value) == (
-                    f"{name} was asked for, and {claim!r} on {sim.name!r} is unknown: {reason}; {cure}"
-                )
+                assert str(refusal.value) == (f"{name}: {claim!r} on {sim.name!r} is unknown: {reason}. Fix: {cure}")
                 assert refusal.value.capability == claim
 
     @pytest.mark.parametrize("name", ["Whatever", "whatever"])
