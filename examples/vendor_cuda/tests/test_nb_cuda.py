@@ -96,7 +96,7 @@ class TestCollective:
     def test_a_group_over_gloo_is_refused(self, gpus: northbridge.Backend, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.distributed, "get_backend_config", lambda _group: "cpu:gloo,cuda:gloo")
 
-        with pytest.raises(northbridge.CollectiveError, match=r"tensors on 'cuda' travel over 'nccl'"):
+        with pytest.raises(northbridge.CollectiveError, match="'cuda' needs 'nccl', but the process group uses 'gloo'"):
             gpus.collective.assert_carries(torch.device("cuda", 0))
 
     def test_what_nccl_does_not_know_travels_as_bytes(self, gpus: northbridge.Backend) -> None:

@@ -57,7 +57,7 @@ def say_standing(run: RecordedRun, rank: int, group: Group) -> str:
     else:
         elsewhere = f" of {last.group}" if last.group != group else ""
         did = f"the last call of rank {rank} was {last}{elsewhere}{last.where}"
-    seen = f", and it was seen at {log.seen} since" if log.seen else ""
+    seen = f", and it was later seen at {log.seen}" if log.seen else ""
     return f"{did}{seen}{say_process(log)}"
 
 

@@ -92,7 +92,7 @@ def test_where_a_rank_was_seen_since_its_last_call_is_told() -> None:
 
     (text,) = told(*(log(rank, until(5, "waiting")) for rank in (0, 1, 3)), behind)
 
-    assert text.endswith("train.py:42 in training_step, and it was seen at data.py:9 in read since")
+    assert text.endswith("train.py:42 in training_step, and it was later seen at data.py:9 in read")
 
 
 def test_rank_stopped_in_a_common_call_is_found() -> None:

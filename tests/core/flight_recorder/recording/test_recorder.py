@@ -165,7 +165,7 @@ def test_waiting_ranks_are_known_hanging_stopped_or_killed(
 
     assert "has not called #2 all_reduce (float32 [3])" in finding()
     assert "its process" not in finding()
-    while "and it was seen at" not in finding():
+    while "and it was later seen at" not in finding():
         time.sleep(0.5)
     sleep = 1 + next(place for place, text in enumerate(PROGRAMS.read_text().splitlines()) if "time.sleep" in text)
     assert f"rank_programs.py:{sleep} in one_skips since" in finding()
