@@ -72,7 +72,7 @@ follow(
 """,
 }
 
-PASSED_BY = re.compile(r"\.(is_|has_|may_|reject_|tell_|note|describe|_\w|__|<)|\.(disables|distribution|version)$")
+PASSED_BY = re.compile(r"\.(is_|has_|may_|reject_|tell_|note|describe|_[a-z]|__|<)|\.(disables|distribution|version)$")
 """Functions that are asked about the value, or reject it, and do not hand it on."""
 
 
