@@ -21,7 +21,7 @@ class Claim:
 
     @property
     def denied(self) -> bool:
-        """True if the answer is no. An unknown feature is tried."""
+        """True if the answer is ``no``. An unknown feature is tried."""
         return self.answer == "no"
 
 
@@ -57,27 +57,27 @@ class Capabilities:
     auto: bool = True
     """True if ``accelerator="auto"`` may choose this chip when its hardware is present."""
 
-    float32: Claim = _claim("numbers in float32 are computed as float32", "C1")
+    float32: Claim = _claim("float32 is computed as float32", "C1")
     autograd: Claim = _claim("gradients are computed on the chip", "C1")
-    views: Claim = _claim("parts of a tensor share its memory, however they lie in it", "C1")
-    random_numbers: Claim = _claim("each device has a generator, whose state can be kept and put back", "C1")
-    out_of_memory: Claim = _claim("full memory is an error after which the process goes on", "C1")
-    inference_mode: Claim = _claim("torch.inference_mode computes what torch.no_grad does")
+    views: Claim = _claim("views share the memory of their tensor, in every layout", "C1")
+    random_numbers: Claim = _claim("each device has a generator, whose state can be saved and restored", "C1")
+    out_of_memory: Claim = _claim("the process can continue after an out-of-memory error", "C1")
+    inference_mode: Claim = _claim("torch.inference_mode gives the results of torch.no_grad")
     """If ``no``, a Trainer evaluates under ``torch.no_grad``."""
 
     fit: Claim = _claim("Lightning trains on one device", "C2")
-    checkpoint: Claim = _claim("what was trained is written, and opens on the chip and on the CPU", "C2")
-    resume: Claim = _claim("a training that is taken up goes on as if it had never stopped", "C2")
-    sum_all_reduce: Claim = _claim("several devices add up their tensors", "C3")
+    checkpoint: Claim = _claim("a checkpoint opens on the chip and on the CPU", "C2")
+    resume: Claim = _claim("a resumed training continues as if it had never stopped", "C2")
+    sum_all_reduce: Claim = _claim("tensors of several devices are summed", "C3")
     broadcast: Claim = _claim("the tensor of one device reaches all others", "C3")
     all_gather: Claim = _claim("the tensors of all devices reach each of them", "C3")
     barrier: Claim = _claim("processes wait for each other", "C3")
     ddp_averaging: Claim = _claim("several devices train with the average of their gradients", "C3")
     bfloat16: Claim = _claim("tensors and mixed precision in bfloat16")
     float16: Claim = _claim("tensors and mixed precision in float16, with a gradient scaler")
-    float64: Claim = _claim("numbers in float64 are computed as float64")
-    int64: Claim = _claim("numbers in int64 are held and computed as int64")
-    float32_convolutions: Claim = _claim("convolutions of float32 are computed in float32, and not in fewer bits")
+    float64: Claim = _claim("float64 is computed as float64")
+    int64: Claim = _claim("int64 is stored and computed as int64")
+    float32_convolutions: Claim = _claim("convolutions of float32 are computed with all bits of float32")
     """If ``no``, a run gets a warning."""
 
     bfloat16_range: Claim = _claim("matrix products in bfloat16 have bfloat16's range")
@@ -119,7 +119,7 @@ class Capabilities:
         Raises :class:`ValueError` for an unknown level.
         """
         if level not in LEVEL_CLAIMS:
-            raise ValueError(f"unknown level {level!r}; found {', '.join(LEVEL_CLAIMS)}")
+            raise ValueError(f"unknown level {level!r}; known: {', '.join(LEVEL_CLAIMS)}")
         levels = list(LEVEL_CLAIMS)
         asked = levels[: levels.index(level) + 1]
         claimed: dict[str, Any] = {name: yes for each in asked for name in LEVEL_CLAIMS[each]}

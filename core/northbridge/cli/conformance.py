@@ -11,48 +11,49 @@ import typer
 
 from northbridge.capabilities import LEVEL_CLAIMS
 
-HELP = """Prove a backend: run the conformance suite on it, and say which level it earns on this machine.
+HELP = """Run the conformance suite on a backend, and grant it a level on this machine.
 
 \b
-Levels, each with those before it:
+Levels; each includes those before it:
   C0  the plugin          no hardware and no vendor software needed
-  C1  one device          as torch has it
+  C1  one device in torch
   C2  one device in Lightning
   C3  several devices
   C4  endurance and faults
 
-FOLDER gets report.json, a page for people (index.html), report.md, junit.xml, and torch_exclusions.json. What the
-backend claims is tested as well as what it denies; what it leaves unknown is reported as unknown. A test that hangs is
-ended, and the suite goes on. A simulated device earns a simulated level.
+Writes report.json, index.html, report.md, junit.xml and torch_exclusions.json into FOLDER. The suite tests what the
+backend claims and what it denies, and reports the rest as unknown. A test that hangs is ended, and the suite goes on. A
+simulated device gets a simulated level.
 
 \b
 Exit codes:
-  0  the level is granted; of --only, those tests pass; of --verify, the report is whole and from this suite
-  1  it is not so, or torch cannot be imported
+  0  the level is granted; with --only, those tests pass; with --verify, the report is complete and from this suite
+  1  otherwise, or if torch cannot be imported
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 
-COMPARE_HELP = """Compare reports of `northbridge conformance`: their levels, and each test on which they differ.
+COMPARE_HELP = """Compare reports of `northbridge conformance`: their levels, and each test with different verdicts.
 
 \b
 Exit codes:
-  0  every test has the same verdict in all of them
-  1  they differ
-  2  wrong usage: an option, fewer than two reports, or a file that is no report
+  0  every test has the same verdict in all reports
+  1  the reports differ
+  2  wrong usage: an option, fewer than two reports, or a file that is not a report
 """
 
 
 def run_suite(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="The backend.", show_default=False)] = None,
-    level: Annotated[str | None, typer.Option(metavar="C0..C4", help="How far to go; C3 without.")] = None,
+    level: Annotated[str | None, typer.Option(metavar="C0..C4", help="The highest level to run. Default: C3.")] = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where the report goes; conformance-NAME without.")
+        Path | None, typer.Option(metavar="FOLDER", help="The folder for the report. Default: conformance-NAME.")
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="Run the tests whose ids hold TEXT. Grants no level.")
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="Run only the tests whose id contains TEXT. Grants no level."),
     ] = None,
     verify: Annotated[
-        Path | None, typer.Option(metavar="REPORT", help="Say whether a report is whole, and from this suite.")
+        Path | None, typer.Option(metavar="REPORT", help="Check that a report is complete and from this suite.")
     ] = None,
 ) -> None:
     """Run the suite and write its report, or verify a report."""
@@ -60,13 +61,13 @@ def run_suite(
     from northbridge.discovery.simulated import reject_unknown_simulation
 
     if (name is None) == (verify is None):
-        raise typer.BadParameter("name the backend whose conformance is asked for, or a report with --verify")
+        raise typer.BadParameter("give either the name of a backend, or a report with --verify")
     of_a_run = {"--level": level, "--out": out, "--only": only}
     beside = [option for option, value in of_a_run.items() if value is not None]
     if verify is not None and beside:
-        raise typer.BadParameter(f"--verify is asked for by itself, and {', '.join(beside)} means nothing beside it")
+        raise typer.BadParameter(f"--verify cannot be combined with {', '.join(beside)}")
     if level is not None and level not in LEVEL_CLAIMS:
-        raise typer.BadParameter(f"--level takes {', '.join(LEVEL_CLAIMS)}, found {level!r}")
+        raise typer.BadParameter(f"--level={level!r} is not one of {', '.join(LEVEL_CLAIMS)}")
     if name is not None:
         find(name)  # a wrong name is an error before anything starts
         reject_unknown_simulation()
@@ -85,7 +86,7 @@ def _verify(path: Path) -> int:
 
     report = Report.read(path)
     if report.digest != report.compute_digest():  # first: the rest of a changed report does not count
-        print(f"{path}: its digest is not that of what it says: it was changed after the suite wrote it")
+        print(f"{path}: its digest does not match its content: it was changed after the suite wrote it")
         return 1
     _reject_without_pytest()
     _reject_broken_torch()
@@ -97,7 +98,7 @@ def _verify(path: Path) -> int:
 def _reject_without_pytest() -> None:
     if find_spec("pytest") is None:
         print(
-            "northbridge: the conformance suite was asked for, and pytest is not installed: pip install 'pytest>=8'",
+            "northbridge: the conformance suite needs pytest. Fix: pip install 'pytest>=8'",
             file=sys.stderr,
         )
         raise typer.Exit(2)
@@ -115,9 +116,7 @@ def _reject_broken_torch() -> None:
 
 def compare_reports(
     files: Annotated[list[Path], typer.Argument(metavar="REPORT.json", help="Two reports or more.")],
-    out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page of HTML there, with the evidence.")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an HTML page with the evidence.")] = None,
 ) -> None:
     """Print the differences between reports, and write them as a page."""
     from northbridge.conformance.report.pages.comparison import compare

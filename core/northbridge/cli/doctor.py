@@ -22,25 +22,24 @@ Exit codes:
   4  the hardware of the backend NAME is not here
 """
 
-HELP = f"""Examine this environment and one backend, or all of them, and say what is wrong and what to do.
+HELP = f"""Examine this environment and one backend, or all backends; print problems and fixes.
 
-Covers Lightning and what was registered in it; how far a backend comes; what it knows of its machine; the environment;
-and each line of the backend's contract, which lists what it relies on in its vendor's software, against the software
-that is installed. Everything that can crash or hang happens in child processes with time limits. No card is taken,
-unless --acquire or --train asks for it.
+Covers Lightning and the names registered in it, the state of each backend, its machine, and the environment. Compares
+each line of a backend's contract, the list of vendor symbols that it relies on, with the installed software. Steps that
+can crash or hang run in child processes with time limits. Takes no card without --acquire or --train.
 
 {_EXIT_CODES}
-Without NAME, software and hardware that are not there are no error, and not an exit code."""
+Without NAME, missing software and hardware do not count as errors."""
 
 
 def examine(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The backend; all of them without.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The backend. Default: all.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a page.")] = False,
     output: Annotated[
-        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Write the JSON object there, too.")
+        Path | None, typer.Option(metavar="FILE", dir_okay=False, help="Also write the JSON object to FILE.")
     ] = None,
     acquire: Annotated[
-        bool, typer.Option("--acquire", help="Try also the calls of the contract that take a card.")
+        bool, typer.Option("--acquire", help="Also try the calls of the contract that take a card.")
     ] = False,
     train: Annotated[
         bool, typer.Option("--train", help="Train a tiny model on one card and on two, a minute each at most.")
@@ -49,7 +48,7 @@ def examine(
 ) -> None:
     """Print and write the faults and their fixes."""
     if output is not None and not os.access(output.absolute().parent, os.W_OK):
-        raise typer.BadParameter(clean(f"{output.absolute().parent} is no folder that can be written to"))
+        raise typer.BadParameter(clean(f"{output.absolute().parent} is not a writable folder"))
     report.choose(name)  # a wrong name or variable is an error before anything starts
     with spinner(quiet=as_json) as tell:
         found = report.examine(name, deep=True, acquire=acquire, training=train, load_seconds=load_timeout, tell=tell)

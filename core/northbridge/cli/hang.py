@@ -12,12 +12,12 @@ import typer
 
 from northbridge.untrusted.text import clean
 
-HELP = """Say who waits for whom in a run that hangs, or has ended so.
+HELP = """Show which rank waits for which, in a run that hangs or has ended in a hang.
 
-Reads the files of FOLDER, which NORTHBRIDGE_FLIGHT_RECORDER named in the run: the last collectives, sends and receives
-of every rank, over any communication library. Says which rank has not called what the others wait in, where ranks have
-called different things, which waits hang on each other, and where in whose code. The run may still be there; nothing is
-done to it. Where several runs share the folder, the newest is read.
+Reads FOLDER, to which NORTHBRIDGE_FLIGHT_RECORDER made the run write the last collectives, sends and receives of every
+rank. Names the rank that has not called what the others wait in, calls that differ between ranks, and waits that depend
+on each other, each with its line of code. Does not disturb a run that still hangs. If several runs share the folder,
+reads the newest.
 
 \b
 Exit codes:

@@ -10,12 +10,11 @@ import typer
 from northbridge.cli.options import EXIT_CODES, LoadTimeout, spinner
 from northbridge.diagnostics import report
 
-HELP = f"""List the installed backends, and what Northbridge did to Lightning.
+HELP = f"""List the installed backends, and whether Lightning knows them.
 
-Each backend is probed in a child process, a few at a time: its plugin is imported, its devices are counted (each
-within NORTHBRIDGE_DETECT_TIMEOUT seconds, 20 by default), and its software is loaded, for "loadable" is not guessed.
-Some software is compiled when it is first loaded, which takes minutes: --load-timeout bounds it. One more child imports
-torch and every installed namespace of Lightning.
+Child processes, a few at a time, import each plugin, count its devices and load its software. Importing and counting
+may take NORTHBRIDGE_DETECT_TIMEOUT seconds each, 20 by default. Software that is compiled on first use takes minutes:
+--load-timeout limits the time. One more child imports torch and every installed namespace of Lightning.
 
 \b
 Status of a backend:
@@ -32,7 +31,7 @@ Status of a backend:
 def list_backends(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.")] = False,
     no_probe: Annotated[
-        bool, typer.Option("--no-probe", help="Read metadata alone: start no process, import no plugin.")
+        bool, typer.Option("--no-probe", help="Read only metadata: start no process, import no plugin.")
     ] = False,
     load_timeout: LoadTimeout = report.LOAD_SECONDS,
 ) -> None:

@@ -11,13 +11,13 @@ import typer
 
 EXIT_CODES = """\b
 Exit codes:
-  0  all well (absent hardware or software, and what is off, is no error)
+  0  all well; missing hardware or software and disabled backends do not count as errors
   1  torch or a backend is broken, or an installed namespace of Lightning cannot be served
   2  wrong usage: an option, the name of a backend, or the value of a NORTHBRIDGE_ variable
 """
 
 LoadTimeout = Annotated[
-    float, typer.Option(min=1, max=86400, metavar="SECONDS", help="How long one backend may take to load.")
+    float, typer.Option(min=1, max=86400, metavar="SECONDS", help="The time limit for loading one backend.")
 ]
 
 
@@ -31,8 +31,8 @@ def spinner(*, quiet: bool) -> Iterator[Callable[[str, str], None]]:
     console = Terminal(stderr=True)
     if not (quiet or console.is_terminal):
         print(
-            "northbridge: asking every backend, and Lightning, in processes of their own; software that is compiled"
-            " when it is first loaded takes minutes",
+            "northbridge: asking every backend and Lightning in child processes; software that is compiled on first use"
+            " takes minutes",
             file=sys.stderr,
         )
     doing: dict[str, str] = {}

@@ -44,7 +44,7 @@ class TestThePage:
         assert "…" not in page
 
 
-def test_without_a_name_missing_backends_are_no_error(install: Install, without_lightning: Site) -> None:
+def test_without_a_name_missing_backends_are_not_errors(install: Install, without_lightning: Site) -> None:
     site = beside(without_lightning, *install("acme", "no_hardware", "load_needs_software").folders)
 
     run = northbridge(site, "doctor", "--json")
@@ -99,13 +99,13 @@ def test_unwritable_file_is_told_before_anything_starts(tmp_path: Path) -> None:
     run = northbridge(Site((), tmp_path), "doctor", "--output", "no_such_folder/found.json")
 
     assert (run.returncode, run.stdout) == (2, "")
-    assert f"{tmp_path}/no_such_folder is no folder that can be written to" in run.stderr.replace("\n", "")
+    assert f"{tmp_path}/no_such_folder is not a writable folder" in run.stderr.replace("\n", "")
 
 
 def test_the_name_of_a_folder_moves_no_terminal(tmp_path: Path) -> None:
     run = northbridge(Site((), tmp_path), "doctor", "--output", "\x1b]0;OWNED\x07no_such_folder/found.json")
 
-    assert "no_such_folder is no folder that can be written to" in run.stderr.replace("\n", "")
+    assert "no_such_folder is not a writable folder" in run.stderr.replace("\n", "")
     assert "\x1b" not in run.stderr
     assert "\x07" not in run.stderr
 

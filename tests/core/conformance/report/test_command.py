@@ -24,10 +24,10 @@ def prove(folder: Path, *arguments: str, **variables: str) -> subprocess.Complet
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "name the backend whose conformance is asked for, or a report with --verify"),
-        (("cpu_sim", "--verify", "report.json"), "name the backend whose conformance is asked for"),
-        (("cpu_sim", "--level", "C7"), "--level takes C0, C1, C2, C3, C4, found 'C7'"),
-        (("--verify", "report.json", "--out", "there"), "--verify is asked for by itself, and --out means nothing"),
+        ((), "give either the name of a backend, or a report with --verify"),
+        (("cpu_sim", "--verify", "report.json"), "give either the name of a backend"),
+        (("cpu_sim", "--level", "C7"), "--level='C7' is not one of C0, C1, C2, C3, C4"),
+        (("--verify", "report.json", "--out", "there"), "--verify cannot be combined with --out"),
         (("cpu_simm",), "no backend 'cpu_simm' is installed"),
         (("--verify", "nothing.json"), "is not a conformance report"),
         (("cpu_sim", "--out", "/proc/nowhere"), "cannot write into /proc/nowhere"),

@@ -17,7 +17,7 @@ LEVELS: Mapping[str, str] = MappingProxyType(
         "C1": "One device computes what the CPU computes: tensors, views, random numbers, memory and gradients. A real"
         " one within tolerances that the suite states for each operation, a simulated one to the bit.",
         "C2": "Lightning trains on one device: every stage, the precisions that are claimed, checkpoints that open on"
-        " the CPU too, and a training that is taken up again bit for bit.",
+        " the CPU too, and resuming to the bit.",
         "C3": "Several devices train together: each collective operation gives the right numbers, and two and four"
         " ranks learn what one process learns from the whole batch.",
         "C4": "It lasts: ranks that are killed, restarts, a thousand steps in steady memory, two jobs side by side,"

@@ -20,7 +20,7 @@ class Exclusions:
     """For each class the functions with a test that did not pass; ``"*"``: none of the class's tests passed."""
 
     op_allowlist: tuple[str, ...] | None
-    """The operations whose tests all passed; None, which is no limit, if no operation was tested."""
+    """The operations whose tests all passed; None means no limit, because no operation was tested."""
 
     def to_json(self) -> str:
         """Return the keyword arguments as the text of a JSON file with one object."""
