@@ -62,7 +62,7 @@ def step(kind: str, task_name: str, device: str) -> Callable[[], object]:
         loss = task.loss(model(here[0]), here[1])
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        loss.item()  # as whoever logs it does: it waits for the device
+        loss.item()  # as for a log: it waits for the device
 
     return call
 

@@ -65,7 +65,7 @@ def read(file: Path = REPORT) -> Report:
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "all of it"
-        raise ReportFileError(f"{file} is no report of make bench: {where}: {first['msg']}; measure again") from None
+        raise ReportFileError(f"{file} is not a report of make bench: {where}: {first['msg']}; measure again") from None
 
 
 def resume(surroundings: Surroundings, *, quick: bool, file: Path = REPORT) -> dict[str, Measurement]:

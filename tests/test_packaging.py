@@ -219,7 +219,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(folder / "bin" / "python")]
     call([*pip, "install", "--quiet", "--no-deps", "--no-index", str(wheel)], cwd=folder.parent)
     (packages,) = folder.glob("lib/python*/site-packages")
-    # The .pth file that makes the checkout importable here is not read there: a folder named in a .pth is no site.
+    # The .pth file that makes the checkout importable here is not read there: a folder named in a .pth is not a site.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return folder
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.words import main
 
-step, strict, counterpart = ["duty", "harsh", "twin"]  # the check does not look at single words in quotes
+step, strict, counterpart, child = ["duty", "harsh", "twin", "heir"]  # single words in quotes are not checked
 
 
 def test_words_finds_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -16,7 +16,7 @@ def test_words_finds_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         "- Do not refuse.\n- " + "word " * 31 + f"A {strict}\nmode\n```text\n{counterpart}\n```\n"
     )
     core, message = tmp_path / "core" / "a.py", f'raise ValueError(f"the {step} of {{rank}} {"x" * 106}")'
-    core.write_text(f'"""A {counterpart}."""\ndef refuse_it(): {message}\ndef test_{56 * "x"}(): 0\n')
+    core.write_text(f'"""A {counterpart}."""  # {child}\ndef refuse_it(): {message}\ndef test_{56 * "x"}(): 0\n')
 
     assert main(tmp_path) == 1
 
@@ -26,7 +26,8 @@ def test_words_finds_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         f"core/a.py:3: a name of 61 characters: test_{'x' * 56}",
         f"core/a.py:1: '{counterpart}'",
         f"core/a.py:2: '{step}'",
+        f"core/a.py:1: '{child}'",
         "page.md:2: a sentence of 34 words",
         f"page.md:2: '{strict}'",
     ]
-    assert lengths == "1 error messages: median 123 characters, 90th percentile 123; 6 faults"
+    assert lengths == "1 error messages: median 123 characters, 90th percentile 123; 7 faults"

@@ -9,7 +9,9 @@ import ast
 import re
 import statistics
 import sys
+import tokenize
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ LIMITS: dict[str, Any] = RULES["limits"]
 NO_SENTENCE = r"\A---\n.*?\n---\n|^ *(```|~~~).*?^ *\1|<!--.*?-->|\]\([^)]*\)|<[^>]*>|^ {4}\S+ {2,}.*$"
 # An item of a list, a heading, a cell of a table and the title of an admonition end a sentence as a full stop does.
 END = r"(\n\s*\n|\n\s*(?:[-*+#>|]|\d+\.|!!!|\?\?\?)|\||[.!?](?=\W*\s))"
+ERROR = re.compile(r"\b([A-Z]\w*Error|BadParameter)$")
 
 
 def find_words(text: str, *, is_name: bool = False) -> Iterator[str]:
@@ -61,10 +64,22 @@ def read_module(module: ast.Module, *, is_test: bool) -> Iterator[tuple[int, str
             yield from ((line, fault, node.value) for fault in find_words(node.value))
 
 
+def read_comments(file: Path) -> Iterator[tuple[int, str, str]]:
+    """Yield the line of each fault in the comments of a module, the fault, and the comment."""
+    with file.open("rb") as source:
+        for token in tokenize.tokenize(source.readline):
+            if token.type == tokenize.COMMENT:
+                yield from ((token.start[0], fault, token.string) for fault in find_words(token.string))
+
+
 def read_messages(module: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of each message that an error is made with."""
     for node in ast.walk(module):
-        if isinstance(node, ast.Call) and node.args and re.search(r"\b[A-Z]\w*Error$", ast.unparse(node.func)):
+        if (
+            isinstance(node, ast.Call)
+            and node.args
+            and re.search(r"\b([A-Z]\w*Error|BadParameter)$", ast.unparse(node.func))
+        ):
             text = "".join(_parts(node.args[0]))
             if " " in text and not isinstance(node.args[0], ast.Name | ast.Call | ast.IfExp):
                 yield node.lineno, text
@@ -91,7 +106,8 @@ def main(root: Path) -> int:
             found = read_page(path.read_text())
         else:
             module = ast.parse(path.read_text())
-            found = read_module(module, is_test=where.parts[0] == "tests" or where.name.startswith("test_"))
+            is_test = where.parts[0] == "tests" or where.name.startswith("test_")
+            found = chain(read_module(module, is_test=is_test), read_comments(path))
             if where.parts[0] in ("core", "backends"):
                 messages += [(len(text), f"{where}:{line}") for line, text in read_messages(module)]
         faults += [f"{where}:{line}: {fault}: {' '.join(text.split())[:80]}" for line, fault, text in found]

@@ -133,7 +133,7 @@ class Collective(ABC):
         import torch.distributed
 
         if op not in _REDUCTIONS:
-            raise CollectiveError(f"unknown reduction {op!r}; found {', '.join(_REDUCTIONS)}")
+            raise CollectiveError(f"unknown reduction {op!r}; known: {', '.join(_REDUCTIONS)}")
         if op in self.missing_reductions:
             raise CollectiveError(f"{self.name!r} cannot reduce by {op!r}: {self.missing_reductions[op]}")
         if op == "mean" and tensor.dtype == torch.bool:

@@ -11,11 +11,11 @@ from bench.recorded import ReportFileError, read
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("{", r"report\.json is no report of make bench: all of it: .*; measure again$"),
-        ('{"date": "today"}', r"report\.json is no report of make bench: commit: Field required; measure again$"),
+        ("{", r"report\.json is not a report of make bench: all of it: .*; measure again$"),
+        ('{"date": "today"}', r"report\.json is not a report of make bench: commit: Field required; measure again$"),
     ],
 )
-def test_a_file_that_is_no_report_is_an_error_that_says_where(tmp_path: Path, content: str, said: str) -> None:
+def test_a_file_that_is_not_a_report_is_an_error_that_says_where(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / "report.json").write_text(content)
 
     with pytest.raises(ReportFileError, match=said):

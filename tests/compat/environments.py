@@ -26,7 +26,7 @@ def release(text: str) -> Version:
     try:
         found = Version(text)
     except InvalidVersion:
-        raise EnvironmentRefusedError(f"{text!r} is no release of torch: write one, such as TORCH=2.15.0") from None
+        raise EnvironmentRefusedError(f"{text!r} is not a release of torch: write one, such as TORCH=2.15.0") from None
     if found < OLDEST:
         raise EnvironmentRefusedError(
             f"torch {found} was asked for, but the simulated chip needs torch {OLDEST} or later: write TORCH={OLDEST}.0"

@@ -30,7 +30,7 @@ class TestWhatIsAskedFor:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("newest", r"^'newest' is no release of torch: write one, such as TORCH=2\.15\.0$"),
+            ("newest", r"^'newest' is not a release of torch: write one, such as TORCH=2\.15\.0$"),
             ("2.12.1", r"^torch 2\.12\.1 was asked for, but the simulated chip needs torch 2\.13 or later"),
         ],
     )

@@ -64,7 +64,7 @@ A_CLAIM = "northbridge.yes, northbridge.unknown or northbridge.no('the reason')"
         ({"simulated": yes}, "simulated=Claim"),
     ],
 )
-def test_what_is_no_claim_is_told(wrong: dict[str, Any], words: str) -> None:
+def test_what_is_not_a_claim_is_told(wrong: dict[str, Any], words: str) -> None:
     with pytest.raises(TypeError) as error:
         Capabilities(**wrong)
 

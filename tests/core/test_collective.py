@@ -227,7 +227,7 @@ class TestAGroup:
         with pytest.raises(northbridge.CollectiveError) as caught:
             Gloo().all_reduce(torch.tensor([1.0]), word)
 
-        assert str(caught.value).startswith(f"unknown reduction {word!r}; found sum, mean, min, max, product")
+        assert str(caught.value).startswith(f"unknown reduction {word!r}; known: sum, mean, min, max, product")
 
     def test_lacking_reduction_is_refused_with_the_fix(self) -> None:
         class Poor(Gloo):

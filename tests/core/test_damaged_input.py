@@ -111,7 +111,7 @@ NO_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("kind", NO_FILES)
 @pytest.mark.parametrize("command", [("compare", "good.json"), ("conformance", "--verify")])
-def test_report_that_is_no_file(
+def test_report_that_is_not_a_file(
     command: tuple[str, ...], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -123,7 +123,7 @@ def test_report_that_is_no_file(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in NO_FILES if kind != "missing"])
-def test_record_that_is_no_file(kind: str, tmp_path: Path) -> None:
+def test_record_that_is_not_a_file(kind: str, tmp_path: Path) -> None:
     make, reason = NO_FILES[kind]
     make(tmp_path / "rank-0.a.1.2.0.flight.jsonl")
 
@@ -310,7 +310,7 @@ def test_damaged_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", [DEEP, '{"kind":"rank"' * 1000, "null", "7"])
-def test_record_that_is_no_object(line: str, tmp_path: Path) -> None:
+def test_record_that_is_not_an_object(line: str, tmp_path: Path) -> None:
     (tmp_path / "rank-0.a.1.2.0.flight.jsonl").write_text(f"{line}\n")
 
     assert "is damaged in line 1" in refused(northbridge("hang", tmp_path))

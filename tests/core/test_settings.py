@@ -175,7 +175,7 @@ def test_disable_1_switches_off_everything() -> None:
 
 
 @pytest.mark.parametrize("text", ["0", "true", "All", "acme,,other", "1,acme", "acme other", ","])
-def test_disable_refuses_what_is_no_list_of_names(text: str) -> None:
+def test_disable_refuses_what_is_not_a_list_of_names(text: str) -> None:
     error = refusal(CoreSettings, {"NORTHBRIDGE_DISABLE": text})
 
     assert str(error) == (

@@ -112,7 +112,7 @@ class _Popen(subprocess.Popen[Any]):
                     socket.send_fds(self.requests, [b"."], [theirs.fileno(), 0, 1, 2])
                 mine.send(program)
                 self.pid: int = mine.recv()
-                mine.recv()  # whoever forked it has ended
+                mine.recv()  # the process that forked it has ended
         finally:
             _adopt(False)
         self._child_created = True

@@ -1,9 +1,9 @@
 """Fork the processes that the conformance suite starts, which saves each the import of torch and of Lightning.
 
-On the CPU and on a simulated chip. On a real one processes begin as a user's do: its software may do at the end of
-``import torch`` what it would not do later. Those that the suite or torchrun starts side by side are no forks: forks of
-one have the same order of sets, and what goes wrong where ranks differ in it is to be seen somewhere. Nor is a run that
-leaves the choice of the accelerator to Lightning.
+Processes of the CPU and of simulated chips are forked. Those of a real chip start as a user's do, because its software
+may not do later what it does at the end of ``import torch``. Processes that the suite or torchrun starts side by side
+are not forked: forks share the order of their sets, and a fault of ranks that differ in it has to show somewhere. A run
+that leaves the choice of the accelerator to Lightning is not forked either.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ def test_it_is_a_fork_unless_a_variable_was_changed(
     assert program.wait() == 0
     first, rank, other = (tmp_path / "fork.txt").read_text().split()
     assert (rank == first) is forked
-    assert other != first  # what is no rank is started afresh
+    assert other != first  # a process that is not a rank is started afresh
 
 
 def test_none_is_left_once_the_group_is_killed(begin: Begin, quick_torch: dict[str, str]) -> None:

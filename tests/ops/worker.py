@@ -13,7 +13,7 @@ from typing import Any
 def main() -> None:
     """Serve until stdin ends."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what an operator prints is no answer
+    os.dup2(2, 1)  # an operator's output is not an answer
     from tests.ops.calls import CHIP, Outcome
 
     import northbridge

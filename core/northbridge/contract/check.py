@@ -91,9 +91,9 @@ def disagreement(symbol: Symbol, value: object) -> str:
     Calls nothing. Raises :class:`IncomparableError` if the signature of ``value`` is unknown.
     """
     if symbol.kind == "module":
-        return "" if isinstance(value, ModuleType) else f"it is no module, but a {type(value).__name__}"
+        return "" if isinstance(value, ModuleType) else f"it is not a module, but a {type(value).__name__}"
     if symbol.kind == "class" and not isinstance(value, type):
-        return f"it is no class, but a {type(value).__name__}"
+        return f"it is not a class, but a {type(value).__name__}"
     if symbol.kind in ("function", "method") and not callable(value):
         return f"it cannot be called, being a {type(value).__name__}"
     if not symbol.signature:

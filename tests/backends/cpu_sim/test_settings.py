@@ -77,7 +77,7 @@ def test_one_per_process_is_a_switch(text: str, value: bool) -> None:
     assert SimSettings.read({"NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS": text}).one_per_process is value
 
 
-def test_one_per_process_refuses_what_is_no_switch() -> None:
+def test_one_per_process_refuses_what_is_not_a_switch() -> None:
     with pytest.raises(SettingsError, match=r"PROCESS='maybe' is not 1 or 0"):
         SimSettings.read({"NORTHBRIDGE_CPU_SIM_ONE_PER_PROCESS": "maybe"})
 

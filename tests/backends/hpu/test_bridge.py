@@ -104,10 +104,10 @@ class TestTheCardOfARank:
 
         assert last(said) == f"{index} 0,1,2,3,4,5,6,7"
 
-    def test_what_was_chosen_here_is_no_choice_of_the_users(self, run: Run) -> None:
+    def test_what_was_chosen_here_is_not_the_users_choice(self, run: Run) -> None:
         twice = RANK.format(index=0, world_size=2) + RANK.format(index=1, world_size=2)
 
-        # Six cards are no set that is documented; it is nobody's choice either.
+        # No documented set has six cards, and the user chose none.
         assert last(run(twice + ASK, first=LOAD, NORTHBRIDGE_CPU_SIM_DEVICES="6")) == "1 0,1,2,3,4,5"
 
     def test_visible_modules_are_counted_in_their_order(self, run: Run) -> None:

@@ -1,4 +1,4 @@
-"""The strict options, for a simulated chip: it stands on the simulated chip, and forgives no more than that does."""
+"""The strict options of a vendor's simulated chip show the same faults as those of ``cpu_sim``."""
 
 from __future__ import annotations
 

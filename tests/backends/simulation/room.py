@@ -18,7 +18,7 @@ def enter(chip: SimChip) -> None:
     """
     os.environ[chip.record.VARIABLE] = str(ROOM / "record")
     if chip.server is not None:
-        # This process stands on one of its own, which it knows from here on: the card that it takes is no other's.
+        # This process uses a server of its own, so that the card that it takes is not one of the tests'.
         os.environ.update(chip.on_server(ROOM / "own"))
         chip.server()
         os.environ.update(chip.on_server(ROOM / "server"))

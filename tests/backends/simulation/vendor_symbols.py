@@ -26,7 +26,7 @@ def symbols(source: str, packages: tuple[str, ...], device_type: str) -> set[Use
     """Return each symbol of the vendor's modules, and of ``torch.<device_type>``, that ``source`` names.
 
     It follows imports, names, attributes of self, functions that return or yield a module, and constants; a name means
-    the same in the whole file. Raises ValueError where an attribute's name is no constant.
+    the same in the whole file. Raises ValueError if an attribute's name is not a constant.
     """
     return _Walk(ast.parse(source), (*packages, f"torch.{device_type}"), f"torch.{device_type}").uses()
 

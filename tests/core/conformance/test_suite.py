@@ -36,7 +36,7 @@ def test_a_test_is_skipped_where_fewer_devices_are_here() -> None:
     assert str(skipped.value) == "it takes 100 devices of cpu_sim, and this machine has 8"
 
 
-def test_software_that_is_broken_is_no_reason_to_skip(install_here: Install) -> None:
+def test_software_that_is_broken_is_not_a_reason_to_skip(install_here: Install) -> None:
     install_here("import_raises")
 
     with pytest.raises(Exception, match=r"libacme\.so\.3 wants GLIBC_2\.99"):

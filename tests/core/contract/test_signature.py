@@ -26,7 +26,7 @@ def test_every_kind_of_parameter_is_read() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "int", "(", "(a a)", "() -> a struct", "(): return\ndef g()"])
-def test_what_is_no_signature_is_refused(text: str) -> None:
+def test_what_is_not_a_signature_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a signature such as"):
         parse(text)
 
@@ -45,7 +45,7 @@ SAME: list[tuple[str, str]] = [
 
 
 @pytest.mark.parametrize(("said", "found"), SAME)
-def test_a_call_that_fits_is_no_difference(said: str, found: str) -> None:
+def test_a_call_that_fits_is_not_a_difference(said: str, found: str) -> None:
     assert difference(parse(said), parse(found)) == ""
 
 

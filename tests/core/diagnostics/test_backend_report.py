@@ -125,7 +125,7 @@ def test_lacking_software_is_refused_and_still_checked(examine: Examine) -> None
 def test_a_variable_of_the_vendors_that_is_wrong_comes_first(examine: Examine) -> None:
     found = examine(CONTRACTED_VISIBLE="all")
 
-    told = "CONTRACTED_VISIBLE='all' is no number of a card; unset it for all of them"
+    told = "CONTRACTED_VISIBLE='all' is not a card's number. Fix: unset it for all cards"
     assert report(found)["environment_problem"] == told
     assert advice(found)[0] == ("wrong", told)
 

@@ -165,7 +165,7 @@ def test_the_error_comes_home_from_a_rank_with_its_backend(install_here: Install
 
 HOOK = "import northbridge\n\n@northbridge.hookimpl\ndef northbridge_backend():\n    "
 RARELY_BROKEN = {
-    "a panic that is no exception": (
+    "a panic that is not an Exception": (
         "class PanicException(BaseException): ...\nraise PanicException('called `unwrap()` on a `None` value')",
         "PanicException: called `unwrap()` on a `None` value. Fix: upgrade or uninstall",
     ),

@@ -89,7 +89,7 @@ class TestInstalled:
             " Fix: uninstall one"
         )
 
-    def test_metadata_that_is_no_text_does_not_hide_the_others(
+    def test_metadata_that_is_not_text_does_not_hide_the_others(
         self, install_here: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         metadata = announce(tmp_path, "latin", "latin") / "METADATA"

@@ -306,7 +306,7 @@ class TestBringUp:
 
         assert current.loaded() is backend
 
-    def test_what_torch_ships_is_no_vendors_software(self, install_here: Install) -> None:
+    def test_what_torch_ships_is_not_vendor_software(self, install_here: Install) -> None:
         install_here("takes_cuda")
         backend = make()
 

@@ -147,7 +147,9 @@ class TestAChildThatIsAScript:
         assert count_in_child(northbridge.get("acme")) == 3
 
     @pytest.mark.parametrize("printed", ["2", '{"devices": 64}', 'northbridge found {"devices": 64}'])
-    def test_a_driver_that_prints_and_dies_is_no_answer(self, child_that: Callable[[str], None], printed: str) -> None:
+    def test_a_driver_that_prints_and_dies_is_not_an_answer(
+        self, child_that: Callable[[str], None], printed: str
+    ) -> None:
         child_that(f"echo '{printed}'; exit 4")
 
         with pytest.raises(northbridge.DetectionError, match=r"ended with exit code 4 \(no last words\)"):
@@ -276,7 +278,7 @@ class TestTheVendorsOwnDetect:
         assert caught.value.__cause__ is error
 
     @pytest.mark.parametrize("answer", ["2", -1, 1.5, True])
-    def test_what_is_no_count_is_refused(self, answer: object) -> None:
+    def test_what_is_not_a_count_is_refused(self, answer: object) -> None:
         with pytest.raises(northbridge.DetectionError) as caught:
             detect(backend_that(lambda: answer))
 
@@ -322,7 +324,7 @@ class TestTheVendorsOwnDetect:
 
         assert detect(backend) == 4
 
-    def test_a_limit_that_is_no_number_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_limit_that_is_not_a_number_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("NORTHBRIDGE_DETECT_TIMEOUT", "soon")
 
         with pytest.raises(northbridge.SettingsError, match="NORTHBRIDGE_DETECT_TIMEOUT='soon' is not a number"):

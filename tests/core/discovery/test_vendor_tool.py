@@ -44,7 +44,7 @@ def test_what_it_prints_is_returned_in_the_language_of_programs(tool: Tool) -> N
     assert ask("-q") == "-q C\nwarned\n"
 
 
-def test_one_that_is_not_installed_is_no_error() -> None:
+def test_one_that_is_not_installed_is_not_an_error() -> None:
     assert ask() is None
 
 
@@ -76,14 +76,14 @@ def test_a_process_that_it_leaves_behind_holds_nobody_up(tool: Tool) -> None:
     assert time.monotonic() - started < 50
 
 
-def test_one_that_is_no_program_of_this_machine_is_told(tool: Tool, tmp_path: Path) -> None:
+def test_one_that_is_not_a_program_of_this_machine_is_told(tool: Tool, tmp_path: Path) -> None:
     tool("")
     (tmp_path / "acme-smi").write_bytes(b"\x7fELF nonsense")
 
     assert refusal().startswith("`acme-smi -q` could not be started: [Errno 8] Exec format error")
 
 
-def test_what_is_no_text_is_read_as_far_as_it_goes(tool: Tool) -> None:
+def test_what_is_not_text_is_read_as_far_as_it_goes(tool: Tool) -> None:
     tool("printf 'card \\377'")
 
     assert ask() == "card \ufffd"

@@ -238,7 +238,7 @@ def test_an_address_that_does_not_resolve_is_refused(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("address", ["", "node..0"])
-def test_an_address_that_is_no_name_is_refused(address: str) -> None:
+def test_an_address_that_is_not_a_name_is_refused(address: str) -> None:
     assert "it does not resolve (" in str(refused(launch(), {**NODE_1, "MASTER_ADDR": address}))
 
 
@@ -541,7 +541,7 @@ def test_the_warning_can_be_silenced_by_its_category(free_port: int) -> None:
 
 
 @pytest.mark.parametrize("variable", ["NODE_RANK", "LOCAL_RANK", "RANK", "WORLD_SIZE"])
-def test_what_is_no_number_is_refused_before_lightning_reads_it(variable: str) -> None:
+def test_a_variable_is_checked_before_lightning_reads_it(variable: str) -> None:
     with pytest.raises(ClusterError) as refusal:
         check_numbers(launch(), {variable: "x"})
 

@@ -52,7 +52,7 @@ def test_a_message_cuts_each_text_that_it_quotes(written: str, shown: str) -> No
 
 
 def test_a_message_without_quoted_texts_stays_as_it_is() -> None:
-    """Apostrophes are no quotes, however far apart they stand."""
+    """Apostrophes are not quotes, however far apart they stand."""
     said = "torch's way of the ranks" + " and more" * 50 + " isn't Lightning's"
 
     assert clean_message(said) == said

@@ -33,7 +33,7 @@ def read_table(path: Path) -> dict[str, Any]:
         raise DeviceFileError(f"{path} is not a TOML file: {error}") from None
     for name in tables:
         if name not in _TOP:
-            raise DeviceFileError(f"{path}: unknown table {name!r}; found [device] and [collective]")
+            raise DeviceFileError(f"{path}: unknown table {name!r}; known: [device], [collective]")
     for name in _TOP:
         if not isinstance(tables.get(name), dict):
             raise DeviceFileError(f"{path}: the table [{name}] is missing")

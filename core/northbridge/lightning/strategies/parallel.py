@@ -153,7 +153,9 @@ class _ParallelMixin(_ChipMixin):
         name: str = self.backend.collective.name
         asked = self._process_group_backend
         if asked not in (None, name):
-            raise CollectiveError(f"process_group_backend={asked!r}: {self.backend.name!r} needs {name!r}")
+            raise CollectiveError(
+                f"process_group_backend={asked!r}: {self.backend.name!r} needs {name!r}. Fix: leave it out"
+            )
         return name
 
     def all_reduce(self, tensor: Any, group: Any = None, reduce_op: Any = "mean") -> Any:

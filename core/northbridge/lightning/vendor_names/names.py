@@ -177,8 +177,8 @@ class PrecisionName(VendorName):
             raise UnsupportedError(f"{call} is not supported: {reason}. Fix: 'bf16-mixed'", capability=claim)
         if word not in self.words:
             near = difflib.get_close_matches(word, self.words, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise ArgumentsError(f"{call} is not a precision{hint}; found {', '.join(self.words)}")
+            hint = f". Did you mean {near[0]!r}?" if near else ""
+            raise ArgumentsError(f"{call} is not a precision; known: {', '.join(self.words)}{hint}")
         self.precision: str = self.words[word]
 
     @classmethod

@@ -120,7 +120,7 @@ def test_a_parent_that_others_can_write_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o1777])
-def test_a_parent_that_others_can_read_is_no_matter(tmp_path: Path, mode: int) -> None:
+def test_a_parent_that_others_can_read_does_not_matter(tmp_path: Path, mode: int) -> None:
     """Nor is one like /tmp, in which nobody can replace another's folder."""
     tmp_path.chmod(mode)
 
@@ -230,7 +230,7 @@ def test_a_file_that_is_not_the_users_alone_is_refused(tmp_path: Path, give_away
         is_whole(chip)
 
 
-def test_what_is_no_file_in_the_cache_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_a_file_in_the_cache_is_refused(tmp_path: Path) -> None:
     """A pipe would be waited for for ever."""
     os.mkfifo(tmp_path / "chip.so")
 

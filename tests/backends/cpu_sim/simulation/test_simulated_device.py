@@ -141,9 +141,9 @@ def test_every_dtype_that_a_file_may_name_is_torchs(tmp_path: Path) -> None:
         ),
         ('through = "float32"', "", "collective.reduces.through is missing: expected one of the floating dtypes"),
         ('["float32"]', '["bfloat16"]', "collective.reduces: through = 'float32' is not in natively ['bfl"),
-        ("[collective]\n", "[kollective]\n", "FILE: unknown table 'kollective'; found [device] and"),
-        ("[collective]\n", "[more]\n[collective]\n", "FILE: unknown table 'more'; found [device] and"),
-        ("[device]\n", "", "FILE: unknown table 'type'; found [device] and [collective]"),
+        ("[collective]\n", "[kollective]\n", "FILE: unknown table 'kollective'; known: [device], [coll"),
+        ("[collective]\n", "[more]\n[collective]\n", "FILE: unknown table 'more'; known: [device], [coll"),
+        ("[device]\n", "", "FILE: unknown table 'type'; known: [device], [collective]"),
         ("[device]", "[device", "FILE is not a TOML file: "),
     ],
 )

@@ -123,7 +123,7 @@ def test_a_server_says_what_is_wrong(start: Start, wrong: dict[str, str], senten
 
 
 def test_both_nodes_warn_of_localhost(start: Start, nodes: tuple[Node, Node], documented: list[dict[str, str]]) -> None:
-    """It is right where they share a machine, so that it is no error until they have not met."""
+    """It is right if both nodes share a machine, so it is an error only once they have not met."""
     jobs = [
         start("train.py", *TWO_NODES, inside=node.inside, **{**environ, "MASTER_ADDR": "localhost"})
         for node, environ in zip(nodes, documented, strict=True)

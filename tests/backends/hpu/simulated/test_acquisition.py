@@ -27,7 +27,7 @@ def say(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
-@pytest.mark.shows("module ids are no indices")
+@pytest.mark.shows("module ids are not indices")
 def test_the_named_module_is_taken_whatever_its_index(start: Start, server: Server) -> None:
     with start(TAKE_AND_KEEP, HLS_MODULE_ID="1", NORTHBRIDGE_HPU_SIM_MODULES="3,2,1,0,7,6,5,4") as process:
         assert say(process) == "taken\n"

@@ -71,7 +71,7 @@ def test_the_distance_of_a_large_number_is_a_part_of_it() -> None:
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_what_is_no_number_is_near_to_nothing_but_itself(wrong: float) -> None:
+def test_what_is_not_a_number_is_near_to_nothing_but_itself(wrong: float) -> None:
     assert len(find_differences(wrong, 1.0, within=1e9)) == 1
     assert len(find_differences(1.0, wrong, within=1e9)) == 1
     assert len(find_differences(weights(wrong, 1.0), weights(1.0, 1.0), within=1e9)) == 1

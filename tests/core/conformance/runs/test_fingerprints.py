@@ -58,7 +58,7 @@ def test_small_tensors_are_kept_whole_large_ones_sampled() -> None:
     assert numbers[-1] > 900
 
 
-def test_what_is_no_number_is_kept() -> None:
+def test_what_is_not_a_number_is_kept() -> None:
     assert str(kept({"loss": torch.tensor([float("nan"), float("inf")])}).numbers) == "(nan, inf)"
 
 

@@ -34,7 +34,7 @@ def test_missing_rank_is_named_with_those_that_wait() -> None:
     assert (finding.kind, finding.blamed, finding.waiting, finding.number) == ("not called", (2,), (0, 1, 3), 17)
 
 
-def test_a_rank_that_is_behind_while_nobody_waits_is_no_finding() -> None:
+def test_rank_that_is_behind_while_nobody_waits_is_not_a_finding() -> None:
     root = all_reduce(6, operation="broadcast", root=0)
 
     assert told(log(0, [*until(5), root]), *(log(rank, until(5)) for rank in (1, 2, 3))) == []

@@ -43,7 +43,7 @@ def test_library_frames_only_name_the_innermost(tmp_path: Path) -> None:
     assert read_folder(tmp_path).logs[0].calls[0].place == "a.py:1 in f"
 
 
-def test_unfinished_last_line_is_no_damage(tmp_path: Path) -> None:
+def test_unfinished_last_line_is_not_damage(tmp_path: Path) -> None:
     path = finished(tmp_path, 0, 2)
     path.write_bytes(path.read_bytes() + b'{"kind":"call","ca')
 

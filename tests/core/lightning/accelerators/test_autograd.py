@@ -61,7 +61,7 @@ def test_late_is_said_only_where_a_backward_ran_before(install: Install) -> None
 
 
 def test_an_early_question_for_the_accelerator_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch keeps its answer, and a chip with a key of its own in torch is no accelerator afterwards."""
+    """torch keeps its answer: a chip with a dispatch key of its own does not count as an accelerator afterwards."""
 
     def fail(*_: object) -> None:
         raise RuntimeError("Cannot access accelerator device when none is available.")
@@ -81,7 +81,7 @@ def test_a_chip_that_autograd_knows_passes() -> None:
     assert_autograd_serves(northbridge.load("cpu_sim"), 1)
 
 
-def test_the_probe_is_no_backward_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_probe_is_not_a_backward_of_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
     """Scripts count and replace Tensor.backward; where they switch gradients off, the chip is asked all the same."""
 
     def fail(*_: object) -> None:

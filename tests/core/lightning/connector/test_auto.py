@@ -109,14 +109,14 @@ def test_a_simulated_chip_that_nobody_brings_is_an_error(build: Build, monkeypat
         build()
 
 
-def test_a_wrong_setting_is_no_run_on_the_cpu(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_setting_is_not_a_run_on_the_cpu(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "1")
 
     with pytest.raises(SettingsError, match="NORTHBRIDGE_SIMULATE='1' is not the name"):
         build()
 
 
-def test_an_accelerator_named_by_the_user_is_no_affair_of_auto(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_accelerator_named_by_the_user_does_not_involve_auto(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NORTHBRIDGE_SIMULATE", "cpu_sim")
 
     assert type(build(accelerator="cpu", devices=1).strategy.accelerator).__name__ == "CPUAccelerator"

@@ -67,14 +67,14 @@ def test_neither_a_search_nor_a_strategy_leaves_variables(build: Build, nothing_
 
 
 @pytest.mark.parametrize(("end", "code"), [(SystemExit(), 1), (SystemExit(0), 1), (SystemExit(3), 3)])
-def test_a_rank_that_leaves_early_is_no_success(work: Work, end: SystemExit, code: int) -> None:
+def test_a_rank_that_leaves_early_is_not_a_success(work: Work, end: SystemExit, code: int) -> None:
     with pytest.raises(SystemExit) as left:
         work(end)
 
     assert left.value.code == code
 
 
-def test_a_rank_that_is_interrupted_is_no_success_either(work: Work) -> None:
+def test_a_rank_that_is_interrupted_is_not_a_success_either(work: Work) -> None:
     with pytest.raises(SystemExit) as left:
         work(KeyboardInterrupt())
 

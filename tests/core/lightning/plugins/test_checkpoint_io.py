@@ -65,7 +65,7 @@ def test_tensors_that_share_memory_still_do() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.bfloat16])
 def test_numbers_are_copied_as_numbers_and_never_as_bytes(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A chip that computes float64 as float32 may hold it so: the bytes of its storage are no float64.
+    # A chip that computes float64 as float32 may store it so: then its storage does not hold float64.
     monkeypatch.delattr(torch.storage._StorageBase, "cpu")
     whole = torch.arange(24, device="cpu_sim").reshape(2, 3, 2, 2).to(dtype)
     forms = {
@@ -368,7 +368,7 @@ def test_storage_options_are_refused_as_lightning_refuses_them(tmp_path: Path, c
     ids=["empty", "another format", "cut short"],
 )
 @pytest.mark.parametrize("weights_only", [True, False])
-def test_a_file_that_is_no_checkpoint_is_an_error_with_its_name(
+def test_file_that_is_not_a_checkpoint_is_an_error_with_its_name(
     tmp_path: Path, checkpoint_io: Any, weights_only: bool, content: bytes | None, said: str
 ) -> None:
     file = tmp_path / "last.ckpt"
@@ -499,7 +499,7 @@ def test_users_replacement_of_saving_is_called(
     assert calls == [tmp_path / "last.ckpt"]
 
 
-def test_a_file_that_holds_no_dict_is_no_checkpoint(namespace: Namespace, build: Build, tmp_path: Path) -> None:
+def test_a_file_that_holds_no_dict_is_not_a_checkpoint(namespace: Namespace, build: Build, tmp_path: Path) -> None:
     """A Trainer cannot go on from a list; Lightning's CheckpointIO reads one, and so does ours."""
     file = tmp_path / "last.ckpt"
     torch.save([1, 2], file)

@@ -53,7 +53,7 @@ def nothing_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def told(act: Callable[[], object]) -> list[str]:
-    """What is told of dtypes while `act` runs; what Lightning itself warns of is no part of these tests."""
+    """Return the warnings about dtypes while `act` runs, without Lightning's own."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         act()

@@ -104,7 +104,7 @@ class TestRegistration:
 
         assert ["anvil", "refused", reason] in registered[4]
 
-    def test_an_entry_of_a_module_that_is_no_plugin_is_nobodys(self, registered: Any) -> None:
+    def test_an_entry_of_a_module_that_is_not_a_plugin_is_nobodys(self, registered: Any) -> None:
         assert registered[2] is False
 
     def test_names_of_a_disabled_backend_are_not_registered(self, site: Site) -> None:

@@ -376,8 +376,8 @@ def test_a_wrong_precision_is_refused_with_the_nearest() -> None:
         SimPrecision("bf16-mixd")
 
     assert str(refusal.value) == (
-        "SimPrecision(precision='bf16-mixd') is not a precision; did you mean 'bf16-mixed'?; found"
-        " bf16, bf16-mixed, 32-true"
+        "SimPrecision(precision='bf16-mixd') is not a precision; known: bf16, bf16-mixed, 32-true."
+        " Did you mean 'bf16-mixed'?"
     )
 
 

@@ -52,7 +52,7 @@ class Software(northbridge.Bridge):
             raise KeyError(visible)
         if not visible.isdecimal():
             raise northbridge.VariableError(
-                f"CONTRACTED_VISIBLE={visible!r} is no number of a card; unset it for all of them",
+                f"CONTRACTED_VISIBLE={visible!r} is not a card's number. Fix: unset it for all cards",
                 variable="CONTRACTED_VISIBLE",
             )
 

@@ -153,7 +153,7 @@ class LargeHalvesCut(right.Collective):
 
 @right.instead_of("torch.distributed.reduce_scatter_tensor")
 def scatter_in_threes(scatter, output, given, *op, group=None, **named):
-    """A scattered sum over a number of ranks that is no power of two leaves the last rank out."""
+    """A scattered sum leaves the last rank out if the number of ranks is not a power of two."""
     import torch.distributed as dist
 
     ranks = dist.get_world_size(group)

@@ -113,7 +113,7 @@ void check_meaning(const std::string& library, const Call& call, c10::ScalarType
   TORCH_CHECK(
       reduction != Reduction::AVG || dtype != at::kBool,
       library, "'s ", call.name,
-      " was asked for the average (ReduceOp.AVG) of bool, which is no bool; convert the tensor to "
+      " was asked for the average (ReduceOp.AVG) of bool, which is not a bool; convert the tensor to "
       "float32, or ask for 'any' (ReduceOp.MAX) or 'all' (ReduceOp.MIN)");
   TORCH_CHECK(
       reduction != Reduction::PREMUL_SUM || c10::isFloatingType(dtype),

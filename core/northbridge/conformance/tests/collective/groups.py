@@ -74,8 +74,8 @@ class FollowingGroups(Suite):
     """After two ranks end their process group, they can meet in another one, any number of times."""
 
     advice = (
-        "Look at the Collective's initialize(): what it keeps of the first group is no use to the next, which has a"
-        " store of its own; and at what the vendor's library leaves behind when its process group is destroyed."
+        "Look at the Collective's initialize(): the next group has a store of its own, so nothing of the"
+        " first may be kept. Look also at what the vendor's library leaves behind when its process group is destroyed."
     )
 
     @pytest.fixture

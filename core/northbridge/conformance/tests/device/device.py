@@ -31,7 +31,7 @@ class DeviceTests(OneDevice):
         assert torch.equal(there.cpu(), numbers)
         assert torch.equal((there | there).cpu(), numbers)
 
-    def test_floats_that_are_no_numbers_come_back_to_the_bit(self, device: torch.device) -> None:
+    def test_floats_that_are_not_numbers_come_back_to_the_bit(self, device: torch.device) -> None:
         words = torch.tensor([0x7F800000, -0x800000, 0x7FC00000, 0x7FC00123, -0x80000000, 1], dtype=torch.int32)
 
         there = words.view(torch.float32).to(device)
@@ -106,7 +106,7 @@ class DeviceTests(OneDevice):
         assert (whole > 1).dtype == torch.bool
         assert (whole * torch.ones(2, device=device)).dtype == torch.float32
 
-    def test_a_tensor_on_the_chip_is_no_array(self, device: torch.device) -> None:
+    def test_a_tensor_on_the_chip_is_not_an_array(self, device: torch.device) -> None:
         with pytest.raises(TypeError):
             torch.ones(1, device=device).numpy()
 

@@ -119,10 +119,10 @@ EXTREMES = (
     _told("round", "halves", _HALVES),
     _told("nan_to_num", "as it comes", _LIMITS),
     _told("mm", "zero by infinity", given([[0.0, 1.0]]), given([[_INFINITE], [2.0]])),
-    _of("addmm", "nothing of what is no number", _NO_NUMBERS, floats(2, 4), floats(4, 3), beta=0, within=SUMMED),
+    _of("addmm", "NaN times a factor of 0", _NO_NUMBERS, floats(2, 4), floats(4, 3), beta=0, within=SUMMED),
     _of(
         "baddbmm",
-        "nothing of what is no number",
+        "NaN times a factor of 0",
         fixed([[[_NAN, _INFINITE]]]),
         floats(1, 1, 4),
         floats(1, 4, 2),

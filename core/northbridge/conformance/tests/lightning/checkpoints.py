@@ -172,7 +172,7 @@ class Outlasting(UsesSuite):
         for said in others:
             assert said[0].startswith("rank 0 could not write /proc/last.ckpt, so all ranks stop: ")
 
-    def test_what_is_no_checkpoint_is_an_error(self, chip: RunResult) -> None:
+    def test_what_is_not_a_checkpoint_is_an_error(self, chip: RunResult) -> None:
         for said in chip.each("checkpoints.failed", "said"):
             assert ".ckpt could not be read as a checkpoint: " in said[1]
 

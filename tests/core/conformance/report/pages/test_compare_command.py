@@ -99,7 +99,7 @@ def test_a_report_that_was_changed_is_not_passed_over(files: tuple[Path, Path]) 
         pytest.param('{"schema_version": 2}', "in schema_version: Input should be 1", id="another version"),
     ],
 )
-def test_a_file_that_is_no_report_is_one_line_and_wrong_usage(
+def test_a_file_that_is_not_a_report_is_one_line_and_wrong_usage(
     files: tuple[Path, Path], tmp_path: Path, written: str | None, said: str
 ) -> None:
     wrong = tmp_path / "wrong.json"

@@ -41,7 +41,7 @@ def test_failures_come_with_evidence_and_fix(mixed: Report) -> None:
     assert "```text\nE  assert 1.0 == 65536.0\n```\n\nWhat to do: See that the gradient scaler" in page
 
 
-def test_hostile_text_is_no_markup(hostile: Report) -> None:
+def test_hostile_text_is_not_markup(hostile: Report) -> None:
     page = render_markdown(hostile)
 
     # What is fenced or quoted as code is text; of what is not, no bracket opens a tag and no bar a cell.

@@ -19,7 +19,7 @@ def test_results_are_kept_and_errors_said() -> None:
 
 
 @pytest.mark.parametrize("found", [[1.0], {"sum": 1.0}, 3])
-def test_a_result_is_no_error(found: object) -> None:
+def test_a_result_is_not_an_error(found: object) -> None:
     assert error_of(found) == ""
 
 
