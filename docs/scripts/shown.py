@@ -31,7 +31,7 @@ def main() -> None:
         write("doctor_end", "\n\n".join(report.rstrip().split("\n\n")[-2:]))
         write("hang", hang(folder))
         ask(folder, "conformance", "hpu", "--level", "C0", "--out", "report", NORTHBRIDGE_SIMULATE="hpu")
-        shutil.copy(Path(folder, "report", "index.html"), SHOWN / "report.html")
+        shutil.copy(Path(folder, "report", "report.json"), SHOWN)
 
 
 def ask(folder: str, *arguments: str, **environ: str) -> str:

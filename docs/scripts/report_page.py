@@ -1,0 +1,22 @@
+"""Render ``shown/report.json`` to the page that the conformance command writes, each time the site is built."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+from northbridge.conformance.report.pages.html import render_page
+from northbridge.conformance.report.report import Report
+
+
+def on_files(files: Files, /, *, config: MkDocsConfig) -> Files:
+    """Put the page in the place of the report; MkDocs calls it when it has found the files."""
+    report = files.get_file_from_path("shown/report.json")
+    assert report is not None
+    assert report.abs_src_path is not None
+    files.remove(report)
+    page = render_page(Report.read(Path(report.abs_src_path)))
+    files.append(File.generated(config, "shown/report.html", content=page))
+    return files
