@@ -34,7 +34,7 @@ class HangFinding:
 
 
 def say_wait(ranks: Sequence[int], calls: Sequence[Call], now: float) -> str:
-    """Return "ranks 0, 1 wait since 35 s, at train.py:42 in fit", or the length of the wait until it failed."""
+    """Return "ranks 0, 1 have waited for 35 s, at train.py:42 in fit", or the length of the wait until it failed."""
     began = min(call.at for call in calls)
     one = len(ranks) == 1
     failed = [call for call in calls if call.how == "failed" and call.ended is not None]
@@ -43,7 +43,7 @@ def say_wait(ranks: Sequence[int], calls: Sequence[Call], now: float) -> str:
         lasted = _say_seconds(max(call.ended or call.at for call in failed) - began)
         why = f" ({failed[0].why})" if failed[0].why else ""
         return f"{say_ranks(ranks)} waited {lasted}{where}, until it failed{why}"
-    return f"{say_ranks(ranks)} {'waits' if one else 'wait'} since {_say_seconds(now - began)}{where}"
+    return f"{say_ranks(ranks)} {'has' if one else 'have'} waited for {_say_seconds(now - began)}{where}"
 
 
 def say_standing(run: RecordedRun, rank: int, group: Group) -> str:

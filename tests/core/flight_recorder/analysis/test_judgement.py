@@ -28,8 +28,8 @@ def test_missing_rank_is_named_with_those_that_wait() -> None:
     (finding,) = judgement.findings
     assert finding.text == (
         "rank 2 of group 0 (default_pg, ranks 0-3) has not called #17 all_reduce (float32 [1024]), for which ranks"
-        " 0, 1, 3 wait since 35 s, at train.py:42 in training_step; the last call of rank 2 was #16 all_gather (float32"
-        " [1024]), at train.py:40 in training_step"
+        " 0, 1, 3 have waited for 35 s, at train.py:42 in training_step; the last call of rank 2 was #16 all_gather"
+        " (float32 [1024]), at train.py:40 in training_step"
     )
     assert (finding.kind, finding.blamed, finding.waiting, finding.number) == ("not called", (2,), (0, 1, 3), 17)
 

@@ -12,8 +12,8 @@ def test_receive_without_a_send_names_the_sender() -> None:
 
     assert text == (
         "rank 1 of group 0 (default_pg, ranks 0-3) has not sent what rank 0 receives, #1 between them (float32 [1024]):"
-        " rank 0 waits since 99 s, at pipe.py:9 in recv; the last call of rank 1 was #1 all_reduce (float32 [1024]), at"
-        " train.py:42 in training_step"
+        " rank 0 has waited for 99 s, at pipe.py:9 in recv; the last call of rank 1 was #1 all_reduce (float32 [1024]),"
+        " at train.py:42 in training_step"
     )
 
 
