@@ -201,7 +201,7 @@ def test_damaged_report(report: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
             assert refused(verified) == refused(compared)
         else:
             assert (verified.code, verified.err) == (1, "")
-            assert verified.out.startswith("report.json: its digest is not that of what it says: it was changed")
+            assert verified.out.startswith("report.json: its digest does not match its content: it was changed")
             assert compared.code in (0, 1)
             assert "The report was changed after it was written" in compared.out
             assert max(verified.seconds, compared.seconds) < 1

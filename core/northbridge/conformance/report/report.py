@@ -18,6 +18,9 @@ SCHEMA = 1
 """The version of the format; a reader rejects other versions."""
 
 
+CHANGED = "its digest does not match its content: it was changed after the suite wrote it"
+"""Why nothing else in a report counts."""
+
 NOT_ASKED = "it was not asked for"
 """The evidence of a test that was left out because only part of the suite was requested."""
 

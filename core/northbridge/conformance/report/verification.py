@@ -10,7 +10,7 @@ from pathlib import Path
 from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.report.facts import digest_sources
 from northbridge.conformance.report.grading import grant, judge_claims
-from northbridge.conformance.report.report import Report
+from northbridge.conformance.report.report import CHANGED, Report
 from northbridge.conformance.runner.supervisor import plan
 from northbridge.conformance.verdict import judge
 
@@ -26,7 +26,7 @@ def find_faults(report: Report) -> list[str]:
 
 def _changed(report: Report) -> Iterator[str]:
     if report.digest != report.compute_digest():
-        yield "its digest is not that of what it says: it was changed after the suite wrote it"
+        yield CHANGED
 
 
 def _foreign(report: Report) -> Iterator[str]:

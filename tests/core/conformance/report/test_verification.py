@@ -49,7 +49,7 @@ def with_first(report: Report, **facts: Any) -> tuple[TestResult, ...]:
 def test_a_report_that_was_changed_is_told(report: Report) -> None:
     (fault,) = find_faults(report.model_copy(update={"seconds": 2.0}))
 
-    assert fault.startswith("its digest is not that of what it says")
+    assert fault.startswith("its digest does not match its content")
 
 
 @pytest.mark.parametrize(
