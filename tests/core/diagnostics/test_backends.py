@@ -52,7 +52,7 @@ class TestAnEnvironmentWithOneOfEach:
         assert run.returncode == 1
 
     def test_redirected_output_is_told_that_it_lasts(self, run: Completed) -> None:
-        assert run.stderr.endswith("software that is compiled when it is first loaded takes minutes\n")
+        assert run.stderr.endswith("software that is compiled on first use takes minutes\n")
         assert run.stderr.count("\n") == 1
 
 
