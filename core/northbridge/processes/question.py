@@ -77,7 +77,7 @@ def _ask_child(name: str, answer: Callable[[str], DetectedDevices], who: str, li
         return {"devices": 0, "error": f"{asker} {SILENCE.format(limit=limit, name=name)}", "limit": limit}
     return {
         "devices": 0,
-        "error": f"{asker} {describe_exit(told.exit_code)} ({told.last_words or 'no last words'}). Fix: match"
+        "error": f"{asker} {describe_exit(told.exit_code)} ({told.last_words or 'no output'}). Fix: match"
         f" the driver to this torch, or set NORTHBRIDGE_DISABLE={name}",
     }
 

@@ -94,7 +94,7 @@ class TestLoadedTooLate:
         )
         said = last(run(attempt(take), first=self.CPU_BACKWARD + LOAD))
 
-        assert said.startswith("SoftwareLoadError 'hpu' came too late: a backward() ran before")
+        assert said.startswith("SoftwareLoadError 'hpu' was loaded too late: a backward() ran before")
         assert "Fix: `import northbridge; northbridge.load('hpu')` at the top of the script" in said
 
     def test_before_one_it_trains(self, run: Run) -> None:
@@ -140,7 +140,7 @@ with contextlib.suppress(RuntimeError):
         )
         said = last(run(attempt(take), first=self.QUESTIONS + TestLoadedTooLate.CPU_BACKWARD + LOAD))
 
-        assert said.startswith("SoftwareLoadError 'hpu' came too late: a backward() ran before")
+        assert said.startswith("SoftwareLoadError 'hpu' was loaded too late: a backward() ran before")
 
 
 class TestWhatIsKnownWithoutTakingACard:

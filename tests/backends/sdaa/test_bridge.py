@@ -86,7 +86,7 @@ def test_chip_unknown_to_autograd_is_told_with_the_fix(run: Run) -> None:
 
     told = run(program, first="import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n")
 
-    assert "'sdaa' came too late: a backward() ran before, and autograd serves only devices it knew then" in told
+    assert "'sdaa' was loaded too late: a backward() ran before, and autograd serves only devices it knew then" in told
     assert "Fix: `import northbridge; northbridge.load('sdaa')` at the top of the script" in told
 
 

@@ -257,7 +257,7 @@ def register(name: str) -> None:
     if reason is not None:
         note(name, "left alone", reason, problem=True)
         warnings.warn(
-            f"Northbridge leaves {name} alone, and accelerators of its backends are unknown there: {reason}",
+            f"Northbridge leaves {name} alone; its backends cannot be used there: {reason}",
             stacklevel=2,
         )
         return
@@ -287,9 +287,8 @@ def reason_against(namespace: Namespace, *, command: bool = False) -> str | None
         return reason
     wrong = [each for row in _rows(namespace, command=command) if (each := _mismatch(namespace, row)) is not None]
     if wrong:
-        return (
-            f"version {namespace.version} differs from what Northbridge knows: {'; '.join(wrong)}; upgrade northbridge"
-        )
+        found = "; ".join(wrong)
+        return f"version {namespace.version} differs from what Northbridge knows: {found}. Fix: upgrade northbridge"
     return None
 
 
