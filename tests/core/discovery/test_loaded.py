@@ -251,7 +251,7 @@ class TestBringUp:
         def call(at: str) -> None:
             int(os.environ["WORLD_SIZE"])  # as vendors' imports do
 
-        with pytest.raises(northbridge.ClusterError, match=r"WORLD_SIZE='abc' on host .*: it is not a number; unset"):
+        with pytest.raises(northbridge.ClusterError, match=r"WORLD_SIZE='abc' on .*: it is not a number. Fix: unset"):
             loaded.load(make(call))
 
     def test_a_ctrl_c_stays_a_ctrl_c(self) -> None:

@@ -123,7 +123,7 @@ def test_slurms_wrong_variable_is_named(namespace: Namespace, build: Build, monk
     monkeypatch.setenv("SLURM_NTASKS", "x")
 
     with pytest.raises(
-        ClusterError, match=r"^SLURM_NTASKS='x' on host .*: it is not a number; start with srun, or unset"
+        ClusterError, match=r"^SLURM_NTASKS='x' on host .*: it is not a number. Fix: start with srun, or unset"
     ):
         build(accelerator="cpu_sim", devices=1)
 
