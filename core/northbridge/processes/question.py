@@ -70,7 +70,7 @@ def _ask_child(name: str, answer: Callable[[str], DetectedDevices], who: str, li
     try:
         told = child.ask(question, {}, start=child.Stage("answering", limit, ""), grace_s=0.0)
     except OSError as error:  # a program that embeds Python may not have an executable
-        return {"devices": 0, "error": f"{asker} did not start: {error}; is {sys.executable!r} a Python?"}
+        return {"devices": 0, "error": f"{asker} did not start: {error}; {sys.executable!r} may not be a Python"}
     if not told.ending:
         return cast(DetectedDevices, told.facts)
     if told.exit_code is None:

@@ -36,7 +36,7 @@ def test_our_variables_are_told_with_who_reads_them() -> None:
     assert reasons(NORTHBRIDGE_DISABLE="acme", NORTHBRIDGE_ACME_CARDS="4", NORTHBRIDGE_ZETA_CARDS="4") == {
         "NORTHBRIDGE_DISABLE": "",
         "NORTHBRIDGE_ACME_CARDS": "read by the backend 'acme'",
-        "NORTHBRIDGE_ZETA_CARDS": "nothing that is installed reads it; is it misspelt, or left over?",
+        "NORTHBRIDGE_ZETA_CARDS": "no installed package reads it; it may be misspelt or left over",
     }
 
 
