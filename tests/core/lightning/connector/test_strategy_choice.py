@@ -620,7 +620,7 @@ def test_where_nobody_says_how_many_a_notebook_takes_one_device(
     assert len(getattr(strategy, "parallel_devices", None) or [strategy.root_device]) == taken
     assert [text for text in said if "notebook" in text] == [
         (
-            "one of 8 devices of 'cpu_sim' is used, for this is a notebook; write devices=8 for all of them, each"
-            " with a process that is forked from the notebook's"
+            "one of 8 devices of 'cpu_sim' is used in a notebook by default; devices=8 uses all of them, each"
+            " in a process forked from the notebook's"
         )
     ] * (not asked)

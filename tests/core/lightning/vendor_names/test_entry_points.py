@@ -223,7 +223,7 @@ class TestSuccession:
         assert [
             "anvil",
             "left out",
-            "lightning_anvil.accelerator.AnvilAccelerator wanted to register it, and it is ours",
+            "lightning_anvil.accelerator.AnvilAccelerator tried to register it, which Northbridge has done",
         ] in record
 
     def test_a_package_that_nobody_succeeds_keeps_its_name(self, site: Site) -> None:
