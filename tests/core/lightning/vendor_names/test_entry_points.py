@@ -223,7 +223,7 @@ class TestSuccession:
         assert [
             "anvil",
             "left out",
-            "lightning_anvil.accelerator.AnvilAccelerator tried to register it, which Northbridge has done",
+            "lightning_anvil.accelerator.AnvilAccelerator tried to register it; Northbridge already has",
         ] in record
 
     def test_a_package_that_nobody_succeeds_keeps_its_name(self, site: Site) -> None:

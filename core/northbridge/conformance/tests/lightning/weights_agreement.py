@@ -12,8 +12,8 @@ class WeightsAgreementTests(NamespaceSuite):
 
     runs: Runs = several_devices(*TRAINERS)
     advice = (
-        "Ranks that agree and are told otherwise, or the other way round: look at all_gather and all_reduce of whole"
-        " numbers, which the comparison of digests goes over."
+        "If ranks agree and are reported to differ, or the other way round: look at all_gather and all_reduce of"
+        " integers, which compare the digests."
     )
 
     def test_ranks_that_agree_train_to_the_end(self, chip: RunResult) -> None:
