@@ -43,7 +43,7 @@ class HPUBridge(northbridge.Bridge):
         if isinstance(meant, tuple) and seen > len(meant):
             warnings.warn(
                 f"HABANA_VISIBLE_DEVICES={','.join(map(str, meant))} is read by the container runtime only: this"
-                f" process still sees {seen} cards. Fix: choose among them with HABANA_VISIBLE_MODULES",
+                f" process sees {seen} cards. Fix: set HABANA_VISIBLE_MODULES",
                 stacklevel=2,
             )
 
