@@ -279,8 +279,8 @@ class TestBringUp:
             loaded.load(make())
 
         assert str(caught.value) == (
-            "cannot load 'tested': torch already runs on 'hal9000' in this process. Fix: use another, if need"
-            " be with TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+            "cannot load 'tested': torch already runs on 'hal9000' in this process. Fix: use another"
+            " process; if torch loads it by itself, set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
         )
 
     def test_another_vendors_software_is_named(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:
