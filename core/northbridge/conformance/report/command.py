@@ -71,7 +71,7 @@ def verify(path: Path, report: Report) -> int:
         print(clean(f"{path}: {fault}"))
     if not faults:
         label = report.level.label if report.level else "no level"
-        print(clean(f"{path}: whole, and from the suite that is installed here; {report.backend.name} has {label}"))
+        print(clean(f"{path}: complete, and from the installed suite; {report.backend.name} has {label}"))
     return 1 if faults else 0
 
 

@@ -76,7 +76,7 @@ CORRECTIONS = (
     Correction(
         "_set_parallel_devices_and_init_accelerator",
         ("self",),
-        "takes the devices of a strategy object without an index for one and the same, and drops devices= for them",
+        "treats devices without an index of a strategy object as one device, and drops devices= for them",
         replacements.settle_devices,
     ),
     Correction(
@@ -131,7 +131,7 @@ CORRECTIONS = (
     _of_trainer(
         "_broadcast_sigterm_tensor",
         ("self",),
-        "listens to rank 0 alone, and takes a rank that died for one that goes on",
+        "listens only to rank 0, and takes a dead rank for one that trains on",
         replacements.agree,
         module="loops.training_epoch_loop",
         owner="_TrainingEpochLoop",
