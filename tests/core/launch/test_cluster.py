@@ -208,7 +208,7 @@ def test_a_rank_that_contradicts_node_and_local_rank_is_refused() -> None:
 
     assert error.variable == "RANK"
     assert str(error).startswith(
-        f"RANK='1' on node 1 {HOST}: GROUP_RANK='1', LOCAL_RANK='1' and devices=2 make it 3; start"
+        f"RANK='1' on node 1 {HOST}: GROUP_RANK='1', LOCAL_RANK='1' and devices=2 make it 3. Fix: start"
     )
 
 
