@@ -59,7 +59,7 @@ def _index_one(connector: Any, device: torch.device, asked: Any) -> torch.device
     indices: list[int] = connector._devices_flag
     if asked != "auto" and len(indices) != 1:
         raise DevicesError(
-            f"{type(connector._strategy_flag).__name__} needs one device, but devices={asked!r} means"
+            f"{type(connector._strategy_flag).__name__} needs one device, but devices={asked!r} selects"
             f" {len(indices)}. Fix: devices=1"
         )
     if device.index is None:
