@@ -92,7 +92,7 @@ def test_many_parameters_are_counted(agreement: Any) -> None:
     torch.manual_seed(2)
     other = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
 
-    with pytest.raises(WeightsDisagreeError, match=r"'0.weight', '0.bias', '1.weight' and 1 more\. Look"):
+    with pytest.raises(WeightsDisagreeError, match=r"'0.weight', '0.bias', '1.weight' and 1 more\. Fix"):
         agreement().check(Ranks(agreement, model(), other), model(), 7)
 
 
