@@ -30,4 +30,4 @@ def test_words_finds_each(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         "page.md:2: a sentence of 34 words",
         f"page.md:2: '{strict}'",
     ]
-    assert lengths == "1 error messages: median 123 characters, 90th percentile 123; 7 faults"
+    assert lengths == "1 messages: median 123 characters, 90th percentile 123; 7 faults"

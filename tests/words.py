@@ -1,6 +1,6 @@
 """Check words, sentences, test names and error messages against ``words.toml``: ``python -m tests.words``.
 
-A message is what an error is made with in ``core/`` or ``backends/``; its interpolations count as they are written.
+A message is what an error or a warning is made with in ``core/`` or ``backends/``; interpolations count as written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIMITS: dict[str, Any] = RULES["limits"]
 NO_SENTENCE = r"\A---\n.*?\n---\n|^ *(```|~~~).*?^ *\1|<!--.*?-->|\]\([^)]*\)|<[^>]*>|^ {4}\S+ {2,}.*$"
 # An item of a list, a heading, a cell of a table and the title of an admonition end a sentence as a full stop does.
 END = r"(\n\s*\n|\n\s*(?:[-*+#>|]|\d+\.|!!!|\?\?\?)|\||[.!?](?=\W*\s))"
-ERROR = re.compile(r"\b([A-Z]\w*Error|BadParameter)$")
+SAID_WITH = re.compile(r"\b([A-Z]\w*Error|BadParameter|warn|rank_zero_\w+)$")
 
 
 def find_words(text: str, *, is_name: bool = False) -> Iterator[str]:
@@ -73,13 +73,9 @@ def read_comments(file: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def read_messages(module: ast.Module) -> Iterator[tuple[int, str]]:
-    """Yield the line and the text of each message that an error is made with."""
+    """Yield the line and the text of each message that an error or a warning is made with."""
     for node in ast.walk(module):
-        if (
-            isinstance(node, ast.Call)
-            and node.args
-            and re.search(r"\b([A-Z]\w*Error|BadParameter)$", ast.unparse(node.func))
-        ):
+        if isinstance(node, ast.Call) and node.args and SAID_WITH.search(ast.unparse(node.func)):
             text = "".join(_parts(node.args[0]))
             if " " in text and not isinstance(node.args[0], ast.Name | ast.Call | ast.IfExp):
                 yield node.lineno, text
@@ -114,7 +110,7 @@ def main(root: Path) -> int:
     print(*faults, sep="\n")
     lengths = sorted(length for length, _ in messages) or [0]
     median, high = statistics.median(lengths), lengths[len(lengths) * 9 // 10]
-    print(f"{len(messages)} error messages: median {median:g} characters, 90th percentile {high}; {len(faults)} faults")
+    print(f"{len(messages)} messages: median {median:g} characters, 90th percentile {high}; {len(faults)} faults")
     return int(bool(faults) or median > LIMITS["median_message"] or high > LIMITS["high_message"])
 
 

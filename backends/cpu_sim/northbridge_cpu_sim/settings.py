@@ -69,7 +69,7 @@ class SimSettings(northbridge.Settings):
         default=None, description="the absolute path of a folder that only you can write"
     )
     record: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
-        default=None, description="the absolute path of the folder that takes the record"
+        default=None, description="the absolute path of the folder for the record"
     )
     faults: str = pydantic.Field(
         default="", description="a plan of faults, such as 'kill rank=1 step=5; slow op=all_reduce seconds=0.2'"

@@ -42,8 +42,8 @@ class HPUBridge(northbridge.Bridge):
         seen = len(cards.cards()) if isinstance(meant, tuple) and cards.can_be_asked() else 0
         if isinstance(meant, tuple) and seen > len(meant):
             warnings.warn(
-                f"HABANA_VISIBLE_DEVICES={','.join(map(str, meant))} speaks to the container runtime alone: this"
-                f" process sees {seen} cards all the same; HABANA_VISIBLE_MODULES chooses among them",
+                f"HABANA_VISIBLE_DEVICES={','.join(map(str, meant))} is read by the container runtime only: this"
+                f" process sees {seen} cards. Fix: set HABANA_VISIBLE_MODULES",
                 stacklevel=2,
             )
 

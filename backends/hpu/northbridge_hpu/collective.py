@@ -18,6 +18,6 @@ class HCCL(northbridge.Collective):
     name = "hccl"
     averages = False
     missing_reductions: ClassVar = {
-        "product": "HCCL has sum, min and max alone; reduce the logarithms by 'sum', or all_gather and multiply"
+        "product": "HCCL has only sum, min and max; reduce the logarithms by 'sum', or all_gather and multiply"
     }
     exact_dtypes = frozenset({"float32", "bfloat16"})

@@ -49,11 +49,11 @@ class HPUDevice(northbridge.Device):
         except RuntimeError as error:
             if "acquire" not in str(error).lower():
                 raise
-            said = str(error).splitlines()[0]
+            said = str(error).splitlines()[0].rstrip(".")
             absent = "found" in said  # "No devices found", "[Device not found]"
             raise (northbridge.DetectionError if absent else northbridge.DeviceBusyError)(
                 f"device {index} of 'hpu' (HLS_MODULE_ID={os.environ.get('HLS_MODULE_ID')}) could not be acquired:"
-                f" {said}; {'is the container given it, and does hl-smi show it?' if absent else _who_holds_it()}",
+                f" {said}{'. Fix: see hl-smi, and give the container the card' if absent else f'; {_who_holds_it()}'}",
                 backend="hpu",
             ) from error
 
@@ -115,7 +115,7 @@ def _who_holds_it() -> str:
         if pid != os.getpid() and wanted in (None, index)
     ]
     free = ", ".join(str(module) for module in sorted(card.module for card in everything if not card.is_held))
-    rest = f"; free are the modules {free}, which HABANA_VISIBLE_MODULES can name" if free else ""
+    rest = f", or set HABANA_VISIBLE_MODULES to free modules ({free})" if free else ""
     if who:
-        return f"{' and '.join(who)} {'hold' if len(who) > 1 else 'holds'} it: wait for it or end it{rest}"
-    return f"no process seen from here holds it: perhaps another user or container (sudo hl-smi shows){rest}"
+        return f"{' and '.join(who)} {'hold' if len(who) > 1 else 'holds'} it. Fix: wait for it or end it{rest}"
+    return f"no process that this user can see holds it. Fix: see sudo hl-smi for other users and containers{rest}"

@@ -43,7 +43,7 @@ class HPUSettings(northbridge.VendorSettings):
         """Raise :class:`northbridge.SettingsError` for a switch that makes a run differ from what it claims."""
         if self.pt_hpu_gpu_migration:
             raise northbridge.SettingsError(
-                "PT_HPU_GPU_MIGRATION makes the HPU pass for CUDA, and 'nccl' answer for 'hccl'. Fix: unset it",
+                "PT_HPU_GPU_MIGRATION redirects torch.cuda to the HPU, and 'nccl' to 'hccl'. Fix: unset it",
                 variable="PT_HPU_GPU_MIGRATION",
             )
         if self.pt_hpu_emulate_distributed:

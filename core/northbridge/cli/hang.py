@@ -15,9 +15,9 @@ from northbridge.untrusted.text import clean
 HELP = """Show which rank waits for which, in a run that hangs or has ended in a hang.
 
 Reads FOLDER, to which NORTHBRIDGE_FLIGHT_RECORDER made the run write the last collectives, sends and receives of every
-rank. Names the rank that has not called what the others wait in, calls that differ between ranks, and waits that depend
-on each other, each with its line of code. Does not disturb a run that still hangs. If several runs share the folder,
-reads the newest.
+rank. Names the rank that has not made the call in which the others wait, calls that differ between ranks, and waits
+that depend on each other, each with its line of code. Does not disturb a run that still hangs. If several runs share
+the folder, reads the newest.
 
 \b
 Exit codes:

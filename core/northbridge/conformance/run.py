@@ -55,7 +55,7 @@ class RunResult:
             failed = [
                 fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
             ]
-            raise AssertionError(f"nothing was found out about {topic!r}\n" + "\n".join(failed) + self.said[-4000:])
+            raise AssertionError(f"no rank wrote findings about {topic!r}\n" + "\n".join(failed) + self.said[-4000:])
         return self.findings[topic]
 
     def each(self, topic: str, fact: str) -> list[Any]:
@@ -146,9 +146,7 @@ def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> 
             for process in begun
         )
         asked = " beside ".join(str(scenario) for scenario, _ in plays)
-        raise HungError(
-            f"{asked} did not end within {LIMIT_S:g} s; the processes had said:\n{said}\n{stacks}"
-        ) from None
+        raise HungError(f"{asked} did not end within {LIMIT_S:g} s; their output:\n{said}\n{stacks}") from None
     finally:
         for process in itertools.chain(*processes):
             kill_group(process.pid)  # ranks that a launcher started outlive it if it is killed

@@ -235,7 +235,7 @@ def require_devices(backend: str, devices: int) -> None:
     except northbridge.SoftwareMissingError as error:
         pytest.skip(str(error))
     if count < devices:
-        pytest.skip(f"it takes {devices} devices of {backend}, and this machine has {count}")
+        pytest.skip(f"it needs {devices} devices of {backend}, and this machine has {count}")
 
 
 def chip_run(backend: str, namespace: str, devices: int, environ: dict[str, str], steps: Steps = BASICS) -> RunResult:

@@ -61,7 +61,7 @@ def _about_contract(report: BackendReport) -> Iterator[Advice]:
     if contract is None:
         return
     if contract.unfinished:
-        what = f"its process ended while {contract.unfinished} was looked at; the lines after it were not checked"
+        what = f"its process ended while {contract.unfinished} was checked; the lines after it were not"
         yield Advice("wrong", name, what)
     for finding in sorted(contract.findings, key=lambda each: not each.required):
         if finding.verdict == "wrong":

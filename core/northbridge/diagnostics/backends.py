@@ -165,9 +165,7 @@ def _row(claim: Claimed, reply: Reply | None) -> BackendRow:
 def _judge(claim: Claimed, reply: Reply) -> tuple[BackendStatus, str]:
     error = str(reply.facts.get("error", ""))
     if reply.ending:
-        comma = "" if reply.ending.endswith("?") else ","
-        cure = f"NORTHBRIDGE_DISABLE={claim.name} switches the backend off"
-        error = f"{describe(claim.name)}: its process {reply.ending}{comma} {cure}"
+        error = f"{describe(claim.name)}: its process {reply.ending}, or set NORTHBRIDGE_DISABLE={claim.name}"
     if reply.facts.get("missing"):
         return "no software", error
     if reply.facts.get("devices") == 0:

@@ -82,7 +82,7 @@ def _settings(environ: Mapping[str, str], backends: Iterable[str]) -> Iterable[V
                 name, tell_value(name, value), "right", f"read by the backend {readers[0]!r}" if readers else ""
             )
         else:
-            yield Variable(name, HIDDEN, "note", "nothing that is installed reads it; is it misspelt, or left over?")
+            yield Variable(name, HIDDEN, "note", "no installed package reads it; it may be misspelt or left over")
 
 
 def _cluster(environ: Mapping[str, str]) -> Iterable[Variable]:

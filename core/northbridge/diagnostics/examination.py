@@ -49,8 +49,8 @@ class Depth:
     def stages(self) -> dict[str, Stage]:
         """The child's stages, with the limits in seconds."""
         limit = CoreSettings.read().detect_timeout
-        more = "is the driver healthy? NORTHBRIDGE_DETECT_TIMEOUT=seconds allows more"
-        compiling = "is the driver healthy, or is it still compiling? --load-timeout=seconds allows more"
+        more = "check the driver, raise NORTHBRIDGE_DETECT_TIMEOUT"
+        compiling = "check the driver, raise --load-timeout if it is compiling"
         return {
             "declare": Stage("importing its plugin", limit, more),
             "environment": Stage("checking its environment", limit, more),
@@ -152,7 +152,7 @@ def _tried(what: str, step: Callable[[], T]) -> tuple[T | None, str]:
     except NorthbridgeError as error:
         return None, str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - reported
-        return None, f"{what} raised {describe_error(error)}; upgrade the plugin"
+        return None, f"{what} raised {describe_error(error)}. Fix: upgrade the plugin"
 
 
 def _acquire(backend: Backend) -> None:

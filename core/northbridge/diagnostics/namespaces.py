@@ -63,7 +63,7 @@ def question(names: Sequence[str]) -> str:
 
 def stages(names: Sequence[str]) -> dict[str, Stage]:
     """Return the stages of the namespaces' child."""
-    lightnings = {name: Stage(f"importing {name}", _IMPORT_SECONDS, "is the disk very slow?") for name in names}
+    lightnings = {name: Stage(f"importing {name}", _IMPORT_SECONDS, "check the disk") for name in names}
     return {"torch": torch_import.STAGE, **lightnings}
 
 

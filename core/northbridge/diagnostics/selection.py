@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from northbridge.lightning.namespaces import Namespace
     from northbridge.processes.queue import Queue
 
-_PATIENCE = "is a driver unhealthy, or a chip compiled on its first use?"
+_PATIENCE = "check the drivers, or try again once each chip is compiled"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ GROUP = "torch.backends"
 
 SWITCH = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 BY_HAND = "write `import northbridge.lightning` at the top of your script"
-STAGE = Stage("importing torch", 300.0, "is the disk very slow?")
+STAGE = Stage("importing torch", 300.0, "check the disk")
 
 
 def import_torch(report: Reporter) -> None:
@@ -34,12 +34,9 @@ def problem_of(reply: Reply) -> str:
     if problem or not reply.ending or reply.stage != "torch":
         return problem
     others = [str(plugin) for plugin in announced(GROUP) if not plugin.module.startswith("northbridge.")]
-    if not others:
-        return f"the process that imports torch {reply.ending} Fix: reinstall torch"
-    return (
-        f"the process that imports torch {reply.ending} It runs code of {', '.join(others)}. Fix: set {SWITCH}=0 and"
-        f" {BY_HAND}"
-    )
+    runs = f" and runs code of {', '.join(others)}" if others else ""
+    fix = f"set {SWITCH}=0 and {BY_HAND}" if others else "reinstall torch"
+    return f"the process that imports torch{runs} {reply.ending}, or {fix}"
 
 
 def _explain(error: BaseException) -> str:

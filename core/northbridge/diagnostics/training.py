@@ -23,7 +23,7 @@ TRAIN_SECONDS = 60.0
 """Time limit for one training, after the software is loaded."""
 
 _MEASURED = ("device", "first_loss", "last_loss", "seconds")
-_PATIENCE = "does another process hold the cards, or do the ranks not meet?"
+_PATIENCE = "check that no other process holds the cards, and that the ranks can connect"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def _train(
     if namespace is None:
         return SelfTest(cards, "", simulated, reason="no Lightning is served here; pip install 'lightning>=2.4,<2.8'")
     stages = {
-        "load": Stage(f"loading {namespace.name} and the software", load_seconds, "is the driver healthy?"),
+        "load": Stage(f"loading {namespace.name} and the software", load_seconds, "check the driver"),
         "train": Stage(f"training on {cards} card{'s' * (cards > 1)}", TRAIN_SECONDS, _PATIENCE),
     }
     # In an empty folder: Lightning starts the ranks with `python -m`, which looks for modules in the current folder.
@@ -91,9 +91,7 @@ def _reason_against(reply: Reply) -> str:
         return str(error)
     first, last = reply.facts["first_loss"], reply.facts["last_loss"]
     if not last < first:  # True for nan too
-        return (
-            f"the loss did not go down: {first:.3g} at first, {last:.3g} at last; the chip computes something wrongly"
-        )
+        return f"the loss did not go down: {first:.3g} at first, {last:.3g} at last; the chip's results are wrong"
     if not reply.facts["equal"]:
         return "the ranks hold different weights afterwards, though no call failed: their gradients were not reduced"
     return ""

@@ -66,7 +66,7 @@ def _reject_foreign_device_type(backend: Backend) -> None:
     if name not in ("privateuseone", backend.device.type):
         raise DeviceTypeTakenError(
             f"cannot load {backend.name!r}: torch already runs on {name!r} in this process. Fix: use"
-            " another, if need be with TORCH_DEVICE_BACKEND_AUTOLOAD=0",
+            " another process; if torch loads it by itself, set TORCH_DEVICE_BACKEND_AUTOLOAD=0",
             backend=backend.name,
         )
 

@@ -29,7 +29,7 @@ def run_tool(name: str, *arguments: str, backend: str, limit_s: float = 10.0) ->
         raise DetectionError(f"`{what}` did not answer in {limit_s:g} s. Fix: check the driver", backend=backend)
     if code:
         raise DetectionError(
-            f"`{what}` {describe_exit(code)} ({last_words(said) or 'no last words'}). Fix: check the driver"
+            f"`{what}` {describe_exit(code)} ({last_words(said) or 'no output'}). Fix: check the driver"
             " and your permissions",
             backend=backend,
         )

@@ -66,7 +66,7 @@ def check_variables(environ: Mapping[str, str]) -> None:
     _reject_wrong_port(found)
     values = found.values
     if values.rank is not None and values.world_size is not None and not 0 <= values.rank < values.world_size:
-        raise found.error("rank", f"with {found.quote('world_size')} it is from 0 to {values.world_size - 1}")
+        raise found.error("rank", f"with {found.quote('world_size')} it must be from 0 to {values.world_size - 1}")
     for field in ("node_rank", "local_rank"):
         if (getattr(values, field) or 0) < 0:
             raise found.error(field, "it counts from 0")
@@ -123,8 +123,8 @@ def explain_connection_failure(
     if "address already in use" in said.lower():
         return found.error("port", f"it is already taken ({said})")
     if run.nodes > 1 and _is_loopback(address):
-        where = "a loopback address is on each node the node itself"
-        return found.error("address", f"the {run.nodes} nodes did not meet, for {where} ({said})")
+        where = "a loopback address leads each node to itself"
+        return found.error("address", f"the {run.nodes} nodes did not meet: {where} ({said})")
     if address is None or _is_loopback(address):
         return None
     return found.error(
@@ -158,7 +158,7 @@ def _reject_out_of_range(found: LaunchEnvironment) -> None:
     for field, count in (("node_rank", run.nodes), ("local_rank", run.devices), ("rank", processes)):
         value: int | None = getattr(found.values, field)
         if value is not None and not 0 <= value < count:
-            raise found.error(field, f"{asked} it is from 0 to {count - 1}")
+            raise found.error(field, f"{asked} it must be from 0 to {count - 1}")
     if found.values.world_size not in (None, processes):
         raise found.error("world_size", f"{asked} there are {processes} processes")
 
@@ -177,7 +177,7 @@ def _reject_missing(found: LaunchEnvironment) -> None:
                 "port",
                 f"each of the {nodes} nodes would choose another port, and they would not meet",
             ),
-            ("node_rank", f"each of the {nodes} nodes would take itself for node 0"),
+            ("node_rank", f"each of the {nodes} nodes would act as node 0"),
         ]
     if launcher in ("lightning", "torchrun") and (found.values.node_rank or 0) > 0:
         missing += [("address", "this node would look for node 0 at 127.0.0.1, on itself")]
@@ -246,7 +246,7 @@ def _reject_used_port(found: LaunchEnvironment) -> None:
                 return
         except OSError as error:
             reason = error
-    raise found.error("port", f"rank 0 cannot listen there, it is taken or reserved ({reason})") from reason
+    raise found.error("port", f"rank 0 cannot listen there, because it is taken or reserved ({reason})") from reason
 
 
 def _warn_of_loopback(found: LaunchEnvironment) -> None:
@@ -257,9 +257,8 @@ def _warn_of_loopback(found: LaunchEnvironment) -> None:
         return
     if _is_loopback(found.get("address")):
         warnings.warn(
-            f"{found.quote('address')} on {found.place()}: a loopback address is on each node the"
-            f" node itself, which is right only if all {run.nodes} nodes share a machine; else"
-            f" {CURES['address']}",
+            f"{found.quote('address')} on {found.place()}: a loopback address leads each node to itself. Fix: unless"
+            f" all {run.nodes} nodes share a machine, {CURES['address']}",
             ClusterWarning,
             stacklevel=3,
         )

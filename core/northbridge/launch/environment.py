@@ -149,5 +149,5 @@ class LaunchEnvironment:
         if cure is None and field in RANK_FIELDS and run.launcher in START_COMMANDS:
             start = START_COMMANDS[run.launcher].format(nodes=run.nodes, devices=run.devices)
             cure = f"start with `{start}`, or change num_nodes= or devices="
-        message = f"{self.quote(field)} on {self.place()}: {found}; {cure or CURES[field]}"
+        message = f"{self.quote(field)} on {self.place()}: {found}. Fix: {cure or CURES[field]}"
         return ClusterError(message, variable=self.names[field])

@@ -38,7 +38,7 @@ def start(
         if collective.name in known:
             raise
         raise CollectiveError(
-            f"torch has no library {collective.name!r}; found {', '.join(known)}. Fix: Collective.register()"
+            f"torch has no backend {collective.name!r}; found {', '.join(known)}. Fix: Collective.register() it"
         ) from error
 
 

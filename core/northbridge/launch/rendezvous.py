@@ -47,7 +47,7 @@ def _invite(store: Store, world_size: int, patience: timedelta) -> str:
     while missing:
         if time.monotonic() > deadline:
             raise CollectiveError(
-                f"rank {', '.join(map(str, sorted(missing)))} did not come in {patience.total_seconds():g}"
+                f"rank {', '.join(map(str, sorted(missing)))} did not join in {patience.total_seconds():g}"
                 " s. Fix: read torchrun's output"
             )
         for rank in sorted(missing):

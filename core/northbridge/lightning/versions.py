@@ -29,9 +29,9 @@ def reason_against_version(version: str) -> str | None:
     try:
         found = Version(version)
     except InvalidVersion:
-        return f"its version {version!r} is not one"
+        return f"its version {version!r} cannot be parsed"
     if found in MALICIOUS:
         return f"version {found} was a malicious upload: uninstall it now, and see GHSA-w37p-236h-pfx3"
     if not OLDEST <= found < BEYOND:
-        return f"its version is {found}, and Northbridge knows {OLDEST} and later, before 2.8; install such a one"
+        return f"version {found} is not supported. Fix: install {OLDEST} or later, before 2.8"
     return None

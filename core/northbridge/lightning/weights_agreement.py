@@ -84,14 +84,12 @@ def _message(others: list[int], majority: list[int], where: str, step: int, agre
     ranks = f"{'rank' if len(others) == 1 else 'ranks'} {_counted(others)}"
     against = f"{'rank' if len(majority) == 1 else 'ranks'} {_counted(majority)}"
     differ = "differs" if len(others) == 1 else "differ"
-    doubt = "" if len(majority) > len(others) else " (as many against as many: either may be the wrong one)"
-    before = "this was the first check" if agreed_at is None else f"at step {agreed_at} they did"
+    doubt = "" if len(majority) > len(others) else " (a tie: either may be wrong)"
+    before = "this was the first check" if agreed_at is None else f"equal at step {agreed_at}"
     return (
-        f"the ranks do not agree on their weights at step {step} ({before}): {ranks} {differ} from {against}{doubt}"
-        f" {where}. Look for what a rank does alone: an optimizer step or a change of weights behind"
-        " `if trainer.is_global_zero`, a part of the model that is called past its forward(), where DDP reduces no"
-        " gradient, random numbers in the optimizer. Where the script is innocent, suspect the card. Then go on from a"
-        " checkpoint of before"
+        f"the ranks' weights differ at step {step} ({before}): {ranks} {differ} from {against}{doubt} {where}. Fix:"
+        " find what a rank does alone, such as a step behind `if trainer.is_global_zero`, or suspect the card; then"
+        " resume from an earlier checkpoint"
     )
 
 

@@ -42,7 +42,7 @@ class Stage:
     """Advice if the limit is exceeded."""
 
 
-_START = Stage("starting Python", 60.0, "is this machine very busy?")
+_START = Stage("starting Python", 60.0, "try when this machine is less busy")
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ def ask(
             words = last_words(complained.read())
     where = f"while {stage.doing}" + (f" ({words})" if words else "")
     if exit_code is None:
-        ending = f"did not answer within {stage.limit:g} s {where}; {stage.patience}"
+        ending = f"did not answer within {stage.limit:g} s {where}. Fix: {stage.patience}"
     else:
-        ending = f"{describe_exit(exit_code)} {where}; does it fit this torch and this driver?"
+        ending = f"{describe_exit(exit_code)} {where}. Fix: match it to this torch and driver"
     return Reply(facts, ending, name, exit_code, words)
 
 

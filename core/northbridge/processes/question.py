@@ -70,14 +70,14 @@ def _ask_child(name: str, answer: Callable[[str], DetectedDevices], who: str, li
     try:
         told = child.ask(question, {}, start=child.Stage("answering", limit, ""), grace_s=0.0)
     except OSError as error:  # a program that embeds Python may not have an executable
-        return {"devices": 0, "error": f"{asker} did not start: {error}; is {sys.executable!r} a Python?"}
+        return {"devices": 0, "error": f"{asker} did not start: {error}; {sys.executable!r} may not be a Python"}
     if not told.ending:
         return cast(DetectedDevices, told.facts)
     if told.exit_code is None:
         return {"devices": 0, "error": f"{asker} {SILENCE.format(limit=limit, name=name)}", "limit": limit}
     return {
         "devices": 0,
-        "error": f"{asker} {describe_exit(told.exit_code)} ({told.last_words or 'no last words'}). Fix: match"
+        "error": f"{asker} {describe_exit(told.exit_code)} ({told.last_words or 'no output'}). Fix: match"
         f" the driver to this torch, or set NORTHBRIDGE_DISABLE={name}",
     }
 

@@ -186,8 +186,8 @@ except northbridge.SettingsError as error:
         said = run("", first=LOAD, HABANA_VISIBLE_DEVICES="0,1")
 
         assert (
-            "HABANA_VISIBLE_DEVICES=0,1 speaks to the container runtime alone: this process sees 8 cards all the same;"
-            " HABANA_VISIBLE_MODULES chooses among them"
+            "HABANA_VISIBLE_DEVICES=0,1 is read by the container runtime only: this process sees 8 cards."
+            " Fix: set HABANA_VISIBLE_MODULES"
         ) in said
 
     def test_the_vendors_patches_of_modules_are_off_unless_asked_for(self, run: Run) -> None:

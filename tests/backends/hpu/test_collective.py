@@ -87,7 +87,7 @@ except northbridge.CollectiveError as error:
 """
 
     sentence = (
-        "'hccl' cannot reduce by 'product': HCCL has sum, min and max alone; reduce the logarithms by 'sum', or"
+        "'hccl' cannot reduce by 'product': HCCL has only sum, min and max; reduce the logarithms by 'sum', or"
         " all_gather and multiply"
     )
     assert told(on_ranks(program + END, first=BEGIN)) == [{"error": sentence}] * 2

@@ -53,11 +53,10 @@ class TestTakingACard:
 
         assert (
             "DeviceBusyError device 3 of 'hpu' (HLS_MODULE_ID=3) could not be acquired: synStatus=20"
-            f" [Device already acquired] Device acquire failed.; process {holder.pid} ("
+            f" [Device already acquired] Device acquire failed; process {holder.pid} ("
         ) in said
         assert said.strip().endswith(
-            " holds it: wait for it or end it; free are the modules 0, 1, 2, 4, 5, 6, 7, which HABANA_VISIBLE_MODULES"
-            " can name"
+            " holds it. Fix: wait for it or end it, or set HABANA_VISIBLE_MODULES to free modules (0, 1, 2, 4, 5, 6, 7)"
         )
 
     @pytest.mark.parametrize("words", ["acquire failed. No devices found.", "[Device not found] acquire"])
@@ -69,8 +68,8 @@ torch.hpu.current_device = fail
 """
 
         assert last(run(fail + attempt(TAKE.format(0)), first=LOAD)) == (
-            f"DetectionError device 0 of 'hpu' (HLS_MODULE_ID=0) could not be acquired: {words}; is"
-            " the container given it, and does hl-smi show it?"
+            f"DetectionError device 0 of 'hpu' (HLS_MODULE_ID=0) could not be acquired: {words.rstrip('.')}."
+            " Fix: see hl-smi, and give the container the card"
         )
 
     def test_the_card_of_a_killed_process_is_free(self, run: Run, start: Start) -> None:
@@ -94,7 +93,7 @@ class TestLoadedTooLate:
         )
         said = last(run(attempt(take), first=self.CPU_BACKWARD + LOAD))
 
-        assert said.startswith("SoftwareLoadError 'hpu' came too late: a backward() ran before")
+        assert said.startswith("SoftwareLoadError 'hpu' was loaded too late: a backward() ran before")
         assert "Fix: `import northbridge; northbridge.load('hpu')` at the top of the script" in said
 
     def test_before_one_it_trains(self, run: Run) -> None:
@@ -140,7 +139,7 @@ with contextlib.suppress(RuntimeError):
         )
         said = last(run(attempt(take), first=self.QUESTIONS + TestLoadedTooLate.CPU_BACKWARD + LOAD))
 
-        assert said.startswith("SoftwareLoadError 'hpu' came too late: a backward() ran before")
+        assert said.startswith("SoftwareLoadError 'hpu' was loaded too late: a backward() ran before")
 
 
 class TestWhatIsKnownWithoutTakingACard:

@@ -72,7 +72,7 @@ def test_what_is_allowed_is_said(variable: str, text: str, allowed: str) -> None
     [
         (
             "PT_HPU_GPU_MIGRATION",
-            ("PT_HPU_GPU_MIGRATION makes the HPU pass for CUDA, and 'nccl' answer for 'hccl'. Fix: unset it"),
+            ("PT_HPU_GPU_MIGRATION redirects torch.cuda to the HPU, and 'nccl' to 'hccl'. Fix: unset it"),
         ),
         (
             "PT_HPU_EMULATE_DISTRIBUTED",

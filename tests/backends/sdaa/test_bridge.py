@@ -86,7 +86,7 @@ def test_chip_unknown_to_autograd_is_told_with_the_fix(run: Run) -> None:
 
     told = run(program, first="import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n")
 
-    assert "'sdaa' came too late: a backward() ran before, and autograd serves only devices it knew then" in told
+    assert "'sdaa' was loaded too late: a backward() ran before, and autograd serves only devices it knew then" in told
     assert "Fix: `import northbridge; northbridge.load('sdaa')` at the top of the script" in told
 
 
@@ -99,7 +99,7 @@ def test_list_calls_nothing_else_broken_where_torch_loads_it(start: Callable[...
     states = {each["name"]: each["status"] for each in listed}
     assert (states["sdaa"], states["cpu_sim"]) == ("ready", "other chip")
     (reason,) = (each["reason"] for each in listed if each["name"] == "cpu_sim")
-    assert reason.endswith("Fix: use another, if need be with TORCH_DEVICE_BACKEND_AUTOLOAD=0")
+    assert reason.endswith("if torch loads it by itself, set TORCH_DEVICE_BACKEND_AUTOLOAD=0")
 
 
 def test_devices_that_are_all_absent_are_told_by_the_variable(run: Run) -> None:

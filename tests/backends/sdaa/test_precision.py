@@ -31,7 +31,7 @@ quiet = dict(logger=False, enable_checkpointing=False, enable_progress_bar=False
 Trainer(accelerator="sdaa", devices=2, precision=sys.argv[1], max_steps=1, **quiet).fit(ConvNet())
 """
 CONVOLUTION = "'conv' is a convolution in float32, and 'sdaa' does not compute it in float32: "
-RANGE = "precision='bf16-mixed' was asked for, and 'sdaa' has not bfloat16's range in matrix products: "
+RANGE = "precision='bf16-mixed' was asked for, and 'sdaa' does not have bfloat16's range in matrix products: "
 
 
 @pytest.mark.parametrize(

@@ -95,5 +95,5 @@ def test_a_refusal_does_not_excuse_the_step_beside_it() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}]
     outcome = RunResult(Path(), {"refused precision.scaler": refused}, "")
 
-    with pytest.raises(AssertionError, match="nothing was found out about 'training mlp'"):
+    with pytest.raises(AssertionError, match="no rank wrote findings about 'training mlp'"):
         outcome.ranks("training mlp")

@@ -33,7 +33,7 @@ def test_a_test_is_skipped_where_fewer_devices_are_here() -> None:
     with pytest.raises(pytest.skip.Exception) as skipped:
         require_devices("cpu_sim", 100)
 
-    assert str(skipped.value) == "it takes 100 devices of cpu_sim, and this machine has 8"
+    assert str(skipped.value) == "it needs 100 devices of cpu_sim, and this machine has 8"
 
 
 def test_software_that_is_broken_is_not_a_reason_to_skip(install_here: Install) -> None:

@@ -133,13 +133,13 @@ def test_a_variable_of_the_vendors_that_is_wrong_comes_first(examine: Examine) -
 def test_environment_check_that_raises_is_told(examine: Examine) -> None:
     found = examine(CONTRACTED_VISIBLE="raises")
 
-    assert advice(found)[0] == ("wrong", "its check_environment() raised KeyError: 'raises'; upgrade the plugin")
+    assert advice(found)[0] == ("wrong", "its check_environment() raised KeyError: 'raises'. Fix: upgrade the plugin")
 
 
 def test_a_machine_that_cannot_be_described_hides_nothing_else(examine: Examine) -> None:
     found = examine(CONTRACTED_MACHINE="raises")
 
-    told = "its describe_machine() raised OSError: no management library; upgrade the plugin"
+    told = "its describe_machine() raised OSError: no management library. Fix: upgrade the plugin"
     assert (report(found)["machine"], report(found)["machine_problem"]) == ({}, told)
     assert len(report(found)["contract"]["findings"]) == 14
     assert ("wrong", told) in advice(found)
@@ -148,8 +148,8 @@ def test_a_machine_that_cannot_be_described_hides_nothing_else(examine: Examine)
 @pytest.mark.parametrize(
     ("deed", "told"),
     [
-        ("crashes", "its process was killed by SIGSEGV while describing its machine; does it fit this torch"),
-        ("hangs", "its process did not answer within 1 s while describing its machine; is the driver healthy?"),
+        ("crashes", "its process was killed by SIGSEGV while describing its machine. Fix: match it to this torch"),
+        ("hangs", "its process did not answer within 1 s while describing its machine. Fix: check the driver"),
     ],
 )
 def test_a_machine_that_kills_who_asks_is_told(examine: Examine, deed: str, told: str) -> None:
@@ -165,7 +165,7 @@ def test_a_call_that_crashes_leaves_what_was_found_before_it(examine: Examine) -
     assert len(report(found)["contract"]["findings"]) == 10
     assert "was killed by SIGBUS while checking its contract" in advice(found)[0][1]
     assert advice(found)[1][1] == (
-        "its process ended while torch.contracted.self_check was looked at; the lines after it were not checked"
+        "its process ended while torch.contracted.self_check was checked; the lines after it were not"
     )
 
 

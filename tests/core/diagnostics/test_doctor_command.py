@@ -25,7 +25,7 @@ class TestThePage:
         [
             "contracted 1.2.3 northbridge- ready yes 2 no contracted",
             "accelerator='auto' was not asked: no Lightning is installed that Northbridge serves contracted loaded:",
-            "NORTHBRIDGE_ZETA_X is set: note, nothing that is installed reads it; is it misspelt, or left over?",
+            "NORTHBRIDGE_ZETA_X is set: note, no installed package reads it; it may be misspelt or left over",
             "MASTER_PORT '0': wrong, MASTER_PORT='0' on host",
             "driver 7.1 firmware fw-3 cards index 0, model Anvil, held by - index 1, model Anvil, held by 4711",
             "module of index 0: 3 1: 1",

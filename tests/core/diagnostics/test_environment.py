@@ -36,7 +36,7 @@ def test_our_variables_are_told_with_who_reads_them() -> None:
     assert reasons(NORTHBRIDGE_DISABLE="acme", NORTHBRIDGE_ACME_CARDS="4", NORTHBRIDGE_ZETA_CARDS="4") == {
         "NORTHBRIDGE_DISABLE": "",
         "NORTHBRIDGE_ACME_CARDS": "read by the backend 'acme'",
-        "NORTHBRIDGE_ZETA_CARDS": "nothing that is installed reads it; is it misspelt, or left over?",
+        "NORTHBRIDGE_ZETA_CARDS": "no installed package reads it; it may be misspelt or left over",
     }
 
 
@@ -65,12 +65,12 @@ def test_variables_of_a_run_that_can_be_right_are_right(free_port: str) -> None:
         (
             {"MASTER_PORT": "many"},
             "MASTER_PORT",
-            f"MASTER_PORT='many' on host {HOST[6:-1]}: it is not a number; export",
+            f"MASTER_PORT='many' on host {HOST[6:-1]}: it is not a number. Fix: export",
         ),
         ({"MASTER_PORT": "70000"}, "MASTER_PORT", "MASTER_PORT='70000' on host"),
-        ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK", "with WORLD_SIZE='4' it is from 0 to 3; unset RANK"),
-        ({"NODE_RANK": "-1"}, "NODE_RANK", "it counts from 0; export NODE_RANK, 0 on the first node"),
-        ({"LOCAL_RANK": "-1"}, "LOCAL_RANK", "it counts from 0; unset LOCAL_RANK"),
+        ({"RANK": "4", "WORLD_SIZE": "4"}, "RANK", "with WORLD_SIZE='4' it must be from 0 to 3. Fix: unset RANK"),
+        ({"NODE_RANK": "-1"}, "NODE_RANK", "it counts from 0. Fix: export NODE_RANK, 0 on the first node"),
+        ({"LOCAL_RANK": "-1"}, "LOCAL_RANK", "it counts from 0. Fix: unset LOCAL_RANK"),
         (
             {"NODE_RANK": "1", "MASTER_ADDR": "192.0.2.1"},
             "MASTER_PORT",
@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_is_told() -> None:
 
         told = reasons(MASTER_PORT=str(listener.getsockname()[1]))
 
-    assert "rank 0 cannot listen there, it is taken or reserved" in told["MASTER_PORT"]
+    assert "rank 0 cannot listen there, because it is taken or reserved" in told["MASTER_PORT"]
 
 
 def test_everything_that_is_wrong_is_told_at_once() -> None:
@@ -112,7 +112,7 @@ def test_a_loopback_address_for_a_second_node_is_a_note() -> None:
     told = examine_environment({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500", "NODE_RANK": "1"}, [])
 
     assert [(each.name, each.verdict) for each in told if each.reason] == [("MASTER_ADDR", "note")]
-    assert "a loopback address is on each node the node itself" in told[0].reason
+    assert "a loopback address leads each node to itself" in told[0].reason
 
 
 @pytest.mark.parametrize("launcher", ["slurm", "lsf"])

@@ -39,8 +39,8 @@ def reply_of(question: str, stage: str) -> Reply:
         (
             "os._exit(3)",
             (
-                "the process that imports torch ended with exit code 3 while importing torch; does it fit this torch"
-                " and this driver? It runs code of torch-broken 1.0. Fix: "
+                "the process that imports torch and runs code of torch-broken 1.0 ended with exit code 3 while"
+                " importing torch. Fix: match it to this torch and driver, or set "
             ),
         ),
     ],
@@ -89,8 +89,8 @@ def test_somebody_elses_broken_extension_comes_first_and_alone(tmp_path: Path, c
     [
         (f"raise ImportError('{MISSING}')", f"torch-broken 1.0 breaks `import torch`: ImportError: {MISSING}. Fix: "),
         ("raise SystemExit(0)", "torch-broken 1.0 breaks `import torch`: SystemExit: 0. Fix: "),
-        ("os._exit(0)", "the process that imports torch ended with exit code 0 while importing torch; "),
-        ("raise KeyboardInterrupt", "the process that imports torch was killed by SIGINT while importing torch"),
+        ("os._exit(0)", "the process that imports torch and runs code of torch-broken 1.0 ended with exit code 0"),
+        ("raise KeyboardInterrupt", "the process that imports torch and runs code of torch-broken 1.0 was killed by"),
     ],
     ids=["raises", "exits", "dies", "is interrupted"],
 )

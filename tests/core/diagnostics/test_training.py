@@ -87,7 +87,7 @@ def test_a_training_that_hangs_is_given_up(install_here: Install, monkeypatch: p
     (one,) = in_children("contracted", "lightning.pytorch", 1)
 
     assert one.reason.startswith("its process did not answer within 2 s while training on 1 card")
-    assert one.reason.endswith("; does another process hold the cards, or do the ranks not meet?")
+    assert one.reason.endswith(". Fix: check that no other process holds the cards, and that the ranks can connect")
 
 
 def test_one_card_is_tried_where_there_is_one() -> None:
@@ -108,7 +108,7 @@ def test_what_is_not_ready_is_not_tried() -> None:
         (Reply(PASSED), ""),
         (
             Reply({**PASSED, "last_loss": 1.7}),
-            "the loss did not go down: 1.7 at first, 1.7 at last; the chip computes something wrongly",
+            "the loss did not go down: 1.7 at first, 1.7 at last; the chip's results are wrong",
         ),
         (Reply({**PASSED, "last_loss": float("nan")}), "the loss did not go down: 1.7 at first, nan at last;"),
         (

@@ -251,7 +251,7 @@ class TestBringUp:
         def call(at: str) -> None:
             int(os.environ["WORLD_SIZE"])  # as vendors' imports do
 
-        with pytest.raises(northbridge.ClusterError, match=r"WORLD_SIZE='abc' on host .*: it is not a number; unset"):
+        with pytest.raises(northbridge.ClusterError, match=r"WORLD_SIZE='abc' on .*: it is not a number. Fix: unset"):
             loaded.load(make(call))
 
     def test_a_ctrl_c_stays_a_ctrl_c(self) -> None:
@@ -279,8 +279,8 @@ class TestBringUp:
             loaded.load(make())
 
         assert str(caught.value) == (
-            "cannot load 'tested': torch already runs on 'hal9000' in this process. Fix: use another, if need"
-            " be with TORCH_DEVICE_BACKEND_AUTOLOAD=0"
+            "cannot load 'tested': torch already runs on 'hal9000' in this process. Fix: use another"
+            " process; if torch loads it by itself, set TORCH_DEVICE_BACKEND_AUTOLOAD=0"
         )
 
     def test_another_vendors_software_is_named(self, install_here: Install, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,7 +57,7 @@ def test_one_that_fails_is_told_with_its_last_words(tool: Tool) -> None:
 def test_one_that_says_nothing_and_fails_is_told_all_the_same(tool: Tool) -> None:
     tool("kill -9 $$")
 
-    assert refusal().startswith("`acme-smi -q` was killed by SIGKILL (no last words).")
+    assert refusal().startswith("`acme-smi -q` was killed by SIGKILL (no output).")
 
 
 def test_one_that_hangs_is_ended_with_what_it_has_started(tool: Tool) -> None:

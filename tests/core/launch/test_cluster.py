@@ -102,15 +102,15 @@ def refused(run: Run, environ: Mapping[str, str]) -> ClusterError:
 
 MISSING = {
     "MASTER_PORT": (
-        f" on node 1 {HOST}: each of the 2 nodes would choose another port, and they would not meet; export one free"
-        " port, the same on every node: MASTER_PORT=29500"
+        f" on node 1 {HOST}: each of the 2 nodes would choose another port, and they would not meet. Fix: export one"
+        " free port, the same on every node: MASTER_PORT=29500"
     ),
     "MASTER_ADDR": (
-        f" on node 1 {HOST}: this node would look for node 0 at 127.0.0.1, on itself; export MASTER_ADDR=<the address"
-        " of node 0 that the other nodes reach>"
+        f" on node 1 {HOST}: this node would look for node 0 at 127.0.0.1, on itself. Fix: export MASTER_ADDR=<the"
+        " address of node 0 that the other nodes reach>"
     ),
     "NODE_RANK": (
-        f" on host {socket.gethostname()}: each of the 2 nodes would take itself for node 0; export NODE_RANK, 0 on the"
+        f" on host {socket.gethostname()}: each of the 2 nodes would act as node 0. Fix: export NODE_RANK, 0 on the"
         " first node, 1 on the next; where there is one node, unset it"
     ),
 }
@@ -148,20 +148,20 @@ def test_what_is_not_a_number_is_refused(name: str, text: str) -> None:
     assert error.variable == name
     assert f"{name}={text!r} on " in str(error)
     assert socket.gethostname() in str(error)
-    assert ": it is not a number; " in str(error)
+    assert ": it is not a number. Fix: " in str(error)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "rule"),
     [
-        ("MASTER_PORT", "0", "a port is from 1 to 65535; export one free port"),
-        ("MASTER_PORT", "65536", "a port is from 1 to 65535; export one free port"),
-        ("NODE_RANK", "2", "num_nodes=2 and devices=2 it is from 0 to 1; export NODE_RANK"),
-        ("NODE_RANK", "-1", "num_nodes=2 and devices=2 it is from 0 to 1; export NODE_RANK"),
-        ("LOCAL_RANK", "2", "num_nodes=2 and devices=2 it is from 0 to 1; unset LOCAL_RANK"),
-        ("LOCAL_RANK", "-1", "num_nodes=2 and devices=2 it is from 0 to 1; unset LOCAL_RANK"),
-        ("RANK", "4", "num_nodes=2 and devices=2 it is from 0 to 3; unset RANK"),
-        ("WORLD_SIZE", "3", "num_nodes=2 and devices=2 there are 4 processes; unset WORLD_SIZE"),
+        ("MASTER_PORT", "0", "a port is from 1 to 65535. Fix: export one free port"),
+        ("MASTER_PORT", "65536", "a port is from 1 to 65535. Fix: export one free port"),
+        ("NODE_RANK", "2", "num_nodes=2 and devices=2 it must be from 0 to 1. Fix: export NODE_RANK"),
+        ("NODE_RANK", "-1", "num_nodes=2 and devices=2 it must be from 0 to 1. Fix: export NODE_RANK"),
+        ("LOCAL_RANK", "2", "num_nodes=2 and devices=2 it must be from 0 to 1. Fix: unset LOCAL_RANK"),
+        ("LOCAL_RANK", "-1", "num_nodes=2 and devices=2 it must be from 0 to 1. Fix: unset LOCAL_RANK"),
+        ("RANK", "4", "num_nodes=2 and devices=2 it must be from 0 to 3. Fix: unset RANK"),
+        ("WORLD_SIZE", "3", "num_nodes=2 and devices=2 there are 4 processes. Fix: unset WORLD_SIZE"),
     ],
 )
 def test_what_is_out_of_range_is_refused(name: str, text: str, rule: str) -> None:
@@ -175,7 +175,7 @@ def test_what_is_out_of_range_is_refused(name: str, text: str, rule: str) -> Non
 def test_a_node_rank_left_over_in_a_run_of_one_node_is_refused() -> None:
     error = refused(launch(nodes=1), {"NODE_RANK": "1"})
 
-    assert "with num_nodes=1 and devices=2 it is from 0 to 0" in str(error)
+    assert "with num_nodes=1 and devices=2 it must be from 0 to 0" in str(error)
     assert str(error).endswith("where there is one node, unset it")
 
 
@@ -185,7 +185,7 @@ def test_left_over_world_size_is_refused_with_the_fix() -> None:
     assert error.variable == "WORLD_SIZE"
     assert str(error) == (
         f"WORLD_SIZE='1' on host {socket.gethostname()}: with num_nodes=1 and devices=2 there are 2"
-        " processes; unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices="
+        " processes. Fix: unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices="
     )
 
 
@@ -208,7 +208,7 @@ def test_a_rank_that_contradicts_node_and_local_rank_is_refused() -> None:
 
     assert error.variable == "RANK"
     assert str(error).startswith(
-        f"RANK='1' on node 1 {HOST}: GROUP_RANK='1', LOCAL_RANK='1' and devices=2 make it 3; start"
+        f"RANK='1' on node 1 {HOST}: GROUP_RANK='1', LOCAL_RANK='1' and devices=2 make it 3. Fix: start"
     )
 
 
@@ -218,7 +218,7 @@ def test_a_variable_that_torchrun_always_sets_may_not_be_missing(name: str) -> N
 
     assert error.variable == name
     assert f"{name} is not set on node 1" in str(error)
-    assert ": torchrun sets it in every process; start with `torchrun" in str(error)
+    assert ": torchrun sets it in every process. Fix: start with `torchrun" in str(error)
 
 
 def test_an_address_that_does_not_resolve_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,7 @@ def test_an_address_that_does_not_resolve_is_refused(monkeypatch: pytest.MonkeyP
     assert error.variable == "MASTER_ADDR"
     assert str(error) == (
         f"MASTER_ADDR='node-0' on node 1 {HOST}: it does not resolve ([Errno {socket.EAI_NONAME}]"
-        " Name or service not known); export MASTER_ADDR=<the address of node 0 that the other"
+        " Name or service not known). Fix: export MASTER_ADDR=<the address of node 0 that the other"
         " nodes reach>"
     )
 
@@ -258,8 +258,8 @@ def test_a_port_already_taken_on_the_master_is_refused(taken_port: int) -> None:
 
     assert error.variable == "MASTER_PORT"
     assert str(error) == (
-        f"MASTER_PORT='{taken_port}' on node 0 {HOST}: rank 0 cannot listen there, it is taken or"
-        f" reserved ([Errno {errno.EADDRINUSE}] Address already in use); export one free port, the same"
+        f"MASTER_PORT='{taken_port}' on node 0 {HOST}: rank 0 cannot listen there, because it is"
+        f" taken or reserved ([Errno {errno.EADDRINUSE}] Address already in use). Fix: export one free port, the same"
         " on every node: MASTER_PORT=29500"
     )
 
@@ -345,8 +345,8 @@ def test_a_loopback_address_with_several_nodes_is_one_warning(address: str, free
     assert warning.category is ClusterWarning
     assert warning.filename == __file__
     assert str(warning.message) == (
-        f"MASTER_ADDR='{address}' on node 0 {HOST}: a loopback address is on each node the node"
-        " itself, which is right only if all 2 nodes share a machine; else export"
+        f"MASTER_ADDR='{address}' on node 0 {HOST}: a loopback address leads each node to itself."
+        " Fix: unless all 2 nodes share a machine, export"
         " MASTER_ADDR=<the address of node 0 that the other nodes reach>"
     )
 
@@ -470,11 +470,11 @@ def test_a_loopback_address_is_named_when_the_nodes_do_not_meet(free_port: int) 
     assert reason is not None
     assert reason.variable == "MASTER_ADDR"
     assert str(reason).startswith(
-        f"MASTER_ADDR='127.0.0.1' on node 1 {HOST}: the 2 nodes did not meet, for a loopback"
-        " address is on each node the node itself ("
+        f"MASTER_ADDR='127.0.0.1' on node 1 {HOST}: the 2 nodes did not meet: a loopback"
+        " address leads each node to itself ("
     )
     assert f"timed out after 200ms while trying to connect to (127.0.0.1, {free_port})" in str(reason)
-    assert "; export MASTER_ADDR=<the address of node 0" in str(reason)
+    assert ". Fix: export MASTER_ADDR=<the address of node 0" in str(reason)
 
 
 def test_loopback_address_is_named_on_the_waiting_node(free_port: int) -> None:
@@ -496,7 +496,7 @@ def test_unreached_master_names_address_and_port() -> None:
     assert reason.variable == "MASTER_ADDR"
     assert str(reason) == (
         f"MASTER_ADDR='192.0.2.1' on node 1 {HOST}: the processes did not meet there, with"
-        f" MASTER_PORT='29500' ([Errno {errno.ECONNREFUSED}] Connection refused); start every node"
+        f" MASTER_PORT='29500' ([Errno {errno.ECONNREFUSED}] Connection refused). Fix: start every node"
         " with the same MASTER_ADDR and MASTER_PORT, with no firewall between them"
     )
 
@@ -546,7 +546,7 @@ def test_a_variable_is_checked_before_lightning_reads_it(variable: str) -> None:
         check_numbers(launch(), {variable: "x"})
 
     assert str(refusal.value).startswith(f"{variable}='x' on ")
-    assert "it is not a number; " in str(refusal.value)
+    assert "it is not a number. Fix: " in str(refusal.value)
     assert refusal.value.variable == variable
 
 
@@ -563,7 +563,7 @@ def test_a_lone_variable_is_refused(launcher: Launcher, environ: dict[str, str],
         check_numbers(launch(nodes=1, launcher=launcher), environ)
 
     assert str(refusal.value).startswith(f"{missing} is not set on ")
-    assert f": {launcher} sets it in every process; start with `" in str(refusal.value)
+    assert f": {launcher} sets it in every process. Fix: start with `" in str(refusal.value)
     assert str(refusal.value).endswith(f"`, or unset {mark} if it is left over")
 
 
@@ -572,7 +572,7 @@ def test_a_variable_of_slurms_that_is_not_a_number_is_refused() -> None:
         check_slurm({"SLURM_NTASKS": "x"})
 
     assert str(refusal.value) == (
-        f"SLURM_NTASKS='x' on host {socket.gethostname()}: it is not a number; start with srun, or unset SLURM_NTASKS"
+        f"SLURM_NTASKS='x' on {HOST[1:-1]}: it is not a number. Fix: start with srun, or unset SLURM_NTASKS"
     )
     check_slurm({"SLURM_NTASKS": "1"})
 
@@ -598,6 +598,6 @@ def test_left_over_rank_is_refused_before_it_waits(rank: str) -> None:
 
     assert str(error) == (
         f"MASTER_PORT is not set on host {socket.gethostname()}: LOCAL_RANK={rank!r} says that each rank is started"
-        " alone, and each would choose another port; unset LOCAL_RANK if it is left over, or export one free port, the"
-        " same on every node: MASTER_PORT=29500"
+        " alone, and each would choose another port. Fix: unset LOCAL_RANK if it is left over, or export one free port,"
+        " the same on every node: MASTER_PORT=29500"
     )

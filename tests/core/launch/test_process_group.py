@@ -24,7 +24,7 @@ def test_unregistered_library_is_told_with_those_found(monkeypatch: pytest.Monke
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", str(reserve_port()))
 
-    with pytest.raises(northbridge.CollectiveError, match=r"torch has no library 'accl'; found .*gloo"):
+    with pytest.raises(northbridge.CollectiveError, match=r"torch has no backend 'accl'; found .*gloo"):
         start(ACCL(), rank=0, world_size=1, timeout=None, device=CPU)
 
     assert not dist.is_initialized()

@@ -106,8 +106,8 @@ def test_wrong_checksum_is_said_with_its_part(namespace: Namespace, read: Callab
 
     assert found["weight"][0] != 7
     assert str(warned[0].message) == (
-        f"the checkpoint {file} is damaged: the checksum of last/data/0 is wrong. It was opened all the same, and its"
-        " values may be wrong. Fix: copy it again, or take another"
+        f"the checkpoint {file} is damaged: the checksum of last/data/0 is wrong. It was loaded anyway, and its"
+        " values may be wrong. Fix: copy it again, or load another"
     )
 
 

@@ -38,7 +38,7 @@ def open_folder(chosen: Path | None) -> Path:
         return folder
     cure = f"set {VARIABLE} to a folder that only you can write"
     if fault.startswith(f"{folder} can be written"):
-        cure = f"delete it, for others may have filled it, or {cure}"
+        cure = f"delete it, because others may have filled it, or {cure}"
     raise BuildError(f"cannot use the simulated chip's cache: {fault}. Fix: {cure}")
 
 

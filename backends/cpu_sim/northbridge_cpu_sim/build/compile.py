@@ -34,9 +34,9 @@ _MORE_ROOM = f"make room there, or set {VARIABLE} to a folder on another disk"
 _COMPLAINT = re.compile(r"\berror: |undefined reference|No space left|quota exceeded")
 _CURES = (
     (r"No space left on device|Disk quota exceeded", _MORE_ROOM),
-    (r"Killed signal", "set MAX_JOBS=1, for the memory was too small"),
+    (r"Killed signal", "set MAX_JOBS=1, because the memory was too small"),
     (r"\bPython\.h: ", "apt install python3-dev"),
-    (r"\bexec(ute)? .?cc1plus", "apt install g++, for the compiler is incomplete"),
+    (r"\bexec(ute)? .?cc1plus", "apt install g++, because the compiler is incomplete"),
 )
 
 

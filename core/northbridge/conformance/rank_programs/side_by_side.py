@@ -41,7 +41,7 @@ def _meet(meeting: Path, name: str) -> None:
     until = time.monotonic() + _LIMIT_S
     while len(here := [each.name for each in meeting.iterdir()]) < 2 or _FAILED in here:
         if _FAILED in here:
-            raise RuntimeError("the other job failed before it came to train")
+            raise RuntimeError("the other job failed before it trained")
         if time.monotonic() > until:
             raise TimeoutError(f"the other job did not begin to train within {_LIMIT_S:g} s")
         time.sleep(0.01)

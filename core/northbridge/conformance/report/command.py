@@ -44,7 +44,7 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
         try:
             report = run_suite(name, level, only=only, tell=tell)
         except SuiteError as error:
-            raise ReportError(f"the suite was to run on {name!r}, and pytest could not: {error}") from None
+            raise ReportError(f"pytest could not run the suite on {name!r}: {error}") from None
         except KeyboardInterrupt:
             earlier = f"; what is in {folder} is an earlier run's" if (folder / "report.json").exists() else ""
             print(f"northbridge: the suite was interrupted, and no report was written{earlier}", file=sys.stderr)
@@ -52,7 +52,7 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
     asked_for = [test for test in report.tests if test.evidence != NOT_ASKED]
     if not asked_for:
         words = " or ".join(map(repr, only))
-        raise ReportError(f"no test up to {level} has {words} in its id; see a report")
+        raise ReportError(f"no test up to {level} has {words} in its id. Fix: copy an id from a report")
     written = write_all(report, folder)
     show(console, report)
     console.print(Text(f"\n{next(path for path in written if path.suffix == '.html')}"), soft_wrap=True)
@@ -71,7 +71,7 @@ def verify(path: Path, report: Report) -> int:
         print(clean(f"{path}: {fault}"))
     if not faults:
         label = report.level.label if report.level else "no level"
-        print(clean(f"{path}: whole, and from the suite that is installed here; {report.backend.name} has {label}"))
+        print(clean(f"{path}: complete, and from the installed suite; {report.backend.name} has {label}"))
     return 1 if faults else 0
 
 

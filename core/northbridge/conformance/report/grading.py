@@ -86,7 +86,7 @@ def _below(results: list[LevelResult]) -> list[str]:
 
 def _missing(level: Level, ran: list[TestResult]) -> list[str]:
     least = max(level.least_cases, 1)
-    return [f"{len(ran)} of its tests ran, and it takes {least}"] if len(ran) < least else []
+    return [f"{len(ran)} of its tests ran, and it needs {least}"] if len(ran) < least else []
 
 
 def _bad(tests: list[TestResult]) -> list[str]:
@@ -109,11 +109,10 @@ def _unproved(level: Level, claims: Mapping[str, ClaimResult]) -> list[str]:
     for name in level.claims:
         claim = claims.get(name)
         if claim is None or claim.answer != "yes":
-            reasons.append(
-                f"it takes the claim {name!r}, and the backend says {claim.answer if claim else 'nothing'!r}"
-            )
+            answer = claim.answer if claim else "nothing"
+            reasons.append(f"it needs the claim {name!r}, and the backend says {answer!r}")
         elif claim.finding != "proved":
-            reasons.append(f"it takes the claim {name!r}, which is {claim.finding}")
+            reasons.append(f"it needs the claim {name!r}, which is {claim.finding}")
     return reasons
 
 

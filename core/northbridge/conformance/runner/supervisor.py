@@ -177,7 +177,7 @@ class _Worker:
         finally:
             self._end()
         if test:  # the process died in this test
-            evidence = f"the process {describe_exit(self.code)} in this test; it had said:\n{self.last_words}"
+            evidence = f"the process {describe_exit(self.code)} in this test; its output:\n{self.last_words}"
             course.note(Ended(id=test, ending=Ending.FAILED, seconds=seconds, evidence=evidence))
         else:
             self.finished = course.chosen == set(course.ended) and self.code in (0, 1, 5)

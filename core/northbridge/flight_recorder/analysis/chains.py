@@ -43,4 +43,4 @@ def _say(waits: dict[int, dict[int, HangFinding]], path: list[int]) -> str:
         for finding in [waits[waiting][blamed]]
     ]
     chain = f"rank {path[0]} waits for {', which waits for '.join(steps)}"
-    return f"{chain}: a circle" if path[0] == path[-1] else f"{chain}: begin with rank {path[-1]}"
+    return f"{chain}: a cycle" if path[0] == path[-1] else f"{chain}: look at rank {path[-1]} first"

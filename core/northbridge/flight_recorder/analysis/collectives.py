@@ -108,7 +108,7 @@ def _find_mismatch(
         parties = sorted(kinds.values(), key=lambda ranks: (len(ranks), ranks))
         told = "; ".join(_say_party(ranks, here[ranks[0]]) for ranks in parties)
         blamed = parties[0] if len(parties[0]) < len(parties[-1]) else [rank for ranks in parties for rank in ranks]
-        text = f"the ranks of {group} have called different things as #{number}: {told}"
+        text = f"the ranks of {group} have made different calls as #{number}: {told}"
         text += say_parting(made, blamed, parties[-1])
         waiting = sorted(rank for rank in opened if rank not in blamed)
         return HangFinding.in_calls("mismatch", text, blamed, waiting, [here[blamed[0]], *here.values()])

@@ -50,7 +50,7 @@ def say_standing(run: RecordedRun, rank: int, group: Group) -> str:
     """Return the last call of a rank that others wait for, and the state of its process."""
     log = run.logs.get(rank)
     if log is None:
-        return f"rank {rank} has written nothing: it never started, or never came to a first call"
+        return f"rank {rank} has written nothing: it never started, or made no call"
     last = log.calls[-1] if log.calls else None
     if last is None:
         did = f"rank {rank} has made no call yet"
@@ -68,7 +68,7 @@ def say_process(log: RankLog) -> str:
     if log.state == "stopped":
         return f"; its process {log.process} is stopped, by SIGSTOP or a debugger"
     if log.state == "gone":
-        return f"; its process {log.process} is gone without a last word, as one that was killed"
+        return f"; its process {log.process} is gone, and was probably killed"
     return ""
 
 

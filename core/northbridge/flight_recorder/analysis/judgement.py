@@ -41,13 +41,11 @@ def judge(run: RecordedRun, now: float) -> Judgement:
 
 def _absence(run: RecordedRun, absent: list[int]) -> HangFinding:
     have = "has" if len(absent) == 1 else "have"
-    text = (
-        f"{say_ranks(absent)} of {run.world_size} {have} written nothing: never started, not armed, or with another"
-        " folder?"
-    )
+    why = "never started, or NORTHBRIDGE_FLIGHT_RECORDER differs there"
+    text = f"{say_ranks(absent)} of {run.world_size} {have} written nothing: {why}"
     silent = [rank for rank, log in run.logs.items() if not log.counts]
     if silent:
-        text += f" {say_ranks(silent)} made no call yet, and may wait in init_process_group"
+        text += f"; {say_ranks(silent)} made no call yet, and may wait in init_process_group"
     return HangFinding("nothing written", text, tuple(absent), tuple(silent))
 
 

@@ -108,7 +108,7 @@ def _read(path: Path, damages: list[str]) -> _File | None:
             else:
                 found.add(record)
         except pydantic.ValidationError:
-            damages.append(f"{path} is damaged in line {number}: what stands before it is judged")
+            damages.append(f"{path} is damaged in line {number}: only the lines before it are used")
             break
     return found
 

@@ -49,8 +49,8 @@ def _explain(said: str, name: str, device: torch.device) -> str | None:
         return None
     if _backward_ran_before():
         return (
-            f"{name!r} came too late: a backward() ran before, and autograd serves only devices it knew then."
-            f" Fix: {first}; where it stands there already, add torch.ones(1, device={device.type!r})"
+            f"{name!r} was loaded too late: a backward() ran before, and autograd serves only devices it knew then."
+            f" Fix: {first}; if it is there already, add torch.ones(1, device={device.type!r})"
         )
     return f"autograd has no thread for '{device}': {name!r} tells torch of fewer devices. Fix: report it to its vendor"
 

@@ -67,6 +67,6 @@ def _tell(count: int) -> str:
 
 def _nonsense(asked: str, name: str, kind: type[DevicesError] = DevicesError) -> DevicesError:
     return kind(
-        f"{asked} is not a choice of devices of {name!r}: write a number of devices (2), their indices ([0, 1] or"
+        f"{asked} is not a choice of devices of {name!r}. Fix: a number of devices (2), their indices ([0, 1] or"
         " '0,1'), or 'auto' or -1 for all"
     )

@@ -32,8 +32,8 @@ def _use_one(namespace: Namespace, connector: Any) -> None:
     name, count = connector.accelerator.backend_name, len(connector._parallel_devices)
     del connector._devices_flag[1:], connector._parallel_devices[1:]
     namespace.fabric_module("utilities.rank_zero").rank_zero_info(
-        f"one of {count} devices of {name!r} is used, for this is a notebook; write devices={count} for all of them,"
-        " each with a process that is forked from the notebook's"
+        f"one of {count} devices of {name!r} is used in a notebook by default; devices={count} uses all of them, each"
+        " in a process forked from the notebook's"
     )
 
 
@@ -59,7 +59,7 @@ def _index_one(connector: Any, device: torch.device, asked: Any) -> torch.device
     indices: list[int] = connector._devices_flag
     if asked != "auto" and len(indices) != 1:
         raise DevicesError(
-            f"{type(connector._strategy_flag).__name__} needs one device, but devices={asked!r} means"
+            f"{type(connector._strategy_flag).__name__} needs one device, but devices={asked!r} selects"
             f" {len(indices)}. Fix: devices=1"
         )
     if device.index is None:

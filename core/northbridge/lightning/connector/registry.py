@@ -61,7 +61,7 @@ def register_beside_ours(registry: Any, original: Callable[..., Any], name: Any,
         return original(name, *args, **kwargs)
     who = f"{owner.__module__}.{getattr(owner, '__qualname__', owner)}"
     if _module_of(owner) in {module for _, module in read_announced().predecessors}:
-        note(name, "left out", f"{who} wanted to register it, and it is ours")
+        note(name, "left out", f"{who} tried to register it; Northbridge already has")
         return owner
     note(name, "given up", f"{who} has registered it")
     return original(name, *args, **{**kwargs, "override": True})

@@ -33,13 +33,13 @@ from northbridge.lightning.plugins.precision import (
 from northbridge.lightning.vendor_names.entry_points import Alias
 
 _UNSUPPORTED = {
-    "dp": (("dp", "DataParallelStrategy"), "one process for several devices is CUDA's way"),
+    "dp": (("dp", "DataParallelStrategy"), "only CUDA runs several devices in one process"),
     "fsdp": (
         ("fsdp", "FSDPStrategy", "XLAFSDPStrategy"),
-        "torch's first FSDP is not driven here, but FSDP2 is",
+        "torch's FSDP1 is not supported, but FSDP2 is",
     ),
-    "deepspeed": (("deepspeed", "DeepSpeedStrategy"), "DeepSpeed is not there yet"),
-    "xla": (("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"), "it drives the devices of XLA"),
+    "deepspeed": (("deepspeed", "DeepSpeedStrategy"), "DeepSpeed is not supported yet"),
+    "xla": (("xla", "single_xla", "XLAStrategy", "SingleDeviceXLAStrategy"), "it is for XLA devices"),
 }
 """Strategies that cannot run on our chips: the first words of Lightning's names, the classes, and the reason."""
 
@@ -209,7 +209,7 @@ def _build_single(single_device: Any, connector: Any) -> Any:
     devices = connector._parallel_devices
     if len(devices) != 1:
         raise DevicesError(
-            f"strategy={connector._strategy_flag!r} needs one device, but devices= means {len(devices)}."
+            f"strategy={connector._strategy_flag!r} needs one device, but devices= selects {len(devices)}."
             " Fix: devices=1 or strategy='ddp'"
         )
     if connector._num_nodes_flag > 1:

@@ -42,10 +42,10 @@ def reject_compiler(backend: Backend, arguments: dict[str, Any]) -> None:
     asked = arguments.get("backend", _TORCHS_OWN)
     reason = backend.bridge.missing_compile_backends.get(asked) if isinstance(asked, str) else None
     if reason is None and asked == _TORCHS_OWN and not _is_known_to_dynamo(backend.device.type):
-        reason = f"torch knows no interface for devices of type {backend.device.type!r}, which it generates code by"
+        reason = f"torch._dynamo has no device interface for {backend.device.type!r}"
     if reason is None:
         return
-    unsaid = "" if "backend" in arguments else ", which torch takes where none is named"
+    unsaid = "" if "backend" in arguments else ", torch's default"
     raise UnsupportedError(
         f"{backend.name!r} cannot compile with {asked!r}{unsaid}: {reason}. Fix: {_instead(backend)}",
         capability="compile",

@@ -76,7 +76,7 @@ CORRECTIONS = (
     Correction(
         "_set_parallel_devices_and_init_accelerator",
         ("self",),
-        "takes the devices of a strategy object without an index for one and the same, and drops devices= for them",
+        "treats devices without an index of a strategy object as one device, and drops devices= for them",
         replacements.settle_devices,
     ),
     Correction(
@@ -131,7 +131,7 @@ CORRECTIONS = (
     _of_trainer(
         "_broadcast_sigterm_tensor",
         ("self",),
-        "listens to rank 0 alone, and takes a rank that died for one that goes on",
+        "listens only to rank 0, and takes a dead rank for one that trains on",
         replacements.agree,
         module="loops.training_epoch_loop",
         owner="_TrainingEpochLoop",
@@ -257,7 +257,7 @@ def register(name: str) -> None:
     if reason is not None:
         note(name, "left alone", reason, problem=True)
         warnings.warn(
-            f"Northbridge leaves {name} alone, and accelerators of its backends are unknown there: {reason}",
+            f"Northbridge leaves {name} alone; its backends cannot be used there: {reason}",
             stacklevel=2,
         )
         return
@@ -287,9 +287,8 @@ def reason_against(namespace: Namespace, *, command: bool = False) -> str | None
         return reason
     wrong = [each for row in _rows(namespace, command=command) if (each := _mismatch(namespace, row)) is not None]
     if wrong:
-        return (
-            f"version {namespace.version} differs from what Northbridge knows: {'; '.join(wrong)}; upgrade northbridge"
-        )
+        found = "; ".join(wrong)
+        return f"version {namespace.version} differs from what Northbridge knows: {found}. Fix: upgrade northbridge"
     return None
 
 

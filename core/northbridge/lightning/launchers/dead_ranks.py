@@ -29,7 +29,7 @@ def name_dead_ranks(error: BaseException, launcher: Any, rank: int) -> None:
     for number, script in enumerate(scripts, start=rank + 1):
         code = script.poll()
         if code:
-            above = "" if code < 0 else "; what it says of that stands above"
+            above = "" if code < 0 else "; its error is printed above"
             _add(error, f"rank {number} (process {script.pid}) {describe_exit(code)}{above}")
 
 

@@ -89,7 +89,7 @@ def _let_first_end(siblings: list[int]) -> None:
 def _reject_held_chips() -> None:
     for name in held():
         raise UnsupportedError(
-            f"this process has already used {name!r}, so that no rank can be forked from it. Fix: restart"
+            f"this process has already used {name!r}, so ranks cannot be forked from it. Fix: restart"
             " the kernel, or strategy='ddp'",
             capability="fork",
         )

@@ -104,8 +104,8 @@ class _Reader:
 def _warn_of_damage(path: Any, damage: str) -> None:
     if damage:
         warnings.warn(
-            f"the checkpoint {path} is damaged: {damage}. It was opened all the same, and its values may be wrong."
-            " Fix: copy it again, or take another",
+            f"the checkpoint {path} is damaged: {damage}. It was loaded anyway, and its values may be wrong."
+            " Fix: copy it again, or load another",
             stacklevel=2,
         )
 
@@ -167,7 +167,7 @@ def unreadable(path: Any, error: BaseException) -> CheckpointError:
                 f"{path} holds {held}, which weights_only=True does not allow. Fix: add_safe_globals(),"
                 " or weights_only=False if you trust it"
             )
-        reason = "it is in no format that torch.save writes"
+        reason = "torch.save does not write this format"
     return CheckpointError(
         f"{path} could not be read as a checkpoint: {damage or reason}. Fix: copy it again, or load another"
     )

@@ -188,5 +188,5 @@ def system_error_behind(error: BaseException) -> OSError | None:
     while cause is not None and not isinstance(cause, OSError):
         cause = cause.__cause__ or cause.__context__
     if cause is None and "inline_container.cc" in str(error):
-        return OSError("torch could not write all of it, as on a full disk")
+        return OSError("torch could not write all of it: the disk may be full")
     return cause

@@ -52,7 +52,7 @@ _CURES = {
 
 _UNSUPPORTED = {
     "float32_convolutions": "does not compute it in float32",
-    "bfloat16_range": "has not bfloat16's range in matrix products",
+    "bfloat16_range": "does not have bfloat16's range in matrix products",
 }
 
 

@@ -69,8 +69,8 @@ def reject_left_behind(optimizer: Any, device: torch.device) -> None:
     left = [each for group in optimizer.param_groups for each in group["params"] if each.device.type == "cpu"]
     if left and device.type != "cpu" and not _keeps_parameters(device):
         raise WrongDeviceError(
-            f"{type(optimizer).__name__} would train {len(left)} parameters on 'cpu'. Fix: make it"
-            f" after the move to '{device}'"
+            f"{type(optimizer).__name__} would train {len(left)} parameters on 'cpu'. Fix: create it"
+            f" after the model moves to '{device}'"
         )
 
 

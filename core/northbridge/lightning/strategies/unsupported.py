@@ -13,15 +13,15 @@ TRAINING_CLAIMS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "fit": ("training", "use another accelerator; validation and prediction are allowed"),
         "checkpoint": ("checkpoints", "Trainer(enable_checkpointing=False), or no Fabric.save()"),
-        "resume": ("resuming a training", "leave ckpt_path= or Fabric.load() out"),
+        "resume": ("resuming training", "leave ckpt_path= or Fabric.load() out"),
         "inference_mode": ("torch.inference_mode()", "torch.no_grad()"),
-        "sum_all_reduce": ("several ranks, which add up tensors", "devices=1"),
-        "broadcast": ("several ranks, of which one sends to all", "devices=1"),
-        "all_gather": ("several ranks, which gather tensors", "devices=1"),
-        "barrier": ("several ranks, which wait for each other", "devices=1"),
+        "sum_all_reduce": ("all_reduce, which several ranks need", "devices=1"),
+        "broadcast": ("broadcast, which several ranks need", "devices=1"),
+        "all_gather": ("all_gather, which several ranks need", "devices=1"),
+        "barrier": ("barrier, which several ranks need", "devices=1"),
         "sync_batchnorm": ("torch's SyncBatchNorm", "leave convert_sync_batchnorm() out"),
         "sharding": ("FSDP2 and tensor parallel", "strategy='ddp', or devices=1"),
-        "ddp_averaging": ("DDP, which averages gradients", "devices=1"),
+        "ddp_averaging": ("averaging gradients, which DDP does", "devices=1"),
     }
 )
 """Feature behind each claim of training, evaluation, checkpoints and ranks, and the fix if it is unsupported."""

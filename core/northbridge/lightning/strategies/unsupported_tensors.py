@@ -24,19 +24,19 @@ def reject_tensors(backend: Backend, module: torch.nn.Module, device: torch.devi
         if tensor.is_complex():
             dtype = str(tensor.dtype).removeprefix("torch.")
             why = _why_no_dtype(tensor.dtype, device)
-            _reject(why, "complex", f"{what} is {dtype}, but {backend.name!r} has none", "torch.view_as_real() of it")
+            _reject(why, "complex", f"{what} is {dtype}, but {backend.name!r} cannot hold it", "torch.view_as_real()")
         elif tensor.layout is torch.sparse_coo:
             why = _why_no_sparse(device)
-            _reject(why, "sparse", f"{what} is sparse, but {backend.name!r} has no sparse tensors", "to_dense() of it")
+            _reject(why, "sparse", f"{what} is sparse, but {backend.name!r} has no sparse tensors", "to_dense()")
         elif tensor.is_nested:  # a jagged tensor consists of dense tensors
             known = tensor.layout is not torch.strided or has_nested_tensors(device.type)
             what = f"{what} is nested, but {backend.name!r} has no nested tensors"
-            _reject(None if known else "", "nested", what, "to_padded_tensor(0.0) of it")
+            _reject(None if known else "", "nested", what, "to_padded_tensor(0.0)")
         elif tensor.layout is not torch.strided and not tensor.is_mkldnn:
             known = has_kernel("aten::addmm", "SparseCsr", device.type)
             layout = str(tensor.layout).removeprefix("torch.")
-            what = f"{what} is {layout}, but {backend.name!r} computes with none"
-            _reject(None if known else "", "sparse", what, "to_dense() of it")
+            what = f"{what} is {layout}, but {backend.name!r} does not support it"
+            _reject(None if known else "", "sparse", what, "to_dense()")
 
 
 def reject_sparse_gradients(backend: Backend, module: torch.nn.Module, device: torch.device) -> None:

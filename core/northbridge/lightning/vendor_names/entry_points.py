@@ -48,7 +48,7 @@ class Alias:
         try:
             made = getattr(importlib.import_module(module), attribute)()
             if not isinstance(made, StrategyName):
-                raise TypeError(f"it makes {made!r}, which is not a strategy's name")
+                raise TypeError(f"it returned {made!r}, not a StrategyName")
         except (AttributeError, TypeError) as error:
             raise PluginImportError(
                 f"{describe(self.backend)}: strategy={self.name!r} cannot be made: {describe_error(error)}."

@@ -68,7 +68,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
         if cls.backend_name and not backend:
             name = next(base.__name__ for base in cls.__mro__ if "backend_name" in vars(base))
             raise UnsupportedError(
-                f"{cls.__name__} cannot derive from the name {name}. Fix: derive it from {cls.home}.{cls.kind}",
+                f"{cls.__name__} cannot subclass the name {name}. Fix: subclass {cls.home}.{cls.kind}",
                 capability="subclass",
             )
         cls.backend_name = backend

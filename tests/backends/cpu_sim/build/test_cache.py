@@ -100,7 +100,7 @@ def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) ->
 
     assert str(caught.value) == (
         f"cannot use the simulated chip's cache: {cache} can be written by others (mode {mode:o})."
-        " Fix: delete it, for others may have filled it, or set NORTHBRIDGE_CPU_SIM_CACHE to a"
+        " Fix: delete it, because others may have filled it, or set NORTHBRIDGE_CPU_SIM_CACHE to a"
         " folder that only you can write"
     )
 

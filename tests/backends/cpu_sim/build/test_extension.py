@@ -355,7 +355,7 @@ def test_a_build_that_succeeds_removes_the_log_of_a_failure(place: Place, monkey
         ),
         (
             "g++: fatal error: Killed signal terminated program cc1plus",
-            "set MAX_JOBS=1, for the memory was too small",
+            "set MAX_JOBS=1, because the memory was too small",
         ),
         (
             "chip.cpp:2:10: fatal error: Python.h: No such file or directory",
@@ -363,7 +363,7 @@ def test_a_build_that_succeeds_removes_the_log_of_a_failure(place: Place, monkey
         ),
         (
             "g++: fatal error: cannot execute 'cc1plus': execvp: No such file or directory",
-            "apt install g++, for the compiler is incomplete",
+            "apt install g++, because the compiler is incomplete",
         ),
         ("chip.cpp:1:1: error: something else", "another compiler (CXX=clang++)"),
     ],

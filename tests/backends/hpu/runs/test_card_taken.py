@@ -24,9 +24,9 @@ def test_the_error_names_who_holds_it(start: Start, holder: Job) -> None:
     assert job.end() == 1, job.said
     assert (
         "northbridge.errors.DeviceBusyError: device 0 of 'hpu' (HLS_MODULE_ID=0) could not be"
-        f" acquired: synStatus=20 [Device already acquired] Device acquire failed.; process {holder.process.pid}"
-        " (python hold.py) holds it: wait for it or end it; free are the modules 1, 2, 3, 4, 5,"
-        " 6, 7, which"
+        f" acquired: synStatus=20 [Device already acquired] Device acquire failed; process {holder.process.pid}"
+        " (python hold.py) holds it. Fix: wait for it or end it, or set HABANA_VISIBLE_MODULES to"
+        " free modules (1, 2, 3, 4, 5, 6, 7)"
     ) in job.said, job.said
     GAUDI.page.assert_shown("NORTHBRIDGE_SIMULATE=hpu python hold.py", holder.said)
     GAUDI.page.assert_shown("NORTHBRIDGE_SIMULATE=hpu python train.py devices=1", job.said)

@@ -12,12 +12,12 @@ REFUSED = {
     "sparse gradients": f"'words' is Embedding(sparse=True), {NO_SPARSE}",
     "a bag of them": f"'words' is EmbeddingBag(sparse=True), {NO_SPARSE}",
     "complex": (
-        "the parameter 'waves.weight' is complex64, but 'hpu' has none (Complex datatype is not supported on HPU"
-        " device). Fix: torch.view_as_real() of it"
+        "the parameter 'waves.weight' is complex64, but 'hpu' cannot hold it (Complex datatype is not supported on HPU"
+        " device). Fix: torch.view_as_real()"
     ),
     "sparse": (
         "the parameter 'graph.edges' is sparse, but 'hpu' has no sparse tensors (Unrecognized tensor type ID:"
-        " SparseHPU). Fix: to_dense() of it"
+        " SparseHPU). Fix: to_dense()"
     ),
 }
 NAMESPACES = ("lightning.pytorch", "lightning.fabric", "pytorch_lightning", "lightning_fabric")

@@ -21,28 +21,28 @@ OF_TWO_NODES = {
         {"MASTER_PORT": None},
         (
             "ClusterError: MASTER_PORT is not set on node 1 (host {host}): each of the 2 nodes would choose another"
-            " port, and they would not meet; export one free port, the same on every node: MASTER_PORT=29500"
+            " port, and they would not meet. Fix: export one free port, the same on every node: MASTER_PORT=29500"
         ),
     ),
     "MASTER_ADDR left out": (
         {"MASTER_ADDR": None},
         (
             "ClusterError: MASTER_ADDR is not set on node 1 (host {host}): this node would look for node 0 at"
-            " 127.0.0.1, on itself; export MASTER_ADDR=<the address of node 0 that the other nodes reach>"
+            " 127.0.0.1, on itself. Fix: export MASTER_ADDR=<the address of node 0 that the other nodes reach>"
         ),
     ),
     "NODE_RANK missing": (
         {"NODE_RANK": None},
         (
-            "ClusterError: NODE_RANK is not set on host {host}: each of the 2 nodes would take itself for node 0;"
-            " export NODE_RANK, 0 on the first node, 1 on the next; where there is one node, unset it"
+            "ClusterError: NODE_RANK is not set on host {host}: each of the 2 nodes would act as node 0."
+            " Fix: export NODE_RANK, 0 on the first node, 1 on the next; where there is one node, unset it"
         ),
     ),
     "WORLD_SIZE wrong": (
         {"WORLD_SIZE": "2"},
         (
             "ClusterError: WORLD_SIZE='2' on node 1 (host {host}): with num_nodes=2 and devices=2 there are 4"
-            " processes; unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices="
+            " processes. Fix: unset WORLD_SIZE, which Lightning works out, or change num_nodes= or devices="
         ),
     ),
 }
@@ -51,15 +51,15 @@ OF_ONE_NODE = {
         {"LOCAL_RANK": "0"},
         (
             "ClusterError: MASTER_PORT is not set on host {host}: LOCAL_RANK='0' says that each rank is started"
-            " alone, and each would choose another port; unset LOCAL_RANK if it is left over, or export one free"
+            " alone, and each would choose another port. Fix: unset LOCAL_RANK if it is left over, or export one free"
             " port, the same on every node: MASTER_PORT=29500"
         ),
     ),
     "a LOCAL_RANK of another run": (
         {"LOCAL_RANK": "5"},
         (
-            "ClusterError: LOCAL_RANK='5' on host {host}: with num_nodes=1 and devices=2 it is from 0 to 1; unset"
-            " LOCAL_RANK, or count it from 0 if you start each process yourself"
+            "ClusterError: LOCAL_RANK='5' on host {host}: with num_nodes=1 and devices=2 it must be from 0 to 1. Fix:"
+            " unset LOCAL_RANK, or count it from 0 if you start each process yourself"
         ),
     ),
     "HLS_MODULE_ID inherited by all ranks": (
@@ -80,10 +80,7 @@ OF_ONE_NODE = {
     ),
     "migration from CUDA": (
         {"PT_HPU_GPU_MIGRATION": "1"},
-        (
-            "SettingsError: PT_HPU_GPU_MIGRATION makes the HPU pass for CUDA, and 'nccl' answer for"
-            " 'hccl'. Fix: unset it"
-        ),
+        ("SettingsError: PT_HPU_GPU_MIGRATION redirects torch.cuda to the HPU, and 'nccl' to 'hccl'. Fix: unset it"),
     ),
     "collectives that do nothing": (
         {"PT_HPU_EMULATE_DISTRIBUTED": "1"},
@@ -131,4 +128,4 @@ def test_both_nodes_warn_of_localhost(start: Start, nodes: tuple[Node, Node], do
 
     for number, job in enumerate(jobs):
         job.wait_for(f"MASTER_ADDR='localhost' on node {number} (host ")
-        job.wait_for("): a loopback address is on each node the node itself, which is right only if all 2 nodes share")
+        job.wait_for("): a loopback address leads each node to itself. Fix: unless all 2 nodes share")

@@ -57,7 +57,7 @@ def test_a_backend_that_claims_nothing_has_the_first_level_alone() -> None:
     levels = earn(Capabilities().claims())
 
     assert [name for name, level in levels.items() if level.granted] == ["C0"]
-    assert "it takes the claim 'float32', and the backend says 'unknown'" in levels["C1"].withheld
+    assert "it needs the claim 'float32', and the backend says 'unknown'" in levels["C1"].withheld
     assert "C1 is not granted" in levels["C2"].withheld
 
 
@@ -72,7 +72,7 @@ def test_one_failing_test_withholds_its_level_and_those_above() -> None:
 def test_a_hang_on_a_claim_of_the_level_names_both() -> None:
     levels = earn(claiming(), {"C3/Chip/barrier": Ending.HUNG})
 
-    assert levels["C3"].withheld == ("TIMEOUT: C3/Chip/barrier", "it takes the claim 'barrier', which is false")
+    assert levels["C3"].withheld == ("TIMEOUT: C3/Chip/barrier", "it needs the claim 'barrier', which is false")
 
 
 def test_what_is_denied_and_works_withholds_the_level() -> None:
@@ -80,7 +80,7 @@ def test_what_is_denied_and_works_withholds_the_level() -> None:
 
     assert levels["C1"].withheld == (
         "UNDERCLAIM: C1/Chip/views",
-        "it takes the claim 'views', and the backend says 'no'",
+        "it needs the claim 'views', and the backend says 'no'",
     )
 
 
@@ -109,13 +109,13 @@ def test_too_few_cases_say_too_little() -> None:
     levels = earn(claiming(), cases=10)
 
     assert levels["C2"].granted
-    assert levels["C3"].withheld == (f"{10 + len(LEVEL_CLAIMS['C3'])} of its tests ran, and it takes 200",)
+    assert levels["C3"].withheld == (f"{10 + len(LEVEL_CLAIMS['C3'])} of its tests ran, and it needs 200",)
 
 
 def test_no_level_is_granted_without_a_case() -> None:
     (level,) = grant("C0", [], judge_claims({}, []), simulated=False)
 
-    assert level.withheld == ("0 of its tests ran, and it takes 1",)
+    assert level.withheld == ("0 of its tests ran, and it needs 1",)
 
 
 def test_a_claim_is_what_its_tests_say() -> None:

@@ -75,7 +75,7 @@ def test_without_endings_only_the_last_call_is_waited_in() -> None:
     ("state", "exited", "said"),
     [
         ("stopped", False, "; its process 4002 is stopped, by SIGSTOP or a debugger"),
-        ("gone", False, "; its process 4002 is gone without a last word, as one that was killed"),
+        ("gone", False, "; its process 4002 is gone, and was probably killed"),
         ("gone", True, "; its process 4002 has ended by itself"),
     ],
 )
@@ -130,15 +130,15 @@ def test_a_rank_that_has_written_nothing_is_named() -> None:
     (text,) = told(*begun)
 
     assert text == (
-        "rank 3 of 4 has written nothing: never started, not armed, or with another folder? ranks 0-2 made no call yet,"
-        " and may wait in init_process_group"
+        "rank 3 of 4 has written nothing: never started, or NORTHBRIDGE_FLIGHT_RECORDER differs there; ranks 0-2 made"
+        " no call yet, and may wait in init_process_group"
     )
 
 
 def test_ranks_wait_for_one_that_has_written_nothing() -> None:
     (text,) = told(*(log(rank, until(1, "waiting")) for rank in (0, 1, 2)))
 
-    assert text.endswith("rank 3 has written nothing: it never started, or never came to a first call")
+    assert text.endswith("rank 3 has written nothing: it never started, or made no call")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_different_calls_are_named_with_their_ranks(wrong: dict[str, object], sa
     (finding,) = judged(log(1, odd), *(log(rank, until(3, "waiting")) for rank in (0, 2, 3))).findings
 
     assert (finding.kind, finding.blamed, finding.number) == ("mismatch", (1,), 3)
-    assert f"have called different things as #3: {said}" in finding.text
+    assert f"have made different calls as #3: {said}" in finding.text
     assert "ranks 0, 2, 3 all_reduce (float32 [1024]), at train.py:42 in training_step" in finding.text
 
 
@@ -230,7 +230,7 @@ def test_waits_over_two_groups_are_a_chain() -> None:
     (chain,) = judgement.chains
     assert chain == (
         "rank 0 waits for rank 1 (all_reduce #1 of group 1 (ranks 0, 1)), which waits for rank 2 (all_reduce #1 of"
-        " group 2 (ranks 1, 2)): begin with rank 2"
+        " group 2 (ranks 1, 2)): look at rank 2 first"
     )
 
 
@@ -242,7 +242,7 @@ def test_ranks_that_wait_for_each_other_are_a_circle() -> None:
     )
 
     assert len(judgement.findings) == 2
-    assert [chain.rpartition(": ")[2] for chain in judgement.chains] == ["a circle"]
+    assert [chain.rpartition(": ")[2] for chain in judgement.chains] == ["a cycle"]
 
 
 def test_overwritten_rank_is_known_by_its_count() -> None:

@@ -58,4 +58,4 @@ def test_receives_one_behind_the_other_are_a_chain() -> None:
 
     (chain,) = judgement.chains
     assert chain.startswith("rank 0 waits for rank 1 (recv #1 of group 0")
-    assert chain.endswith(": begin with rank 2")
+    assert chain.endswith(": look at rank 2 first")

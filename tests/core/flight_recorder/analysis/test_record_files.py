@@ -60,7 +60,7 @@ def test_lines_before_damage_are_read(tmp_path: Path, line: bytes) -> None:
     run = read_folder(tmp_path)
 
     assert len(run.logs[0].calls) == 2
-    assert run.damages == (f"{path} is damaged in line 8: what stands before it is judged",)
+    assert run.damages == (f"{path} is damaged in line 8: only the lines before it are used",)
 
 
 def test_a_file_of_another_version_is_left_out_and_named(tmp_path: Path) -> None:

@@ -53,8 +53,8 @@ def test_late_is_said_only_where_a_backward_ran_before(install: Install) -> None
         "autograd has no thread for 'cpu': 'acme' tells torch of fewer devices. Fix: report it to its vendor"
     )
     assert late == (
-        "'cpu_sim' came too late: a backward() ran before, and autograd serves only devices it knew then. Fix: `import"
-        " northbridge; northbridge.load('cpu_sim')` at the top of the script; where it stands there already, add"
+        "'cpu_sim' was loaded too late: a backward() ran before, and autograd serves only devices it knew then. Fix:"
+        " `import northbridge; northbridge.load('cpu_sim')` at the top of the script; if it is there already, add"
         " torch.ones(1, device='cpu_sim')"
     )
     assert without_threads is None

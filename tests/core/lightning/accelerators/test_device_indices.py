@@ -69,7 +69,7 @@ def test_nonsense_is_refused_with_what_could_be_written(devices: object) -> None
         parse_devices(devices, count=3, name="acme")
 
     assert str(refusal.value) == (
-        f"devices={devices!r} is not a choice of devices of 'acme': write a number of devices (2), their indices"
+        f"devices={devices!r} is not a choice of devices of 'acme'. Fix: a number of devices (2), their indices"
         " ([0, 1] or '0,1'), or 'auto' or -1 for all"
     )
 

@@ -123,7 +123,7 @@ def test_slurms_wrong_variable_is_named(namespace: Namespace, build: Build, monk
     monkeypatch.setenv("SLURM_NTASKS", "x")
 
     with pytest.raises(
-        ClusterError, match=r"^SLURM_NTASKS='x' on host .*: it is not a number; start with srun, or unset"
+        ClusterError, match=r"^SLURM_NTASKS='x' on host .*: it is not a number. Fix: start with srun, or unset"
     ):
         build(accelerator="cpu_sim", devices=1)
 
@@ -154,7 +154,7 @@ def test_the_device_of_a_strategy_object_is_taken(namespace: Namespace, build: B
 
 
 CONTRADICT = " contradicts devices={}. Fix: leave one out"
-SEVERAL = "{} needs one device, but devices=2 means 2. Fix: devices=1"
+SEVERAL = "{} needs one device, but devices=2 selects 2. Fix: devices=1"
 ABSENT = " of the strategy names device 99 of 'cpu_sim', but this machine has 8 (0 to 7)"
 
 
@@ -276,7 +276,7 @@ def test_a_class_derived_from_what_is_refused_is_refused_too(namespace: Namespac
     class Mine(DeepSpeedStrategy):
         pass
 
-    with pytest.raises(UnsupportedError, match="DeepSpeed is not there yet"):
+    with pytest.raises(UnsupportedError, match="DeepSpeed is not supported yet"):
         build(accelerator="cpu_sim", devices=2, strategy=Mine())
 
 
@@ -311,12 +311,12 @@ def test_name_like_lightnings_own_is_refused_by_lightning(build: Build, asked: s
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        ("dp", "one process for several devices is CUDA's way"),
-        ("deepspeed", "DeepSpeed is not there yet"),
-        ("deepspeed_stage_3", "DeepSpeed is not there yet"),
-        ("xla", "it drives the devices of XLA"),
-        ("xla_debug", "it drives the devices of XLA"),
-        ("single_xla", "it drives the devices of XLA"),
+        ("dp", "only CUDA runs several devices in one process"),
+        ("deepspeed", "DeepSpeed is not supported yet"),
+        ("deepspeed_stage_3", "DeepSpeed is not supported yet"),
+        ("xla", "it is for XLA devices"),
+        ("xla_debug", "it is for XLA devices"),
+        ("single_xla", "it is for XLA devices"),
     ],
 )
 @pytest.mark.parametrize("devices", [1, 2])
@@ -342,7 +342,7 @@ def test_fsdp_is_refused_with_the_lines_of_the_sharded_strategy(namespace: Names
     mesh = "self.device_mesh" if namespace.is_trainer else "mesh"
     where = "configure_model()" if namespace.is_trainer else "its parallelize_fn= takes (model, mesh), and"
     assert str(refusal.value) == (
-        f"strategy={asked!r} cannot run on 'cpu_sim': torch's first FSDP is not driven here, but"
+        f"strategy={asked!r} cannot run on 'cpu_sim': torch's FSDP1 is not supported, but"
         f" FSDP2 is. Fix: {namespace.host}(accelerator='cpu_sim',"
         f" strategy={namespace.name}.strategies.ModelParallelStrategy(…));"
         " its data_parallel_size= is the number of devices, its tensor_parallel_size= is 1, and"
@@ -425,7 +425,7 @@ def test_the_object_of_such_a_strategy_is_refused_too(namespace: Namespace, buil
         build(accelerator="cpu_sim", devices=2, strategy=Named())
 
     assert str(refusal.value) == (
-        "strategy='DeepSpeedStrategy' cannot run on 'cpu_sim': DeepSpeed is not there yet. Fix:"
+        "strategy='DeepSpeedStrategy' cannot run on 'cpu_sim': DeepSpeed is not supported yet. Fix:"
         f" {namespace.host}(accelerator='cpu_sim', strategy='ddp')"
     )
 
@@ -436,7 +436,7 @@ def test_the_single_device_strategy_with_two_devices_is_refused(build: Build, as
         build(accelerator="cpu_sim", devices=2, strategy=asked)
 
     assert str(refusal.value) == (
-        "strategy='single_cpu_sim' needs one device, but devices= means 2. Fix: devices=1 or strategy='ddp'"
+        "strategy='single_cpu_sim' needs one device, but devices= selects 2. Fix: devices=1 or strategy='ddp'"
     )
 
 
@@ -620,7 +620,7 @@ def test_where_nobody_says_how_many_a_notebook_takes_one_device(
     assert len(getattr(strategy, "parallel_devices", None) or [strategy.root_device]) == taken
     assert [text for text in said if "notebook" in text] == [
         (
-            "one of 8 devices of 'cpu_sim' is used, for this is a notebook; write devices=8 for all of them, each"
-            " with a process that is forked from the notebook's"
+            "one of 8 devices of 'cpu_sim' is used in a notebook by default; devices=8 uses all of them, each"
+            " in a process forked from the notebook's"
         )
     ] * (not asked)

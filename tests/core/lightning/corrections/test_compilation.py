@@ -32,8 +32,8 @@ def test_torchs_own_is_refused_without_an_interface(backend: Backend, monkeypatc
 
     assert refused.value.capability == "compile"
     assert str(refused.value) == (
-        "'cpu_sim' cannot compile with 'inductor', which torch takes where none is named: torch"
-        " knows no interface for devices of type 'cpu_sim', which it generates code by. Fix: write"
+        "'cpu_sim' cannot compile with 'inductor', torch's default: torch._dynamo"
+        " has no device interface for 'cpu_sim'. Fix: write"
         " torch.compile(model, backend='aot_eager')"
     )
 

@@ -79,8 +79,8 @@ def test_an_unknown_lightning_is_left_alone_and_warned_of(namespace: Namespace, 
 
     (warning,) = caught
     assert str(warning.message) == (
-        f"Northbridge leaves {namespace.name} alone, and accelerators of its backends are unknown there: its version is"
-        f" {version}, and Northbridge knows 2.4 and later, before 2.8; install such a one"
+        f"Northbridge leaves {namespace.name} alone; its backends cannot be used there: version"
+        f" {version} is not supported. Fix: install 2.4 or later, before 2.8"
     )
 
 
@@ -96,7 +96,7 @@ def test_the_malicious_uploads_are_named_as_such(namespace: Namespace, pretend: 
 def test_a_wrong_version_is_told(namespace: Namespace, pretend: Pretend) -> None:
     pretend("main")
 
-    assert reason_against(namespace) == "its version 'main' is not one"
+    assert reason_against(namespace) == "its version 'main' cannot be parsed"
 
 
 def test_a_newer_lightning_is_used_and_the_record_says_so(namespace: Namespace, pretend: Pretend) -> None:
@@ -217,14 +217,14 @@ def by_hand() -> Any:
 
 
 def test_row_without_a_match_leaves_the_namespace_alone(by_hand: Any) -> None:
-    alone = "and accelerators of its backends are unknown there: version 2.6.6 differs from what Northbridge knows"
+    alone = "its backends cannot be used there: version 2.6.6 differs from what Northbridge knows"
 
     assert sorted(by_hand["warnings"]) == [
         (
-            f"Northbridge leaves lightning.fabric alone, {alone}: _init_strategy takes ('self', 'strategy'), not"
-            " ('self',); upgrade northbridge"
+            f"Northbridge leaves lightning.fabric alone; {alone}: _init_strategy takes ('self', 'strategy'), not"
+            " ('self',). Fix: upgrade northbridge"
         ),
-        f"Northbridge leaves lightning.pytorch alone, {alone}: _log_device_info is gone; upgrade northbridge",
+        f"Northbridge leaves lightning.pytorch alone; {alone}: _log_device_info is gone. Fix: upgrade northbridge",
     ]
     assert by_hand["names"] == {"lightning.fabric": False, "lightning.pytorch": False, "pytorch_lightning": True}
     assert not [key for key in by_hand["replaced"] if key[0].startswith("lightning.")]

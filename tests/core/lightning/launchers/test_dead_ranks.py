@@ -52,7 +52,7 @@ def test_raising_rank_is_named_by_its_global_number(start: Start) -> None:
 
     name_dead_ranks(error, SimpleNamespace(procs=[raised]), rank=4)
 
-    assert f"rank 5 (process {raised.pid}) ended with exit code 3; what it says of that stands above" in told(error)
+    assert f"rank 5 (process {raised.pid}) ended with exit code 3; its error is printed above" in told(error)
 
 
 def test_ranks_that_live_or_ended_well_are_not_named(start: Start) -> None:

@@ -264,8 +264,8 @@ def test_ranks_are_not_forked_where_the_chip_denies_it(build: Build, asked: str,
 @pytest.mark.parametrize(
     ("variables", "message"),
     [
-        ({"MASTER_PORT": "eighty"}, r"^MASTER_PORT='eighty' on host .*: it is not a number; export one free port"),
-        ({"LOCAL_RANK": "2"}, r"^LOCAL_RANK='2' on host .*: with num_nodes=1 and devices=2 it is from 0 to 1; unset"),
+        ({"MASTER_PORT": "eighty"}, r"^MASTER_PORT='eighty' on host .*: it is not a number. Fix: export one free port"),
+        ({"LOCAL_RANK": "2"}, r"^LOCAL_RANK='2' on .*: with num_nodes=1 and devices=2 it must be from 0 to 1. Fix: "),
         ({"WORLD_SIZE": "3"}, r"^WORLD_SIZE='3' on host .*: with num_nodes=1 and devices=2 there are 2 processes"),
     ],
 )

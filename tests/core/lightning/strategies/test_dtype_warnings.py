@@ -160,7 +160,7 @@ def test_missing_bfloat16_range_is_told(precision: str, expected: int) -> None:
 
     said = told(lambda: warn_of_module(backend, torch.nn.Linear(1, 1), precision))
 
-    words = "and 'tested' has not bfloat16's range in matrix products: matrix products end at 65504"
+    words = "and 'tested' does not have bfloat16's range in matrix products: matrix products end at 65504"
     assert said == [f"precision={precision!r} was asked for, {words}"][:expected]
 
 

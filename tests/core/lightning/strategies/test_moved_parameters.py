@@ -115,7 +115,9 @@ def test_fabric_refuses_an_optimizer_of_what_was_moved_before(build: Build, monk
     with pytest.raises(WrongDeviceError) as caught:
         build(accelerator="cpu_sim", devices=1).setup(net, optimizer)
 
-    assert str(caught.value) == ("SGD would train 2 parameters on 'cpu'. Fix: make it after the move to 'cpu_sim:0'")
+    assert str(caught.value) == (
+        "SGD would train 2 parameters on 'cpu'. Fix: create it after the model moves to 'cpu_sim:0'"
+    )
 
 
 # --- Trainer

@@ -154,9 +154,7 @@ def test_a_sparse_buffer_on_a_chip_without_them_is_refused(namespace: Namespace,
 
     said = refusal(lambda: train(namespace, host, model))
 
-    assert (
-        said == "the buffer 'given' is sparse, but 'cpu_sim' has no sparse tensors (it says so). Fix: to_dense() of it"
-    )
+    assert said == "the buffer 'given' is sparse, but 'cpu_sim' has no sparse tensors (it says so). Fix: to_dense()"
 
 
 def test_a_compressed_buffer_is_refused(namespace: Namespace, host: Any) -> None:
@@ -164,7 +162,7 @@ def test_a_compressed_buffer_is_refused(namespace: Namespace, host: Any) -> None
 
     said = refusal(lambda: train(namespace, host, model))
 
-    assert said == "the buffer 'given' is sparse_csr, but 'cpu_sim' computes with none. Fix: to_dense() of it"
+    assert said == "the buffer 'given' is sparse_csr, but 'cpu_sim' does not support it. Fix: to_dense()"
 
 
 def nested(layout: torch.layout) -> torch.Tensor:
@@ -177,7 +175,7 @@ def test_a_nested_buffer_is_refused(namespace: Namespace, host: Any) -> None:
 
     said = refusal(lambda: train(namespace, host, model), "nested")
 
-    assert said == "the buffer 'given' is nested, but 'cpu_sim' has no nested tensors. Fix: to_padded_tensor(0.0) of it"
+    assert said == "the buffer 'given' is nested, but 'cpu_sim' has no nested tensors. Fix: to_padded_tensor(0.0)"
 
 
 def test_a_jagged_buffer_passes(namespace: Namespace, host: Any) -> None:
@@ -197,5 +195,5 @@ def test_unsupported_complex_is_refused(namespace: Namespace, host: Any, monkeyp
 
     said = refusal(lambda: train(namespace, host, model), "complex")
 
-    refused = "the parameter 'words.weight' is complex64, but 'cpu_sim' has none (it says so)"
-    assert said == f"{refused}. Fix: torch.view_as_real() of it"
+    refused = "the parameter 'words.weight' is complex64, but 'cpu_sim' cannot hold it (it says so)"
+    assert said == f"{refused}. Fix: torch.view_as_real()"

@@ -165,7 +165,7 @@ class TestUse:
         )
 
     def test_one_that_makes_something_else_is_the_plugins_error(self, used: Any) -> None:
-        assert "cannot be made: TypeError: it makes 'ddp', which is not a strategy's name" in (used["string"]["said"])
+        assert "cannot be made: TypeError: it returned 'ddp', not a StrategyName" in (used["string"]["said"])
 
 
 THEIRS_FIRST = f"""
@@ -223,7 +223,7 @@ class TestSuccession:
         assert [
             "anvil",
             "left out",
-            "lightning_anvil.accelerator.AnvilAccelerator wanted to register it, and it is ours",
+            "lightning_anvil.accelerator.AnvilAccelerator tried to register it; Northbridge already has",
         ] in record
 
     def test_a_package_that_nobody_succeeds_keeps_its_name(self, site: Site) -> None:

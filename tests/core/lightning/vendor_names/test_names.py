@@ -98,7 +98,7 @@ def test_a_single_device_strategy_on_several_devices_is_refused(build: Build) ->
     with pytest.raises(DevicesError) as refusal:
         build(strategy=SimSingleStrategy(), devices=2)
 
-    assert str(refusal.value) == ("SingleDeviceStrategy needs one device, but devices=2 means 2. Fix: devices=1")
+    assert str(refusal.value) == ("SingleDeviceStrategy needs one device, but devices=2 selects 2. Fix: devices=1")
 
 
 def test_checkpoint_io_becomes_ours_in_every_place(namespace: Namespace, build: Build) -> None:
@@ -411,8 +411,7 @@ def test_a_class_cannot_be_derived_from_a_name() -> None:
             pass
 
     assert str(refusal.value) == (
-        "Patient cannot derive from the name SimDDPStrategy. Fix: derive it from"
-        " northbridge.lightning.pytorch.DDPStrategy"
+        "Patient cannot subclass the name SimDDPStrategy. Fix: subclass northbridge.lightning.pytorch.DDPStrategy"
     )
 
 

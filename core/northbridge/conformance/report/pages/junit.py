@@ -28,7 +28,7 @@ def render_junit(report: Report) -> str:
         suite = ET.SubElement(root, "testsuite", name="missing", time="0.000")
         for each in missing:
             case = ET.SubElement(suite, "testcase", classname="missing", name=clean(each), time="0.000")
-            ET.SubElement(case, "error", message="the test was to run, and the report says nothing of it")
+            ET.SubElement(case, "error", message="the report has no result of this test")
         _count(suite)
     for count in ("tests", "failures", "errors", "skipped"):
         root.set(count, str(sum(int(suite.get(count, "0")) for suite in root)))

@@ -12,10 +12,10 @@ from northbridge.conformance.verdict import Verdict
 
 LEVELS: Mapping[str, str] = MappingProxyType(
     {
-        "C0": "The plugin installs, is found, and says clearly what is missing where its software or hardware is."
-        " Nothing has been computed with it.",
+        "C0": "The plugin installs, is found, and reports missing software or hardware clearly. Nothing has been"
+        " computed with it.",
         "C1": "One device computes what the CPU computes: tensors, views, random numbers, memory and gradients. A real"
-        " one within tolerances that the suite states for each operation, a simulated one to the bit.",
+        " device is within the suite's tolerances for each operation, and a simulated one is bit-exact.",
         "C2": "Lightning trains on one device: every stage, the precisions that are claimed, checkpoints that open on"
         " the CPU too, and resuming to the bit.",
         "C3": "Several devices train together: each collective operation gives the right numbers, and two and four"
@@ -28,8 +28,8 @@ PART = (
     "Only the tests that were asked for ran, so that no level can be granted or withheld. Run the suite without --only."
 )
 NO_LEVEL = (
-    "On this machine some test of the first level did not pass, or did not run. Rely on nothing but the single claims"
-    " that are proved below."
+    "On this machine, a test of the first level did not pass or did not run. Rely only on the claims that are proved"
+    " below."
 )
 SIMULATED = (
     "The device is simulated: this computer's own memory and processor stand in for the chip. What is shown is the"
@@ -38,12 +38,12 @@ SIMULATED = (
 
 VERDICTS: Mapping[Verdict, str] = MappingProxyType(
     {
-        Verdict.FAIL: "It does not do what it has to do or claims to do, or what it says it cannot do is not refused.",
+        Verdict.FAIL: "A required or claimed ability does not work, or a denied one is not refused.",
         Verdict.TIMEOUT: "It hung, and was ended.",
         Verdict.UNDERCLAIM: "It works, although the backend says that it cannot do this: the claim is wrong.",
-        Verdict.NOT_RUN: "A fact of this machine forbids the test, such as too few devices, or it was not asked for."
-        " Nothing is known.",
-        Verdict.UNKNOWN: "The backend does not say whether it can do this; what came of trying proves nothing.",
+        Verdict.NOT_RUN: "This machine cannot run the test, because it has too few devices for example, or the test was"
+        " not asked for. Nothing is known.",
+        Verdict.UNKNOWN: "The backend does not say whether it can do this, so the outcome proves nothing.",
         Verdict.PASS: "It works as claimed; or the backend says that it cannot do this, and refuses it clearly.",
     }
 )

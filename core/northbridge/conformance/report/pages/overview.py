@@ -100,7 +100,7 @@ def list_doubts(report: Report) -> list[str]:
     missing = missing_tests(report)
     if missing:
         doubts.append(
-            f"The report is not whole: {len(missing)} of {len(report.suite.expected)} tests that were to run are not in"
-            f" it, the first of them {missing[0]}. Run the suite again."
+            f"The report is incomplete: {len(missing)} of {len(report.suite.expected)} tests are missing, such as"
+            f" {missing[0]}. Run the suite again."
         )
     return doubts

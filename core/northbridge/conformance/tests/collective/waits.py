@@ -86,7 +86,7 @@ class MissingRank(Ranks):
 
     advice = (
         "Look at the Collective's initialize(): the library has to be given the timeout, and to raise where it is"
-        " over. Which rank was missed `northbridge hang` says, of any library whose calls go through"
+        " over. `northbridge hang` says which rank was missing, for any library whose calls go through"
         " torch.distributed."
     )
     step = "waits.missing_rank"

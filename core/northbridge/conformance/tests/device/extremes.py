@@ -166,9 +166,8 @@ class ExtremeNumbers(ComparedOperations):
 
     table: tuple[Operation, ...] = EXTREMES
     advice = (
-        "Ordinary numbers pass among Operations: look at how the kernel keeps from running over, by taking away the"
-        " largest first; at a compiler that takes it for granted that all numbers are finite; and at kernels that are"
-        " started for no number at all."
+        "Ordinary numbers pass in Operations: look at how the kernel avoids overflow, by subtracting the largest first;"
+        " at a compiler that assumes finite numbers; and at kernels that are launched for empty tensors."
     )
 
 

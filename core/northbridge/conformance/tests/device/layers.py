@@ -84,8 +84,8 @@ class Layers(OneDevice):
 
     claims: tuple[str, ...] = ("float32",)
     advice = (
-        "A layer is made of operators of your torch plugin: find the one that differs with Operations. Parameters that"
-        " are others after a move are for _has_compatible_shallow_copy_type, which Northbridge registers."
+        "A layer is made of operators of your torch plugin: find the one that differs with Operations. If a move"
+        " replaces parameters, look at _has_compatible_shallow_copy_type, which Northbridge registers."
     )
 
     @pytest.fixture(params=LAYERS)
@@ -224,8 +224,8 @@ class Traces(OneDevice):
 
     claims: tuple[str, ...] = ("float32",)
     advice = (
-        "A kernel of your torch plugin takes the place of operators that torch's tracer records, and of its result the"
-        " tracer makes a constant. Register the kernel for what torch composes the operator of (_convolution for"
+        "A kernel of your torch plugin takes the place of operators that torch's tracer records, and the tracer makes"
+        " its result a constant. Register the kernel for what torch composes the operator of (_convolution for"
         " convolution), or compose it while torch traces, or raise then."
     )
 

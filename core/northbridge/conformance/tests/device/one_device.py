@@ -81,9 +81,9 @@ def rejected_where_denied(
         denied = northbridge.get(backend).present_capabilities().claims()[claim]
         if not denied.denied:
             raise
-        found = f"it raised {error}" if isinstance(error, RuntimeError) else "its results are others"
+        found = f"it raised {error}" if isinstance(error, RuntimeError) else "its results differ"
         raise northbridge.UnsupportedError(
-            f"{backend!r} was asked for {claim}, and {found}; it denies {claim}: {denied.reason}; {consequence}",
+            f"{backend!r} denies {claim} ({denied.reason}), and {found}; {consequence}",
             capability=claim,
         ) from error
 
@@ -93,7 +93,6 @@ def reject_without(backend: str, claim: str) -> None:
     denied = northbridge.get(backend).present_capabilities().claims()[claim]
     if denied.denied:
         raise northbridge.UnsupportedError(
-            f"{backend!r} was asked for what {claim} alone needs, and it denies {claim}: {denied.reason}; the"
-            " precisions that use it are refused, or warned of",
+            f"{backend!r} denies {claim} ({denied.reason}); precisions that use it are rejected, or warned about",
             capability=claim,
         )

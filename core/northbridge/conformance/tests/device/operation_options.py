@@ -287,6 +287,6 @@ class OperationOptions(ComparedOperations):
 
     table: tuple[Operation, ...] = OPTIONS
     advice = (
-        "The plain call of the same operation passes among Operations: look at what your torch plugin makes of the"
-        " argument that is another here. One that it does not know it has to refuse, and not to ignore."
+        "The plain call of the same operation passes in Operations: look at what your torch plugin does with the"
+        " argument that differs here. It must reject an argument that it does not know, not ignore it."
     )

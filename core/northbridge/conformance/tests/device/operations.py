@@ -46,8 +46,8 @@ class Operations(ComparedOperations):
 
     table: tuple[Operation, ...] = OPERATIONS
     advice = (
-        "The operation is a kernel of your torch plugin: run it alone on the chip and on the CPU. Where the numbers are"
-        " near and not near enough, look for a mode that computes float32 in fewer bits."
+        "The operation is a kernel of your torch plugin: run it alone on the chip and on the CPU. If the numbers are"
+        " close but not close enough, look for a mode that computes float32 in fewer bits."
     )
 
     @pytest.mark.parametrize("operation", _CURVED, ids=[str(each) for each in _CURVED])

@@ -56,7 +56,7 @@ class Profilers(UsesSuite):
     runs: Runs = one_and_two_devices(*TRAINERS)
     advice = (
         "torch's profiler asks the vendor's plugin for its activities: look at what it registers with torch, and"
-        " claim `profiler` only where times of the chip come of it."
+        " claim `profiler` only if it reports the chip's times."
     )
 
     @pytest.mark.parametrize(

@@ -187,7 +187,7 @@ class UsersCheckpointIO(UsesSuite):
 
     runs: Runs = one_and_two_devices(*TRAINERS)
     claims: tuple[str, ...] = ("checkpoint",)
-    advice = "What is written later than it was asked for has changed: look at copies to the host that do not block."
+    advice = "Tensors changed before they were written: look at copies to the host that do not block."
 
     @pytest.mark.parametrize("io", ["own", "asynchronous"])
     def test_it_writes_the_weights_of_the_moment(self, chip: RunResult, io: str) -> None:

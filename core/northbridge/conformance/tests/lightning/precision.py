@@ -18,7 +18,7 @@ class Precision(NamespaceSuite):
     runs: Runs = in_each(*TRAINERS, *FABRICS)
     advice = (
         "Look at the Device's autocast_dtypes(), at the autocast keys that the vendor's plugin registers, and at the"
-        " claims for bfloat16, float16 and float64: what cannot be done is to be denied."
+        " claims for bfloat16, float16 and float64: deny what the chip cannot do."
     )
 
     @shows("bfloat16")

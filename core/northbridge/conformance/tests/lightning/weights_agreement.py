@@ -12,8 +12,8 @@ class WeightsAgreementTests(NamespaceSuite):
 
     runs: Runs = several_devices(*TRAINERS)
     advice = (
-        "Ranks that agree and are told otherwise, or the other way round: look at all_gather and all_reduce of whole"
-        " numbers, which the comparison of digests goes over."
+        "If ranks agree and are reported to differ, or the other way round: look at all_gather and all_reduce of"
+        " integers, which compare the digests."
     )
 
     def test_ranks_that_agree_train_to_the_end(self, chip: RunResult) -> None:
@@ -25,8 +25,8 @@ class WeightsAgreementTests(NamespaceSuite):
         for found in chip.each("weights_agreement", "changed"):
             assert found["ranks"] == [devices - 1]
             assert found["agreed at"] == STEP // EVERY * EVERY
-            assert f"at step {STEP + 1} (at step {found['agreed at']} they did): rank {devices - 1}" in found["message"]
-            assert ".5.weight'. Look for" in found["message"]
+            assert f"at step {STEP + 1} (equal at step {found['agreed at']}): rank {devices - 1}" in found["message"]
+            assert ".5.weight'. Fix: find" in found["message"]
 
 
 class FabricWeightsAgreement(NamespaceSuite):
@@ -39,5 +39,5 @@ class FabricWeightsAgreement(NamespaceSuite):
         for found in chip.each("weights_agreement", "changed"):
             assert found["ranks"] == [1]
             assert found["agreed at"] == 1
-            assert "rank 1 differs from rank 0 (as many against as many" in found["message"]
+            assert "rank 1 differs from rank 0 (a tie" in found["message"]
             assert "in '5.weight'." in found["message"]

@@ -219,7 +219,7 @@ def mixed() -> Report:
             "Collective",
             "all gather of eight ranks",
             Verdict.NOT_RUN,
-            evidence="it takes 8 devices of acme, and this machine has 4",
+            evidence="it needs 8 devices of acme, and this machine has 4",
             advice="Run the suite where there are eight.",
         ),
         result("Device", "float64 adds", Verdict.UNKNOWN, claims=["float64"], evidence="it worked"),

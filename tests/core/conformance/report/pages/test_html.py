@@ -140,7 +140,7 @@ def test_long_evidence_is_folded_and_shown_once(mixed: Report) -> None:
 
 
 def test_tests_that_one_reason_forbids_are_told_together() -> None:
-    reason = "it takes 4 devices of acme, and this machine has 2"
+    reason = "it needs 4 devices of acme, and this machine has 2"
     tests = [result("Collective", f"sum {number}", Verdict.NOT_RUN, evidence=reason) for number in range(30)]
 
     text = Page(render_page(report_of(tests))).text

@@ -60,7 +60,7 @@ def test_what_is_skipped_says_why(of_mixed: ET.Element) -> None:
 
     assert not_run is not None
     assert unknown is not None
-    assert not_run.get("message") == "NOT RUN: it takes 8 devices of acme, and this machine has 4"
+    assert not_run.get("message") == "NOT RUN: it needs 8 devices of acme, and this machine has 4"
     assert unknown.get("message") == "UNKNOWN: the backend does not say whether it can do this: float64"
 
 

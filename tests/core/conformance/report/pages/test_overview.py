@@ -21,7 +21,7 @@ def test_a_simulated_level_says_so(good: Report) -> None:
 
 def test_where_no_level_is_granted_it_says_so(nothing: Report) -> None:
     assert name_level(nothing) == "No level granted"
-    assert "Rely on nothing" in explain_level(nothing)
+    assert "Rely only on" in explain_level(nothing)
 
 
 def test_verdicts_are_counted_those_first_that_need_somebody(mixed: Report) -> None:
