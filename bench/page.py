@@ -13,8 +13,8 @@ PAGE = ROOT / "docs" / "measured.md"
 
 _HEAD = """# What it costs
 
-Written by `make bench`. Figures are medians of interleaved runs, so that background load hits both sides. A release has to
-keep every bound; a figure without a bound is for information.
+Written by `make bench`. Figures are medians of interleaved runs, so that background load hits both sides. A release
+has to keep every bound; a figure without a bound is for information.
 """
 
 

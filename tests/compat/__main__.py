@@ -83,17 +83,17 @@ def page(written: Mapping[Version, str]) -> str:
     parts = [f"{_SECTION}{torch}\n\n{written[torch]}\n" for torch in sorted(written, reverse=True)]
     return f"""# Releases of torch
 
-`make compat TORCH=<release>` writes one section. It makes an environment in `.compat/`, with that torch from pip and everything
-else from `constraints.txt`. It compiles the simulated chip there and runs:
+`make compat TORCH=<release>` writes one section. It makes an environment in `.compat/`, with that torch from pip
+and everything else from `constraints.txt`. It compiles the simulated chip there and runs:
 
 - device: operations, memory, random numbers, autograd, streams, the module, and how the chip is compiled and loaded;
 - collective: simccl, point to point and sharded training, on several ranks;
 - main job: the suite that every chip must pass, and trainings with `Trainer` and `Fabric` whose weights have to equal,
   to the bit, those of Lightning's own CPU accelerator.
 
-The releases below were tested; every change is tested with 2.13.0. Releases between them, and later ones that compile, are
-expected to work. The simulated chip needs Linux and torch 2.13 or later; elsewhere it raises an error of one line. The rest of
-Northbridge is expected to work from torch 2.4 on. That was checked by reading, not by a run.
+The releases below were tested; every change is tested with 2.13.0. Releases between them, and later ones that
+compile, are expected to work. The simulated chip needs Linux and torch 2.13 or later; elsewhere it raises an error
+of one line. The rest of Northbridge is expected to work from torch 2.4 on, which was read in the code, not tested.
 {"".join(parts)}"""
 
 

@@ -51,10 +51,10 @@ def page(rows: dict[Pair, str]) -> str:
 Written by `make matrix` on {date.today():%Y-%m-%d}, with torch {torch.__version__}, Python {platform.python_version()},
 on {platform.system()}.
 
-Each cell is a training on the simulated chip with `lightning` and with `pytorch_lightning`. In float32 it passed if every
-rank trained on the chip and its weights equal, to the bit, those of Lightning's own CPU accelerator in the same release. In
-mixed precision it passed if the ranks agree and the model computed in bfloat16. Every row has the same versions of
-Lightning's dependencies, those in `constraints.txt`.
+Each cell is a training on the simulated chip with `lightning` and with `pytorch_lightning`. In float32 it passed if
+every rank trained on the chip and its weights equal, to the bit, those of Lightning's own CPU accelerator in the
+same release. In mixed precision it passed if the ranks agree and the model computed in bfloat16. Every row has the
+same versions of Lightning's dependencies, those in `constraints.txt`.
 
 | release | {" | ".join(trial.title for trial in TRIALS)} |
 |---|{"---|" * len(TRIALS)}
