@@ -1,4 +1,4 @@
-"""The cards of this machine, examined without taking one."""
+"""The cards of this machine, examined without acquiring one."""
 
 from __future__ import annotations
 
