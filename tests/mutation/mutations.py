@@ -84,7 +84,7 @@ _OPERATIONS = {
     "aten.convolution.default": "nn.functional.conv2d",
     "aten.cumsum.default": "cumsum",
 }
-"""What torch calls them where they reach a device, and what the suite's tests of operations call them."""
+"""The operations by their names in torch's dispatcher, each with its name in the suite's tests."""
 
 _OF_AN_OPERATION = ("one ulp off", "rounded", "wrong dtype", "last lost")
 _OF_COLLECTIVES = (
