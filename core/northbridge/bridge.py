@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class Bridge(ABC):
-    """The vendor's software: its detection, loading, preparation and step marks.
+    """The vendor's software: its detection, loading, preparation and step markers.
 
     The order of calls in a rank: :meth:`detect`, :meth:`check_environment`, :meth:`prepare`, :meth:`load`,
     :meth:`prepare_rank`, the device is selected, the process group starts, and then :meth:`after_backward` and
@@ -85,7 +85,7 @@ class Bridge(ABC):
         """Set variables that the vendor's import reads; keep those that the user set. Called before :meth:`load`."""
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
-        """Set the variables that the first use of a card reads. Called in each rank before it selects ``index``."""
+        """Set the variables that the first use of a card reads. Called per rank, before it selects card ``index``."""
 
     def after_backward(self) -> None:
         """Mark the end of a backward pass, for a lazy runtime to submit its graph. Called in every training step."""

@@ -76,7 +76,7 @@ class Device(ABC):
             empty()
 
     def random_state(self) -> torch.Tensor:
-        """Return the state of the current device's generator, on the CPU. Called for checkpoints, ``isolate_rng``."""
+        """Return the current device's generator state, on the CPU. Called for checkpoints and ``isolate_rng``."""
         state: torch.Tensor = self._call("get_rng_state")
         return state
 
