@@ -19,7 +19,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 900.0
-"""How long one child may take."""
+"""The time limit of one child."""
 
 _KEPT = frozenset({"NORTHBRIDGE_CPU_SIM_CACHE"})
 _LAUNCHERS = frozenset(

@@ -47,7 +47,7 @@ class Figure:
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the median, unrounded, is within the bound."""
+        """The verdict on the unrounded median against the bound."""
         if self.bound.limit is None:
             return "no bound"
         return "within" if self.value <= self.bound.limit else "OVER"

@@ -23,7 +23,7 @@ class Job:
     threads: int = os.cpu_count() or 1
     precision: str = "32-true"
     sync_dist: bool = False
-    """Whether the loss that is logged is that of all ranks."""
+    """True if the logged loss is that of all ranks."""
 
     @property
     def command(self) -> list[str]:

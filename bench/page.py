@@ -13,9 +13,8 @@ PAGE = ROOT / "docs" / "measured.md"
 
 _HEAD = """# What it costs
 
-Written by `make bench`. Each figure is the median of rounds in which both sides took turns in the same run, so that
-what else the machine did meanwhile fell on both. The bounds are those that a release has to keep; where there is none,
-the figure is for information.
+Written by `make bench`. Figures are medians of interleaved runs, so that background load hits both sides. A release
+has to keep every bound; a figure without a bound is for information.
 """
 
 

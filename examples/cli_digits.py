@@ -2,9 +2,9 @@
 
     .venv/bin/python examples/cli_digits.py fit --trainer.accelerator=cpu_sim --trainer.devices=2 --trainer.max_epochs=2
 
-Elsewhere it needs scikit-learn and jsonargparse beside Northbridge and Lightning; `make setup` brings them.
+It needs scikit-learn and jsonargparse beside Northbridge and Lightning; `make setup` installs them.
 
-Nothing here knows of Northbridge, nor which accelerator there is: the command says it.
+The script names neither Northbridge nor an accelerator: the command line does.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
     .venv/bin/python examples/digits.py
 
-Elsewhere it needs scikit-learn, rich beside Northbridge and Lightning; `make setup` brings them.
+It needs scikit-learn and rich beside Northbridge and Lightning; `make setup` installs them.
 
-Nothing here knows of Northbridge: where it is installed, `accelerator="cpu_sim"` is found by name. Write another
-accelerator's name instead, and this trains there.
+The script does not import Northbridge: once that is installed, Lightning finds `accelerator="cpu_sim"` by name. For
+another accelerator, write its name.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> None:
 
 
 def show(trainer: Trainer, *, accuracy: float, seconds: float) -> None:
-    """Print what came out, and on what."""
+    """Print the accuracy, the device and the time of the training."""
     backend = getattr(trainer.accelerator, "backend", None)  # Lightning's own accelerators have none
     simulated = backend is not None and backend.capabilities.simulated
     table = Table(title="Handwritten digits", show_header=False)

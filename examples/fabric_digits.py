@@ -2,9 +2,9 @@
 
     .venv/bin/python examples/fabric_digits.py
 
-Elsewhere it needs scikit-learn beside Northbridge and Lightning; `make setup` brings them.
+It needs scikit-learn beside Northbridge and Lightning; `make setup` installs it.
 
-Nothing here knows of Northbridge: where it is installed, `accelerator="cpu_sim"` is found by name.
+The script does not import Northbridge: once that is installed, Lightning finds `accelerator="cpu_sim"` by name.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _FINE = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 @dataclass(frozen=True)
 class Suite:
-    """What one pytest runs."""
+    """The tests of one pytest."""
 
     name: str
     arguments: tuple[str, ...]
@@ -48,7 +48,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a suite ended."""
+    """The end of a suite."""
 
     code: int
     seconds: float

@@ -21,7 +21,7 @@ from tests.tiers import (
 )
 
 SHORT_PROCESS = "SHORT_PROCESS"
-"""What the environment's science.pth asks for, when Python starts."""
+"""The module that the environment's science.pth imports when Python starts."""
 
 os.environ[SHORT_PROCESS] = "1"
 fork_runs()

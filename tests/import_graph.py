@@ -1,4 +1,4 @@
-"""Who imports whom in this repository, read from the syntax trees: late imports count, and names in strings do too."""
+"""The import graph of this repository, from the syntax trees: late imports count, and so do names in strings."""
 
 from __future__ import annotations
 

@@ -18,12 +18,12 @@ from northbridge.conformance.runs.processes import Process
 from northbridge.conformance.runs.run_environment import ONE_THREAD, tells_of_a_launcher
 
 LIMIT = 240.0
-"""How many seconds a script may take: pytest's own limit, less what it takes to end the ranks."""
+"""The time limit of a script in seconds: pytest's limit, less the time for ending the ranks."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """How a script ended, and what its processes printed, to stdout and stderr."""
+    """The end of a script, and the output of its processes on stdout and stderr."""
 
     status: int
     said: str
@@ -115,7 +115,7 @@ def wait(process: Process, script: Path, printed: Path) -> Ran:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is the process ``pid``, other than as one that has ended and that nobody has waited for."""
+    """Return True if the process ``pid`` runs; a zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""What is installed, and who imports whom."""
+"""The installed files, and their imports."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_wheel_has_every_source_and_no_product(listing: list[str]) -> None:
 
 
 def test_wheel_leaves_ci_machinery_out(listing: list[str]) -> None:
-    """What forks processes for this repository's tests, and what breaks a backend on purpose, is in tests/."""
+    """Code that forks for this repository's tests, or breaks a backend on purpose, is in tests/."""
     ours = re.compile(r"fork|mutat|hunt|wrong_backends")
 
     assert [name for name in listing if name.startswith("northbridge/conformance/") and ours.search(name)] == []

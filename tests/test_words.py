@@ -1,4 +1,4 @@
-"""What the check of words finds in a repository that has one fault of each kind."""
+"""The faults that the check of words finds in a repository with one of each kind."""
 
 from __future__ import annotations
 

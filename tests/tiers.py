@@ -26,7 +26,7 @@ import pytest
 Drawn = TypeVar("Drawn")
 
 TIERS = {"fast": "fast", "standard": "fast or standard", "full": ""}
-"""What pytest's ``-m`` selects for a tier."""
+"""The expression for pytest's ``-m`` that selects a tier."""
 
 SAMPLE = 12
 

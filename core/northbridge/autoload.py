@@ -61,7 +61,7 @@ def _find(place: str) -> Callable[[str], object]:
 
 
 def is_armed() -> bool:
-    """True if Lightning's namespaces will be served when this process imports them."""
+    """Return True if Lightning's namespaces will be served when this process imports them."""
     return any(isinstance(finder, _ConnectorFinder) for finder in sys.meta_path)
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 
 class Bridge(ABC):
-    """The vendor's software: its detection, loading, preparation and step marks.
+    """The vendor's software: its detection, loading, preparation and step markers.
 
     The order of calls in a rank: :meth:`detect`, :meth:`check_environment`, :meth:`prepare`, :meth:`load`,
     :meth:`prepare_rank`, the device is selected, the process group starts, and then :meth:`after_backward` and
@@ -40,7 +40,7 @@ class Bridge(ABC):
 
     @abstractmethod
     def load(self) -> None:
-        """Import the vendor's torch plugin without taking a card.
+        """Import the vendor's torch plugin without acquiring a card.
 
         This is the only place where vendor software is imported. Called once per process, before the device is named,
         and again if a later part of loading failed: a second call must change nothing. Errors reach the user as
@@ -63,13 +63,13 @@ class Bridge(ABC):
         """Return the number of physical cards behind ``devices``, which are indices.
 
         ``total`` is the number of devices that this process sees. None means that each device is one card, or that the
-        number is unknown. Called by ``northbridge list`` and for the Trainer's log line about used devices; takes no
+        number is unknown. Called by ``northbridge list`` and for the Trainer's log line about used devices; acquires no
         card. Raises :class:`DetectionError`.
         """
         return None
 
     def describe_machine(self) -> dict[str, object]:
-        """Return facts about driver, firmware, cards and their users, for display; takes no card.
+        """Return facts about driver, firmware, cards and their users, for display; acquires no card.
 
         Called by ``northbridge doctor`` in a child process, after :meth:`load` if that works.
         """
@@ -82,21 +82,21 @@ class Bridge(ABC):
         """
 
     def prepare(self) -> None:
-        """Set the variables that the vendor's import reads; keep those that the user set."""
+        """Set variables that the vendor's import reads; keep those that the user set. Called before :meth:`load`."""
 
     def prepare_rank(self, *, index: int, local_rank: int, world_size: int) -> None:
-        """Set the variables that the first touch of a card reads; this rank will select the card ``index``."""
+        """Set the variables that the first use of a card reads. Called per rank, before it selects card ``index``."""
 
     def after_backward(self) -> None:
-        """Mark the end of a backward pass. A lazy runtime submits its graph here."""
+        """Mark the end of a backward pass, for a lazy runtime to submit its graph. Called in every training step."""
 
     def after_step(self) -> None:
-        """Mark the end of an optimizer step. A lazy runtime submits its graph here."""
+        """Mark the end of an optimizer step, for a lazy runtime to submit its graph. Called after every step."""
 
     def after_evaluation(self) -> None:
-        """Mark the end of a validation, test or prediction step. A lazy runtime submits its graph here."""
+        """Mark the end of an evaluation step, or of a Fabric's forward pass without gradients. Called after each."""
 
 
 def is_installed(package: str) -> bool:
-    """True if the top-level package of ``package`` can be found. Looking deeper would import the vendor's code."""
+    """Return True if the top-level package of ``package`` is found. Looking deeper would import the vendor's code."""
     return find_spec(package.partition(".")[0]) is not None

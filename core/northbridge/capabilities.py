@@ -88,7 +88,7 @@ class Capabilities:
 
     sharding: Claim = _claim("FSDP2 and tensor parallel spread a model over devices")
     fork: Claim = _claim("Lightning may fork processes that have loaded the vendor's software, as notebooks do")
-    """The forked process has not touched a card."""
+    """Forking must only work in a process that has not used a card."""
 
     float8: Claim = _claim("matrix products in float8", default=not_driven)
     graphs: Claim = _claim("steps are captured once and replayed", default=not_driven)

@@ -119,11 +119,11 @@ class Collective(ABC):
         return dtype
 
     def ddp_options(self) -> dict[str, Any]:
-        """Return arguments for ``DistributedDataParallel`` that suit the library. The user's own arguments win."""
+        """Return arguments for ``DistributedDataParallel``; the user's own take precedence. Called once per rank."""
         return {}
 
     def all_reduce(self, tensor: torch.Tensor, op: str = "sum", group: ProcessGroup | None = None) -> torch.Tensor:
-        """Reduce ``tensor`` over the ranks, in place, and return it. DDP does not reduce gradients with it.
+        """Reduce ``tensor`` over the ranks, in place, and return it. Called by the strategies, but not for gradients.
 
         ``op`` is ``"sum"``, ``"mean"``, ``"min"``, ``"max"`` or ``"product"``. A mean is the sum divided by the ranks;
         for integers it is truncated towards zero, as in Lightning. Tensors of a dtype that the library would round are
@@ -149,7 +149,7 @@ class Collective(ABC):
         return tensor
 
     def all_gather(self, tensor: torch.Tensor, group: ProcessGroup | None = None) -> list[torch.Tensor]:
-        """Return the ``tensor`` of every rank, rank 0 first. All must have the same shape."""
+        """Return the ``tensor`` of every rank, rank 0 first; all have the same shape. Called by the strategies."""
         import torch.distributed
 
         own = self.as_carried(tensor.contiguous())
@@ -162,7 +162,7 @@ class Collective(ABC):
         return known and self.carries(dtype)
 
     def carries(self, dtype: torch.dtype) -> bool:
-        """True if the library can send ``dtype``."""
+        """Return True if the library can send ``dtype``."""
         return self.carried_dtypes is None or _name(dtype) in self.carried_dtypes
 
     def as_carried(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -194,7 +194,7 @@ class Collective(ABC):
         tensor.copy_(reduced.to(tensor.dtype))
 
     def barrier(self, group: ProcessGroup | None = None) -> None:
-        """Wait until every rank has called it."""
+        """Wait until every rank has called it. Called by the strategies when Lightning asks for a barrier."""
         import torch.distributed
 
         torch.distributed.barrier(group=group)

@@ -51,15 +51,15 @@ class Device(ABC):
         return torch.device(self.type, index)
 
     def select(self, index: int) -> None:
-        """Select the device ``index`` for this process. Called once in each rank, before any other touch of a card."""
+        """Select the device ``index`` for this process. Called once in each rank, before any other use of a card."""
         self._call("set_device", index)
 
     def synchronize(self) -> None:
-        """Block until all work queued on the current device is done. Used to measure time."""
+        """Block until all work queued on the current device is done. Called by the conformance suite."""
         self._call("synchronize")
 
     def label(self, index: int) -> str:
-        """Return the card's product name."""
+        """Return the card's product name, for display. Northbridge itself does not call it."""
         return str(self._call("get_device_name", index))
 
     def memory_stats(self, index: int) -> dict[str, float]:
@@ -76,12 +76,12 @@ class Device(ABC):
             empty()
 
     def random_state(self) -> torch.Tensor:
-        """Return the state of the current device's generator, on the CPU. For checkpoints and ``isolate_rng``."""
+        """Return the current device's generator state, on the CPU. Called for checkpoints and ``isolate_rng``."""
         state: torch.Tensor = self._call("get_rng_state")
         return state
 
     def set_random_state(self, state: torch.Tensor) -> None:
-        """Restore a state that :meth:`random_state` returned, in this process or in another."""
+        """Restore a state of :meth:`random_state`, also of another process. Called when a run resumes."""
         self._call("set_rng_state", state)
 
     def seed(self, seed: int) -> None:
@@ -91,7 +91,7 @@ class Device(ABC):
     def capabilities(self, claimed: Capabilities) -> Capabilities:
         """Return ``claimed``, corrected for this machine's cards if generations of the chip differ.
 
-        Called after ``Bridge.load()`` and before precision and strategy are chosen; takes no card.
+        Called after ``Bridge.load()`` and before precision and strategy are chosen; acquires no card.
         """
         return claimed
 
@@ -126,7 +126,7 @@ def describe_device_type(name: str) -> str:
 
 
 def is_renamed(name: str) -> bool:
-    """True if ``name`` is torch's spare device type, renamed in this process."""
+    """Return True if ``name`` is torch's spare device type, renamed in this process."""
     import torch
 
     return bool(torch._C._get_privateuse1_backend_name() == name)

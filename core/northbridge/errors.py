@@ -8,7 +8,7 @@ NorthbridgeError
 │   ├── BackendNameError           the name belongs to Lightning
 │   ├── PluginError                the plugin itself is broken
 │   │   ├── PluginImportError        its module raises when it is imported
-│   │   ├── PluginHookError          its hook is missing, misspelt, raises, or returns the wrong thing
+│   │   ├── PluginHookError          its hook is missing, misspelt, raises, or returns another type
 │   │   ├── PluginAPIError           it was built for another version of the plugin API
 │   │   ├── PluginNameError          its backend has another name than its entry point
 │   │   └── PluginContractError      its contract.toml cannot be read
@@ -22,7 +22,7 @@ NorthbridgeError
 │   └── DeviceTypeTakenError       torch already serves another accelerator in this process
 ├── DevicesError                 ``devices=`` asks for missing devices; also a ValueError
 │   └── DevicesTypeError           it is not a number, a sequence of numbers or a text; also a TypeError
-├── WrongDeviceError             a tensor, model or strategy sits on another device than the chip
+├── WrongDeviceError             a tensor, model or strategy is on another device than the chip
 ├── CheckpointError              a checkpoint could not be written, or read; also an OSError
 │   └── CheckpointCodeError        it needs code, but weights_only=True does not run it; also an UnpicklingError
 ├── CollectiveError              a collective did not, or cannot, run on the chip's library
@@ -92,7 +92,7 @@ class PluginImportError(PluginError):
 
 
 class PluginHookError(PluginError):
-    """The plugin's hook is missing, misspelt, raises, or returns the wrong thing."""
+    """The plugin's hook is missing, misspelt, raises, or returns an object of another type."""
 
 
 class PluginAPIError(PluginError):
@@ -124,11 +124,11 @@ class SimulationError(BackendError):
 
 
 class HardwareMissingError(BackendError):
-    """The software is installed, the hardware is not there."""
+    """The software is installed, but no hardware was found."""
 
 
 class DeviceBusyError(BackendError):
-    """This process could not take a card, most often because another process holds it."""
+    """This process could not acquire a card, most often because another process holds it."""
 
 
 class DetectionError(BackendError):
@@ -148,7 +148,7 @@ class DevicesTypeError(DevicesError, TypeError):
 
 
 class WrongDeviceError(NorthbridgeError):
-    """A tensor, model or strategy sits on another device than the chip."""
+    """A tensor, model or strategy is on another device than the chip."""
 
 
 class CheckpointError(NorthbridgeError, OSError):
@@ -172,7 +172,7 @@ class WeightsDisagreeError(NorthbridgeError):
 
 
 class UnsupportedError(NorthbridgeError):
-    """The chip, or Northbridge, cannot do what was asked.
+    """The chip or Northbridge does not support the requested feature.
 
     ``capability`` is the missing ability: the name of a claim, or a word such as "autocast".
     """

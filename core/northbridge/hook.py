@@ -9,7 +9,7 @@ from typing import Any
 import pluggy
 
 hookimpl: pluggy.HookimplMarker = pluggy.HookimplMarker("northbridge")
-"""Marks a plugin's ``northbridge_backend()``."""
+"""The decorator for a plugin's ``northbridge_backend()``."""
 
 
 def lazy_names(package: str, home: str) -> Callable[[str], Any]:

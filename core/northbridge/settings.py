@@ -181,5 +181,5 @@ class CoreSettings(Settings):
     )
 
     def disables(self, name: str) -> bool:
-        """True if ``NORTHBRIDGE_DISABLE`` disables the backend ``name``."""
+        """Return True if ``NORTHBRIDGE_DISABLE`` disables the backend ``name``."""
         return isinstance(self.disable, str) or name in self.disable

@@ -1,4 +1,4 @@
-"""Show our docstrings in the API reference: their roles become links, and what a table makes gets the table's words."""
+"""Prepare docstrings for the API reference: roles become links, and classes made by a table get the table's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write what docs/shown shows, by the commands that the pages name, on simulated chips: ``make shown``."""
+"""Write the outputs in docs/shown with the commands that the pages name, on simulated chips: ``make shown``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def ask(folder: str, *arguments: str, **environ: str) -> str:
-    """Return what the command prints, with its colours."""
+    """Return the output of the command, with its colours."""
     coloured = {**os.environ, "FORCE_COLOR": "1", "COLUMNS": str(WIDTH), **environ}
     done = subprocess.run(
         [NORTHBRIDGE, *arguments], cwd=folder, env=coloured, capture_output=True, text=True, check=False
@@ -44,7 +44,7 @@ def ask(folder: str, *arguments: str, **environ: str) -> str:
 
 
 def hang(folder: str) -> str:
-    """Return what is said of a run while it hangs, and end it."""
+    """Return the output of ``northbridge hang`` for a run while it hangs, and end the run."""
     script = Path(shutil.copy(Path(__file__).with_name("stuck.py"), Path(folder, "train.py")))
     run = subprocess.Popen(
         [sys.executable, script.name],

@@ -2,7 +2,7 @@
 
     python demo.py
 
-`--accelerator` names another one. Nothing here knows of Northbridge.
+`--accelerator` names another one. The script does not import Northbridge.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from transformer import SMALL, Reverser, make_batches
 
 
 def main() -> None:
-    """Train, and say what came of it."""
+    """Train, save, read the checkpoint on the CPU, and print the results."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--accelerator", default="nb_cuda")
     arguments.add_argument("--devices", type=int, default=1)

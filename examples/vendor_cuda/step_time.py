@@ -1,10 +1,10 @@
-"""Measure a training step in bf16 on a GPU: by "nb_cuda", over the same step by Lightning's own "cuda".
+"""Compare a training step in bf16 on a GPU: with "nb_cuda", and with Lightning's own "cuda".
 
     python step_time.py --out step_time.json
 
-Each round runs both in processes of their own, one after the other, and the next round in the other order. The ratio is
-the median of the rounds'. Exit code 0 says that it is within the bound, 1 that it is not, 3 that there is no GPU here:
-then nothing is measured and nothing is claimed.
+Each round runs both, one after the other, in separate processes; the order alternates between rounds. The result is the
+median of the rounds' ratios. The exit code is 0 if it is within the bound, 1 if it is not, and 3 without a GPU: then
+nothing is measured.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 @dataclass(frozen=True)
 class Size:
-    """How large the model and its batches are."""
+    """The sizes of the model and its batches."""
 
     width: int
     layers: int
@@ -44,7 +44,7 @@ class Reverser(LightningModule):
         self.losses: list[Tensor] = []
 
     def forward(self, words: Tensor) -> Tensor:
-        """Return the scores of every word at every place, ``(batch, length, words)``."""
+        """Return the scores of every word at every position: shape ``(batch, length, words)``."""
         scores: Tensor = self.answer(self.layers(self.embed(words) + self.place))
         return scores
 

@@ -22,7 +22,7 @@ STRICT = {
     "NORTHBRIDGE_CPU_SIM_FRESH": "nan",
     "NORTHBRIDGE_CPU_SIM_CHECK_COLLECTIVES": "1",
 }
-"""What a test may take back for a process that it starts."""
+"""The variables that a test may remove for a process that it starts."""
 
 STRICTER = {"NORTHBRIDGE_CPU_SIM_FREED": "trap", "NORTHBRIDGE_CPU_SIM_ERRORS": "asynchronous"}
 """Added where a simulated chip is tested, and for the processes of the suite that every chip must pass."""

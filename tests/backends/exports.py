@@ -51,7 +51,7 @@ EXPORTED: dict[str, tuple[Any, ...]] = {
     "GRUCell": (lambda: nn.GRUCell(3, 4), 2, 3),
     "RNNCell": (lambda: nn.RNNCell(3, 4), 2, 3),
 }
-"""How each is made, and the shape of what it is given."""
+"""The constructor of each, and the shape of its input."""
 
 
 class Exports:

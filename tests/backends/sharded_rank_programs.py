@@ -1,4 +1,4 @@
-"""What single ranks of any chip do with sharded models: `python sharded_rank_programs.py <function> …`, under RANK.
+"""The programs of ranks with sharded models, on any chip: `python sharded_rank_programs.py <function> …`, under RANK.
 
 The chip is the one that NORTHBRIDGE_SIMULATE names, or else the simulated chip itself. A rank that finds something
 wrong ends with an error. Each program trains what one process would train, on the CPU, and compares with it.
@@ -112,7 +112,7 @@ def step(
 
 
 def alone(*more: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
-    """What one process trains on the CPU, where it goes on with `more` batches."""
+    """Return the weights of one process on the CPU that continues with `more` batches."""
     net = Net()
     optimizer = train(net, lambda whole: whole)
     for batch in more:

@@ -29,14 +29,14 @@ def test_what_is_over_its_bound_has_another_colour(tmp_path: Path) -> None:
     assert "#e5534b" in (tmp_path / "over.svg").read_text()
 
 
-def test_page_shows_through_and_drawing_is_stable(tmp_path: Path) -> None:
+def test_drawing_is_stable_and_has_a_white_ground(tmp_path: Path) -> None:
     report = read(written(tmp_path, figure(1.0)))
 
     draw(report, tmp_path / "one.svg")
     draw(report, tmp_path / "other.svg")
 
     text = (tmp_path / "one.svg").read_text()
-    assert "fill: #ffffff" not in text
+    assert "fill: #ffffff" in text
     assert text == (tmp_path / "other.svg").read_text()
 
 

@@ -83,18 +83,17 @@ def page(written: Mapping[Version, str]) -> str:
     parts = [f"{_SECTION}{torch}\n\n{written[torch]}\n" for torch in sorted(written, reverse=True)]
     return f"""# Releases of torch
 
-Each section is written by `make compat TORCH=<release>`. It makes an environment apart, in `.compat/`, with that torch
-as pip gives it and everything else as `constraints.txt` pins it, compiles the simulated chip there, and runs:
+`make compat TORCH=<release>` writes one section. It makes an environment in `.compat/`, with that torch from pip
+and everything else from `constraints.txt`. It compiles the simulated chip there and runs:
 
 - device: operations, memory, random numbers, autograd, streams, the module, and how the chip is compiled and loaded;
 - collective: simccl, point to point and sharded training, on several ranks;
 - main job: the suite that every chip must pass, and trainings with `Trainer` and `Fabric` whose weights have to equal,
   to the bit, those of Lightning's own CPU accelerator.
 
-Tested is what stands below; 2.13.0 is also what every change is tested with. Expected to work: the releases between
-those below, and whatever later one compiles. The simulated chip runs on Linux alone and needs torch 2.13; where it
-finds something else, one line says so. The rest of Northbridge is expected to work from torch 2.4 on, and was read for
-that, not run.
+The releases below were tested; every change is tested with 2.13.0. Releases between them, and later ones that
+compile, are expected to work. The simulated chip needs Linux and torch 2.13 or later; elsewhere it raises an error
+of one line. The rest of Northbridge is expected to work from torch 2.4 on, which was read in the code, not tested.
 {"".join(parts)}"""
 
 

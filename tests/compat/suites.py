@@ -1,4 +1,4 @@
-"""Which tests are run with another torch, and what came of them."""
+"""The tests that run with another torch, and their outcomes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Suite:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one suite; ``failed`` are the tests by name, with the first line of what each said."""
+    """The outcome of one suite; ``failed`` are the failed tests by name, each with its error's first line."""
 
     title: str
     passed: int

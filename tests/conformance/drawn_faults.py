@@ -31,12 +31,12 @@ def main() -> int:
         for catch in ten
     ]
     PAGE.write_text(
-        "# Faults that a seed draws\n\n"
-        f"Ten for each of the seeds {SEEDS[0]} to {SEEDS[-1]}, made in the simulated chip while the suite runs, and for"
-        " each the test that found it. Only the test that ought to find it was run; `python -m tests.mutation cpu_sim"
-        " SEED` runs all that could. `make test-all` makes those of the first seed; this page is a record"
-        " of all, written by `python -m tests.conformance.drawn_faults`.\n\n"
-        "| seed | what is wrong | the test that found it |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+        "# Faults drawn by a seed\n\n"
+        f"Each of the seeds {SEEDS[0]} to {SEEDS[-1]} draws ten faults of the simulated chip. This table lists the test"
+        " that found each. Only the expected test was run; `python -m tests.mutation cpu_sim SEED` runs all that could"
+        " find it. `make test-all` repeats the first seed. `python -m tests.conformance.drawn_faults` writes this"
+        " page.\n\n"
+        "| seed | fault | test that found it |\n|---|---|---|\n" + "\n".join(rows) + "\n"
     )
     return 0 if all(map(is_enough, catches.values())) else 1
 

@@ -17,7 +17,7 @@ from northbridge.conformance.report.report import Report
 
 LEVEL = "C3"
 EARNED = f"{LEVEL} (simulated)"
-"""What a chip is to have in the end."""
+"""The level that a chip must earn."""
 
 _NORTHBRIDGE = Path(sys.executable).with_name("northbridge")
 _MOST = 3

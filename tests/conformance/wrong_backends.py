@@ -136,10 +136,10 @@ def main() -> int:
         trial.end()
     PAGE.write_text(
         "# Backends that are wrong on purpose\n\n"
-        f"Each of these {len(faults)} is a right backend over the simulated chip with one override"
-        " (`tests/vendors/wrong` in the repository). `make test-all` runs them, `make test` twelve; this page is"
-        " written by `python -m tests.conformance.wrong_backends`.\n\n"
-        "| what is wrong | the test that caught it | verdict | the right parent there |\n|---|---|---|---|\n"
+        f"Each of these {len(faults)} backends is right except for one override (`tests/vendors/wrong` in the"
+        " repository), and runs on the simulated chip. `make test-all` runs all of them, `make test` runs twelve."
+        " `python -m tests.conformance.wrong_backends` writes this page.\n\n"
+        "| fault | test that caught it | verdict | same test, without the fault |\n|---|---|---|---|\n"
         + "\n".join(rows)
         + "\n"
     )

@@ -148,7 +148,7 @@ PLUGINS: Mapping[str, BrokenPlugin] = {
         beside=("torch_anvil.py", 'raise OSError("libanvil.so.3 is not there")\n'),
     ),
 }
-"""What is wrong is in the name, and the rest as it should be."""
+"""Plugins with the fault in their names; the rest is right."""
 
 
 def write_distribution(

@@ -1,4 +1,4 @@
-"""What runs at the end of ``import torch``: it never raises, prints nothing, costs nothing, serves the namespaces."""
+"""The end of ``import torch``: it never raises, prints nothing, costs little, and serves the namespaces."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def tell(**more):
 
 @pytest.fixture(scope="module")
 def real(install: Install) -> Any:
-    """What the process above found; that it printed nothing else is checked here."""
+    """Return the findings of the process above, after a check that it printed nothing else."""
     return install().answer(REAL, "-W", "error")
 
 

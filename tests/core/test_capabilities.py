@@ -1,4 +1,4 @@
-"""What a chip claims."""
+"""Claims of a chip."""
 
 from __future__ import annotations
 

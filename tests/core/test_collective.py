@@ -140,7 +140,7 @@ if rank == 0:
 
 @pytest.fixture(scope="module")
 def ranks(install: Install) -> Any:
-    """What rank 0 of the two above ended up with."""
+    """Return the result of rank 0 of the two above."""
     return install("acme").answer(RANKS)
 
 
@@ -265,7 +265,7 @@ def test_a_group_that_serves_other_devices_only_is_refused() -> None:
 class TestInitialize:
     @pytest.fixture
     def asked(self, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-        """What torch was asked for."""
+        """The arguments that torch got."""
         asked: dict[str, Any] = {}
         monkeypatch.setattr(dist, "init_process_group", lambda *args, **kwargs: asked.update(kwargs, name=args[0]))
         return asked

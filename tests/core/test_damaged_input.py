@@ -32,12 +32,12 @@ VALUES: tuple[object, ...] = (
     *(None, True, 0, -1, 10**12, -(10**12), 10**30, 1e308, float("nan"), float("inf"), "", "C9", "no", "\x1b[31mred"),
     *("ü" * 50, "x" * 100_000, [], {}, [[]], [None], {"a": 1}, list(range(1000)), "\ud800", "../../etc", 0.5),
 )
-"""What may stand where something else should."""
+"""Values of a wrong type."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """How a command ended."""
+    """The end of a command."""
 
     code: object
     out: str
@@ -177,7 +177,7 @@ def test_report_with_one_fault(
 
 
 def is_the_same(content: bytes, report: Any) -> bool:
-    """Whether nothing that is said is another: what holds its default may be left out."""
+    """Return True if no given value differs; fields with their default may be omitted."""
     try:
         return Report.model_validate_json(content) == Report.model_validate(report)
     except ValidationError:

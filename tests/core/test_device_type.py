@@ -1,4 +1,4 @@
-"""How a chip became a device type of torch."""
+"""The ways in which a chip becomes a device type of torch."""
 
 from __future__ import annotations
 

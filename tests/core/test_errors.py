@@ -76,7 +76,7 @@ def test_each_carries_its_subject() -> None:
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_message_does_nothing_on_a_terminal(kind: type[NorthbridgeError]) -> None:
-    """What it quotes is cleaned and cut, in the first process and after the way home."""
+    """Quoted text is cleaned and cut, in the first process and after unpickling."""
     error = make(kind)
     hostile = type(error)(f"\x1b]0;owned\x07found {'x' * 1000!r}", **error.__dict__)
 

@@ -1,4 +1,4 @@
-"""What Northbridge did quietly can be read, in the process and in the log."""
+"""The record of silent decisions, in the process and in the log."""
 
 from __future__ import annotations
 

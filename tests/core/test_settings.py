@@ -13,7 +13,7 @@ from northbridge.settings import CoreSettings, Indices, Settings
 
 
 class AcmeSettings(Settings):
-    """What a vendor would write."""
+    """Settings as a vendor writes them."""
 
     prefix = "NORTHBRIDGE_ACME_"
 

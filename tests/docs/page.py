@@ -37,7 +37,7 @@ def samples(page: str, kind: str) -> list[Sample]:
 
 
 def shows(output: str, shown: str) -> bool:
-    """Whether ``output`` is what ``shown`` says: line breaks are free there, and ``…`` stands for what was left out."""
+    """Return True if ``output`` matches ``shown``: line breaks may differ, and ``…`` stands for omitted text."""
     rest = " ".join(output.split())
     for part in (" ".join(each.split()) for each in shown.split("…")):
         if part not in rest:

@@ -41,7 +41,7 @@ PRODUCED = {
     "ContractError": "torch.contracted = ModuleType('contracted'); reject_software_of('contracted')",
 }
 ALONE = {"DeviceBusyError": "take_what_another_process_holds()"}
-"""What is produced on a simulated chip, in a process of its own."""
+"""Errors that are produced on a simulated chip, each in its own process."""
 _VENDORS = (
     "acme",
     "contract_misspelt",

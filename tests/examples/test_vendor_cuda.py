@@ -56,7 +56,7 @@ def test_it_is_listed_as_without_its_software(site: Site, tmp_path: Path) -> Non
 
 @pytest.fixture(scope="module")
 def report(install: Install, tmp_path_factory: pytest.TempPathFactory) -> Report:
-    """What the suite says of it, asked for C1."""
+    """The output of the suite for level C1."""
     folder = tmp_path_factory.mktemp("conformance")
     run(NORTHBRIDGE, "conformance", "nb_cuda", "--level", "C1", "--out", "report", site=install(VENDOR), folder=folder)
     return Report.read(folder / "report" / "report.json")

@@ -1,4 +1,4 @@
-"""What a process runs that is to be forked: :mod:`tests.forks.server`."""
+"""The entry point of a process that forks: :mod:`tests.forks.server`."""
 
 from __future__ import annotations
 

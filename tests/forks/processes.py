@@ -23,7 +23,7 @@ from tests.forks.program import AUTOLOAD, Program
 from northbridge.conformance.runs.processes import Process, start_afresh
 
 MOST_SERVERS = 4
-"""How many processes wait to be forked, each with some 300 MB: with each package of Lightning, and one without."""
+"""The number of servers that fork, each of about 300 MB: one for each Lightning package, and one without."""
 
 _ENTRY = f"""
 import sys
@@ -84,7 +84,7 @@ def take_up(requests: int, environ: Mapping[str, str], imported: tuple[str, ...]
 
 @dataclass(frozen=True)
 class _Key:
-    """What a server is one for."""
+    """The package that a server has imported."""
 
     imported: tuple[str, ...]
     environ: frozenset[tuple[str, str]]

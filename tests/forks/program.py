@@ -1,4 +1,4 @@
-"""What a process that was forked is to run."""
+"""The program that a forked process runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
 
 @dataclass(frozen=True)
 class Program:
-    """What ``python command`` is, with these variables and no others, started in ``folder``."""
+    """Return the program of ``python command`` with only these variables, started in ``folder``."""
 
     command: tuple[str, ...]
     """``-m``, a module and its arguments; or a script's absolute path and its arguments."""
@@ -18,10 +18,10 @@ class Program:
     environ: dict[str, str]
     folder: Path
     starts_ranks: bool = False
-    """Whether it may start ranks as scripts by Lightning, which are forks too then."""
+    """True if Lightning may start ranks as scripts in it; these are then forks too."""
 
     asks_on: bool = False
-    """Whether what it forks itself is to be forked by its own server, rather than by one more."""
+    """True if its own forks come from its server, and not from another one."""
 
     @property
     def name(self) -> str:

@@ -27,10 +27,10 @@ from tests.forks.program import Program
 _ADOPT = 36  # PR_SET_CHILD_SUBREAPER of <linux/prctl.h>
 
 _OF_A_RANK = ("LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK", "PL_GLOBAL_SEED", "WORLD_SIZE")
-"""What Lightning writes for a rank."""
+"""The variables that Lightning sets for a rank."""
 
 _OURS = ("NORTHBRIDGE_", "_NORTHBRIDGE_", "PL_SEED_")
-"""How variables begin of which nobody reads anything at the imports."""
+"""Prefixes of variables that no import reads."""
 
 
 def stand_by(program: Program, files: list[int]) -> tuple[Program, list[int]]:

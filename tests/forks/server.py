@@ -29,7 +29,7 @@ from tests.forks.program import AUTOLOAD, Program
 from tests.forks.ranks import stand_by
 
 PRELOADED = ("torch", "torch._dynamo", "torchmetrics")
-"""What each namespace imports, and takes the time: torchmetrics brings scipy and matplotlib, where they are."""
+"""The slow imports of each namespace: torchmetrics imports scipy and matplotlib if they are installed."""
 
 TakeUp = Callable[[int, Mapping[str, str], tuple[str, ...]], None]
 

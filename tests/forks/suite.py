@@ -63,7 +63,7 @@ def begin_pytest(command: list[str], environ: Mapping[str, str], folder: Path, o
 
 
 def may_be_forked(scenario: Scenario) -> bool:
-    """Whether the processes of ``scenario`` are forks."""
+    """Return True if the processes of ``scenario`` are forks."""
     if scenario.launch != "script":
         return False
     name = scenario.accelerator
@@ -71,7 +71,7 @@ def may_be_forked(scenario: Scenario) -> bool:
 
 
 def may_be_asked_in_a_fork(question: str, backend: str = "", *more: str) -> bool:
-    """Whether a question may be put to a process that has imported torch and Lightning before."""
+    """Return True if a process that has already imported torch and Lightning may answer the question."""
     if question == "missing_hardware":  # nothing of a vendor's is loaded
         return True
     if question == "missing_software" and more[0]:  # nothing of the package's can be

@@ -1,4 +1,4 @@
-"""What is imported before a fork, and what is not."""
+"""Imports before a fork."""
 
 from __future__ import annotations
 

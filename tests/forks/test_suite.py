@@ -1,4 +1,4 @@
-"""Which processes of the suite are forked, and that those that the suite asks find what they find afresh."""
+"""The suite's forked processes, which give the answers of new ones."""
 
 from __future__ import annotations
 

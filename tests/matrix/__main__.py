@@ -51,16 +51,16 @@ def page(rows: dict[Pair, str]) -> str:
 Written by `make matrix` on {date.today():%Y-%m-%d}, with torch {torch.__version__}, Python {platform.python_version()},
 on {platform.system()}.
 
-Each cell is a training on the simulated chip in both namespaces, `lightning` and `pytorch_lightning`. In float32 it
-passed if every rank trained on the chip and its weights equal, to the bit, those of Lightning's own CPU accelerator in
-the same release. In mixed precision it passed if the ranks agree and the model computed in bfloat16. What Lightning
-depends on is the same in every row: what `constraints.txt` pins.
+Each cell is a training on the simulated chip with `lightning` and with `pytorch_lightning`. In float32 it passed if
+every rank trained on the chip and its weights equal, to the bit, those of Lightning's own CPU accelerator in the
+same release. In mixed precision it passed if the ranks agree and the model computed in bfloat16. Every row has the
+same versions of Lightning's dependencies, those in `constraints.txt`.
 
 | release | {" | ".join(trial.title for trial in TRIALS)} |
 |---|{"---|" * len(TRIALS)}
 {chr(10).join(rows.values())}
 
-2.6.2 and 2.6.3 are left out: they were malicious uploads (GHSA-w37p-236h-pfx3), and Northbridge refuses them.
+2.6.2 and 2.6.3 were malicious uploads (GHSA-w37p-236h-pfx3). Northbridge does not run on them.
 """
 
 

@@ -1,4 +1,4 @@
-"""Which releases of Lightning the matrix trains on, and how one of them is put in front of the installed one."""
+"""The releases of Lightning in the matrix, and how one replaces the installed one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PUBLISHED = (
 
 @dataclass(frozen=True)
 class Pair:
-    """What one environment holds: the two distributions, which may differ in version."""
+    """One environment: the two distributions, which may differ in version."""
 
     lightning: str
     pytorch_lightning: str

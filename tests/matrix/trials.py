@@ -1,4 +1,4 @@
-"""What the matrix does on each release, and when it counts as passed."""
+"""The trials of the matrix on each release, and their conditions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Trial:
     strategy: str = "auto"
     mixed: bool = False
     by_auto: bool = False
-    """Whether the user writes ``accelerator="auto"``, and ``NORTHBRIDGE_SIMULATE`` names the chip."""
+    """True if the user writes ``accelerator="auto"``, and ``NORTHBRIDGE_SIMULATE`` names the chip."""
 
 
 TRAINERS, FABRICS = ("lightning.pytorch", "pytorch_lightning"), ("lightning.fabric", "lightning_fabric")

@@ -19,7 +19,7 @@ from northbridge.conformance.runs.processes import start_afresh
 from northbridge.conformance.verdict import Verdict
 
 LEAST = 8
-"""How many of the ten have to be found."""
+"""The number of the ten faults that must be found."""
 
 _SIDE_BY_SIDE = 2
 _HARMLESS = (Verdict.PASS, Verdict.UNKNOWN, Verdict.NOT_RUN)
@@ -27,7 +27,7 @@ _HARMLESS = (Verdict.PASS, Verdict.UNKNOWN, Verdict.NOT_RUN)
 
 @dataclass(frozen=True)
 class Catch:
-    """What came of one fault."""
+    """The outcome of one fault."""
 
     mutation: Mutation
     caught_by: tuple[str, ...]
@@ -88,5 +88,5 @@ def _level(part: str) -> str:
 
 
 def is_enough(catches: Iterable[Catch]) -> bool:
-    """Whether so many were found that the suite may be trusted."""
+    """Return True if enough faults were found."""
     return sum(bool(catch.caught_by) for catch in catches) >= LEAST

@@ -49,17 +49,17 @@ class Mutation:
 
 
 _WORDS = {
-    "one ulp off": "the first number of what {subject} returns is one unit in the last place too large",
-    "rounded": "what {subject} returns is rounded to bfloat16",
+    "one ulp off": "the first element of {subject}'s result is one unit in the last place too large",
+    "rounded": "{subject} rounds its result to bfloat16",
     "wrong dtype": "{subject} returns another dtype",
-    "last lost": "the last number of what {subject} returns is zero",
+    "last lost": "the last element of {subject}'s result is zero",
     "dropped": "{subject} leaves out rank {rank}",
     "counted twice": "{subject} counts rank {rank} twice",
-    "coarse": "{subject} rounds to bfloat16 what rank {rank} gives",
-    "wrong root": "{subject} takes the rank after the one that was named",
-    "reversed": "{subject} has the ranks in the reverse order",
+    "coarse": "{subject} rounds rank {rank}'s tensor to bfloat16",
+    "wrong root": "{subject} uses the next rank as its root",
+    "reversed": "{subject} returns the ranks' tensors in reverse order",
     "does nothing": "the device's {subject}() does nothing",
-    "never changes": "the device's {subject}() gives its first answer again and again",
+    "never changes": "the device's {subject}() always returns its first result",
 }
 
 _OPERATIONS = {
@@ -84,7 +84,7 @@ _OPERATIONS = {
     "aten.convolution.default": "nn.functional.conv2d",
     "aten.cumsum.default": "cumsum",
 }
-"""What torch calls them where they reach a device, and what the suite's tests of operations call them."""
+"""The operations by their names in torch's dispatcher, each with its name in the suite's tests."""
 
 _OF_AN_OPERATION = ("one ulp off", "rounded", "wrong dtype", "last lost")
 _OF_COLLECTIVES = (

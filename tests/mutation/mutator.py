@@ -1,4 +1,4 @@
-"""How a fault is made in a process that has loaded a backend."""
+"""Injection of a fault into a process that has loaded a backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which faults count as found."""
+"""Counting of found faults."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SAID = 3
 
 @dataclass
 class Outcome:
-    """What came of an entry: how many calls ran on the CPU, and how those on the chip differed or were refused."""
+    """The outcome of an entry: the number of calls on the CPU, and those that differed or raised on the chip."""
 
     calls: int = 0
     backwards: int = 0
@@ -52,7 +52,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Called:
-    """What a call gave: its results and the gradients of its arguments, or what it raised."""
+    """The outcome of a call: its results and its arguments' gradients, or its error."""
 
     results: Any = None
     gradients: Any = None

@@ -10,7 +10,7 @@ from torch.utils import _pytree as pytree
 
 
 def is_carried(value: Any) -> bool:
-    """Whether ``value`` is something that lies in a place, or names one."""
+    """Return True if ``value`` is on a device, or names one."""
     return isinstance(value, (Tensor, torch.Generator)) or value in (torch.device("cpu"), "cpu")
 
 

@@ -1,4 +1,4 @@
-"""Whether what the chip gives is what the CPU gives, to the bit."""
+"""Comparison of the chip's results with the CPU's, to the bit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 ROUNDED = ", by rounding"
-"""How a difference ends that is no more than that."""
+"""The end of a message about a difference of at most that."""
 
 _COMPRESSED = (torch.sparse_csr, torch.sparse_bsr, torch.sparse_csc, torch.sparse_bsc)
 
@@ -102,7 +102,7 @@ def _of_values(cpu: Tensor, chip: Tensor) -> str | None:
 
 
 def _is_rounding(cpu: Tensor, chip: Tensor) -> bool:
-    """Whether they are at most two units of the last place apart, and zero in the same places."""
+    """Return True if they differ by at most two units in the last place, and are zero in the same places."""
     if not cpu.is_floating_point():
         return False
     one, other = cpu.double(), chip.double()

@@ -34,7 +34,7 @@ class Entry:
 
     @property
     def in_tenth(self) -> bool:
-        """Whether `make test-all` runs it: by its name alone, so that a new torch moves no other entry."""
+        """Return True if `make test-all` runs it: decided by its name, so that a new torch moves no other entry."""
         return int.from_bytes(hashlib.sha256(str(self).encode()).digest()[:8], "big") % SHARE == 0
 
 

@@ -1,4 +1,4 @@
-"""Which entries there are."""
+"""The list of entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch.jit.trace and torch.export record on each simulated chip computes what it computes on the CPU."""
+"""Traces of torch.jit.trace and torch.export on each simulated chip compute the CPU's results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROCESSES = 1
 """A process of the simulated Gaudi holds its card alone."""
 
 WHOLE = ("Conv", "LSTM", "GRU", "RNN", "Attention", "Transformer")
-"""What the layers are called for which the chip has kernels in the place of what torch records."""
+"""The names of the layers whose kernels on the chip replace the operators that torch records."""
 
 pytestmark = pytest.mark.timeout(900)
 

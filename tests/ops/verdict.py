@@ -1,4 +1,4 @@
-"""What is wrong with the outcomes, exceptions considered."""
+"""Faults in the outcomes, without the known exceptions."""
 
 from __future__ import annotations
 

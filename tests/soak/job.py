@@ -1,4 +1,4 @@
-"""What one rank of a round does, `python job.py <kind>`: it trains a small net, and prints a digest of its weights."""
+"""The program of one rank, `python job.py <kind>`: train a small net, and print a digest of its weights."""
 
 from __future__ import annotations
 

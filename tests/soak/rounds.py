@@ -67,7 +67,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Ended:
-    """How one rank ended: its exit code, what it said, whether it had to be ended, and whom it left behind."""
+    """The end of one rank: exit code, output, whether it had to be killed, and the processes that it left."""
 
     code: int
     said: str

@@ -21,7 +21,7 @@ class HostError(BuildError, northbridge.UnsupportedError):
 
 
 class DeviceFileError(northbridge.NorthbridgeError, ValueError):
-    """A wrong ``device.toml``."""
+    """The ``device.toml`` of a simulation has a missing or wrong entry."""
 
 
 class FaultError(northbridge.NorthbridgeError):

@@ -1,4 +1,4 @@
-"""The cards of this machine, examined without taking one."""
+"""The cards of this machine, examined without acquiring one."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Card:
 
     @property
     def is_held(self) -> bool:
-        """True if a process has taken the card."""
+        """True if a process has acquired the card."""
         return self.used is not None and self.used > IDLE_BYTES
 
 
 def can_be_asked() -> bool:
-    """True if the vendor's management library for Python, habana-pyhlml, is installed."""
+    """Return True if the vendor's management library for Python, habana-pyhlml, is installed."""
     return find_spec("pyhlml") is not None
 
 

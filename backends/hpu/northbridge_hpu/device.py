@@ -17,7 +17,7 @@ _GENERATIONS = {"synDeviceGaudi": 1, "synDeviceGaudi2": 2, "synDeviceGaudi3": 3}
 
 
 class HPUDevice(northbridge.Device):
-    """The HPU of a process, which holds one card as device 0. The card's module id is set before the first touch."""
+    """The HPU of a process, which holds one card as device 0. The card's module id is set before the first use."""
 
     type = "hpu"
     out_of_memory = ("out of memory", "DEVMEM Allocation failed")
@@ -66,7 +66,7 @@ class HPUDevice(northbridge.Device):
 
     @cached_property
     def generation(self) -> int:
-        """Generation of this machine's Gaudi: 1, 2 or 3; found without taking a card."""
+        """Generation of this machine's Gaudi: 1, 2 or 3; found without acquiring a card."""
         import habana_frameworks.torch.utils.experimental as experimental
 
         found = experimental._get_device_type()

@@ -8,21 +8,21 @@ import northbridge
 
 
 class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
-    """``accelerator="hpu"``. No method of the class takes a card."""
+    """The accelerator for HPUs: ``accelerator="hpu"``. Its class methods acquire no card."""
 
     @staticmethod
     def get_device_name() -> str:
-        """Return ``GAUDI``, ``GAUDI2`` or ``GAUDI3``."""
+        """Return the cards' name: ``GAUDI``, ``GAUDI2`` or ``GAUDI3``."""
         return northbridge.load("hpu").device.label(0)
 
     @staticmethod
     def is_fp8_available() -> tuple[bool, str]:
-        """Return False, and the reason."""
+        """Return False and the reason: Northbridge does not support fp8."""
         return False, northbridge.get("hpu").capabilities.float8.reason
 
     @staticmethod
     def is_lazy() -> bool:
-        """True if the vendor's software runs in lazy mode."""
+        """Return True if the vendor's software runs in lazy mode."""
         northbridge.load("hpu")
         from habana_frameworks.torch.utils.internal import is_lazy
 
@@ -30,15 +30,15 @@ class HPUAccelerator(northbridge.AcceleratorName, backend="hpu"):
 
 
 class SingleHPUStrategy(northbridge.SingleDeviceStrategyName, backend="hpu"):
-    """``strategy="hpu_single"``."""
+    """The strategy for one HPU: ``strategy="hpu_single"``."""
 
 
 class HPUParallelStrategy(northbridge.DDPStrategyName, backend="hpu"):
-    """``strategy="hpu_parallel"``. Gradients are averaged over the ranks."""
+    """The DDP strategy over HCCL under its second name: ``strategy="hpu_parallel"``. It averages gradients."""
 
 
 class HPUDDPStrategy(HPUParallelStrategy, backend="hpu"):
-    """``strategy="hpu_ddp"``."""
+    """The DDP strategy over HCCL: ``strategy="hpu_ddp"``."""
 
 
 class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
@@ -46,7 +46,7 @@ class HPUCheckpointIO(northbridge.CheckpointIOName, backend="hpu"):
 
 
 class HPUPrecisionPlugin(northbridge.PrecisionName, backend="hpu"):
-    """``precision="bf16-mixed"``. "bf16" means the same: mixed, with weights in float32."""
+    """A precision on HPUs: ``precision="bf16-mixed"``. "bf16" means the same: mixed, with weights in float32."""
 
     positional = ("precision", "device", "recipe", "replace_layers")
     unsupported = MappingProxyType({"fp8": "float8"})

@@ -12,7 +12,7 @@ from northbridge_sdaa.settings import SDAASettings
 
 
 class SDAABridge(northbridge.Bridge):
-    """Loads ``torch_sdaa``, no matter if it renames torch's spare device type or finds a type of its own."""
+    """Loads ``torch_sdaa``, whether it renames torch's spare device type or torch has a type for the chip."""
 
     package = "torch_sdaa"
     compile_backend = "teco_inductor"

@@ -10,20 +10,20 @@ import northbridge
 
 
 class SDAAAccelerator(northbridge.AcceleratorName, backend="sdaa"):
-    """``accelerator="sdaa"``. No method of the class touches a device."""
+    """The accelerator for Teco's chips: ``accelerator="sdaa"``. Its class methods acquire no device."""
 
     @staticmethod
     def get_device_name() -> str:
-        """Return the cards' name in teco-smi."""
+        """Return the cards' product name, as ``teco-smi`` prints it."""
         return northbridge.get("sdaa").device.label(0)
 
 
 class SDAADDPStrategy(northbridge.DDPStrategyName, backend="sdaa"):
-    """``strategy="ddp_sdaa"``. Gradients are averaged over the ranks."""
+    """The DDP strategy over TCCL: ``strategy="ddp_sdaa"``. It averages gradients."""
 
 
 class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
-    """``strategy="dpp_sdaa"``, the name that lightning-Teco registered."""
+    """The DDP strategy under the misspelt name that lightning-Teco registered: ``strategy="dpp_sdaa"``."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         warnings.warn("strategy='dpp_sdaa' is taken for 'ddp_sdaa'; write that, or 'ddp'", stacklevel=2)
@@ -31,7 +31,7 @@ class MisspeltSDAADDPStrategy(SDAADDPStrategy, backend="sdaa"):
 
 
 class SDAAPrecisionPlugin(northbridge.PrecisionName, backend="sdaa"):
-    """``precision="16-mixed"``, with the gradient scaler that lightning-Teco left out."""
+    """A precision on the chip: ``precision="16-mixed"``, with the gradient scaler that lightning-Teco lacks."""
 
     positional = ("precision", "device")
     unsupported = MappingProxyType({"fp8": "float8"})
@@ -50,7 +50,7 @@ class SDAACheckpointIO(northbridge.CheckpointIOName, backend="sdaa"):
 
 
 class SingleSDAAStrategy(northbridge.SingleDeviceStrategyName, backend="sdaa"):
-    """``strategy="single_sdaa"``."""
+    """The strategy for one device: ``strategy="single_sdaa"``."""
 
 
 __getattr__ = northbridge.unsupported_names(

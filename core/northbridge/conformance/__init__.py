@@ -13,7 +13,7 @@ from __future__ import annotations
 import sys
 
 WITH_TESTS = ("suite", "tests")
-"""The packages, and the module, with assertions."""
+"""The packages and the module whose assertions pytest must rewrite."""
 
 
 def rewrite_assertions() -> None:

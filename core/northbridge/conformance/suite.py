@@ -185,7 +185,7 @@ class NamespaceSuite(Suite):
 
     @pytest.fixture
     def differences(self, backend: str, chip: RunResult, cpu: RunResult) -> Differences:
-        """Compares every rank's findings about a topic, or one fact of them, as :func:`differences_from_cpu` does."""
+        """A function that compares every rank's findings on a topic, or one fact, as :func:`differences_from_cpu`."""
 
         def find(topic: str, fact: str = "", **options: Any) -> list[str]:
             found, expected = (result.each(topic, fact) if fact else result.ranks(topic) for result in (chip, cpu))

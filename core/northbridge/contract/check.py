@@ -36,7 +36,7 @@ def check(contract: Contract, *, acquire: bool = False) -> tuple[Finding, ...]:
     """Check each line, in the order of the file.
 
     Imports the vendor's modules that are not imported yet. Calls only functions whose line says ``try = true``. Calls
-    nothing that takes a card, unless ``acquire`` is true.
+    nothing that acquires a card, unless ``acquire`` is true.
     """
     return tuple(check_line(contract, symbol, acquire=acquire) for symbol in contract.symbols)
 

@@ -15,8 +15,8 @@ from northbridge.errors import ContractError
 def reject_broken(contract: Contract) -> None:
     """Raise :class:`ContractError` if a required symbol is missing, or cannot be called as the contract says.
 
-    Called by the core after ``Bridge.load()``. Takes no card: imports nothing, calls nothing, and reads no attribute
-    that takes one. A module that this process has not imported is not checked, but it must be installed.
+    Called by the core after ``Bridge.load()``. Acquires no card: imports nothing, calls nothing, and reads no attribute
+    that acquires one. A module that this process has not imported is not checked, but it must be installed.
     """
     wrong = [(symbol, reason) for symbol in contract.symbols if (reason := _reason_against(symbol))]
     if not wrong:

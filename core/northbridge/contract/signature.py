@@ -56,7 +56,7 @@ def signature_of(value: object) -> Signature:
 
 
 def asks_for_arguments(said: Signature) -> bool:
-    """True if a call needs arguments."""
+    """Return True if a call needs arguments."""
     return any(each.default is each.empty and each.kind not in _VARIABLE for each in said.parameters.values())
 
 
@@ -96,7 +96,7 @@ def _accepts_anything(found: Signature, wanted: Parameter) -> bool:
 
 
 def is_kind_of(value: object, annotation: str) -> bool:
-    """True if ``value`` has the type ``annotation``, a text such as ``dict[str, int] | None``.
+    """Return True if ``value`` has the type ``annotation``, a text such as ``dict[str, int] | None``.
 
     Classes are compared only by name, without their modules; the text in brackets is ignored.
     """

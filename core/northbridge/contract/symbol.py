@@ -31,7 +31,7 @@ class Symbol(pydantic.BaseModel):
     signature: str = ""
     meaning: Text
     acquires: bool = False
-    """True if calling it, or reading it if it is an attribute, takes a card for this process."""
+    """True if calling it, or reading it if it is an attribute, acquires a card for this process."""
     since: str = ""
     evidence: Literal["read", "inferred"]
     source: Annotated[str, pydantic.StringConstraints(pattern=r"^https?://\S+$")]

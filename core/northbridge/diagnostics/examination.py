@@ -156,7 +156,7 @@ def _tried(what: str, step: Callable[[], T]) -> tuple[T | None, str]:
 
 
 def _acquire(backend: Backend) -> None:
-    """Take the first device, as a run on one device would."""
+    """Acquire the first device, as a run on one device would."""
     backend.bridge.prepare_rank(index=0, local_rank=0, world_size=1)
     backend.device.select(0)
 

@@ -42,8 +42,8 @@ def examine(
     """Examine this environment and backend ``name``, or every backend, in child processes.
 
     ``deep`` is the doctor's depth: the machine, the environment, the contract, the choice of ``auto``, and advice.
-    There, ``acquire`` allows calls that take a card, and ``training`` trains on one card and on two. ``load_seconds``
-    bounds the loading of one backend's software. ``tell`` is called with the subject and the stage of each question.
+    There, ``acquire`` allows calls that acquire a card, and ``training`` trains on one card and on two.
+    ``load_seconds`` limits the loading of one backend. ``tell`` is called with each question's subject and stage.
 
     Raises :class:`BackendNotFoundError` and :class:`SettingsError`.
     """

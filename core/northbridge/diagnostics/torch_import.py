@@ -75,7 +75,7 @@ def answer(package: str) -> None:
 
 
 def is_switched_off() -> bool:
-    """True if the environment keeps torch from running its entry points."""
+    """Return True if the environment keeps torch from running its entry points."""
     return os.environ.get(SWITCH, "1") != "1"
 
 

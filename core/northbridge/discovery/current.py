@@ -14,7 +14,7 @@ def loaded() -> Backend | None:
 
 
 def is_vendors(function: object) -> bool:
-    """True if ``function``, found in torch, comes from the software that this process has loaded."""
+    """Return True if ``function``, found in torch, comes from the software that this process has loaded."""
     packages = {backend.bridge.package for backend in _up}
     modules = getattr(function, "__module__", None), getattr(function, "__globals__", {}).get("__name__")
     return function in _put_into_torch or any(str(each).partition(".")[0] in packages for each in modules)

@@ -32,7 +32,7 @@ def get(name: str) -> Backend:
 
 
 def is_declared(name: str) -> bool:
-    """True if the plugin of backend ``name`` has been imported in this process."""
+    """Return True if the plugin of backend ``name`` has been imported in this process."""
     return name in _declared
 
 

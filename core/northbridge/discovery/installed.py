@@ -85,7 +85,7 @@ def names() -> list[str]:
 
 
 def is_wellformed(name: str) -> bool:
-    """True if ``name`` is allowed in a strategy's name, which Lightning reads in lower case, and in a variable."""
+    """Return True if ``name`` is allowed in a variable and in a strategy's name, which Lightning lower-cases."""
     return name.isidentifier() and name == name.lower()
 
 

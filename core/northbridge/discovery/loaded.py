@@ -28,8 +28,8 @@ from northbridge.processes.endings import describe_error
 def load(backend: Backend) -> Backend:
     """Load the software of ``backend``, once per process, and return it; torch knows its device from then on.
 
-    Takes no card. Raises :class:`SoftwareMissingError`, :class:`SoftwareLoadError`, or :class:`DeviceTypeTakenError` if
-    this process has loaded another backend.
+    Acquires no card. Raises :class:`SoftwareMissingError`, :class:`SoftwareLoadError`, or
+    :class:`DeviceTypeTakenError` if this process has loaded another backend.
     """
     _bring_up(backend)
     if not is_armed():  # torch's autoload was off: from here on, Trainers of this process know the name

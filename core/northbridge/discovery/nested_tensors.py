@@ -43,12 +43,12 @@ def do_without_nested_tensors(device_type: str) -> None:
 
 
 def has_nested_tensors(device_type: str) -> bool:
-    """True if torch has kernels for nested tensors on this device, the vendor's or its own."""
+    """Return True if torch has kernels for nested tensors on this device, the vendor's or its own."""
     return has_kernel("aten::to_padded_tensor", "NestedTensor", device_type)
 
 
 def has_kernel(operator: str, kind: str, device_type: str) -> bool:
-    """True if ``operator`` has a kernel for tensors of ``kind`` on the chip, the vendor's or torch's."""
+    """Return True if ``operator`` has a kernel for tensors of ``kind`` on the chip, the vendor's or torch's."""
     import torch
 
     try:
@@ -59,7 +59,7 @@ def has_kernel(operator: str, kind: str, device_type: str) -> bool:
 
 
 def would_nest(encoder: Any, src: Tensor, padding: Tensor) -> bool:
-    """True if torch would nest ``src`` on the CPU; these are torch's conditions."""
+    """Return True if torch would nest ``src`` on the CPU; these are torch's conditions."""
     import torch
 
     first = encoder.layers[0]
@@ -86,7 +86,7 @@ def encode_padded(encoder: Any, src: Tensor, padding: Tensor) -> Tensor:
 
 
 def _is_behind(padding: Tensor) -> bool:
-    """True if no sequence goes on after padding; False while torch traces, because then it does not nest."""
+    """Return True if no sequence goes on after padding; False while torch traces, because then it does not nest."""
     import torch
 
     if torch.compiler.is_compiling():

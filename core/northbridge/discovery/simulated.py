@@ -31,7 +31,7 @@ _simulations: dict[str, Simulation] = {}
 
 
 def is_simulable(name: str) -> bool:
-    """True if a simulation of backend ``name`` is installed; imports nothing."""
+    """Return True if a simulation of backend ``name`` is installed; imports nothing."""
     return any(entry.name == name for entry in entry_points(group=GROUP))
 
 

@@ -11,7 +11,7 @@ MALICIOUS = frozenset({Version("2.6.2"), Version("2.6.3")})
 
 
 def is_malicious(version: str) -> bool:
-    """True if ``version`` must not even be imported."""
+    """Return True if ``version`` must not even be imported."""
     try:
         return Version(version) in MALICIOUS
     except InvalidVersion:

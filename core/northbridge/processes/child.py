@@ -36,7 +36,7 @@ class Stage:
     """Text after "was killed while"."""
 
     limit: float
-    """Seconds."""
+    """The time limit in seconds."""
 
     patience: str
     """Advice if the limit is exceeded."""

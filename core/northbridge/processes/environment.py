@@ -13,7 +13,7 @@ _words: dict[str, str] = {}  # for the ranks that this process starts
 
 @contextmanager
 def keep_environment(names: Iterable[str], *, written: Mapping[str, str | None] | None = None) -> Iterator[None]:
-    """Restore the variables ``names`` on exit, even if code inside has changed them.
+    """Restore the variables ``names`` at the end of the ``with``, even if code inside it has changed them.
 
     For ``Bridge.load``. If the script has already imported the vendor's software, ``written`` has the values that the
     import sets. A variable with exactly that value, and another at the process's start, gets its first value back. The
@@ -51,7 +51,7 @@ def forget(variable: str) -> None:
 
 @contextmanager
 def children_listen() -> Iterator[None]:
-    """Put every word into the environment of the processes that are started inside. Launchers of ranks use it."""
+    """Put every word into the environment of processes started inside the ``with``. Launchers of ranks use it."""
     with keep_environment(_words):
         os.environ.update(_words)
         yield

@@ -1,4 +1,4 @@
-"""What the tests of the simulated chip share: the loaded chip, fresh processes, and ranks."""
+"""Fixtures of the simulated chip's tests: the loaded chip, fresh processes, and ranks."""
 
 from __future__ import annotations
 

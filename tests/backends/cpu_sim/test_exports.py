@@ -1,4 +1,4 @@
-"""What Lightning exports of a model on the simulated chip."""
+"""Lightning's exports of a model on the simulated chip."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TestExports(Exports):
 
 
 def test_an_operator_that_escapes_the_tracer_is_refused(chip: ModuleType) -> None:
-    """What torch does not record would be a constant of the traced model, and is an error."""
+    """An operator that torch does not record would be a constant of the traced model, so it is an error."""
     relu: Any = torch.ops.aten.relu.default
     trace: Any = torch.jit.trace  # untyped
     below = torch._C.DispatchKeySet(torch._C.DispatchKey.PrivateUse1)  # of the tracer

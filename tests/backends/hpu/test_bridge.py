@@ -1,4 +1,4 @@
-"""How the vendor's software comes into a process: what its import leaves behind, and which card a rank is given."""
+"""Loading of the vendor's software: the effects of its import, and the card of a rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the vendor's management library tells, without a card being taken."""
+"""Facts from the vendor's management library, without acquiring a card."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ print("trained " + "|".join(map(str, told)) + "\\n", end="", flush=True)
 
 @dataclass(frozen=True)
 class Rank:
-    """What one rank told at its end."""
+    """The findings of one rank at its end."""
 
     device: str
     rank: int

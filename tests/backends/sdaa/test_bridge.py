@@ -1,4 +1,4 @@
-"""How the vendor's software comes into a process: by which way, after which checks."""
+"""Loading of the vendor's software: its registration, and the checks before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read from teco-smi's table, of either form, and what is made of it."""
+"""Parsing of both forms of teco-smi's table."""
 
 from __future__ import annotations
 

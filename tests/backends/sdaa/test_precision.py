@@ -1,4 +1,4 @@
-"""What is computed in less than was asked for is told once, however many ranks train."""
+"""Warnings about lower precision than requested, once for all ranks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every simulated chip is tested by: the one that NORTHBRIDGE_SIMULATE names."""
+"""Fixtures for the tests of every simulated chip: the one that NORTHBRIDGE_SIMULATE names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps ``contract.toml`` honest: the backend's code, the stand-ins, and a record of the whole run."""
+"""Checks of ``contract.toml`` against the backend's code, the stand-ins, and a record of the whole run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestTheStandIns:
 
 
 class TestTheRecord:
-    """What all processes of this run have read, called, written or shown is what the contract lists."""
+    """The symbols that this run's processes have read, called, written or shown are those in the contract."""
 
     @pytest.fixture(scope="class")
     @classmethod

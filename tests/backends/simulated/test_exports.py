@@ -1,4 +1,4 @@
-"""What Lightning exports of a model on the chip."""
+"""Lightning's exports of a model on the chip."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tests that all simulated chips share have to know of one."""
+"""The facts about a simulated chip that the shared tests need."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class SimChip:
     """The backend's, beside whose modules ``contract.toml`` lies."""
 
     record: Record
-    """What the stand-ins write down."""
+    """The record of the stand-ins."""
 
     imports: str
     """The lines by which a user's script begins."""
 
     collective: str
-    """What ``init_process_group`` calls the vendor's library."""
+    """The name of the vendor's library for ``init_process_group``."""
 
     variables: tuple[str, ...]
-    """What the names of the vendor's variables begin with, before an underscore."""
+    """The prefix of the vendor's variables, without the underscore."""
 
     page: Page
     """The page of the docs that shows the runs."""
@@ -49,14 +49,14 @@ class SimChip:
     """The line of the log that tells on what eight ranks run."""
 
     places: tuple[str, ...]
-    """What ``train.py`` says of each of four ranks on two nodes."""
+    """The output of ``train.py`` for each of four ranks on two nodes."""
 
     cards: int = 8
     server: Callable[[], Server] | None = None
     """Returns the server of a process, which knows it from the first call on; None where processes share cards."""
 
     nodes: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
-    """What the environment says on each of two nodes, beside what it says on any chip's."""
+    """The chip's own variables on each of two nodes."""
 
     @property
     def folder(self) -> Path:
@@ -65,7 +65,7 @@ class SimChip:
 
     @cached_property
     def contract(self) -> Contract:
-        """What the backend relies on."""
+        """The contract of the backend."""
         return Contract.read(self.folder / "contract.toml", backend=self.name)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What a page of the docs shows of the runs of a simulation."""
+"""The runs of a simulation, as a page of the docs shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Page:
 
     @cached_property
     def shown(self) -> dict[str, str]:
-        """What stands below each command on the page."""
+        """The output below each command on the page."""
         return {
             command: output
             for sample in samples(self.path, "console")

@@ -41,7 +41,7 @@ import {predecessor}
 
 
 class Predecessor:
-    """What holds of any package that came before; a vendor of its name in ``tests/vendors`` stands for it."""
+    """Tests of any replaced package; a vendor of its name in ``tests/vendors`` stands for it."""
 
     predecessor: ClassVar[str]
     several: ClassVar[str]

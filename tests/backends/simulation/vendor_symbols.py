@@ -1,4 +1,4 @@
-"""Which of a vendor's symbols a file of Python names, found by reading it and not by running it."""
+"""The vendor symbols in a Python file, found by reading its syntax tree."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Use:
     name: str
     line: int
     is_question: bool = False
-    """Whether it is asked for with ``getattr`` or ``hasattr``, and may be missing."""
+    """True if it is read with ``getattr`` or ``hasattr``, and may be missing."""
 
 
 def symbols(source: str, packages: tuple[str, ...], device_type: str) -> set[Use]:
@@ -75,7 +75,7 @@ class _Walk:
     vendors: tuple[str, ...]
     device_module: str
     names: dict[str, str] = field(default_factory=dict)
-    """What a name of the file stands for, with that of the function that returns it."""
+    """Return the object behind a name of the file, and the function that returns it."""
     texts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """The constants that a name of the file goes through."""
 

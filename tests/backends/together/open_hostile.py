@@ -63,7 +63,7 @@ NAMES = {
     each.__name__: each
     for each in (BoringModel, LightningDataModule, Path, command, fabric, hub, io, lightning_fabric, other_model)
 } | {"FILE": FILE, "pytorch_lightning": pytorch_lightning, "strategy": strategy, "torch": torch, "trainer": trainer}
-"""What the ways are written in."""
+"""The file with the ways."""
 
 
 def try_way(code: str) -> tuple[bool, str]:

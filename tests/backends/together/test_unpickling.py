@@ -95,7 +95,7 @@ HOSTILE: dict[str, Callable[[Path], object]] = {
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Found]:
-    """Whether code ran, and what was raised, on each accelerator, from each file, in each way."""
+    """Return for each accelerator, file and way if code ran, and the error."""
     doctor = stand_by(tmp_path_factory.mktemp("doctor"))
     found = {}
     for accelerator in ACCELERATORS:

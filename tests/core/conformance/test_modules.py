@@ -1,4 +1,4 @@
-"""What every module of the suite needs."""
+"""Requirements of every module of the suite."""
 
 from __future__ import annotations
 

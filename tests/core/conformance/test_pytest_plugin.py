@@ -85,7 +85,7 @@ def test_of_somebody_else():
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What pytest says of the sample."""
+    """Return pytest's output for the sample."""
     folder: Path = tmp_path_factory.mktemp("sample")
     (folder / "pytest.ini").write_text("[pytest]\n")
     (folder / "test_sample.py").write_text(TESTS)

@@ -1,4 +1,4 @@
-"""How the suite runs a scenario."""
+"""Runs of a scenario."""
 
 from __future__ import annotations
 

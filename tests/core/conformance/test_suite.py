@@ -1,4 +1,4 @@
-"""What stands between a test of the suite and a machine that does not have what it needs."""
+"""Skips of the suite's tests on machines that lack something."""
 
 from __future__ import annotations
 

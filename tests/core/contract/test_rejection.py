@@ -1,4 +1,4 @@
-"""What the core refuses after loading: quickly, and with no card taken."""
+"""Software that the core rejects after loading, quickly and without acquiring a card."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def advice(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def found(contracted: Site) -> dict[str, Any]:
-    """What is found about the vendor where nothing but its contract is wrong."""
+    """Return the findings about a vendor with only a wrong contract."""
     found: dict[str, Any] = json.loads(
         northbridge(contracted, "doctor", "contracted", "--json", CONTRACTED_VISIBLE="1").stdout
     )

@@ -1,4 +1,4 @@
-"""What the list says where `import torch` fails, or runs nothing of Northbridge's."""
+"""The list if `import torch` fails, or does not start Northbridge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which processes hold a card."""
+"""Processes that hold a card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a plugin can be broken before it is used, and what the user reads then."""
+"""Plugins that are broken before their use, and the user's errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which backends are installed, and which of them a name means."""
+"""Installed backends, and their look-up by name."""
 
 from __future__ import annotations
 

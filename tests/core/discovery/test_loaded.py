@@ -99,7 +99,7 @@ print(json.dumps({{
 
 @pytest.fixture(scope="module")
 def process(install: Install) -> Any:
-    """What the process above found."""
+    """Return the findings of the process above."""
     return install(*BROKEN, "acme").answer(PROCESS, "-W", "error")
 
 

@@ -125,7 +125,7 @@ answer() { printf '\\n%s{"stage": "done", "facts": {"devices": %d}}\\n' "$word" 
 
 
 class TestAChildThatIsAScript:
-    """What the child prints, without the time that a real one takes."""
+    """Print as the child does, without the time of a real one."""
 
     @pytest.fixture(autouse=True)
     def acme(self, install_here: Install) -> None:

@@ -33,7 +33,7 @@ def received(peer: int | None, number: int = 1, how: Any = "waiting", **more: An
 
 
 def log(rank: int, calls: Sequence[Call], **more: Any) -> RankLog:
-    """What ``rank`` has recorded, where nothing has been written over."""
+    """Return the complete record of ``rank``, if nothing was overwritten."""
     counts: dict[tuple[Group, str], int] = {}
     for call in calls:
         counts[call.group, str(call.channel)] = call.number

@@ -44,7 +44,7 @@ def without(environ: Mapping[str, str], name: str) -> dict[str, str]:
 
 
 def torchrun(rank: int, **changes: str) -> dict[str, str]:
-    """What torchrun gives to the processes of two nodes with two devices each."""
+    """Return torchrun's variables for the processes of two nodes with two devices each."""
     return {
         "MASTER_ADDR": "192.0.2.1",
         "MASTER_PORT": "29500",

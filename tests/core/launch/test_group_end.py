@@ -1,4 +1,4 @@
-"""How the process of a rank ends whose library waits for the others for ever."""
+"""The end of a rank whose library waits for the others for ever."""
 
 from __future__ import annotations
 

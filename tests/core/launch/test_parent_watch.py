@@ -86,7 +86,7 @@ def test_a_rank_that_waits_for_a_killed_rank_0_ends_and_says_why(tmp_path: Path)
 
 
 def last_words(folder: Path, *, met: bool, fails: bool = False) -> str:
-    """What a rank says whose launcher ended well or failed, after or before the ranks had met."""
+    """Return the last output of a rank whose launcher ended or failed, before or after the ranks had met."""
     (folder / "last.py").write_text(LAST_WORDS)
     how = ("met" if met else "alone", "fails" if fails else "ends well")
     with start_python("last.py", *how, folder=folder, stdin=subprocess.PIPE, stderr=subprocess.STDOUT) as first:

@@ -1,4 +1,4 @@
-"""How a rank starts its process group."""
+"""The start of a rank's process group."""
 
 from __future__ import annotations
 

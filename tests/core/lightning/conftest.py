@@ -71,7 +71,7 @@ def build(namespace: Namespace) -> Build:
 
 @pytest.fixture
 def logged() -> Iterator[list[str]]:
-    """What Lightning logs in this test, of whichever namespace: the one that was imported last logs for all."""
+    """Return Lightning's log in this test: the namespace that was imported last logs for all."""
 
     class Keep(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:

@@ -1,4 +1,4 @@
-"""What a killed save leaves."""
+"""The files that a killed save leaves."""
 
 from __future__ import annotations
 

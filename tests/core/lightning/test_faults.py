@@ -1,4 +1,4 @@
-"""What is left of a training of two ranks that somebody stops, or of which somebody kills a part."""
+"""Remains of a training of two ranks that is stopped, or of which one process is killed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ if __name__ == "__main__":
 """
 
 LIMIT_S = 60.0
-"""How long the processes may take to end on a machine that is busy; torch's own timeout is half an hour."""
+"""The limit for the processes' end on a busy machine; torch's own timeout is half an hour."""
 
 Whom = Literal["all", "first", "rank 0", "rank 1"]
 Stop = Callable[[str, Whom, signal.Signals], "Rest"]
@@ -63,7 +63,7 @@ Stop = Callable[[str, Whom, signal.Signals], "Rest"]
 
 @dataclass(frozen=True)
 class Rest:
-    """What a run that was stopped leaves."""
+    """The remains of a stopped run."""
 
     code: int
     said: str

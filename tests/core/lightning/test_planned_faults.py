@@ -74,7 +74,7 @@ SURVIVED = ("slow", "corrupt")
 
 @dataclass(frozen=True)
 class End:
-    """How the training ended."""
+    """The end of the training."""
 
     code: int
     said: str

@@ -1,4 +1,4 @@
-"""How a process ended."""
+"""Descriptions of the ends of processes."""
 
 from __future__ import annotations
 

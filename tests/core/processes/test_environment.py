@@ -1,4 +1,4 @@
-"""What a vendor's import leaves in the environment, and what ranks are told in it."""
+"""Effects of a vendor's import on the environment, and the words for ranks in it."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ STARTS = frozenset(
         *("Process", "Pool", "ProcessPoolExecutor", "get_context", "start_processes", "spawn"),
     }
 )
-"""What starts a process, by the last word of its name."""
+"""The last words of functions that start a process."""
 
 CANARY = """
 import os
@@ -184,7 +184,7 @@ def places_in(file: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def driven(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str]]:
-    """What came of every place, and which canaries ran there."""
+    """Return the outcome at every place, and the canaries that ran there."""
     root = tmp_path_factory.mktemp("places")
     here, work, scripts = (root / name for name in ("here", "work", "scripts"))
     for folder in (here, work / "csrc", scripts):

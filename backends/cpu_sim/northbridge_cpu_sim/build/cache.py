@@ -93,7 +93,7 @@ def keep(built: Path, chip: Path) -> None:
 
 
 def is_whole(chip: Path) -> bool:
-    """True if ``chip`` exists with the content that was compiled; takes 3 ms for its 3 MB.
+    """Return True if ``chip`` exists with the content that was compiled; takes 3 ms for its 3 MB.
 
     Raises :class:`BuildError` if it may be another user's.
     """

@@ -20,7 +20,7 @@ def find_fault(path: Path) -> str | None:
 
 
 def find_own_fault(path: Path) -> str | None:
-    """Do the same as :func:`find_fault` for only ``path``; a link is always at fault."""
+    """Return the fault of ``path`` alone, as :func:`find_fault` does; a link is always a fault."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode):
         return f"{path} is a symbolic link to {os.readlink(path)}"

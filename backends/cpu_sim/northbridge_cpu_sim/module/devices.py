@@ -12,7 +12,7 @@ from northbridge_cpu_sim.module.chip import DeviceLike
 
 
 def is_available() -> bool:
-    """True if there is a device, so always after the chip's installation."""
+    """Return True if there is a device, so always after the chip's installation."""
     return device_count() > 0
 
 
@@ -30,12 +30,12 @@ def init() -> None:
 
 
 def is_initialized() -> bool:
-    """True if this process has used a device."""
+    """Return True if this process has used a device."""
     return bool(chip.extension().in_use())
 
 
 def is_in_bad_fork() -> bool:
-    """True if this process was forked after its parent had used the chip."""
+    """Return True if this process was forked after its parent had used the chip."""
     return bool(chip.extension().in_bad_fork())
 
 
@@ -45,7 +45,7 @@ def get_amp_supported_dtype() -> list[torch.dtype]:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:  # noqa: ARG001  # as CUDA has it
-    """True if tensors can be bfloat16; the chip does not distinguish emulation."""
+    """Return True if tensors can be bfloat16; the chip does not distinguish emulation."""
     return torch.bfloat16 in get_amp_supported_dtype()
 
 
@@ -101,14 +101,14 @@ _maybe_exchange_device = _exchange_device
 
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
-    """True if one device can copy from the other directly; every pair can."""
+    """Return True if one device can copy from the other directly; every pair can."""
     return chip.index(device) != chip.index(peer_device)
 
 
 def hold(card: int) -> None:
-    """Take one card for this process, which then has the index 0, as on some real chips.
+    """Acquire one card for this process, which then has the index 0, as on some real chips.
 
-    Raises RuntimeError if the process holds another card already; the first touch takes card 0.
+    Raises RuntimeError if the process holds another card already; the first use acquires card 0.
     """
     chip.extension().hold(card)
 

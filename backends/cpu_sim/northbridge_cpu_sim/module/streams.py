@@ -16,7 +16,7 @@ from northbridge_cpu_sim.module.chip import DeviceLike
 
 
 def synchronize(device: DeviceLike = None) -> None:
-    """Wait for a device's work: deferred copies and collectives run by then; kernels have ended before."""
+    """Wait for a device's deferred copies and collectives. Kernels never have to be waited for."""
     torch.accelerator.synchronize(chip.index(device))
 
 

@@ -39,9 +39,9 @@ def install(
     """Install the simulated chip as torch's device ``device.type``, with the library ``device.collective.name``.
 
     ``sources`` is a folder of C++ files: a file named like a shared source replaces it, and the others are added.
-    ``acquire`` is for a device with one card per process. The first thread that touches the device calls it, and it
-    returns the number of the card that it took. Its error becomes a RuntimeError of the same text, at every touch until
-    it succeeds. ``module`` becomes ``torch.<type>``; the default is like ``torch.cuda``, and is returned in any case.
+    ``acquire`` is for a device with one card per process. The first thread that uses the device calls it, and it
+    returns the number of the acquired card. Its error becomes a RuntimeError with the same text, at every use until it
+    succeeds. ``module`` becomes ``torch.<type>``; the default is like ``torch.cuda``, and is returned in any case.
     ``visible`` is the number of devices that this process sees; None means all. ``NORTHBRIDGE_CPU_SIM_DEVICES``,
     ``_MEMORY``, ``_NAME`` and ``_AUTOGRAD_THREADS`` override ``device`` if they are set.
 

@@ -29,13 +29,13 @@ def register(extension: ModuleType, library: Library, device_type: str) -> None:
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """Return torch's dtype of that name."""
+    """Return the torch dtype called ``name``, such as ``"float32"``."""
     found: torch.dtype = getattr(torch, name)
     return found
 
 
 def by_dtype(sentences: Mapping[Dtype, str]) -> dict[torch.dtype, str]:
-    """Return the sentences by torch's dtypes."""
+    """Return the error texts of a device file with torch's dtypes as keys, instead of their names."""
     return {dtype_of(name): sentence for name, sentence in sentences.items()}
 
 

@@ -40,7 +40,7 @@ class Record:
 
     @classmethod
     def is_recording(cls) -> bool:
-        """True if this process records."""
+        """Return True if this process records."""
         return bool(os.environ.get(cls.VARIABLE))
 
     def note(self, name: str, kind: Kind) -> None:

@@ -59,7 +59,7 @@ class Server:
                     raise CardTakenError(card, holder)
 
     def holder(self, card: int) -> int | None:
-        """Return the pid of the process that holds ``card``, or None if it is free; takes nothing.
+        """Return the pid of the process that holds ``card``, or None if it is free; acquires nothing.
 
         Raises :class:`ServerError` as :meth:`acquire` does.
         """

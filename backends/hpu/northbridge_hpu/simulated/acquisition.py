@@ -13,10 +13,10 @@ _FAILED = "synStatus=26 [Generic failure] Device acquire failed."
 
 
 def acquire() -> int:
-    """Take the card that HLS_MODULE_ID names, or the first free one without it, and return its index.
+    """Acquire the card that HLS_MODULE_ID names, or the first free one without it, and return its index.
 
-    If the named card cannot be taken, any free one is taken, with a warning, unless HABANA_VISIBLE_MODULES is set or
-    there are fewer cards than ranks. Raises RuntimeError with the vendor's text if no card can be taken.
+    If the named card cannot be acquired, any free one is, with a warning, unless HABANA_VISIBLE_MODULES is set or
+    there are fewer cards than ranks. Raises RuntimeError with the vendor's text if no card can be acquired.
     """
     wanted = variable("HLS_MODULE_ID")
     if wanted is None:

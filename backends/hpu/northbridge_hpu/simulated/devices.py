@@ -18,22 +18,22 @@ _EIGHT = 8
 
 
 def is_available() -> bool:
-    """True if there are cards; takes none."""
+    """Return True if there are cards; acquires none."""
     return device_count() > 0
 
 
 def device_count() -> int:
-    """Count the server's cards, visible to this process or not; takes none."""
+    """Count the server's cards, visible to this process or not; acquires none."""
     return machine.device_count()
 
 
 def init() -> None:
-    """Take this process's card."""
+    """Acquire this process's card."""
     _lazy_init()
 
 
 def _lazy_init() -> None:
-    """Take this process's card, and make ``hpu`` the default of activation checkpointing.
+    """Acquire this process's card, and make ``hpu`` the default of activation checkpointing.
 
     torch calls it before the first tensor is made on the card. Activation checkpointing reads ``_initialized`` before
     it saves the card's random state.
@@ -44,12 +44,12 @@ def _lazy_init() -> None:
 
 
 def is_initialized() -> bool:
-    """True if this process holds a card."""
+    """Return True if this process holds a card."""
     return chip.is_initialized()
 
 
 def current_device() -> int:
-    """Take this process's card, and return 0, its index in every process."""
+    """Acquire this process's card, and return 0, its index in every process."""
     _lazy_init()
     return 0
 
@@ -94,7 +94,7 @@ class device:
 
 
 def get_device_name(device: DeviceLike = None) -> str:  # noqa: ARG001 - there is one
-    """Take this process's card, and return the name of its generation; without cards, "" with a warning."""
+    """Acquire this process's card, and return the name of its generation; without cards, "" with a warning."""
     if not is_available():
         warnings.warn("Device not available", stacklevel=2)
         return ""
@@ -103,13 +103,13 @@ def get_device_name(device: DeviceLike = None) -> str:  # noqa: ARG001 - there i
 
 
 def get_device_capability(device: DeviceLike = None) -> str:  # noqa: ARG001
-    """Take this process's card, and return the driver's version: a text, not a pair of numbers."""
+    """Acquire this process's card, and return the driver's version: a text, not a pair of numbers."""
     _lazy_init()
     return machine.DRIVER
 
 
 def get_device_properties(device: DeviceLike = None) -> str:  # noqa: ARG001
-    """Take this process's card, and return a text about it, not an object."""
+    """Acquire this process's card, and return a text about it, not an object."""
     _lazy_init()
     return f"(dramSize={chip.mem_get_info()[1]}, device_type={machine.generation().number})"
 
@@ -122,12 +122,12 @@ def synchronize() -> None:
 
 
 def is_bf16_supported() -> bool:
-    """True if there are cards: all have bfloat16."""
+    """Return True if there are cards: all have bfloat16."""
     return is_available()
 
 
 def _get_device_index(device: DeviceLike, optional: bool = False, /) -> int:
-    """Return the index of ``device``; without an index it is the current device, for which the card is taken."""
+    """Return the index of ``device``; without an index it is the current device, for which the card is acquired."""
     if isinstance(device, str):
         device = torch.device(device)
     if isinstance(device, torch.device):

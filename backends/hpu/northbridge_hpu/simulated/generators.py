@@ -13,13 +13,13 @@ RandomDevice = torch.device | str | int
 
 
 def get_rng_state(device: RandomDevice = "hpu") -> torch.Tensor:
-    """Return the state of the generator. A device without an index takes the card."""
+    """Return the state of the generator. A device without an index acquires the card."""
     _check_first(device, "hpu get_rng_state supports only device 0")
     return chip.get_rng_state(0)
 
 
 def set_rng_state(new_state: torch.Tensor, device: RandomDevice = "hpu") -> None:
-    """Set the state of the generator. A device without an index takes the card."""
+    """Set the state of the generator. A device without an index acquires the card."""
     _check_first(device, "hpu set_rng_state supports only device 0")
     chip.set_rng_state(new_state, 0)
 

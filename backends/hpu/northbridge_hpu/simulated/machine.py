@@ -60,7 +60,7 @@ def generation() -> Generation:
 
 
 def _get_device_type() -> int:
-    """Return the generation of the server's cards; takes no card."""
+    """Return the generation of the server's cards; acquires no card."""
     return generation().number
 
 

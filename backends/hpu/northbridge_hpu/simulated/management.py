@@ -1,4 +1,4 @@
-"""The management library: facts about the cards, without taking one.
+"""The management library: facts about the cards, without acquiring one.
 
 The top of this module imports nothing heavy: the stand-in for ``pyhlml`` is installed at the end of ``import torch``.
 """

@@ -1,4 +1,4 @@
-"""The functions of ``torch.hpu`` about memory. Each takes the card."""
+"""The functions of ``torch.hpu`` about memory. Each acquires the card."""
 
 from __future__ import annotations
 

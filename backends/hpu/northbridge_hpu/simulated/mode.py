@@ -9,7 +9,7 @@ from northbridge_hpu.simulated.settings import HPUSimSettings
 
 
 def is_lazy() -> bool:
-    """True if operators wait for a step marker; decided once per process, at the first call."""
+    """Return True if operators wait for a step marker; decided once per process, at the first call."""
     return _decided()
 
 
@@ -22,6 +22,6 @@ def _decided() -> bool:
 
 
 def keeps_int64() -> bool:
-    """True if int64 is stored as such: in eager mode, from the second generation on, unless a variable forbids it."""
+    """Return True if int64 is stored as int64: in eager mode from generation 2 on, unless a variable forbids it."""
     asked = (variable("PT_ENABLE_INT64_SUPPORT") or "1").lower() in {"1", "true"}
     return asked and not is_lazy() and HPUSimSettings.read().generation != "1"

@@ -19,7 +19,7 @@ _kept: Stream | None = None
 
 
 class Stream(torch.Stream):
-    """A queue of the card's work. Creating one takes the card; device and priority are ignored."""
+    """A queue of the card's work. Creating one acquires the card; device and priority are ignored."""
 
     def __new__(
         cls,
@@ -88,7 +88,7 @@ class Event(torch.Event):
 
 @contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
-    """Make a stream the current one inside the ``with``; None changes nothing. Entering takes the card."""
+    """Make a stream the current one inside the ``with``; None changes nothing. Entering acquires the card."""
     before = current_stream()
     set_stream(stream)
     try:
@@ -112,7 +112,7 @@ def set_stream(stream: Stream | None) -> None:
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """Take the card, and return this thread's current stream; in lazy mode the stream that any thread set last."""
+    """Acquire the card, and return this thread's current stream; in lazy mode the stream that any thread set last."""
     global _kept
     if is_lazy() and _kept is not None:
         return _kept
@@ -124,7 +124,7 @@ def current_stream(device: DeviceLike = None) -> Stream:
 
 
 def default_stream(device: DeviceLike = None) -> Stream:
-    """Take the card, and return the default stream."""
+    """Acquire the card, and return the default stream."""
     _get_device_index(device, True)
     return Stream(stream_id=0)
 

@@ -24,7 +24,7 @@ class _SDAADeviceProperties:
 
 
 def is_available() -> bool:
-    """True if this process sees a device."""
+    """Return True if this process sees a device."""
     return device_count() > 0
 
 

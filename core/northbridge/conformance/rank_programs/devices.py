@@ -27,7 +27,7 @@ SECOND = "[1]"
 
 
 def is_held_by_one_fabric(backend: str, namespace: str) -> bool:
-    """True if a Fabric, which acquires its device when it asks for it, leaves its process no second one."""
+    """Return True if a Fabric, which acquires its device when it asks for it, leaves its process no second one."""
     device = northbridge.get(backend).device
     return not is_trainer(namespace) and device.root(0) == device.root(1)
 

@@ -19,7 +19,7 @@ SCHEMA = 1
 
 
 CHANGED = "its digest does not match its content: it was changed after the suite wrote it"
-"""Why nothing else in a report counts."""
+"""The fault of a report whose digest does not match; nothing else in it counts then."""
 
 NOT_ASKED = "it was not asked for"
 """The evidence of a test that was left out because only part of the suite was requested."""

@@ -23,7 +23,7 @@ def run_suite(
     environ: Mapping[str, str] = os.environ,
     tell: Callable[[Course, str], None] = lambda _course, _test: None,
 ) -> Report:
-    """Run every level up to ``level`` for backend ``name`` and return the report, sealed.
+    """Run every level up to ``level`` for backend ``name`` and return the report with its digest.
 
     ``only`` selects the tests whose ids contain one of these texts; such a report grants nothing. Raises the errors of
     :func:`~northbridge.discovery.installed.find`, and :class:`SuiteError`.

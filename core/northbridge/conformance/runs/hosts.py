@@ -31,7 +31,7 @@ def _end_reference_group() -> None:
 
 
 def is_trainer(namespace: str) -> bool:
-    """True if a namespace of Lightning has a Trainer; else it has a Fabric."""
+    """Return True if a namespace of Lightning has a Trainer; else it has a Fabric."""
     return NAMESPACES[namespace].is_trainer
 
 

@@ -28,7 +28,7 @@ whose imports left threads cannot be forked.
 
 
 def tells_of_a_launcher(variable: str) -> bool:
-    """True if a launcher sets ``variable`` in its processes; the suite starts its own ranks."""
+    """Return True if a launcher sets ``variable`` in its processes; the suite starts its own ranks."""
     return variable in _OF_RANKS or variable.startswith(_OF_LAUNCHERS)
 
 

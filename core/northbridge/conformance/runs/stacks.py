@@ -83,7 +83,7 @@ def _members(group: int) -> list[int]:
 
 
 def _catches(pid: int, number: int) -> bool:
-    """True if the process handles the signal, which would otherwise end it."""
+    """Return True if the process handles the signal, which would otherwise end it."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:

@@ -27,7 +27,7 @@ class CountedGroup:
         self._counts: dict[str, int] = {}
 
     def is_(self, process_group: Any) -> bool:
-        """True if this is ``process_group``, and not an earlier group with its name."""
+        """Return True if this is ``process_group``, and not an earlier group with its name."""
         return self._alive() is process_group
 
     def count(self, channel: str = COLLECTIVES) -> int:

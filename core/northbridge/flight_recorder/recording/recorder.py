@@ -65,7 +65,7 @@ class FlightRecorder:
                 self._give_up(error)
 
     def called(self, operator: Operator, args: tuple[Any, ...]) -> int | None:
-        """Record the begin of a call, and return its number; None if recording has stopped."""
+        """Record the start of a call, and return its number; None if recording has stopped."""
         if self._off:
             return None
         try:

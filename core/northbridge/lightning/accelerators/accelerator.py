@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class AcceleratorQuestions(ABC):
-    """Lightning's questions about the backend ``backend_name``; answering takes no card."""
+    """Lightning's questions about the backend ``backend_name``; answering acquires no card."""
 
     backend_name: ClassVar[str]
 
@@ -48,7 +48,7 @@ class AcceleratorQuestions(ABC):
 
     @classmethod
     def is_available(cls) -> bool:
-        """True if this machine has a device of this backend. If detection fails, the record says why.
+        """Return True if this machine has a device of this backend. If detection fails, the record says why.
 
         Lightning asks every registered accelerator before it raises an error of its own, so this must not raise.
         """
@@ -109,7 +109,7 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
         return self.resolve()
 
     def setup_device(self, device: torch.device) -> None:
-        """Take ``device`` unless this process holds one already; reject a device that is not the chip's."""
+        """Acquire ``device`` unless this process holds one already; reject a device that is not the chip's."""
         self.reject_foreign(device)
         if self._acquired is None:
             self.acquire(device, local_rank=0, world_size=1)
@@ -123,7 +123,7 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
             )
 
     def acquire(self, device: torch.device, *, local_rank: int, world_size: int) -> None:
-        """Take the parallel device ``device`` for this rank: the first touch of a card. A repeated call does nothing.
+        """Acquire the parallel device ``device`` for this rank: the first use of a card. A repeated call does nothing.
 
         Raises :class:`WrongDeviceError` if ``device`` is not the chip's, or if this accelerator holds another device.
         """
@@ -209,12 +209,12 @@ def load_with_hardware(name: str) -> Backend:
 
 
 def is_ours(accelerator: object) -> bool:
-    """True if ``accelerator`` is one of Northbridge's, of any namespace."""
+    """Return True if ``accelerator`` is one of Northbridge's, of any namespace."""
     return is_of_ours(type(accelerator))
 
 
 def is_of_ours(cls: type | None) -> bool:
-    """True if ``cls`` is the class of one of Northbridge's accelerators, of any namespace."""
+    """Return True if ``cls`` is the class of one of Northbridge's accelerators, of any namespace."""
     return bool(getattr(cls, "backend_name", ""))
 
 

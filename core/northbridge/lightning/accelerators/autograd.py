@@ -56,7 +56,7 @@ def _explain(said: str, name: str, device: torch.device) -> str | None:
 
 
 def _backward_ran_before() -> bool:
-    """True if a backward() ran in this process before the current one, which failed."""
+    """Return True if a backward() ran in this process before the current one, which failed."""
     import torch
 
     runs: list[int] = []

@@ -11,7 +11,7 @@ _holder = -1
 
 
 def hold(backend: Backend) -> None:
-    """Note that the accelerator has just taken a device of this chip."""
+    """Note that the accelerator has just acquired a device of this chip."""
     global _holder
     if _holder != os.getpid():
         _held.clear()  # they are the parent's: a forked process holds no chip

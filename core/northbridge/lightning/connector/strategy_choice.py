@@ -84,7 +84,7 @@ def read_arguments(namespace: Namespace, arguments: dict[str, Any]) -> None:
 
 
 def _is_slurms(namespace: Namespace, plugins: Any) -> bool:
-    """True if Lightning would detect SLURM for this process, and the user names no cluster environment."""
+    """Return True if Lightning would detect SLURM for this process, and the user names no cluster environment."""
     environments: Any = namespace.fabric_module("plugins.environments")
     given = plugins if isinstance(plugins, (list, tuple)) else [plugins]
     own = any(isinstance(each, environments.ClusterEnvironment) for each in given)
@@ -107,7 +107,7 @@ def _is_somebody_elses(namespace: Namespace, name: str) -> bool:
 
 
 def _means_lightnings(name: str) -> bool:
-    """True if an unknown ``name`` looks most like one of Lightning's own, so that Lightning should report it."""
+    """Return True if an unknown ``name`` looks most like one of Lightning's own, so that Lightning should report it."""
     announced = names()
     if name in announced:
         return False
@@ -250,7 +250,7 @@ def reject_mixture(namespace: Namespace, connector: Any) -> None:
 
 
 def _may_be_here(type_: str) -> bool:
-    """True if this machine may have devices of a type. Types that torch cannot count may be here."""
+    """Return True if this machine may have devices of a type. Types that torch cannot count may be here."""
     try:
         count = getattr(torch.get_device_module(type_), "device_count", None)
     except RuntimeError:

@@ -22,7 +22,7 @@ def derive(theirs: Any, ours: Any, namespace: Namespace) -> Any:
 
 
 def drives_a_chip_by_itself(theirs: Any) -> bool:
-    """True if ``theirs`` comes from a package that a backend replaces, whose strategies drive the chip themselves."""
+    """Return True if ``theirs`` is of a package that a backend replaces: its strategies drive the chip themselves."""
     predecessors = {module for _, module in read_announced().predecessors}
     return any(each.__module__.partition(".")[0] in predecessors for each in theirs.__mro__)
 

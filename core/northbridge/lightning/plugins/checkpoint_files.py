@@ -25,7 +25,7 @@ _VERSION = "pytorch-lightning_version"
 
 @contextmanager
 def stock_reading() -> Iterator[None]:
-    """Use torch's own ``torch.load`` inside: a vendor's import may have replaced it.
+    """Use torch's own ``torch.load`` inside the ``with``: a vendor's import may have replaced it.
 
     A replacement may run a checkpoint's code if ``weights_only`` is not given; torch's own has not since 2.6. A user's
     own replacement stays.
@@ -42,7 +42,7 @@ def stock_reading() -> Iterator[None]:
 
 @contextmanager
 def reading(path: Any, *, check: bool = True) -> Iterator[None]:
-    """Read the checkpoint ``path`` inside, with ``torch.load``; an unreadable file is a :class:`CheckpointError`.
+    """Turn ``torch.load``'s errors of reading ``path`` inside the ``with`` into :class:`CheckpointError`.
 
     A file that opens but has a wrong checksum gets a warning; ``check`` says if this process compares checksums.
     """

@@ -64,7 +64,7 @@ def to_cpu(state: Any) -> Any:
 
 
 def _lies_in_its_storage(tensor: torch.Tensor) -> bool:
-    """True if all of ``tensor`` is at its offset, in its strides, in the storage that torch reports.
+    """Return True if all of ``tensor`` is at its offset, in its strides, in the storage that torch reports.
 
     A chip may keep its tensors elsewhere, and then all views of a tensor report the same place. Such a storage is too
     small, or has no address.
@@ -102,7 +102,7 @@ def _whole_storage(tensor: torch.Tensor, storage: torch.UntypedStorage) -> torch
 
 @contextmanager
 def stock_format() -> Iterator[None]:
-    """Use torch's own ``torch.save`` inside: a vendor's import may have replaced it.
+    """Use torch's own ``torch.save`` inside the ``with``: a vendor's import may have replaced it.
 
     A replacement may write a pickle protocol that ``torch.load(weights_only=True)`` cannot read elsewhere. The saved
     tensors are on the CPU already. A user's own replacement stays.
@@ -155,7 +155,7 @@ class _CheckpointIOMixin(_NamespaceMixin):
 
 @contextmanager
 def writing(target: Path) -> Iterator[None]:
-    """Write the checkpoint ``target`` inside. Raises :class:`CheckpointError` if the system rejects the write."""
+    """Turn the system's errors of writing ``target`` inside the ``with`` into :class:`CheckpointError`."""
     try:
         yield
     except (OSError, RuntimeError) as error:

@@ -75,13 +75,13 @@ class _ChipMixin(_SavedStateMixin):
         return root
 
     def setup_environment(self) -> None:
-        """Take this rank's device, and meet the other ranks."""
+        """Acquire this rank's device, and meet the other ranks."""
         self.acquire_device()
         super().setup_environment()
         self.announce()
 
     def acquire_device(self) -> None:
-        """Take this rank's device; a repeated call does nothing."""
+        """Acquire this rank's device; a repeated call does nothing."""
         self.accelerator.acquire(super().root_device, local_rank=int(self.local_rank), world_size=int(self.world_size))
 
     def announce(self) -> None:

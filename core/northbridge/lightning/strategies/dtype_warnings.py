@@ -36,7 +36,7 @@ def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "
 
 
 def warn_of_batch(backend: Backend, batch: Any) -> None:
-    """Warn in the same way about the tensors of a batch, including integers."""
+    """Warn, as :func:`warn_of_module` does, about the tensors of a batch, including integers."""
     import torch
 
     found = [each for each in values_in(batch) if isinstance(each, torch.Tensor)]

@@ -11,7 +11,7 @@ from northbridge.lightning.strategies.unsupported import reject_unsupported
 
 
 class _FabricMixin(_NamespaceMixin):
-    """Comes before :class:`_ChipMixin` in a strategy for a Fabric."""
+    """The parts of a strategy that only a Fabric uses. A base before :class:`_ChipMixin`."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

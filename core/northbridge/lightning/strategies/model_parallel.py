@@ -64,7 +64,7 @@ class _ModelParallelMixin(_ParallelMixin):
 
     @contextmanager
     def reading(self, path: Any) -> Iterator[None]:
-        """Read the checkpoint ``path`` inside, including shards, for whose errors torch has its own class."""
+        """Turn errors of reading ``path`` inside the ``with`` into :class:`CheckpointError`; it may have shards."""
         from torch.distributed.checkpoint.api import CheckpointException
 
         try:

@@ -21,7 +21,7 @@ _KEPT = ("_backward_hooks", "_post_accumulate_grad_hooks")
 
 @contextmanager
 def following(module: torch.nn.Module) -> Iterator[None]:
-    """Record the new parameters of ``module``, which is moved inside, and tie those that were shared."""
+    """Record the new parameters of ``module``, which the ``with`` block moves, and tie those that were shared."""
     before = [
         (owner, name, parameter)
         for owner in module.modules()

@@ -37,13 +37,13 @@ class _SavedStateMixin(_NamespaceMixin):
         return int(getattr(self, "world_size", 1))
 
     def _is_alone(self) -> bool:
-        """True if no other rank saves with this process, which may also be the parent of spawned ranks."""
+        """Return True if no other rank saves with this process, which may also be the parent of spawned ranks."""
         import torch.distributed
 
         return self._ranks == 1 or not torch.distributed.is_initialized()
 
     def reading(self, path: Any) -> AbstractContextManager[None]:
-        """Read the checkpoint ``path`` inside; only one rank looks for damage in a file that all of them read."""
+        """Turn errors of reading ``path`` inside the ``with`` into CheckpointError; one rank compares checksums."""
         return reading(path, check=self.is_global_zero or os.path.isdir(str(path)))
 
     def _on_rank_zero(self, path: Any, save: Callable[[], None]) -> None:

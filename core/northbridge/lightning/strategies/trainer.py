@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 class _TrainerMixin(_NamespaceMixin):
-    """Comes before :class:`_ChipMixin` in a strategy for a Trainer."""
+    """The parts of a strategy that only a Trainer uses. A base before :class:`_ChipMixin`."""
 
     _random_states: dict[str, Any] | None = None  # of the checkpoint that the fit resumes
 
     def setup_environment(self) -> None:
-        """Reject features of this run that the chip does not support, before a device is taken."""
+        """Reject features of this run that the chip does not support, before a device is acquired."""
         if self.lightning_module is not None:
             trainer = self.lightning_module.trainer
             if self._fits():
@@ -134,7 +134,7 @@ class _TrainerMixin(_NamespaceMixin):
         return random_states.add(checkpoint, random_states.gather(self.namespace, self._ranks))  # called on all ranks
 
     def _is_alone(self) -> bool:
-        """True if no other rank saves with this one, also because this rank saves on an error."""
+        """Return True if no other rank saves with this one, also because this rank saves on an error."""
         return super()._is_alone() or (self.lightning_module.trainer.interrupted and not self.ranks_end)
 
     # Here, and not only in our CheckpointIO: the user may have passed another.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _VendorNameType(ABCMeta):
-    """Counts the object that a name becomes among the name's instances."""
+    """Metaclass of vendors' names: the object that a name became is still an instance of the name's class."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return cls.__subclasscheck__(type(instance))
@@ -90,7 +90,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
 
     @classmethod
     def stands_for(cls, base: type) -> bool:
-        """True if ``base`` is the class that the name stands for in this process."""
+        """Return True if ``base`` is the class that the name stands for in this process."""
         return _runs_on(cls.backend_name) and base.__name__ == cls.kind and base.__module__ in _HOMES
 
     def become(self, made: Any) -> Any:
@@ -111,7 +111,7 @@ class VendorName(ABC, metaclass=_VendorNameType):
 
 
 class AcceleratorName(AcceleratorQuestions, VendorName):
-    """A vendor's name for the accelerator, such as ``AcmeAccelerator()``. Its class methods take no card."""
+    """A vendor's name for the accelerator, such as ``AcmeAccelerator()``. Its class methods acquire no card."""
 
     kind = "Accelerator"
 

@@ -1,4 +1,4 @@
-"""What single ranks do in test_ranks.py: `python fault_rank_programs.py <function>`, under RANK and so on."""
+"""The programs of single ranks in test_ranks.py: `python fault_rank_programs.py <function>`, under RANK and so on."""
 
 from __future__ import annotations
 

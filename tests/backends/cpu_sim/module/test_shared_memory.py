@@ -1,4 +1,4 @@
-"""What other processes and other libraries get of a tensor on the chip."""
+"""Tensors of the chip in other processes and other libraries."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_the_error_survives_the_way_home_from_a_rank() -> None:
 
 
 def refusal(folder: Path) -> str:
-    """What is said of a server in ``folder`` by who takes a card, and by who only asks."""
+    """Return the errors of acquiring a card and of asking for its holder, with a server in ``folder``."""
     server = Server(folder, 8, variable="ACME_SERVER")
     with pytest.raises(ServerError) as taking:
         server.acquire(3)

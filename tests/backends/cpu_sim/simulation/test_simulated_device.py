@@ -1,4 +1,4 @@
-"""What a device.toml may say, and what it is told where it says something else."""
+"""The allowed content of a device.toml, and the errors for anything else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be wrong in the environment of a run, each said before anything can hang."""
+"""Wrong environments of a run, each reported before anything can hang."""
 
 from __future__ import annotations
 

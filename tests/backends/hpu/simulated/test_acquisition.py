@@ -1,4 +1,4 @@
-"""How processes get their cards, and keep them from one another."""
+"""Acquisition of cards by several processes."""
 
 from __future__ import annotations
 

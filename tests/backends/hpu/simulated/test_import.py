@@ -1,4 +1,4 @@
-"""What the vendor's import does to the environment of a process."""
+"""Effects of the vendor's import on the environment of a process."""
 
 from __future__ import annotations
 

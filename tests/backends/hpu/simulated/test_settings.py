@@ -1,4 +1,4 @@
-"""What the environment may say about the simulated server."""
+"""Settings of the simulated server."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tests.backends.simulation.runs.doctor import ask
 
 
 class TestTheDoctor:
-    """What it says where nothing is wrong, and where the vendor's software is not there."""
+    """Its output if nothing is wrong, and if the vendor's software is missing."""
 
     def test_the_page_tells_which_device_is_which_card(self, sim: SimChip, environment: dict[str, str]) -> None:
         said = ask(sim, environment)

@@ -19,7 +19,7 @@ from tests.scripts import fork_script
 from northbridge.conformance.runs.processes import Process
 
 LIMIT_S = 200.0
-"""How long one step of a run may take: less than pytest's own limit, and enough for eight ranks on two cores."""
+"""The limit for one step of a run: less than pytest's limit, and enough for eight ranks on two cores."""
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Job:
 
     @property
     def said(self) -> str:
-        """What all processes of the job have printed so far, to stdout and stderr."""
+        """The output of all processes of the job so far, on stdout and stderr."""
         return self.printed.decode(errors="replace")
 
     def wait_for(self, text: str, limit_s: float = LIMIT_S) -> None:

@@ -33,12 +33,12 @@ class Node:
 
     @property
     def inside(self) -> list[str]:
-        """What to put before a command that is to run on this node."""
+        """The command prefix that runs a command on this node."""
         return ["nsenter", f"--target={self.holder}", "--user", "--preserve-credentials", "--net", "--"]
 
     @property
     def network(self) -> int:
-        """What the kernel calls the node's network."""
+        """The kernel's name for the node's network namespace."""
         return Path(f"/proc/{self.holder}/ns/net").stat().st_ino
 
 

@@ -1,4 +1,4 @@
-"""What a process of a run goes on with, and what it leaves behind."""
+"""Processes of a run: their continuation after an error, and their files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user reads who asks for a proof in a wrong way, or of what is not there."""
+"""Errors of the conformance command for wrong usage and missing backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report says about a backend and a machine."""
+"""Facts about a backend and a machine in a report."""
 
 from __future__ import annotations
 

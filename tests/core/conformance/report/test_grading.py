@@ -1,4 +1,4 @@
-"""Which levels a course of the suite earns."""
+"""The levels that a run of the suite earns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a test ended, from what it raised."""
+"""Endings of tests, from their errors."""
 
 from __future__ import annotations
 

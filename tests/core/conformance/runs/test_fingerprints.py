@@ -1,4 +1,4 @@
-"""What is kept of tensors."""
+"""Fingerprints of tensors."""
 
 from __future__ import annotations
 

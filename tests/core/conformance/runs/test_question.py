@@ -1,4 +1,4 @@
-"""How a question is put to a process of its own."""
+"""Questions to separate processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of the environment reaches the processes that the suite starts."""
+"""The environment of the processes that the suite starts."""
 
 from __future__ import annotations
 

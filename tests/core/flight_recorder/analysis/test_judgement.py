@@ -1,4 +1,4 @@
-"""Who waits for whom, from records that are written here."""
+"""Waits between ranks, judged from records that are written here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for whom in sends and receives, from records that are written here."""
+"""Waits in sends and receives, judged from records that are written here."""
 
 from __future__ import annotations
 

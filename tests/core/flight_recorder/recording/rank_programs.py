@@ -1,4 +1,4 @@
-"""What single ranks do in test_recording.py: `python rank_programs.py <function>`, under RANK and so on, over Gloo."""
+"""The programs of ranks in test_recorder.py: `python rank_programs.py <function>`, under RANK and so on, over Gloo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks of any library write, here of Gloo on the CPU, and what outlives them."""
+"""Records of ranks of any library, here Gloo on the CPU, which outlive the ranks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def said(ranks: list[subprocess.Popen[str]]) -> list[str]:
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[RecordedRun, list[str]]:
-    """What two ranks have recorded that called one of each kind, and what they printed."""
+    """Return the records and the output of two ranks that made one call of each kind."""
     folder = tmp_path_factory.mktemp("flight")
     outputs = said(start("every_kind", folder, size=2))
     return read_folder(folder), outputs

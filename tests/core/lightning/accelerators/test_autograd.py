@@ -1,4 +1,4 @@
-"""Whether autograd serves a chip that came late, and whose error it is where it does not."""
+"""Check that autograd serves a chip that was loaded late, and its errors."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def said_by_auto() -> tuple[Entry, ...]:
 
 @pytest.fixture
 def brought_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What auto brought up, instead of bringing it up: a process can load one backend."""
+    """The backends that auto would have loaded: a process can load only one."""
     names: list[str] = []
     monkeypatch.setattr(auto, "load_with_hardware", names.append)
     return names

@@ -1,4 +1,4 @@
-"""What a chip is said to lack of ``torch.compile``, and which backend a Fabric takes where the user named none."""
+"""Missing backends of ``torch.compile``, and a Fabric's default backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users see of a function of Lightning that is corrected, and of no other file's subject."""
+"""Corrected functions of Lightning that have no test file of their own."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def run(code: str, **environ: str) -> Any:
 
 @pytest.fixture(scope="module")
 def by_hand() -> Any:
-    """What comes of four namespaces that were imported before Northbridge, three of them not as it expects."""
+    """Return the outcome for four namespaces imported before Northbridge, three of them not as it expects."""
     return run(BY_HAND, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
 
 

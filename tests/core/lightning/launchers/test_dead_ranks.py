@@ -1,4 +1,4 @@
-"""Who died, in the words of the one that lost them."""
+"""Names of the dead ranks in the error of the rank that lost them."""
 
 from __future__ import annotations
 

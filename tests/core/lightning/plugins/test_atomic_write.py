@@ -1,4 +1,4 @@
-"""What a killed save leaves is removed by the next; what others are writing stays."""
+"""Drafts of killed saves, which the next save removes; other processes' drafts stay."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class Refusal(Exception):
 
 
 class Checked:
-    """What refuses to be made once :func:`forbid` has run."""
+    """A class whose constructor raises after :func:`forbid`."""
 
     allowed = True
 
@@ -104,7 +104,7 @@ class Named:
 
 
 class Handle:
-    """What a copy would close twice."""
+    """An object that a copy would close twice."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -222,7 +222,7 @@ def test_what_holds_itself_still_does(wrap: Callable[[Any], Any]) -> None:
 
 
 class Made:
-    """What pickles itself in its own way, and is made by its constructor when it is opened."""
+    """An object with its own reduction, which is unpickled by its constructor."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -233,7 +233,7 @@ class Made:
 
 
 class Grown(dict[str, Any]):
-    """What pickle fills item by item."""
+    """An object that pickle fills item by item."""
 
     def __reduce__(self) -> Any:
         return Grown, (), None, None, iter(self.items())

@@ -115,7 +115,7 @@ def test_the_chip_is_asked_for_its_root_device_once(build: Build, monkeypatch: p
 
 @pytest.fixture
 def heard(run_on: Callable[[Backend], None]) -> list[str]:
-    """What the simulated chip's software is told, in order, if its runtime were lazy."""
+    """Return the calls to the bridge, in order, as for a chip with a lazy runtime."""
     heard: list[str] = []
     backend = declared.get("cpu_sim")
 

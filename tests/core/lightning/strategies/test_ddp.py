@@ -290,7 +290,7 @@ def test_nodes_that_cannot_meet_are_refused_before_the_launch(build: Build, stra
 
 
 class Wrapped:
-    """What a DistributedDataParallel would hear."""
+    """Return the arguments that DistributedDataParallel would get."""
 
     def __init__(self) -> None:
         self.registered: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""What a user is told of tensors that the chip computes as another dtype: the tensor, the reason, and once."""
+"""Warnings about tensors that the chip computes as another dtype: once, with tensor and reason."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def model_of(namespace: Namespace, dtype: torch.dtype = torch.float32) -> Any:
 
 
 def fit(build: Build, model: Any) -> list[str]:
-    """What is told while two batches of inputs and class labels are fit, which torch has in int64."""
+    """Return the warnings of a fit with two batches of inputs and int64 class labels."""
     data = torch.utils.data.TensorDataset(torch.ones(2, 2), torch.zeros(2, dtype=torch.int64))
     loader = torch.utils.data.DataLoader(data, batch_size=1, num_workers=0)
     return told(lambda: build(accelerator="cpu_sim", devices=1, max_steps=2).fit(model, loader))

@@ -76,7 +76,7 @@ def test_a_copy_of_one_that_no_host_has_yet_keeps_its_arguments(namespace: Names
 
 
 class Sharded(nn.Linear):
-    """What torch's FSDP2 makes of a layer, as far as it is told how to reduce."""
+    """A stand-in for a layer of torch's FSDP2, which records how it must reduce."""
 
     told: bool | None = None
 

@@ -1,4 +1,4 @@
-"""What holds parameters that a move replaces. torch replaces them for every device where it is told to."""
+"""Objects with parameters that a move replaces, as torch does for every device if a flag is set."""
 
 from __future__ import annotations
 

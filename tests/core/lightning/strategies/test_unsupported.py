@@ -1,4 +1,4 @@
-"""What a chip says that it cannot do, and a user asks for."""
+"""Unsupported features that a user asks for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a checkpoint holds, and how it is written."""
+"""Faults in the content and the writing of checkpoints."""
 
 from contextlib import nullcontext
 

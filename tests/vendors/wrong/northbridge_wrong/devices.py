@@ -1,4 +1,4 @@
-"""Which device is there, and which is selected."""
+"""Faults in counting and selecting devices."""
 
 import atexit
 import os

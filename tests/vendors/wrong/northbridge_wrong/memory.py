@@ -1,4 +1,4 @@
-"""How much memory is taken, and what is kept in it."""
+"""Faults in memory, and leaks."""
 
 import os
 import signal
@@ -6,7 +6,7 @@ import signal
 from northbridge_wrong import right
 
 kept = []
-"""What a wrong backend never lets go."""
+"""Objects that a wrong backend never releases."""
 
 
 @right.wrong
@@ -66,7 +66,7 @@ class FilesKept(right.Bridge):
 
 @right.wrong
 class EvaluationKept(right.Bridge):
-    """What an evaluation needs of the chip is given back by no one."""
+    """The memory of an evaluation is never released."""
 
     def after_evaluation(self) -> None:
         import torch

@@ -1,4 +1,4 @@
-"""What operators, layers and optimizers compute."""
+"""Faults in operators, layers and optimizers."""
 
 from northbridge_wrong import right
 
@@ -40,7 +40,7 @@ def traced_as_constants(conv2d, given, *rest, **named):
 
 @right.instead_of("torch.index_put")
 def accumulation_lost(put, given, where, values, accumulate=False):
-    """What is put to one place twice is there once."""
+    """index_put adds only one of two values to the same index."""
     return put(given, where, values, accumulate and given.device.type != right.Device.type)
 
 

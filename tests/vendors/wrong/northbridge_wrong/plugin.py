@@ -1,4 +1,4 @@
-"""How the plugin is detected, loaded and pickled."""
+"""Faults in detecting, loading and pickling a plugin."""
 
 import os
 

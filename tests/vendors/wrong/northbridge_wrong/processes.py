@@ -1,4 +1,4 @@
-"""What belongs to the user's process: signals, variables, settings."""
+"""Faults that change the user's process: signals, variables, settings."""
 
 import atexit
 import gc
@@ -29,7 +29,7 @@ class EnvironmentOverwrittenInRanks(right.Bridge):
 
 @right.wrong
 class ForkNotSurvived(right.Bridge):
-    """What the plugin has loaded does not survive a fork, which it claims to."""
+    """The loaded software fails after a fork, although the plugin claims that."""
 
     loaded_in = 0
 

@@ -66,7 +66,7 @@ class Bfloat16LosesAccuracy(right.Collective):
 
 @right.wrong
 class ReducedTwice(right.Collective):
-    """What the last rank gives is counted twice."""
+    """The last rank's tensor is counted twice."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         import torch.distributed as dist
@@ -86,7 +86,7 @@ class GroupIgnored(right.Collective):
 
 @right.wrong
 class NanSwallowed(right.Collective):
-    """What is not a number is a number when it has been reduced."""
+    """A reduction turns NaN into a number."""
 
     def all_reduce(self, tensor, op="sum", group=None):
         reduced = super().all_reduce(tensor, op, group)

@@ -13,7 +13,7 @@ def broadcast_from_wrong_root(broadcast, group, tensors, options):
 
 @right.wrong
 class GatheredIntoOldBuffers(right.Collective):
-    """What was gathered is overwritten by what is gathered next."""
+    """A gathered tensor is overwritten by the next gather."""
 
     def __init__(self) -> None:
         self.kept = {}

@@ -50,5 +50,5 @@ def fork_rng(
     _devices_kw: str = "devices",
     device_type: str = "hpu",
 ) -> AbstractContextManager[None]:
-    """Do the same as torch's function, with ``hpu`` as default: all cards, though only the state of 0 can be read."""
+    """Fork the generators as torch does, by default those of all cards, although only that of card 0 can be read."""
     return _fork_rng(devices, enabled, _caller, _devices_kw, device_type)

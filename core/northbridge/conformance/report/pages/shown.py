@@ -58,7 +58,7 @@ def show_tests(tests: Iterable[TestResult]) -> list[ShownTest]:
 
 
 def is_long(text: str) -> bool:
-    """True if ``text`` is too long to be shown unfolded."""
+    """Return True if ``text`` is too long to be shown unfolded."""
     return text.count("\n") >= SHOWN_LINES or len(text) > _SHOWN_CHARACTERS
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def show_seconds(seconds: float) -> str:
-    """Return a duration: ``"0.02 s"``, ``"14 s"``, ``"3 min 20 s"``."""
+    """Return a duration in seconds as text: ``"0.02 s"``, ``"14 s"``, ``"3 min 20 s"``."""
     if seconds < 10:
         return f"{seconds:.2f} s"
     whole = round(seconds)
@@ -12,10 +12,10 @@ def show_seconds(seconds: float) -> str:
 
 
 def show_memory(size: int) -> str:
-    """Return a number of bytes: ``"8.0 GiB"``."""
+    """Return a number of bytes as text in GiB: ``"8.0 GiB"``."""
     return f"{size / 2**30:.1f} GiB"
 
 
 def show_moment(moment: str) -> str:
-    """Return an ISO 8601 moment in UTC to the minute: ``"2026-11-24 20:40 UTC"``."""
+    """Return an ISO 8601 time in UTC as text, to the minute: ``"2026-11-24 20:40 UTC"``."""
     return f"{moment[:16].replace('T', ' ')} UTC"

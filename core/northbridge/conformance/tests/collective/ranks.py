@@ -24,7 +24,7 @@ Claims = Mapping[str, northbridge.Claim]
 
 
 def may_reject(claims: Claims, dtype: str) -> bool:
-    """True if the chip may lack ``dtype``: it denies it, or its claim is unknown."""
+    """Return True if the chip may lack ``dtype``: it denies it, or its claim is unknown."""
     return dtype in claims and claims[dtype].answer != "yes"
 
 

@@ -18,10 +18,10 @@ from northbridge.conformance.tests.device.operation import (
 from northbridge.conformance.tests.device.operations import ComparedOperations
 
 SMALL = Tolerance(1e-4, 0.0)
-"""For small results, where an absolute distance would prove nothing."""
+"""The tolerance of small results, where an absolute distance would show nothing."""
 
 CANCELLED = Tolerance(1e-2, 1e-2)
-"""For small differences of numbers around a thousand, of which float32 keeps four digits."""
+"""The tolerance of small differences of numbers around a thousand, of which float32 keeps four digits."""
 
 
 def _of(name: str, what: str, *arguments: Any, within: Tolerance = ROUNDED, **keywords: Any) -> Operation:
@@ -172,10 +172,10 @@ class ExtremeNumbers(ComparedOperations):
 
 
 ADDED_UP = Tolerance(1e-4, 3e-3)
-"""For a thousand products of numbers around 1, with a sum ten times as large; eight or ten bits are not enough."""
+"""The tolerance of a sum of a thousand products of numbers around 1: eight or ten bits are not enough."""
 
 CONVOLVED_LARGE = Tolerance(5e-3, 5e-2)
-"""As for small convolutions, ten bits are enough: torch has CUDA compute them so."""
+"""The tolerance of large convolutions: ten bits are enough, because torch has CUDA compute them so."""
 
 LARGE = (
     Operation("mm", (floats(513, 1025), floats(1025, 257)), within=ADDED_UP),

@@ -44,7 +44,7 @@ class OneDevice(Suite):
 
     @pytest.fixture
     def alone(self, chip: northbridge.Device) -> bool:
-        """True if this process has no second device: the machine has only one, or a process can hold only one."""
+        """Return True if this process has no second device: the machine has one, or a process can hold only one."""
         return chip.count() == 1 or chip.root(0) == chip.root(1)
 
     @pytest.fixture

@@ -24,20 +24,20 @@ class Tolerance:
 
 
 EXACT = Tolerance(0.0, 0.0)
-"""For operations that move, select or count numbers."""
+"""The tolerance of operations that move, select or count numbers."""
 
 ROUNDED = Tolerance(2e-5, 2e-6)
-"""For a few float32 roundings: chips approximate functions by other polynomials than the CPU."""
+"""The tolerance of a few float32 roundings: chips approximate functions by other polynomials than the CPU."""
 
 SUMMED = Tolerance(1e-4, 1e-5)
-"""For sums of products, which every chip adds up in its own order."""
+"""The tolerance of sums of products, which every chip adds up in its own order."""
 
 SOLVED = Tolerance(1e-3, 1e-4)
-"""For factorisations, whose errors grow with the condition of the matrix."""
+"""The tolerance of factorisations, whose errors grow with the condition of the matrix."""
 
 CONVOLVED = Tolerance(5e-3, 5e-3)
-"""For convolutions. Ten bits of mantissa are allowed: chips round the factors of float32 products, as torch has CUDA do
-by default. The claim ``float32_convolutions`` is about this.
+"""The tolerance of convolutions. Ten bits of mantissa suffice: chips round the factors of float32 products, as torch
+has CUDA do by default. The claim ``float32_convolutions`` is about this.
 """
 
 

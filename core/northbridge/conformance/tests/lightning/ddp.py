@@ -112,5 +112,5 @@ class Strategies(NamespaceSuite):
 
 
 def denies(backend: str, claim: str) -> bool:
-    """True if the chip denies ``claim``; a hook for that dtype then compresses nothing."""
+    """Return True if the chip denies ``claim``; a hook for that dtype then compresses nothing."""
     return northbridge.load(backend).present_capabilities().claims()[claim].denied

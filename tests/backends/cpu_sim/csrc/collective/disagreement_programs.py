@@ -1,4 +1,4 @@
-"""What single ranks do in test_disagreement.py: they call different things.
+"""The programs of ranks in test_disagreement.py, which call different collectives.
 
 `python disagreement_programs.py <function>`, under RANK and so on. Each rank prints what it was told.
 """

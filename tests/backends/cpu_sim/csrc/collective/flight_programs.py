@@ -1,4 +1,4 @@
-"""What single ranks do in test_flight_recorder.py: `python flight_programs.py <function>`, under RANK and so on."""
+"""The programs of ranks in test_flight_recorder.py: `python flight_programs.py <function>`, under RANK and so on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks do in test_futures.py: `python future_rank_programs.py <function>`, under RANK and so on."""
+"""The programs of ranks in test_futures.py: `python future_rank_programs.py <function>`, under RANK and so on."""
 
 from __future__ import annotations
 

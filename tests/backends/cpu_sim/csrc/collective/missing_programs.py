@@ -1,4 +1,4 @@
-"""What single ranks do in test_missing_ranks.py: one of four does not do its part.
+"""The programs of ranks in test_missing_ranks.py: one of four ranks does not do its part.
 
 `python missing_programs.py <function>`, under RANK and so on. Survivors print what they were told.
 """

@@ -1,4 +1,4 @@
-"""What ranks do in test_parts.py: `python parts_rank_programs.py <function>`, under RANK and so on."""
+"""The programs of ranks in test_parts.py: `python parts_rank_programs.py <function>`, under RANK and so on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single ranks do in test_calls.py: `python rank_programs.py <function>`, under RANK and so on.
+"""The programs of ranks in test_calls.py: `python rank_programs.py <function>`, under RANK and so on.
 
 A rank that finds something wrong ends with an error; what it prints is for the test to read.
 """

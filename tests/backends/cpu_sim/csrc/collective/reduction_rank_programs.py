@@ -1,4 +1,4 @@
-"""What ranks do in test_reductions.py.
+"""The programs of ranks in test_reductions.py.
 
 `python reduction_rank_programs.py <function>`, under RANK and so on; a rank that finds something wrong ends with an
 error, and what it prints is for the test to read.

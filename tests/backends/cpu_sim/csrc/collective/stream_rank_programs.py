@@ -1,4 +1,4 @@
-"""What ranks do in test_deferred_streams.py, where streams are deferred: each waits too little, then enough.
+"""The programs of ranks in test_deferred_streams.py: each waits too little on deferred streams, then enough.
 
 `python stream_rank_programs.py <function>`, under RANK and so on; a rank that finds something wrong ends with an error.
 """
@@ -100,7 +100,7 @@ def received_message() -> None:
 
 
 def waited_for_by_another_stream() -> None:
-    """Who waits is the stream that was current, and no other."""
+    """Only the stream that was current waits."""
     with group():
         tensor, side = full(1.0), torch.Stream(HERE)
         work = dist.all_reduce(tensor, async_op=True)
@@ -113,7 +113,7 @@ def waited_for_by_another_stream() -> None:
 
 
 def input_overwritten() -> None:
-    """What is read must not be written before the work is waited for."""
+    """A tensor that is read must not be written before the work is waited for."""
     with group():
         mine, everybodys = full(RANK + 1.0), empty(6)
         work = dist.all_gather_into_tensor(everybodys, mine, async_op=True)
@@ -133,7 +133,7 @@ def gathered_in_place() -> None:
 
 
 def asked_until_done() -> None:
-    """Who asks until the work is done may use the result."""
+    """A rank that polls until the work is done may use the result."""
     with group():
         tensor = full(RANK + 1.0)
         work = dist.all_reduce(tensor, async_op=True)
@@ -145,7 +145,7 @@ def asked_until_done() -> None:
 
 
 def future() -> None:
-    """What follows on a future finds its tensors."""
+    """A callback of a future finds its tensors."""
     with group():
         tensor = full(RANK + 1.0)
         work = dist.all_reduce(tensor, async_op=True)
@@ -156,7 +156,7 @@ def future() -> None:
 
 
 def results_read_in_callbacks() -> None:
-    """What follows on a future may read, with later calls under way, while others wait for the device."""
+    """A callback of a future may read while later calls are pending and other threads wait for the device."""
     with group():
         for _ in range(2):
             tensors = [full(RANK + 1.0) for _ in range(2)]
@@ -174,7 +174,7 @@ def results_read_in_callbacks() -> None:
 
 
 def receives_out_of_turn() -> None:
-    """Who waits for one receive does not wait for those that began before it."""
+    """A wait for one receive does not wait for receives that began before it."""
     with group():
         if RANK == 1:
             dist.send(full(2.0), dst=0, tag=2)

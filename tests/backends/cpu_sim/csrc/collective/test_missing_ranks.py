@@ -15,7 +15,7 @@ from tests.backends.cpu_sim.conftest import Ranks, refused
 Lose = Callable[..., list[str]]
 LOST = 2
 BUSY_S = 15.0
-"""What is allowed for a busy machine beyond the timeout."""
+"""The extra time beyond the timeout, for a busy machine."""
 
 
 @pytest.fixture(params=["1", "0"], ids=["checked", "unchecked"])

@@ -1,4 +1,4 @@
-"""What torch wraps around a model, on the chip: checkpoints, transforms, hooks, and its modes."""
+"""Wrappers of torch around a model on the chip: checkpoints, transforms, hooks, and modes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What train.py does, in a script that imports the vendor's package first."""
+"""Do the same as train.py, in a script that imports the vendor's package first."""
 
 import torch  # noqa: F401, I001 - the simulated Gaudi comes with it
 import habana_frameworks.torch.distributed.hccl  # noqa: F401 - it writes MASTER_ADDR=localhost and MASTER_PORT=12345

@@ -1,4 +1,4 @@
-"""What a report says at a glance, and what speaks against it."""
+"""The overview of a report, and the reasons to doubt it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the classes make of what the ranks tell."""
+"""The classes' judgement of the ranks' findings."""
 
 from __future__ import annotations
 

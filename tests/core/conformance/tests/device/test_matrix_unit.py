@@ -1,4 +1,4 @@
-"""What is said of a chip that denies what its matrix unit does not have."""
+"""Results for a chip that denies what its matrix unit lacks."""
 
 from __future__ import annotations
 

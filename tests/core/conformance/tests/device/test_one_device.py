@@ -1,4 +1,4 @@
-"""What a class has that looks at one device."""
+"""Fixtures of classes that test one device."""
 
 from __future__ import annotations
 

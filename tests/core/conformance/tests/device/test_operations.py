@@ -1,4 +1,4 @@
-"""How the results of an operation are held against the CPU's."""
+"""Comparison of an operation's results with the CPU's."""
 
 from __future__ import annotations
 

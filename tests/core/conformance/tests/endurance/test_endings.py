@@ -1,4 +1,4 @@
-"""How runs end in which somebody is killed."""
+"""Endings of runs with killed ranks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECOND = Scenario("cpu", "lightning.pytorch", ("checkpoints.save",))
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many scenarios were started at once; the second of two is killed, and one with ``HANG`` never ends."""
+    """The number of scenarios started at once; the second of two is killed, and one with ``HANG`` never ends."""
     numbers: list[int] = []
 
     def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> list[list[int]]:

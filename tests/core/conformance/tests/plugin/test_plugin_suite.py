@@ -235,7 +235,7 @@ def put(folder: Path, name: str, code: str) -> None:
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What the suite said of each test that ran, by its id; nothing where it passed."""
+    """Return the suite's evidence for each test that ran, by its id; empty if it passed."""
     folder = tmp_path_factory.mktemp("plugins")
     put(folder, "right", RIGHT)
     for name in WRONG:
