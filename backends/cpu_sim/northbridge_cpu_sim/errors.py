@@ -37,7 +37,7 @@ class CardTakenError(northbridge.NorthbridgeError):
 
     def __init__(self, card: int, pid: int) -> None:
         super().__init__(
-            f"card {card} was asked for, but process {pid} holds it; wait for its end, or take another card"
+            f"card {card} was asked for, but process {pid} holds it. Fix: wait for its end, or take another card"
         )
         self.card = card
         self.pid = pid

@@ -26,6 +26,6 @@ def test_an_operator_that_escapes_the_tracer_is_refused(chip: ModuleType) -> Non
         trace(lambda given: relu.redispatch(below, given), torch.ones(2, device="cpu_sim"))
 
     assert str(raised.value).splitlines()[0] == (
-        "aten::relu on cpu_sim is not recorded by torch.jit.trace, and would be a constant of the traced model; trace"
-        " it on the CPU"
+        "aten::relu on cpu_sim is not recorded by torch.jit.trace, and would be a constant of the traced model. Fix:"
+        " trace it on the CPU"
     )

@@ -135,7 +135,7 @@ def test_too_large_tensor_is_refused_with_figures(chip: ModuleType) -> None:
         torch.empty(17 * 2**30, dtype=torch.uint8, device=keep.device)
 
     assert re.search(
-        r"cpu_sim:6 is out of memory: 17\.00 GiB were asked for, 1\.00 MiB of its 16\.00 GiB are in use; .*"
+        r"cpu_sim:6 is out of memory: 17\.00 GiB were asked for, 1\.00 MiB of its 16\.00 GiB are in use\. .*"
         r"give the simulated chip more memory \(NORTHBRIDGE_CPU_SIM_MEMORY\)",
         str(caught.value),
     )

@@ -122,9 +122,9 @@ def test_failed_acquire_is_said_at_every_touch(on_flint: OnFlint) -> None:
     assert said[:3] == [
         "RuntimeError: no card today",
         "RuntimeError: KeyError",
-        "RuntimeError: the function that takes a card gave something else than its number",
+        "RuntimeError: the function that takes a card did not return its number",
     ]
-    assert said[3] == "RuntimeError: the function that takes a card gave 9, and there are 4"
+    assert said[3] == "RuntimeError: the function that takes a card returned 9, and there are 4"
     assert said[4:] == ["worked 1.0", "2"]
 
 

@@ -89,5 +89,5 @@ print(os.getpid(), ended.stderr.splitlines()[-1])
 
     pid, _, error = said.stdout.partition(" ")
     assert error.strip() == (
-        f"RuntimeError: card 0 was asked for, but process {pid} holds it; wait for its end, or take another card"
+        f"RuntimeError: card 0 was asked for, but process {pid} holds it. Fix: wait for its end, or take another card"
     )

@@ -90,7 +90,7 @@ def test_held_card_is_refused_with_its_pid(tmp_path: Path, hold: Hold) -> None:
         Server(tmp_path, 8).acquire(3)
 
     assert str(caught.value) == (
-        f"card 3 was asked for, but process {child.pid} holds it; wait for its end, or take another card"
+        f"card 3 was asked for, but process {child.pid} holds it. Fix: wait for its end, or take another card"
     )
     assert (caught.value.card, caught.value.pid) == (3, child.pid)
 

@@ -140,7 +140,7 @@ void AwaitedWork::await_below() noexcept {
   std::exception_ptr error;
   try {
     if (!below_->wait(timeout_)) {
-      error = std::make_exception_ptr(std::runtime_error("it was broken off"));
+      error = std::make_exception_ptr(std::runtime_error("it was aborted"));
     } else if (complete_) {
       complete_();
     }

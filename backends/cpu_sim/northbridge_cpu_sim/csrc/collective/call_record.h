@@ -35,7 +35,7 @@ struct GroupState {
   }
   // Raises c10::Error.
   void check_is_up(bool is_up) const {
-    TORCH_CHECK(is_up, facts.library, " has been shut down; make another process group");
+    TORCH_CHECK(is_up, facts.library, " has been shut down. Fix: make another process group");
   }
 };
 

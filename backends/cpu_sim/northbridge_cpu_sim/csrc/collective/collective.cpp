@@ -153,7 +153,7 @@ void Collective::check_own_part(const Tensors& parts, const Tensor& own) const {
       part.sizes().equals(own.sizes()),
       state_->facts.library, "'s all_gather on ", state_->facts.here_in_words(),
       " was given a tensor of shape ", own.sizes(), " and ", part.sizes(),
-      " to hold it; give that place in the list the tensor's shape");
+      " to hold it. Fix: give each output the tensor's shape");
 }
 
 WorkPtr Collective::allgather(

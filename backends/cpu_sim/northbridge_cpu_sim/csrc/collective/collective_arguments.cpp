@@ -54,7 +54,7 @@ void refuse_strides(const at::Tensor& tensor, const std::string& library, const 
       false,
       library, "'s ", call.name, " was given a tensor of ", torch_name_of(tensor.scalar_type()),
       " whose shape ", tensor.sizes(), " and strides ", tensor.strides(),
-      " are not contiguous; give it x.contiguous()");
+      " are not contiguous. Fix: x.contiguous()");
 }
 
 // As bytes with the rows kept: uneven calls split the first dimension.
@@ -113,12 +113,12 @@ void check_meaning(const std::string& library, const Call& call, c10::ScalarType
   TORCH_CHECK(
       reduction != Reduction::AVG || dtype != at::kBool,
       library, "'s ", call.name,
-      " was asked for the average (ReduceOp.AVG) of bool, which is not a bool; convert the tensor to "
-      "float32, or ask for 'any' (ReduceOp.MAX) or 'all' (ReduceOp.MIN)");
+      " was asked for the average (ReduceOp.AVG) of bool, which is not a bool. Fix: convert the "
+      "tensor to float32, or ask for 'any' (ReduceOp.MAX) or 'all' (ReduceOp.MIN)");
   TORCH_CHECK(
       reduction != Reduction::PREMUL_SUM || c10::isFloatingType(dtype),
       library, "'s ", call.name, " was asked for a sum with a factor (ReduceOp.PREMUL_SUM) of ",
-      torch_name_of(dtype), ", which it does not multiply; convert the tensor to float32");
+      torch_name_of(dtype), ", which it does not multiply. Fix: convert the tensor to float32");
 }
 
 // For the dtype that Gloo gets.
@@ -128,7 +128,7 @@ void check_reduction(const std::string& library, const Call& call, c10::ScalarTy
       knows(dtype),
       library, "'s ", call.name, " was asked for the ", name_of(*call.reduction), " of ",
       torch_name_of(dtype),
-      ", which it cannot reduce; convert the tensor to a wider dtype, such as ",
+      ", which it cannot reduce. Fix: convert the tensor to a wider dtype, such as ",
       c10::isFloatingType(dtype) || c10::isComplexType(dtype) ? "float32" : "int64",
       c10::isComplexType(dtype) ? " by torch.view_as_real" : "");
   const bool bitwise = reduction == Reduction::BAND || reduction == Reduction::BOR ||
@@ -136,7 +136,7 @@ void check_reduction(const std::string& library, const Call& call, c10::ScalarTy
   TORCH_CHECK(
       !bitwise || c10::isIntegralType(dtype, /*includeBool=*/true),
       library, "'s ", call.name, " was asked for the ", name_of(*call.reduction), " of ",
-      torch_name_of(dtype), ", which has no bits to combine; give it whole numbers or bool");
+      torch_name_of(dtype), ", which has no bits to combine. Fix: use an integer dtype or bool");
 }
 
 } // namespace
@@ -177,16 +177,16 @@ void HostArguments::check(
   TORCH_CHECK(
       tensor.layout() == at::kStrided,
       library, "'s ", call.name, " was given a tensor of layout ", tensor.layout(),
-      ", and carries dense ones alone; give it x.to_dense()");
+      ", but sends only dense ones. Fix: x.to_dense()");
   TORCH_CHECK(
       on_chip(tensor),
       library, "'s ", call.name, " was given a tensor on ", tensor.device(),
-      ", and carries those on ", type_name(), " alone; give it x.to('", type_name(), "')");
+      ", but sends only those on ", type_name(), ". Fix: x.to('", type_name(), "')");
   const auto index = tensor.device().index();
   TORCH_CHECK(
       index_ < 0 || index == index_,
       library, "'s ", call.name, " was given tensors on ", c10::Device(kDeviceType, index_),
-      " and ", tensor.device(), ", and takes those of one device in a call; give it x.to('",
+      " and ", tensor.device(), ", but one call takes one device. Fix: x.to('",
       c10::Device(kDeviceType, index_), "')");
   index_ = index;
   limits_.check_dtype(call.name, tensor.scalar_type());
@@ -197,7 +197,7 @@ void HostArguments::check(
       !is_written || !(tensor.is_conj() || tensor.is_neg()),
       library, "'s ", call.name, " was given a tensor to write whose memory holds ",
       tensor.is_conj() ? "the conjugates" : "the negatives",
-      " of its elements (as x.conj() and x.imag give it); give it x.resolve_",
+      " of its elements (a view by x.conj() or x.imag). Fix: x.resolve_",
       tensor.is_conj() ? "conj" : "neg", "()");
   if (!is_in_one_piece(tensor, call, is_written)) {
     refuse_strides(tensor, library, call);

@@ -94,7 +94,7 @@ void Collective::startCoalescing() {
   TORCH_CHECK(
       !coalesced_,
       state_->facts.library,
-      " was asked to begin coalescing calls, and has not ended the last time; end that first");
+      " is coalescing calls already. Fix: end that first");
   coalesced_.emplace();
 }
 
@@ -213,7 +213,7 @@ void Collective::check_ranks(const Call& call) const {
         rank >= 0 && rank < size_,
         state_->facts.library, "'s ", call.name, " on ", state_->facts.here_in_words(),
         " was given ", rank, " as its ", what, ", and ", state_->facts.in_words(), " counts its ",
-        size_, " ranks from 0 to ", size_ - 1, "; give it one of these");
+        size_, " ranks from 0 to ", size_ - 1, ". Fix: use one of these");
   };
   if (call.root) {
     check("root", *call.root);
@@ -223,7 +223,7 @@ void Collective::check_ranks(const Call& call) const {
     TORCH_CHECK_VALUE(
         call.peer != rank_,
         state_->facts.library, "'s ", call.name, " on ", state_->facts.here_in_words(),
-        " was given that rank itself as its peer, and messages go to other ranks alone; copy the "
+        " was given that rank itself as its peer, but sends only to other ranks. Fix: copy the "
         "tensor with copy_()");
   }
 }

@@ -51,10 +51,10 @@ bool rank_0_keeps(const StorePtr& store) {
           group.library, "'s making of ", group.in_words(), " on ", group.here_in_words(),
           " failed: ", why, one ? " for rank " : " for ranks ",
           c10::Join(", ", global),
-          ", which ", one ? "has" : "have", " not come to make it: ",
-          one ? "it never started, ended before, or is"
-              : "they never started, ended before, or are",
-          " at another place in the program"));
+          ", which did not join: ",
+          one ? "it never started, has ended, or is"
+              : "they never started, have ended, or are",
+          " elsewhere in the program"));
 }
 
 } // namespace
@@ -92,7 +92,7 @@ void Roster::wait_for_all(const GroupFacts& group, const StorePtr& store) const 
           store,
           absent,
           c10::str(
-              "the store was lost (", reason.substr(0, reason.find('\n')), ") in the wait"));
+              "the store was lost (", reason.substr(0, reason.find('\n')), ") while waiting"));
     }
     if (absent.empty()) {
       return;
@@ -102,7 +102,7 @@ void Roster::wait_for_all(const GroupFacts& group, const StorePtr& store) const 
           group,
           store,
           absent,
-          c10::str("timed out after ", group.timeout.count(), " ms in the wait"));
+          c10::str("timed out after ", group.timeout.count(), " ms while waiting"));
     }
     std::this_thread::sleep_for(pause);
   }

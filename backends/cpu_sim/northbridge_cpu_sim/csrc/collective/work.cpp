@@ -99,7 +99,7 @@ std::vector<at::Tensor> ChipWork::result() {
       isCompleted(),
       "the result of ",
       record_->beginning(),
-      " was asked for before it was done; wait for it first");
+      " was asked for before it was done. Fix: wait for it first");
   if (!effect_) {
     faults_.meet_results();
   }

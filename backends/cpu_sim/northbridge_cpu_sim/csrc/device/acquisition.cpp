@@ -35,12 +35,13 @@ std::optional<std::string> call() {
       taken = given;
     } else {
       failure = c10::str(
-          "the function that takes a card gave ", given, ", and there are ", settings().devices);
+          "the function that takes a card returned ", given, ", and there are ",
+          settings().devices);
     }
   } catch (const py::error_already_set& error) {
     failure = message_of(error);
   } catch (const py::cast_error&) {
-    failure = "the function that takes a card gave something else than its number";
+    failure = "the function that takes a card did not return its number";
   }
   acquiring = false;
   return failure;

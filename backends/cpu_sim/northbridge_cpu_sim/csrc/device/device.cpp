@@ -115,7 +115,7 @@ void hold(int64_t card) {
       type_name(),
       " was asked for, but this process already holds card ",
       has,
-      "; take another process for it");
+      ". Fix: use another process");
   TORCH_CHECK(
       held >= 0 || current == 0,
       "card ",
@@ -126,7 +126,7 @@ void hold(int64_t card) {
       type_name(),
       ":",
       static_cast<int>(current),
-      "; take the card before any other");
+      ". Fix: take the card before any other");
   use();
   held = card;
 }
@@ -161,8 +161,8 @@ void refuse_bad_fork() {
       type_name(),
       " cannot be used in this process: it was forked from one that had already used ",
       type_name(),
-      "; start it with the 'spawn' or 'forkserver' method instead, or, in the worker of a DataLoader,"
-      " leave tensors on the CPU: Lightning moves each batch");
+      ". Fix: start it with the 'spawn' or 'forkserver' method instead, or, in the worker of a"
+      " DataLoader, leave tensors on the CPU: Lightning moves each batch");
 }
 
 bool in_use() noexcept {

@@ -54,7 +54,7 @@ struct DeviceGenerator final : c10::GeneratorImpl {
         type_name(),
         ", whose states have ",
         sizeof(State),
-        ": give one that get_rng_state or get_state of a ",
+        ". Fix: use get_rng_state or get_state of a ",
         type_name(),
         " generator gave");
     State to{};

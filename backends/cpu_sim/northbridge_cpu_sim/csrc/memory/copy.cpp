@@ -70,7 +70,7 @@ void move_later(const Move& copy) {
         " on a stream of ",
         copy.stream.device(),
         " had not begun when its memory on the device was freed, which another stream had "
-        "allocated; call record_stream() on the tensor, or wait for the copy before it goes");
+        "allocated. Fix: call record_stream() on the tensor, or wait for the copy before it goes");
   };
   defer(copy.stream, std::move(work));
 }

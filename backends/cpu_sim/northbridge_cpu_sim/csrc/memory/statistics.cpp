@@ -55,8 +55,8 @@ void charge(c10::DeviceIndex index, size_t bytes) {
         in_units(in_use),
         " of its ",
         in_units(size),
-        " are in use; make the batch or the model smaller, or give the simulated chip more memory "
-        "(NORTHBRIDGE_CPU_SIM_MEMORY)");
+        " are in use. Fix: make the batch or the model smaller, or give the simulated chip "
+        "more memory (NORTHBRIDGE_CPU_SIM_MEMORY)");
   }
   account.bytes.increase(bytes);
   account.blocks.increase(1);

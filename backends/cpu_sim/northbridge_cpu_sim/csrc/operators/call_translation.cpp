@@ -228,7 +228,7 @@ Tensor CallTranslation::dense_to_device(const Tensor& host) {
       host.scalar_type(),
       ", which ",
       type_name(),
-      " cannot hold; move the input to the CPU first");
+      " cannot hold. Fix: move the input to the CPU first");
   check_dtype(host.scalar_type());
   const auto& storage = host.storage();
   const bool shared = storage.use_count() > 1; // with an argument, or another result

@@ -56,8 +56,8 @@ void refuse_unrecorded(const OperatorHandle& op, const OperatorFacts& facts) {
         op.operator_name(),
         " on ",
         type_name(),
-        " is not recorded by torch.jit.trace, and would be a constant of the traced model; trace it"
-        " on the CPU");
+        " is not recorded by torch.jit.trace, and would be a constant of the traced model. Fix:"
+        " trace it on the CPU");
   }
 }
 

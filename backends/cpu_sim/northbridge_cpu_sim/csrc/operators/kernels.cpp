@@ -37,7 +37,7 @@ c10::DeviceIndex target(optional<c10::Device> device, optional<bool> pin_memory)
       !pin_memory.value_or(false),
       "pinned memory was asked for on ",
       type_name(),
-      ", but only memory of the CPU can be pinned; leave pin_memory out");
+      ", but only memory of the CPU can be pinned. Fix: leave pin_memory out");
   use();
   return device ? checked_index(device->index()) : current_device();
 }

@@ -19,14 +19,14 @@ void refuse(const c10::OperatorHandle& op, const char* layout, const char* inste
       layout,
       " tensor, but ",
       type_name(),
-      " computes with dense and sparse COO tensors alone; ",
+      " computes only with dense and sparse COO tensors. Fix: ",
       instead,
       ", or move it to the CPU first");
 }
 
 void refuse_compressed(
     const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
-  refuse(op, "sparse CSR, CSC, BSR or BSC", "take to_sparse_coo() or to_dense() of it");
+  refuse(op, "sparse CSR, CSC, BSR or BSC", "call to_sparse_coo() or to_dense()");
 }
 
 void refuse_nested(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
@@ -34,7 +34,7 @@ void refuse_nested(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::ji
 }
 
 void refuse_quantized(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack*) {
-  refuse(op, "quantized", "take dequantize() of it");
+  refuse(op, "quantized", "call dequantize()");
 }
 
 } // namespace

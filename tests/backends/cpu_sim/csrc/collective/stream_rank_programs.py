@@ -217,7 +217,7 @@ def refused_calls_change_nothing() -> None:
         alone: Any = [dist.new_group([rank]) for rank in range(SIZE)][RANK]
         said = refusal(lambda: dist.broadcast(tensor, group=alone, group_src=5))
         assert f"simccl's broadcast on rank {RANK} was given 5 as its root, and group '" in said, said
-        assert said.endswith(f"(ranks {RANK}) counts its 1 ranks from 0 to 0; give it one of these"), said
+        assert said.endswith(f"(ranks {RANK}) counts its 1 ranks from 0 to 0. Fix: use one of these"), said
         expect(tensor, *[TOTAL] * 3)
 
 

@@ -65,4 +65,4 @@ def test_ranks_with_uneven_inputs_join(on_ranks: Ranks) -> None:
 
 def test_a_destroyed_group_has_let_go_of_gloo_and_says_so(on_ranks: Ranks) -> None:
     for said in on_ranks("destroyed_group"):
-        assert refused(said) == ["RuntimeError: simccl has been shut down; make another process group"]
+        assert refused(said) == ["RuntimeError: simccl has been shut down. Fix: make another process group"]

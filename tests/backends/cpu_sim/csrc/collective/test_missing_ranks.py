@@ -120,4 +120,4 @@ def test_a_rank_that_never_started_is_named(start_ranks: Callable[..., Ranks]) -
     for rank, said in zip((0, 1, 3), (ranks.said(rank) for rank in range(3)), strict=True):
         (each,) = refused(said)
         assert f"simccl's making of the default group on rank {rank} of 4 failed: " in each
-        assert " for rank 2, which has not come to make it: it never started, " in each
+        assert " for rank 2, which did not join: it never started, " in each

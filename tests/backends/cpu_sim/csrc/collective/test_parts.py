@@ -19,7 +19,7 @@ def test_each_rank_may_have_a_part_of_its_own_size(on_ranks: Callable[..., list[
         (wrong,) = refused(said)
         assert wrong == (
             f"ValueError: simccl's all_gather on rank {rank} of 2 was given a tensor of shape [5] and [{rank + 1}] to"
-            " hold it; give that place in the list the tensor's shape"
+            " hold it. Fix: give each output the tensor's shape"
         )
 
 
@@ -27,6 +27,6 @@ def test_a_rank_that_sends_to_itself_is_told(on_ranks: Callable[..., list[str]])
     for rank, said in enumerate(on_ranks("to_oneself", programs=PROGRAMS)):
         (wrong,) = refused(said)
         assert wrong == (
-            f"ValueError: simccl's recv on rank {rank} of 2 was given that rank itself as its peer, and messages go to"
-            " other ranks alone; copy the tensor with copy_()"
+            f"ValueError: simccl's recv on rank {rank} of 2 was given that rank itself as its peer, but sends only to"
+            " other ranks. Fix: copy the tensor with copy_()"
         )

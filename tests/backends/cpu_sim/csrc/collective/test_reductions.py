@@ -34,8 +34,8 @@ def test_senseless_reduction_is_refused(on_ranks: Ranks) -> None:
     for said in on_ranks("refusals", programs=PROGRAMS):
         bools, wholes, bits = refused(said)
         assert bools == (
-            "RuntimeError: simccl's all_reduce was asked for the average (ReduceOp.AVG) of bool, which is not a bool; "
-            "convert the tensor to float32, or ask for 'any' (ReduceOp.MAX) or 'all' (ReduceOp.MIN)"
+            "RuntimeError: simccl's all_reduce was asked for the average (ReduceOp.AVG) of bool, which is not a bool. "
+            "Fix: convert the tensor to float32, or ask for 'any' (ReduceOp.MAX) or 'all' (ReduceOp.MIN)"
         )
         assert "simccl's all_reduce was asked for a sum with a factor (ReduceOp.PREMUL_SUM) of int64" in wholes
         assert "simccl's reduce_scatter_tensor was asked for the band of float32" in bits

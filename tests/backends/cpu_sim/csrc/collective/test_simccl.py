@@ -29,11 +29,11 @@ def test_what_cannot_be_reduced_is_refused_in_our_words(run: Run) -> None:
     for said in run("what_cannot_be_reduced"):
         short, unsigned, eighth, bits, scattered = refused(said)
         assert short == (
-            "RuntimeError: simccl's all_reduce was asked for the sum of int16, which it cannot reduce; convert the"
-            " tensor to a wider dtype, such as int64"
+            "RuntimeError: simccl's all_reduce was asked for the sum of int16, which it cannot reduce. Fix:"
+            " convert the tensor to a wider dtype, such as int64"
         )
         assert "the sum of uint16" in unsigned
-        assert "the sum of float8_e5m2, which it cannot reduce; convert the tensor to a wider dtype, such as" in eighth
+        assert "the sum of float8_e5m2, which it cannot reduce. Fix: convert the tensor to a wider dtype" in eighth
         assert "the band of float32, which has no bits to combine" in bits
         assert "simccl's reduce_scatter_tensor was asked for the sum of int16" in scattered
 
@@ -71,18 +71,16 @@ def test_tensors_that_the_library_cannot_carry_are_refused(run: Run) -> None:
         here, there = f"cpu_sim:{rank}", f"cpu_sim:{2 + rank}"
         assert strided == (
             "RuntimeError: simccl's all_reduce was given a tensor of float32 whose shape [3] and strides [2] are not"
-            " contiguous; give it x.contiguous()"
+            " contiguous. Fix: x.contiguous()"
         )
         assert "simccl's send was given a tensor of float32 whose shape [2, 3] and strides [1, 2]" in transposed
         assert mixed == (
-            "RuntimeError: simccl's all_gather was given a tensor on cpu, and carries those on cpu_sim alone;"
-            " give it x.to('cpu_sim')"
+            "RuntimeError: simccl's all_gather was given a tensor on cpu, but sends only those on cpu_sim."
+            " Fix: x.to('cpu_sim')"
         )
-        assert f"tensors on {here} and {there}, and takes those of one device in a call; give it x.to('{here}')" in (
-            other
-        )
+        assert f"tensors on {here} and {there}, but one call takes one device. Fix: x.to('{here}')" in (other)
         assert "simccl's all_reduce was given a tensor to write whose memory holds the negatives" in negative
-        assert negative.endswith("give it x.resolve_neg()")
+        assert negative.endswith("Fix: x.resolve_neg()")
 
 
 def test_failed_coalesced_block_does_not_hold_the_next(run: Run) -> None:

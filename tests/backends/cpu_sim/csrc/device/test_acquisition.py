@@ -23,7 +23,7 @@ def test_a_process_that_holds_one_card_calls_it_0(in_fork: Callable[..., str]) -
     assert said.splitlines() == [
         "cpu_sim:0 3",
         "8",
-        ("card 1 of cpu_sim was asked for, but this process already holds card 3; take another process for it"),
+        ("card 1 of cpu_sim was asked for, but this process already holds card 3. Fix: use another process"),
         "cpu_sim:3 was asked for, but this process holds one card, which it calls cpu_sim:0",
     ]
 
@@ -54,7 +54,7 @@ def test_a_process_that_stands_on_another_device_holds_no_card(in_fork: Callable
         """
     )
 
-    assert "this thread's current device is cpu_sim:1; take the card before any other" in said
+    assert "this thread's current device is cpu_sim:1. Fix: take the card before any other" in said
 
 
 def test_a_process_that_holds_one_card_seeds_it_and_trains_on_it(in_fork: Callable[..., str]) -> None:
