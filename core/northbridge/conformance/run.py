@@ -49,13 +49,11 @@ class RunResult:
         findings, with the reason if the step failed.
         """
         if topic not in self.findings:
-            for step in topic.split():
-                for refused in self.findings.get(REFUSED + step, ()):
-                    raise UnsupportedError(refused["message"], capability=refused["capability"])
-            failed = [
-                fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
-            ]
-            raise AssertionError(f"nothing was found out about {topic!r}\n" + "\n".join(failed) + self.said[-4000:])
+            steps = topic.split()
+            for refused in (fact for step in steps for fact in self.findings.get(REFUSED + step, ())):
+                raise UnsupportedError(refused["message"], capability=refused["capability"])
+            failed = [fact["traceback"] for step in steps for fact in self.findings.get(FAILED + step, ())]
+            raise AssertionError(f"nothing was found out about {topic!r}\n" + ("\n".join(failed) or self.said[-4000:]))
         return self.findings[topic]
 
     def each(self, topic: str, fact: str) -> list[Any]:
@@ -85,7 +83,7 @@ def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> RunResu
             _results[key] = error
     outcome = _results[key]
     if isinstance(outcome, RunError):
-        raise outcome
+        raise outcome.with_traceback(None)  # else it shows the frames of each test for which it was raised before
     return outcome
 
 

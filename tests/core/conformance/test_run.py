@@ -44,10 +44,13 @@ def test_in_another_environment_it_is_another_run(ran: list[dict[str, str]]) -> 
 
 
 def test_a_failed_run_fails_every_test_that_asks_for_it(ran: list[dict[str, str]]) -> None:
+    frames = set()
     for _ in range(2):
-        with pytest.raises(RunError, match="rank 1 ended"):
+        with pytest.raises(RunError, match="rank 1 ended") as raised:
             room.run(SCENARIO, {"FAIL": "1"})
+        frames.add(len(raised.traceback))  # of this test alone
 
+    assert len(frames) == 1
     assert ran == [{"FAIL": "1"}]
 
 
@@ -73,11 +76,14 @@ def test_a_fact_of_each_rank() -> None:
     assert outcome.each("training", "weights") == ["a", "b"]
 
 
-def test_unreported_topic_is_a_failure_that_says_why() -> None:
-    outcome = RunResult(Path(), {"failed training": [{"traceback": "ValueError: no"}]}, "the end of the log")
+def test_unreported_topic_says_why_its_own_step_failed() -> None:
+    failed = {f"failed {step}": [{"traceback": f"ValueError: in {step}"}] for step in ("fabric", "training")}
+    outcome = RunResult(Path(), failed, "the end of the log")
 
-    with pytest.raises(AssertionError, match=r"(?s)about 'training'.*ValueError: no.*the end of the log"):
-        outcome.ranks("training")
+    for topic, said in (("training mlp", "ValueError: in training"), ("hooks", "the end of the log")):
+        with pytest.raises(AssertionError) as raised:
+            outcome.ranks(topic)
+        assert str(raised.value) == f"nothing was found out about {topic!r}\n{said}"
 
 
 def test_topic_of_a_refused_step_is_refused_alike() -> None:
