@@ -70,6 +70,7 @@ def test_it_is_caught_and_its_parent_is_not(trial: Trial, fault: Fault) -> None:
 
 
 FOLLOWING = {
+    "wrong_error_comes_late": "C1/Layers/test_forward_and_backward_are_near_the_cpus[CrossEntropyLoss]",
     "wrong_group_asserts": "C3/GradientAveraging/test_weights_are_those_of_one_process[two devices]",
 }
 
@@ -86,4 +87,4 @@ def test_error_fails_its_own_test_alone(tmp_path: Path, backend: str) -> None:
     failed, passed = sorted(found, key=lambda result: result.verdict.value)
     assert (failed.id, failed.verdict) == (fault.test, Verdict.FAIL)
     assert (passed.id, passed.verdict) == (FOLLOWING[backend], Verdict.PASS), passed.evidence
-    assert "this group has no store" in failed.evidence
+    assert ("the kernel of prelu has failed" in failed.evidence) or ("this group has no store" in failed.evidence)

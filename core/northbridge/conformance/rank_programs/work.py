@@ -13,6 +13,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.processes import call_first
 from northbridge.conformance.runs.scenario import BEGINS, LAST, REFUSED, Scenario
 from northbridge.conformance.runs.stacks import dump_stacks_when_asked
+from northbridge.discovery.current import loaded
 from northbridge.errors import UnsupportedError
 
 
@@ -31,6 +32,9 @@ def main(scenario: Scenario, folder: Path) -> None:
         except UnsupportedError as error:
             found = {"message": str(error), "capability": error.capability}
             write(folder, REFUSED + step, _rank(), found)
+        chip = loaded()
+        if scenario.launch == "ranks" and chip is not None and len(scenario.steps) > 1:
+            chip.device.synchronize()  # an error that surfaces late is this step's, and not the next one's
     print(BEGINS.format(os.getpid(), LAST), flush=True)
 
 
