@@ -14,15 +14,19 @@ from collections.abc import Iterator
 from configparser import ConfigParser
 from email.message import Message
 from email.parser import Parser
+from importlib.metadata import distributions
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
+from tests.forks.suite import forking
 from tests.tiers import TIERS
 
 import northbridge
 import northbridge_cpu_sim
+from northbridge.conformance.report.report import Report
+from northbridge.conformance.verdict import Verdict
 
 ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "northbridge"
@@ -251,6 +255,29 @@ def test_fresh_environment_trains_ten_lines(environment: Path, tmp_path: Path) -
 
     (packages,) = environment.glob("lib/python*/site-packages/northbridge/__init__.py")
     assert said.splitlines()[-1] == f"trained on cpu_sim:0 True {packages}"
+
+
+@pytest.mark.timeout(1200)  # the suite has limits of its own, and says which test outlasted them
+def test_documented_extra_earns_c2_on_one_device(wheel: Path, tmp_path: Path) -> None:
+    """The extra ``conformance`` brings what the suite needs; torch, which a vendor chooses, is this environment's."""
+    call([sys.executable, "-m", "venv", "--without-pip", "fresh"], tmp_path)
+    (packages,) = (tmp_path / "fresh").glob("lib/python*/site-packages")
+    for own in Path(sysconfig.get_path("purelib")).glob("*torch*"):
+        if re.fullmatch(r"(func)?torch(gen)?|torch-.*\.dist-info", own.name):
+            (packages / own.name).symlink_to(own)
+    python = tmp_path / "fresh" / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python), "install", "--quiet"]
+    versions = [f"{each.name}=={each.version}\n" for each in distributions() if each.name != "northbridge"]
+    (tmp_path / "constraints.txt").write_text("".join(versions))
+    call([*pip, "-c", "constraints.txt", f"northbridge[conformance] @ {wheel.as_uri()}"], tmp_path)
+    suite = [str(python.with_name("northbridge")), "conformance", "cpu_sim", "--level", "C2", "--out", "report"]
+    environ = forking(without_this_checkout() | {"NORTHBRIDGE_CPU_SIM_DEVICES": "1"})
+
+    said = subprocess.run(suite, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False).stdout
+
+    tests = Report.read(tmp_path / "report" / "report.json").tests
+    assert [(test.id, test.evidence) for test in tests if test.verdict not in (Verdict.PASS, Verdict.UNKNOWN)] == []
+    assert said.splitlines()[0].endswith(": C2 (simulated)")
 
 
 # --- Who imports whom

@@ -54,7 +54,7 @@ def prepare(torch: Version) -> Path:
         ["pip==26.3"],  # older ones know no dependency groups
         [f"torch=={torch}"],
         ["--group", "dev"],
-        ["--no-build-isolation", "-e", ".[lightning,pytorch-lightning]"],
+        ["--no-build-isolation", "-e", ".[conformance]"],
     ):
         ended = subprocess.run([*pip, *packages], cwd=ROOT, check=False)
         if ended.returncode != 0:

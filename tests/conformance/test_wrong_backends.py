@@ -67,3 +67,24 @@ def test_it_is_caught_and_its_parent_is_not(trial: Trial, fault: Fault) -> None:
     assert catching(results), [(result.id, result.verdict.value, result.evidence[-800:]) for result in results]
     assert parents
     assert [(each.id, each.evidence[-800:]) for each in parents if each.verdict is not Verdict.PASS] == []
+
+
+FOLLOWING = {
+    "wrong_error_comes_late": "C1/Layers/test_forward_and_backward_are_near_the_cpus[CrossEntropyLoss]",
+    "wrong_group_asserts": "C3/GradientAveraging/test_weights_are_those_of_one_process[two devices]",
+}
+
+
+@pytest.mark.parametrize("backend", FOLLOWING)
+def test_error_fails_its_own_test_alone(tmp_path: Path, backend: str) -> None:
+    """Of the test that ought to fail and a following one, in the same processes."""
+    (fault,) = (fault for fault in read_faults() if fault.backend == backend)
+    trial = Trial(install_wrong(tmp_path), tmp_path, [])
+
+    found = trial.start(backend, fault.level, {fault.test, FOLLOWING[backend]}).result()
+
+    trial.end()
+    failed, passed = sorted(found, key=lambda result: result.verdict.value)
+    assert (failed.id, failed.verdict) == (fault.test, Verdict.FAIL)
+    assert (passed.id, passed.verdict) == (FOLLOWING[backend], Verdict.PASS), passed.evidence
+    assert ("the kernel of prelu has failed" in failed.evidence) or ("this group has no store" in failed.evidence)

@@ -80,8 +80,8 @@ class Trial:
         tests: dict[str, list[str]] = {}
         for fault in faults:
             tests.setdefault(fault.level, []).append(fault.test)
-        self._parents = {level: self._start(PARENT, level, set(parts)) for level, parts in tests.items()}
-        self._results = {fault: self._start(fault.backend, fault.level, {fault.test}) for fault in faults}
+        self._parents = {level: self.start(PARENT, level, set(parts)) for level, parts in tests.items()}
+        self._results = {fault: self.start(fault.backend, fault.level, {fault.test}) for fault in faults}
 
     def of_the_parent(self, fault: Fault) -> list[TestResult]:
         """Return what came of the test of ``fault`` on the right backend."""
@@ -96,7 +96,8 @@ class Trial:
         self._pool.shutdown(cancel_futures=True)
         sys.path[:] = [folder for folder in sys.path if folder not in self._site]
 
-    def _start(self, backend: str, level: str, tests: Iterable[str]) -> Future[list[TestResult]]:
+    def start(self, backend: str, level: str, tests: Iterable[str]) -> Future[list[TestResult]]:
+        """Run tests of a backend together."""
         return self._pool.submit(try_backend, backend, level, tuple(sorted(tests)), self._environ)
 
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ("northbridge.conformance.runner.late_errors",)
+
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(

@@ -5,21 +5,22 @@ from __future__ import annotations
 import atexit
 import itertools
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from northbridge.conformance.runs.findings import Findings, read
+from northbridge.conformance.runs.findings import Findings, read, write
 from northbridge.conformance.runs.ports import reserve_port
 from northbridge.conformance.runs.processes import CALLED_FIRST, Process, start
 from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError, RunError
-from northbridge.conformance.runs.scenario import FAILED, REFUSED, Scenario
+from northbridge.conformance.runs.scenario import BEGINS, FAILED, LAST, REFUSED, Scenario
 from northbridge.conformance.runs.shared_runs import folder_of_runs, run_once
 from northbridge.conformance.runs.stacks import collect_stacks, kill_group
 from northbridge.errors import UnsupportedError
@@ -29,6 +30,12 @@ WORK = ["-m", "northbridge.conformance.rank_programs.work"]
 
 LIMIT_S = 240.0
 """The limit after which a run counts as hung."""
+
+LAST_RESTART_S = 1.25 * LIMIT_S
+"""The age at which a run is no longer continued behind a failed step; a test of the suite has ten minutes."""
+
+_SAID = "said-*.txt"
+_BEGIN = re.compile(BEGINS.format(r"(\d+)", r"(\S+)\n"))
 
 
 @dataclass(frozen=True)
@@ -42,21 +49,24 @@ class RunResult:
     said: str
     """The output of the processes."""
 
+    world_size: int = field(default=1, kw_only=True)
+
     def ranks(self, topic: str) -> list[dict[str, Any]]:
         """Return every rank's findings about ``topic``; one of its words is the name of its step.
 
-        Raises :class:`UnsupportedError` if the step was refused, and :class:`AssertionError` if no rank wrote
-        findings, with the reason if the step failed.
+        Raises :class:`UnsupportedError` if the step was refused, and :class:`HungError` if it hung. If a rank wrote no
+        findings, raises :class:`AssertionError` with what the processes said in that step.
         """
-        if topic not in self.findings:
-            for step in topic.split():
-                for refused in self.findings.get(REFUSED + step, ()):
-                    raise UnsupportedError(refused["message"], capability=refused["capability"])
-            failed = [
-                fact["traceback"] for name, facts in self.findings.items() if name.startswith(FAILED) for fact in facts
-            ]
-            raise AssertionError(f"no rank wrote findings about {topic!r}\n" + "\n".join(failed) + self.said[-4000:])
-        return self.findings[topic]
+        steps = topic.split()
+        found = self.findings.get(topic, [])
+        failed = [fact for step in steps for fact in self.findings.get(FAILED + step, ())]
+        if found and not (failed and len(found) < self.world_size):
+            return found
+        for refused in (fact for step in steps for fact in self.findings.get(REFUSED + step, ())):
+            raise UnsupportedError(refused["message"], capability=refused["capability"])
+        for fact in failed:
+            raise (HungError if fact["hung"] else AssertionError)(fact["reason"])
+        raise AssertionError(f"no rank wrote findings about {topic!r}\n{_said_in(steps, self.said)[-4000:]}")
 
     def each(self, topic: str, fact: str) -> list[Any]:
         """Return one ``fact`` of every rank's findings about ``topic``; raises as :meth:`ranks` does."""
@@ -85,7 +95,7 @@ def run(scenario: Scenario, environ: Mapping[str, str] | None = None) -> RunResu
             _results[key] = error
     outcome = _results[key]
     if isinstance(outcome, RunError):
-        raise outcome
+        raise outcome.with_traceback(None)  # else it shows the frames of each test for which it was raised before
     return outcome
 
 
@@ -97,7 +107,7 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
     else:
         folder = new_folder()
         _run_in(folder, scenario, environ)
-    return RunResult(folder, read(folder), read_said(folder))
+    return RunResult(folder, read(folder), read_said(folder), world_size=scenario.ranks)
 
 
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
@@ -120,10 +130,56 @@ def new_folder(parent: Path | None = None) -> Path:
 
 
 def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
-    (codes,) = play([(scenario, folder)], environ)
-    if any(codes):
-        raise RunError(f"{scenario} failed with {codes}:\n{read_said(folder)[-12000:]}")
-    return folder
+    """Run all steps of ``scenario``; those that follow a failed one run in new processes.
+
+    Raises :class:`RunError` if no step is to blame, or there is only one.
+    """
+    is_single, began = len(scenario.steps) == 1, time.monotonic()
+    while True:
+        try:
+            (codes,) = play([(scenario, folder)], environ)
+            if not any(codes):
+                return folder
+            error = RunError(f"{scenario} failed with {codes}:\n{read_said(folder)[-12000:]}")
+        except HungError as hung:
+            error, codes = hung, []
+        failed = _find_failed_step(scenario.steps, read_said(folder))
+        if is_single or failed is None:
+            raise error
+        is_hung = isinstance(error, HungError)
+        said = _said_since(failed, folder)
+        reason = f"{error}" if is_hung else f"the step {failed!r} failed with {codes}; it said:\n{said}"
+        write(folder, FAILED + failed, 0, {"reason": reason, "hung": is_hung})
+        following = scenario.steps[scenario.steps.index(failed) + 1 :]
+        if time.monotonic() - began > LAST_RESTART_S:
+            for step in following:
+                reason = f"the step {step!r} did not begin: the run was too old after the step {failed!r}"
+                write(folder, FAILED + step, 0, {"reason": reason, "hung": is_hung})
+            return folder
+        if not following:
+            return folder
+        scenario = replace(scenario, steps=following)
+        for path in folder.glob(_SAID):
+            path.unlink()
+
+
+def _find_failed_step(steps: tuple[str, ...], said: str) -> str | None:
+    """Return the step that some process did not finish; None if they finished all, or began none."""
+    at = {begin[1]: begin[2] for begin in _BEGIN.finditer(said)}
+    return min((step for step in at.values() if step != LAST), key=steps.index, default=None)
+
+
+def _said_since(step: str, folder: Path) -> str:
+    """Return what the processes said since they began ``step``."""
+    begin = re.compile(BEGINS.format(r"\d+", re.escape(step)) + "\n")
+    said = (begin.split(path.read_text(errors="replace"), maxsplit=1) for path in sorted(folder.glob(_SAID)))
+    return "\n".join(text for _, *since in said for text in since)[-12000:]
+
+
+def _said_in(steps: Sequence[str], said: str) -> str:
+    """Return the parts of ``said``, a process's output, that belong to ``steps``."""
+    parts = _BEGIN.split(said)
+    return "".join(text for step, text in zip(parts[2::3], parts[3::3], strict=True) if step in steps)
 
 
 def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> list[list[int]]:
@@ -139,7 +195,7 @@ def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> 
             _begin(scenario, folder, environ, begun)
         return [[process.wait(max(0.0, until - time.monotonic())) for process in begun] for begun in processes]
     except subprocess.TimeoutExpired:
-        said = "".join(read_said(folder)[-4000:] for _, folder in plays)
+        said = "".join(_BEGIN.split(read_said(folder))[-1][-4000:] for _, folder in plays)
         stacks = "\n".join(
             collect_stacks(process.pid, folder)
             for (_, folder), begun in zip(plays, processes, strict=True)
@@ -164,7 +220,7 @@ def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: 
 
 def read_said(folder: Path) -> str:
     """Return the output of the processes of the run in ``folder``."""
-    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("said-*.txt")))
+    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob(_SAID)))
 
 
 def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[str, str]]]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from northbridge.conformance import run as room
 from northbridge.conformance.run import RunResult
+from northbridge.conformance.runs.findings import Findings
 from northbridge.conformance.runs.run_errors import HungError, RunError
-from northbridge.conformance.runs.scenario import Launch, Scenario
+from northbridge.conformance.runs.scenario import BEGINS, LAST, Launch, Scenario
 from northbridge.conformance.suite import TRAINERS
 from northbridge.errors import UnsupportedError
 
@@ -44,10 +46,13 @@ def test_in_another_environment_it_is_another_run(ran: list[dict[str, str]]) -> 
 
 
 def test_a_failed_run_fails_every_test_that_asks_for_it(ran: list[dict[str, str]]) -> None:
+    frames = set()
     for _ in range(2):
-        with pytest.raises(RunError, match="rank 1 ended"):
+        with pytest.raises(RunError, match="rank 1 ended") as raised:
             room.run(SCENARIO, {"FAIL": "1"})
+        frames.add(len(raised.traceback))  # of this test alone
 
+    assert len(frames) == 1
     assert ran == [{"FAIL": "1"}]
 
 
@@ -73,16 +78,98 @@ def test_a_fact_of_each_rank() -> None:
     assert outcome.each("training", "weights") == ["a", "b"]
 
 
-def test_unreported_topic_is_a_failure_that_says_why() -> None:
-    outcome = RunResult(Path(), {"failed training": [{"traceback": "ValueError: no"}]}, "the end of the log")
+def test_unreported_topic_says_the_output_of_its_step() -> None:
+    said = "".join(f"{BEGINS.format(7, step)}\n{step} is slow\n" for step in ("fabric", "training", "hooks"))
+    outcome = RunResult(Path(), {"failed hooks": [{"reason": "ValueError: no", "hung": False}]}, said)
 
-    with pytest.raises(AssertionError, match=r"(?s)about 'training'.*ValueError: no.*the end of the log"):
-        outcome.ranks("training")
+    with pytest.raises(AssertionError) as raised:
+        outcome.ranks("training mlp")
+
+    assert str(raised.value) == "nothing was found out about 'training mlp'\ntraining is slow\n"
+
+
+FINDINGS: Findings = {
+    "training mlp": [{}, {}],
+    "fabric": [{}],
+    "failed training": [{"reason": "ValueError: in training", "hung": False}],
+    "failed fabric": [{"reason": "it did not end", "hung": True}],
+}
+
+
+@pytest.mark.parametrize(
+    ("topic", "error", "text"),
+    [("training tied", AssertionError, "ValueError: in training"), ("fabric", HungError, "it did not end")],
+)
+def test_failed_step_fails_what_its_ranks_did_not_report(topic: str, error: type[Exception], text: str) -> None:
+    outcome = RunResult(Path(), FINDINGS, "", world_size=2)
+
+    assert outcome.ranks("training mlp") == [{}, {}]
+    with pytest.raises(error) as raised:
+        outcome.ranks(topic)
+
+    assert str(raised.value) == text
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
+    """The steps of each start of two ranks in one output; "crash" fails in one, and "hang" hangs."""
+    starts: list[tuple[str, ...]] = []
+
+    def play(plays: Sequence[tuple[Scenario, Path]], _: object) -> list[list[int]]:
+        ((scenario, folder),) = plays
+        starts.append(scenario.steps)
+        with (folder / "said-0.txt").open("w") as said:
+            for before, step in zip(("", *scenario.steps), (*scenario.steps, LAST), strict=True):
+                said.write(f"{BEGINS.format(0, step)}\n")  # the rank that is ahead of the other
+                if before == "crash":
+                    said.write("AssertionError: in crash\n")
+                    return [[1]]
+                if before == "hang":
+                    raise HungError("it did not end")
+                said.write(f"{BEGINS.format(1, step)}\nin {step}\n")
+        return [[0]]
+
+    monkeypatch.setattr(room, "play", play)
+    return starts
+
+
+def test_steps_after_a_failed_one_run_in_new_processes(steps: list[tuple[str, ...]]) -> None:
+    result = room._run(Scenario("cpu", "", ("training", "crash", "fabric", "hang", "hooks"), 2), {})
+
+    assert steps == [("training", "crash", "fabric", "hang", "hooks"), ("fabric", "hang", "hooks"), ("hooks",)]
+    assert result.findings == {
+        "failed crash": [
+            {
+                "reason": "the step 'crash' failed with [1]; it said:\n"
+                f"{BEGINS.format(1, 'crash')}\nin crash\n{BEGINS.format(0, 'fabric')}\nAssertionError: in crash\n",
+                "hung": False,
+            }
+        ],
+        "failed hang": [{"reason": "it did not end", "hung": True}],
+    }
+
+
+def test_a_run_is_not_continued_when_it_is_old(steps: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(room, "LAST_RESTART_S", -1.0)
+
+    result = room._run(Scenario("cpu", "", ("hang", "training"), 2), {})
+
+    assert len(steps) == 1
+    with pytest.raises(HungError, match="'training' did not begin: the run was too old after the step 'hang'"):
+        result.ranks("training mlp")
+
+
+def test_failed_run_without_a_step_to_blame_raises(steps: list[tuple[str, ...]]) -> None:
+    with pytest.raises(RunError, match=r"failed with \[1\]:\n(?s:.*)in crash"):
+        room._run(Scenario("cpu", "", ("crash",), 2), {})
 
 
 def test_topic_of_a_refused_step_is_refused_alike() -> None:
     refused = [{"message": "acme has no float16", "capability": "float16"}] * 2
-    findings = {"refused precision.scaler": refused, "failed training.tune": [{"traceback": "ValueError: no"}]}
+    findings: Findings = {
+        "refused precision.scaler": refused,
+        "failed training.tune": [{"reason": "ValueError: no", "hung": False}],
+    }
     outcome = RunResult(Path(), findings, "")
 
     with pytest.raises(UnsupportedError, match="acme has no float16") as caught:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from importlib import import_module
 from pathlib import Path
 
@@ -12,18 +11,20 @@ import torch.distributed
 
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.processes import call_first
-from northbridge.conformance.runs.scenario import FAILED, REFUSED, Scenario
+from northbridge.conformance.runs.scenario import BEGINS, LAST, REFUSED, Scenario
 from northbridge.conformance.runs.stacks import dump_stacks_when_asked
+from northbridge.discovery.current import loaded
 from northbridge.errors import UnsupportedError
 
 
 def main(scenario: Scenario, folder: Path) -> None:
     """Run the scenario's steps in this process; the ranks leave their findings in ``folder``.
 
-    A single process continues after a failed step. Several processes do not: they would wait for each other. They do
-    continue after an unsupported step, which every rank refuses before any of them waits.
+    A step that fails ends the processes, which would wait for each other; the suite runs the following ones in new
+    processes. They continue after an unsupported step, which every rank refuses before any of them waits.
     """
     for step in scenario.steps:
+        print(BEGINS.format(os.getpid(), step), flush=True)
         name, _, function = step.partition(".")
         module = import_module(f"northbridge.conformance.rank_programs.{name}")
         try:
@@ -31,10 +32,10 @@ def main(scenario: Scenario, folder: Path) -> None:
         except UnsupportedError as error:
             found = {"message": str(error), "capability": error.capability}
             write(folder, REFUSED + step, _rank(), found)
-        except Exception:
-            if not scenario.alone:
-                raise
-            write(folder, FAILED + step, 0, {"traceback": traceback.format_exc()})
+        chip = loaded()
+        if scenario.launch == "ranks" and chip is not None and len(scenario.steps) > 1:
+            chip.device.synchronize()  # an error that surfaces late is this step's, and not the next one's
+    print(BEGINS.format(os.getpid(), LAST), flush=True)
 
 
 def _rank() -> int:

@@ -16,6 +16,7 @@ import pytest
 
 from northbridge.conformance import rewrite_assertions
 from northbridge.conformance.runner.event_log import Began, Broken, Ended, EventLog, Planned, Uncollected
+from northbridge.conformance.runner.late_errors import UNUSABLE
 from northbridge.conformance.runs.processes import call_first
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.stacks import dump_stacks_when_asked
@@ -24,6 +25,8 @@ from northbridge.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from northbridge.conformance.suite import Suite
+
+pytest_plugins = ("northbridge.conformance.runner.late_errors",)
 
 MOST_EVIDENCE = 12000
 """The number of characters of evidence that are kept: the end, with the error."""
@@ -87,6 +90,8 @@ class EventRecorder:
         ending, evidence = self._ended or (Ending.WORKED, "")
         seconds = time.monotonic() - self._began
         self._log.write(Ended(id=identify(item), ending=ending, seconds=seconds, evidence=evidence))
+        if item.stash.get(UNUSABLE, False):
+            item.session.shouldstop = "the device takes no more work; the supervisor starts the next process"
         return result
 
     @pytest.hookimpl(wrapper=True)

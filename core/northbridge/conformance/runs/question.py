@@ -64,7 +64,7 @@ def ask(
             _answers[key] = error
     answer = _answers[key]
     if not isinstance(answer, Answer):
-        raise answer
+        raise answer.with_traceback(None)  # as in run()
     return answer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -60,16 +61,26 @@ def meet(scenario: Scenario, timeout: timedelta = LIMIT, until: Callable[[], Non
 
 
 def attempt(operation: Callable[[], Any]) -> Any:
-    """Return the result of ``operation``, which must fit into JSON, or ``{"error": …}`` if it raises."""
+    """Return the result of ``operation``, which must fit into JSON, or ``{"error": …}`` if it raises.
+
+    An error by which a library refuses nothing, such as a failed assertion, is the traceback in ``{"failed": …}``.
+    """
     try:
         return operation()
     except (RuntimeError, NotImplementedError, TypeError, ValueError, northbridge.NorthbridgeError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
+    except Exception:  # noqa: BLE001  # it fails the tests that read this result, and no others
+        return {"failed": traceback.format_exc()}
 
 
 def error_of(found: Any) -> str:
     """Return the error that :func:`attempt` kept, or ""."""
     return str(found["error"]) if isinstance(found, dict) and "error" in found else ""
+
+
+def failure_of(found: Any) -> str:
+    """Return the traceback that :func:`attempt` kept, or ""."""
+    return str(found["failed"]) if isinstance(found, dict) and "failed" in found else ""
 
 
 def _leave() -> None:

@@ -17,6 +17,12 @@ FAILED = "failed "
 REFUSED = "refused "
 """Prefix of the topic of an unsupported step."""
 
+BEGINS = "process {} begins the step {}"
+"""The line with which a process, by its number, begins a step in its output."""
+
+LAST = "end"
+"""The step, in such a line, of a process that has run all of its steps."""
+
 
 @dataclass(frozen=True)
 class Scenario:
@@ -27,7 +33,7 @@ class Scenario:
     steps: tuple[str, ...]
     """Steps of :mod:`northbridge.conformance.rank_programs`, run one after another in the same processes."""
 
-    devices: int | str | tuple[int, ...] = 1
+    devices: int | tuple[int, ...] = 1
     strategy: str = "auto"
     launch: Launch = "script"
     models: tuple[str, ...] = ("mlp", "convnet", "transformer", "tied", "ensemble")
@@ -37,9 +43,7 @@ class Scenario:
     @property
     def alone(self) -> bool:
         """True if the run is one process."""
-        return self.launch == "script" and (
-            self.devices == 1 or (isinstance(self.devices, tuple) and len(self.devices) == 1)
-        )
+        return self.launch == "script" and self.ranks == 1
 
     @property
     def num_nodes(self) -> int:
@@ -48,9 +52,8 @@ class Scenario:
 
     @property
     def ranks(self) -> int:
-        """The number of ranks on all nodes; :attr:`devices` must be an integer."""
-        assert isinstance(self.devices, int)
-        return self.devices * self.num_nodes
+        """The number of ranks on all nodes."""
+        return (self.devices if isinstance(self.devices, int) else len(self.devices)) * self.num_nodes
 
     @classmethod
     def from_json(cls, text: str) -> Scenario:

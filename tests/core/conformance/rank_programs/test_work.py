@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
@@ -57,26 +58,19 @@ def test_after_a_refusal_the_ranks_go_on(step: Callable[..., None], tmp_path: Pa
         outcome.ranks("posing")
 
 
-def test_a_process_that_is_alone_goes_on_after_a_failure_too(step: Callable[..., None], tmp_path: Path) -> None:
-    step("posing", fail)
+@pytest.mark.parametrize("devices", [1, 2])
+def test_processes_end_with_a_failed_step(
+    step: Callable[..., None], tmp_path: Path, capfd: pytest.CaptureFixture[str], devices: int
+) -> None:
     step("rest.sleep", lambda: None)
-
-    main(Scenario("acme", "", ("posing", "rest.sleep")), tmp_path)
-
-    outcome = RunResult(tmp_path, read(tmp_path), "")
-    assert outcome.ranks("rest.sleep") == [{}]
-    with pytest.raises(AssertionError, match="out of luck"):
-        outcome.ranks("posing")
-
-
-def test_several_ranks_end_with_a_failure_of_one(step: Callable[..., None], tmp_path: Path) -> None:
     step("posing", fail)
-    step("rest.sleep", lambda: None)
 
     with pytest.raises(ValueError, match="out of luck"):
-        main(Scenario("acme", "", ("posing", "rest.sleep"), 2), tmp_path)
+        main(Scenario("acme", "", ("rest.sleep", "posing", "rest.sleep"), devices), tmp_path)
 
-    assert read(tmp_path) == {}
+    assert list(read(tmp_path)) == ["rest.sleep"]
+    begun = [f"process {os.getpid()} begins the step {name}" for name in ("rest.sleep", "posing")]
+    assert capfd.readouterr().out.splitlines() == begun
 
 
 @pytest.mark.parametrize(

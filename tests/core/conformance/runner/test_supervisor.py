@@ -61,6 +61,51 @@ class TestSample(Suite):
 
     def test_it_works_at_the_end(self):
         pass
+
+
+class Chip:
+    errors = []
+
+    def select(self, index):
+        pass
+
+    def synchronize(self):
+        if self.errors:
+            raise self.errors.pop()
+
+
+class TestLate(Suite):
+    '''Errors that a device keeps.'''
+
+    level = "C1"
+
+    @pytest.fixture
+    def chip(self):
+        return Chip()
+
+    @pytest.fixture
+    def index(self):
+        return 0
+
+    @pytest.fixture
+    def device(self, chip, index):
+        return "acme:0"
+
+    def test_error_surfaces_late(self, chip, device):
+        chip.errors.append(MemoryError("the chip was full"))
+
+    def test_next(self, device):
+        pass
+
+    def test_own_error_comes_first(self, chip, device):
+        chip.errors.append(RuntimeError("late"))
+        raise ValueError("early")
+
+    def test_device_is_lost(self, chip, device):
+        chip.errors.extend([RuntimeError("the chip is lost")] * 9)
+
+    def test_next_has_a_new_process(self, device):
+        pass
 """
 
 
@@ -93,6 +138,11 @@ def test_every_test_has_its_ending(course: Course) -> None:
         "it_is_forbidden": Ending.FORBIDDEN,
         "its_fixture_fails": Ending.FAILED,
         "it_works_at_the_end": Ending.WORKED,
+        "C1/Late/test_error_surfaces_late": Ending.FAILED,
+        "C1/Late/test_next": Ending.WORKED,
+        "C1/Late/test_own_error_comes_first": Ending.FAILED,
+        "C1/Late/test_device_is_lost": Ending.FAILED,
+        "C1/Late/test_next_has_a_new_process": Ending.WORKED,
     }
 
     said = {name.removeprefix("C1/Sample/test_"): ended.evidence for name, ended in course.ended.items()}
@@ -103,6 +153,9 @@ def test_every_test_has_its_ending(course: Course) -> None:
     assert "a thing it has not" in said["it_is_refused"]
     assert said["it_is_forbidden"] == "one device is here, and not two"
     assert "the fixture is broken" in said["its_fixture_fails"]
+    assert "MemoryError: the chip was full" in said["C1/Late/test_error_surfaces_late"]
+    assert "ValueError: early" in said["C1/Late/test_own_error_comes_first"]
+    assert "RuntimeError: the chip is lost" in said["C1/Late/test_device_is_lost"]
 
     about = course.planned["C1/Sample/test_it_knows[float16]"]
     assert (about.level, about.topic, about.advice) == ("C1", "What can happen.", "Look at the sample.")
@@ -114,12 +167,12 @@ def test_every_test_has_its_ending(course: Course) -> None:
 def test_a_part_of_it_runs_and_all_of_it_is_planned(sample: None) -> None:
     course = watch("acme", ("C1",), only=("it_works_at", "it_is_forbidden"))
 
-    assert len(course.planned) == 10
+    assert len(course.planned) == 15
     assert [name.rpartition("/")[2] for name in course.ended] == ["test_it_is_forbidden", "test_it_works_at_the_end"]
 
 
 def test_a_plan_runs_nothing(sample: None, tmp_path: Path) -> None:
-    assert len(plan(tmp_path, "acme", ("C1",))) == 10
+    assert len(plan(tmp_path, "acme", ("C1",))) == 15
 
 
 @pytest.mark.parametrize("sample", ["import a_module_that_is_not_there\n"], indirect=True)

@@ -50,3 +50,21 @@ def other_devices_do_not_wait(to, self, *given, **named):
         with module.stream(module.Stream(device=self.device)):
             return to(self, *given, **named)
     return to(self, *given, **named)
+
+
+@right.instead_of("torch.nn.functional.prelu")
+def error_comes_late(prelu, given, *rest):
+    """An error of a kernel is raised by the next synchronisation."""
+    import torch
+
+    module = torch.get_device_module(right.Device.type)
+    rightly = module.synchronize
+
+    def synchronize(*device):
+        module.synchronize = rightly
+        raise RuntimeError("the kernel of prelu has failed")
+
+    if given.device.type == right.Device.type and rightly.__name__ != "synchronize_late":
+        synchronize.__name__ = "synchronize_late"
+        module.synchronize = synchronize
+    return prelu(given, *rest)

@@ -89,3 +89,9 @@ class MeetsOnItself(right.Collective):
     def initialize(self, **given) -> None:
         os.environ["MASTER_ADDR"] = "127.0.0.1"
         super().initialize(**given)
+
+
+@right.instead_of("torch.distributed.new_group")
+def group_asserts(*_, **__):
+    """A group of some ranks is not formed: an assertion fails."""
+    raise AssertionError("this group has no store")

@@ -9,7 +9,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.run import run
-from northbridge.conformance.runs.ranks import error_of
+from northbridge.conformance.runs.ranks import error_of, failure_of
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import Suite, require_devices
 from northbridge.errors import UnsupportedError
@@ -36,9 +36,13 @@ def as_held(exact: Any, dtype: str, claimed: Claims) -> Any:
 def everybodys(ranks: Facts, name: str) -> list[Any]:
     """Return each rank's result of ``name``.
 
-    Raises :class:`UnsupportedError` if the library refused on every rank, and :class:`AssertionError` if only on some.
+    Raises :class:`UnsupportedError` if the library refused on every rank, and :class:`AssertionError` if only on some,
+    or if it failed.
     """
     found = [rank[name] for rank in ranks]
+    failures = [f"rank {rank}: {failure}" for rank, each in enumerate(found) if (failure := failure_of(each))]
+    if failures:
+        raise AssertionError(f"{name} failed:\n" + "\n".join(failures))  # pytest would append them to an assert
     errors = [error_of(each) for each in found]
     if all(errors):
         raise UnsupportedError(f"{name}: {errors[0]}", capability="collective")

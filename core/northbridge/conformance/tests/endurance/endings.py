@@ -39,7 +39,7 @@ def run_to_the_end(*scenarios: Scenario, environ: Mapping[str, str]) -> tuple[En
             _ends[key] = error
     ends = _ends[key]
     if isinstance(ends, HungError):
-        raise ends
+        raise ends.with_traceback(None)  # as in run()
     return ends
 
 

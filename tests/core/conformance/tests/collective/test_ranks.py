@@ -39,5 +39,17 @@ def test_what_one_rank_lacks_is_a_failure() -> None:
         everybodys(ranks, "gathered")
 
 
+@pytest.mark.parametrize("ranks", [[0], [0, 1]])
+def test_failed_assertion_is_never_a_refusal(ranks: list[int]) -> None:
+    def fail() -> None:
+        raise AssertionError("it is on the CPU")
+
+    found = [{"gathered": attempt(fail) if rank in ranks else [1]} for rank in range(2)]
+
+    assert rejections(found, "gathered") == []
+    with pytest.raises(AssertionError, match=r"gathered failed:\nrank 0: Traceback(?s:.*)it is on the CPU"):
+        everybodys(found, "gathered")
+
+
 def test_what_all_have_is_returned_in_their_order() -> None:
     assert everybodys([{"gathered": 1}, {"gathered": 2}], "gathered") == [1, 2]
