@@ -85,7 +85,7 @@ def test_unreported_topic_says_the_output_of_its_step() -> None:
     with pytest.raises(AssertionError) as raised:
         outcome.ranks("training mlp")
 
-    assert str(raised.value) == "nothing was found out about 'training mlp'\ntraining is slow\n"
+    assert str(raised.value) == "no rank wrote findings about 'training mlp'\ntraining is slow\n"
 
 
 FINDINGS: Findings = {
