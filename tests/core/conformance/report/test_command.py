@@ -62,20 +62,26 @@ def test_variable_excludes_the_backend(tmp_path: Path, variable: str, value: str
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize(
     ("there", "words"), [("", "written\n"), ("report.json", "written; what is in {out} is an earlier run's\n")]
 )
-def test_who_interrupts_the_suite_reads_that_there_is_no_report(
-    there: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_interruption_before_the_first_test_leaves_no_report(
+    interruption: type[BaseException],
+    there: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        raise interruption
 
     monkeypatch.setattr(command, "run_suite", interrupt)
     if there:
         (tmp_path / there).touch()
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(interruption):
         command.run("cpu_sim", "C0", tmp_path, ())
 
     expected = f"northbridge: the suite was interrupted, and no report was {words.format(out=tmp_path)}"

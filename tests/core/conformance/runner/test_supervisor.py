@@ -118,6 +118,31 @@ def test_a_part_of_it_runs_and_all_of_it_is_planned(sample: None) -> None:
     assert [name.rpartition("/")[2] for name in course.ended] == ["test_it_is_forbidden", "test_it_works_at_the_end"]
 
 
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_interrupted_run_keeps_what_has_ended(sample: None, interruption: type[BaseException]) -> None:
+    def interrupt(_: Course, test: str) -> None:
+        if test.endswith("/test_it_hangs"):
+            raise interruption
+
+    course = watch("acme", ("C1",), tell=interrupt)
+
+    assert len(course.planned) == 10
+    assert [name.rpartition("/")[2] for name in course.ended] == [
+        "test_it_works",
+        "test_it_knows[float16]",
+        "test_it_knows[uint8]",
+    ]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_interruption_before_the_first_ending_is_raised(sample: None, interruption: type[BaseException]) -> None:
+    def interrupt(*_: object) -> None:
+        raise interruption
+
+    with pytest.raises(interruption):
+        watch("acme", ("C1",), tell=interrupt)
+
+
 def test_a_plan_runs_nothing(sample: None, tmp_path: Path) -> None:
     assert len(plan(tmp_path, "acme", ("C1",))) == 10
 
