@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -196,9 +195,5 @@ class _Worker:
 
     def _end(self) -> None:
         if self._is_running():
-            os.kill(self._process.pid, signal.SIGTERM)
-            try:
-                self._process.wait(5)
-            except subprocess.TimeoutExpired:
-                kill_group(self._process.pid)
-                self._process.wait()
+            kill_group(self._process.pid)  # with the runs that its tests have started
+            self._process.wait()

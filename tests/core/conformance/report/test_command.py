@@ -11,6 +11,7 @@ import pytest
 
 from northbridge.conformance.report import command
 from northbridge.conformance.report.facts import digest_sources
+from northbridge.conformance.report.report import INTERRUPTED, NOT_ASKED, Report
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 
@@ -101,6 +102,23 @@ def test_part_of_the_suite_is_told_test_by_test(tmp_path: Path) -> None:
     assert "NOT RUN" not in passing.stdout
     assert nothing.returncode == 2
     assert "no test up to C0 has 'no_such_test' in its id" in nothing.stderr
+
+
+def test_sigterm_leaves_a_report_of_what_has_ended(tmp_path: Path) -> None:
+    part = ("--level", "C1", "--only", "C0/PluginMetadata", "--only", "C1/", "--out", "report")
+    command = [NORTHBRIDGE, "conformance", "cpu_sim", *part]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("northbridge: C1,"):
+                process.terminate()
+
+    tests = Report.read(tmp_path / "report" / "report.json").tests
+    said = {level: {test.evidence for test in tests if test.level == level} for level in ("C0", "C1")}
+    assert said == {"C0": {"", NOT_ASKED}, "C1": {INTERRUPTED}}
+    assert process.returncode == 1
 
 
 def test_the_suites_digest_is_that_of_its_files() -> None:

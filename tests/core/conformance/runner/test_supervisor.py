@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from tests.forks.suite import begin_pytest
+from tests.scripts import is_alive
 
 from northbridge.conformance.runner import supervisor
 from northbridge.conformance.runner.supervisor import Course, SuiteError, plan, watch
@@ -141,6 +143,33 @@ def test_interruption_before_the_first_ending_is_raised(sample: None, interrupti
 
     with pytest.raises(interruption):
         watch("acme", ("C1",), tell=interrupt)
+
+
+STARTS_A_RUN = """
+import os
+import subprocess
+from pathlib import Path
+
+from northbridge.conformance.suite import Suite
+
+
+class TestSample(Suite):
+    level = "C1"
+
+    def test_it_starts_a_run(self):
+        run = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        Path(os.environ["STARTED"]).write_text(str(run.pid))
+        run.wait()
+"""
+
+
+@pytest.mark.parametrize("sample", [STARTS_A_RUN], indirect=True)
+def test_a_run_ends_with_the_test_that_started_it(sample: None, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    watch("acme", ("C1",), environ={**os.environ, "STARTED": str(started)}, limit_s=5.0)
+
+    assert not is_alive(int(started.read_text()))
 
 
 def test_a_plan_runs_nothing(sample: None, tmp_path: Path) -> None:
