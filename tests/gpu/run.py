@@ -120,8 +120,8 @@ def list_parts(asked: argparse.Namespace, out: Path, folder: Path) -> list[Part]
     suite = ("conformance", accelerator, "--level", asked.level, "--out", str(report))
     only = tuple(part for text in asked.only for part in ("--only", text))
     return [
-        Part("demo", (demo, "--accelerator", accelerator, *steps), 60.0, _judge_code),
-        Part("FSDP2 on one rank", (sharded, "--accelerator", accelerator, *steps), 60.0, _judge_code),
+        Part("demo", (demo, "--accelerator", accelerator, *steps), 90.0, _judge_code),
+        Part("FSDP2 on one rank", (sharded, "--accelerator", accelerator, *steps), 90.0, _judge_code),
         Part(
             "step time",
             (step_time, "--pair", accelerator, reference, *rounds, "--seconds", "90", "--out", str(measured)),
