@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all chips conformance ops soak check mypy pyright bench docs shown matrix compat clean
+.PHONY: help setup demo test test-fast test-all chips conformance ops soak gpu gpu-wheels check mypy pyright bench docs shown matrix compat clean
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -38,6 +38,12 @@ ops: setup ## compare all of torch's operators and layers on the simulated chip 
 soak: setup ## train under faults at random moments, and look for what goes wrong: MINUTES=60
 	@$(RUN)/python -c "import northbridge; northbridge.load('cpu_sim')"
 	@$(RUN)/python -m tests.soak $(or $(MINUTES),60)
+
+gpu: ## run examples/vendor_cuda on this machine's GPU, offline and in nine minutes; after `make gpu-wheels`
+	@$(or $(GPU_PYTHON),python3) tests/gpu/run.py $(if $(OUT),--out $(OUT)) $(ARGS)
+
+gpu-wheels: setup ## put the wheels that `make gpu` installs into .gpu, to be copied to a machine without a network
+	@$(RUN)/python -m tests.gpu.prepare $(ARGS)
 
 check: setup ## run the linter, the formatter, both type checkers, and the checks of words, dependencies and configuration
 	$(RUN)/ruff check .
@@ -79,7 +85,7 @@ compat: setup ## run the chip's tests with another torch: TORCH=2.15.0; writes d
 	@$(RUN)/python -m tests.compat $(TORCH)
 
 clean: ## remove the environments and what the tools left
-	rm -rf $(VENV) .compat site dist conformance .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .compat .gpu site dist conformance .mypy_cache .ruff_cache .pytest_cache
 
 setup: $(VENV)/.ready
 

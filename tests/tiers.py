@@ -49,7 +49,7 @@ tests/core/conformance/ fast
     standard test_run.py runs/test_stacks.py test_pytest_plugin.py test_suite.py
     standard tests/device/test_operation_table.py::test_they_are_called_as_in_torchs_own_database
     full report/pages/test_browser.py runner/test_supervisor.py test_third_party.py tests/plugin/
-    full report/test_command.py::test_part_of_the_suite_is_told_test_by_test
+    full report/test_command.py::test_part_of_the_suite_is_told_test_by_test report/test_command.py::test_sigterm
     full test_run.py::test_hanging_ranks_are_ended_with_their_stacks
     full tests/device/test_one_device.py::test_a_machine_with_one_device_forbids_no_test_of_one
 tests/core/contract/ fast
@@ -106,6 +106,9 @@ tests/docs/ standard
 tests/examples/ full
     fast test_examples.py::test_an_example_imports_nothing_of_northbridge
 tests/forks/ standard
+tests/gpu/ standard
+    fast test_prepare.py test_run.py::test_report_decides
+    full test_run.py::test_rehearsal
 tests/matrix/ full
     fast test_matrix.py::test_pa
 tests/mutation/ fast

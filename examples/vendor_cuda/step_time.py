@@ -22,7 +22,7 @@ from lightning.pytorch import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import Callback
 from transformer import LARGE, SMALL, Reverser, make_batches
 
-BOUND = 1.01
+BOUND = 1.005
 NO_GPU = 3
 _SIZES = {"large": LARGE, "small": SMALL}
 
@@ -78,7 +78,11 @@ def measure_here(accelerator: str, size: str, steps: int, warm_up: int) -> float
 def measure_in_turn(pair: list[str], asked: argparse.Namespace) -> dict[str, list[float]]:
     """Return the seconds of a step of both accelerators, one number for each round."""
     seconds: dict[str, list[float]] = {"first": [], "second": []}
+    last = time.monotonic() + asked.seconds
     for turn in range(asked.rounds):
+        if turn and time.monotonic() > last:
+            print(f"{asked.seconds:g} s are over: no further round begins", flush=True)
+            break
         order = list(zip(seconds, pair, strict=True))
         for place, accelerator in order if turn % 2 == 0 else reversed(order):
             command = [sys.executable, __file__, "--here", accelerator, "--size", asked.size]
@@ -97,6 +101,7 @@ def main() -> int:
     arguments.add_argument("--steps", type=int, default=50)
     arguments.add_argument("--warm-up", type=int, default=10)
     arguments.add_argument("--rounds", type=int, default=6)
+    arguments.add_argument("--seconds", type=float, default=float("inf"), help="begin no further round after these")
     arguments.add_argument("--out", type=Path, help="a file for the numbers, as JSON")
     arguments.add_argument("--here", help=argparse.SUPPRESS)
     asked = arguments.parse_args()

@@ -22,8 +22,8 @@ Levels; each includes those before it:
   C4  endurance and faults
 
 Writes report.json, index.html, report.md, junit.xml and torch_exclusions.json into FOLDER. The suite tests what the
-backend claims and what it denies, and reports the rest as unknown. A test that hangs is ended, and the suite goes on. A
-simulated device gets a simulated level.
+backend claims and what it denies, and reports the rest as unknown. A test that hangs is ended, and the suite goes on.
+Ctrl-C and SIGTERM end the suite; the report then has the tests that ended. A simulated device gets a simulated level.
 
 \b
 Exit codes:

@@ -45,7 +45,7 @@ def run(name: str, level: str, folder: Path, only: tuple[str, ...]) -> int:
             report = run_suite(name, level, only=only, tell=tell)
         except SuiteError as error:
             raise ReportError(f"pytest could not run the suite on {name!r}: {error}") from None
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit):  # before the first test had ended
             earlier = f"; what is in {folder} is an earlier run's" if (folder / "report.json").exists() else ""
             print(f"northbridge: the suite was interrupted, and no report was written{earlier}", file=sys.stderr)
             raise

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from northbridge.capabilities import Claim
 from northbridge.conformance.levels import LEVELS, Level
-from northbridge.conformance.report.report import NOT_ASKED, ClaimResult, Finding, LevelResult, TestResult
+from northbridge.conformance.report.report import INTERRUPTED, NOT_ASKED, ClaimResult, Finding, LevelResult, TestResult
 from northbridge.conformance.runner.event_log import Ended, Planned
 from northbridge.conformance.runner.supervisor import Course
 from northbridge.conformance.verdict import Ending, Verdict, judge
@@ -17,7 +17,8 @@ _UNTAGGED_ADVICE = "Read the evidence; docs/prove-your-backend.md says how to ru
 def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) -> TestResult:
     """Return the result of one test; NOT RUN if it did not finish."""
     if ended is None:
-        ended = Ended(id=test.id, ending=Ending.FORBIDDEN, seconds=0.0, evidence=NOT_ASKED)
+        reason = INTERRUPTED if test.chosen else NOT_ASKED
+        ended = Ended(id=test.id, ending=Ending.FORBIDDEN, seconds=0.0, evidence=reason)
     verdict = judge(ended.ending, [claims[name] for name in test.claims if name in claims])
     good = verdict in (Verdict.PASS, Verdict.UNKNOWN)
     return TestResult(
@@ -136,6 +137,8 @@ def _advise(verdict: Verdict, test: Planned, ended: Ended) -> str:
         return f"The chip can do this: claim {claims} as northbridge.yes, or let it refuse with an error that says so."
     if ended.evidence == NOT_ASKED:
         return "Run the suite without --only."
+    if ended.evidence == INTERRUPTED:
+        return "Run the suite again, to its end."
     if verdict is Verdict.NOT_RUN:
         return "Run the suite on a machine that allows it; until then the level is withheld."
     return test.advice or _UNTAGGED_ADVICE

@@ -24,6 +24,9 @@ CHANGED = "its digest does not match its content: it was changed after the suite
 NOT_ASKED = "it was not asked for"
 """The evidence of a test that was left out because only part of the suite was requested."""
 
+INTERRUPTED = "Ctrl-C or SIGTERM ended the suite before this test ended"
+"""The evidence of a test that an interrupted run did not reach, or did not finish."""
+
 
 def _reject_unknown_level(name: str) -> str:
     if name not in LEVEL_CLAIMS:

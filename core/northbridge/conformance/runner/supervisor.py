@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -69,7 +68,7 @@ def watch(
 
     ``tell`` is called with the id of each test when it begins. A test that exceeds ``limit_s``, or in which the process
     dies, gets its ending here; the suite continues with the next test in a new process, which ``begin`` starts.
-    Raises :class:`SuiteError`.
+    After Ctrl-C or SIGTERM, the remaining tests have no ending. Raises :class:`SuiteError`.
     """
     course = Course()
     with tempfile.TemporaryDirectory(prefix="northbridge-conformance-", ignore_cleanup_errors=True) as name:
@@ -83,7 +82,12 @@ def watch(
             done = len(course.ended)
             (folder / "done.txt").write_text("\n".join(course.ended))
             worker = _Worker(folder, attempt, only, {**environ, **shared}, begin=begin)
-            worker.follow(course, tell, limit_s)
+            try:
+                worker.follow(course, tell, limit_s)
+            except (KeyboardInterrupt, SystemExit):  # Ctrl-C; the command makes SystemExit of SIGTERM
+                if not course.ended:
+                    raise
+                return course
             attempt += 1
             if worker.finished:
                 return course
@@ -191,9 +195,5 @@ class _Worker:
 
     def _end(self) -> None:
         if self._is_running():
-            os.kill(self._process.pid, signal.SIGTERM)
-            try:
-                self._process.wait(5)
-            except subprocess.TimeoutExpired:
-                kill_group(self._process.pid)
-                self._process.wait()
+            kill_group(self._process.pid)  # with the runs that its tests have started
+            self._process.wait()

@@ -11,6 +11,7 @@ import pytest
 
 from northbridge.conformance.report import command
 from northbridge.conformance.report.facts import digest_sources
+from northbridge.conformance.report.report import INTERRUPTED, NOT_ASKED, Report
 
 NORTHBRIDGE = str(Path(sys.executable).with_name("northbridge"))
 
@@ -62,20 +63,26 @@ def test_variable_excludes_the_backend(tmp_path: Path, variable: str, value: str
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
 @pytest.mark.parametrize(
     ("there", "words"), [("", "written\n"), ("report.json", "written; what is in {out} is an earlier run's\n")]
 )
-def test_who_interrupts_the_suite_reads_that_there_is_no_report(
-    there: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_interruption_before_the_first_test_leaves_no_report(
+    interruption: type[BaseException],
+    there: str,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
+        raise interruption
 
     monkeypatch.setattr(command, "run_suite", interrupt)
     if there:
         (tmp_path / there).touch()
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(interruption):
         command.run("cpu_sim", "C0", tmp_path, ())
 
     expected = f"northbridge: the suite was interrupted, and no report was {words.format(out=tmp_path)}"
@@ -95,6 +102,23 @@ def test_part_of_the_suite_is_told_test_by_test(tmp_path: Path) -> None:
     assert "NOT RUN" not in passing.stdout
     assert nothing.returncode == 2
     assert "no test up to C0 has 'no_such_test' in its id" in nothing.stderr
+
+
+def test_sigterm_leaves_a_report_of_what_has_ended(tmp_path: Path) -> None:
+    part = ("--level", "C1", "--only", "C0/PluginMetadata", "--only", "C1/", "--out", "report")
+    command = [NORTHBRIDGE, "conformance", "cpu_sim", *part]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if line.startswith("northbridge: C1,"):
+                process.terminate()
+
+    tests = Report.read(tmp_path / "report" / "report.json").tests
+    said = {level: {test.evidence for test in tests if test.level == level} for level in ("C0", "C1")}
+    assert said == {"C0": {"", NOT_ASKED}, "C1": {INTERRUPTED}}
+    assert process.returncode == 1
 
 
 def test_the_suites_digest_is_that_of_its_files() -> None:

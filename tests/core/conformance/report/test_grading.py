@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from northbridge import Claim, no, unknown, yes
 from northbridge.capabilities import LEVEL_CLAIMS, Capabilities
 from northbridge.conformance.levels import LEVELS
@@ -151,8 +153,14 @@ def test_advice_is_given_where_something_is_wrong() -> None:
     assert "Run the suite on a machine that allows it" in advice(Ending.FORBIDDEN)
 
 
-def test_a_test_that_was_not_asked_for_has_not_run() -> None:
-    result = judge_test(planned("C1/Chip/case"), None, {})
+@pytest.mark.parametrize(
+    ("chosen", "evidence", "advice"),
+    [
+        (False, "it was not asked for", "Run the suite without --only."),
+        (True, "Ctrl-C or SIGTERM ended the suite before this test ended", "Run the suite again, to its end."),
+    ],
+)
+def test_a_test_without_an_ending_has_not_run(chosen: bool, evidence: str, advice: str) -> None:
+    result = judge_test(planned("C1/Chip/case").model_copy(update={"chosen": chosen}), None, {})
 
-    assert (result.verdict, result.evidence) == (Verdict.NOT_RUN, "it was not asked for")
-    assert result.advice == "Run the suite without --only."
+    assert (result.verdict, result.evidence, result.advice) == (Verdict.NOT_RUN, evidence, advice)

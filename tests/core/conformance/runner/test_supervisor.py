@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from tests.forks.suite import begin_pytest
+from tests.scripts import is_alive
 
 from northbridge.conformance.runner import supervisor
 from northbridge.conformance.runner.supervisor import Course, SuiteError, plan, watch
@@ -169,6 +171,58 @@ def test_a_part_of_it_runs_and_all_of_it_is_planned(sample: None) -> None:
 
     assert len(course.planned) == 15
     assert [name.rpartition("/")[2] for name in course.ended] == ["test_it_is_forbidden", "test_it_works_at_the_end"]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_interrupted_run_keeps_what_has_ended(sample: None, interruption: type[BaseException]) -> None:
+    def interrupt(_: Course, test: str) -> None:
+        if test.endswith("/test_it_hangs"):
+            raise interruption
+
+    course = watch("acme", ("C1",), tell=interrupt)
+
+    assert len(course.planned) == 10
+    assert [name.rpartition("/")[2] for name in course.ended] == [
+        "test_it_works",
+        "test_it_knows[float16]",
+        "test_it_knows[uint8]",
+    ]
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
+def test_interruption_before_the_first_ending_is_raised(sample: None, interruption: type[BaseException]) -> None:
+    def interrupt(*_: object) -> None:
+        raise interruption
+
+    with pytest.raises(interruption):
+        watch("acme", ("C1",), tell=interrupt)
+
+
+STARTS_A_RUN = """
+import os
+import subprocess
+from pathlib import Path
+
+from northbridge.conformance.suite import Suite
+
+
+class TestSample(Suite):
+    level = "C1"
+
+    def test_it_starts_a_run(self):
+        run = subprocess.Popen(["sleep", "600"], start_new_session=True)
+        Path(os.environ["STARTED"]).write_text(str(run.pid))
+        run.wait()
+"""
+
+
+@pytest.mark.parametrize("sample", [STARTS_A_RUN], indirect=True)
+def test_a_run_ends_with_the_test_that_started_it(sample: None, tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    watch("acme", ("C1",), environ={**os.environ, "STARTED": str(started)}, limit_s=5.0)
+
+    assert not is_alive(int(started.read_text()))
 
 
 def test_a_plan_runs_nothing(sample: None, tmp_path: Path) -> None:

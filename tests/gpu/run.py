@@ -1,0 +1,358 @@
+"""``make gpu``: train, measure and check ``examples/vendor_cuda`` on this machine's GPU, in nine minutes, offline.
+
+    python3 tests/gpu/run.py --out .gpu/report
+
+It needs this repository, a Python with pip and a torch that finds a GPU, and the wheels of ``make gpu-wheels``, which
+are installed into a temporary folder. Each part has a budget of seconds, and is ended with SIGTERM when that is over:
+the conformance suite then writes a report of the tests that ended. The folder ``--out`` gets the summary as JSON and
+Markdown, the report with its page, and what the parts printed.
+
+Exit codes: 0 every part passed; 1 a part failed or was over its budget; 2 it could not begin; 3 torch finds no GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import IO, Any
+
+ROOT = Path(__file__).parents[2]
+VENDOR = ROOT / "examples" / "vendor_cuda"
+SECONDS = 540.0
+"""Nine minutes."""
+
+GRACE_S = 20.0
+"""The time that a part has to end after SIGTERM; the suite writes its report then."""
+
+TORCH_S = 60.0
+"""The time that torch has to count the GPUs."""
+
+LEAST_S = 5.0
+"""With less than this left, a part is not started."""
+
+FAILURES = ("FAIL", "TIMEOUT", "UNDERCLAIM")
+NO_GPU = 3
+
+_FACTS = """
+import json, torch
+gpu = torch.cuda.is_available()
+print(json.dumps({
+    "torch": torch.__version__,
+    "CUDA": torch.version.cuda,
+    "card": torch.cuda.get_device_name(0) if gpu else None,
+    "cards": torch.cuda.device_count() if gpu else 0,
+    "memory, GiB": round(torch.cuda.get_device_properties(0).total_memory / 2**30) if gpu else 0,
+}))
+"""
+_CONFORMANCE = "import sys; from northbridge.cli.app import main; sys.argv[0] = 'northbridge'; main()"
+
+
+class NotPossibleError(Exception):
+    """Nothing can run; the message has the reason and the fix."""
+
+    def __init__(self, message: str, code: int = 2) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a part: what it found, and if that is as expected."""
+
+    passed: bool
+    words: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    wrong: bool = False
+    """True if it is not as expected even if the part was ended before its end."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One command for this Python."""
+
+    name: str
+    command: tuple[str, ...]
+    seconds: float
+    """The budget."""
+
+    judge: Callable[[int, str], Found]
+    """Called with the exit code and the output, also if the part was over its budget."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A part that has ended."""
+
+    name: str
+    verdict: str
+    """``passed``, ``failed``, ``over budget`` or ``not run``."""
+
+    seconds: float
+    budget: float
+    found: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+# --- The parts
+
+
+def list_parts(asked: argparse.Namespace, out: Path, folder: Path) -> list[Part]:
+    """Return the parts; the suite is the last and has the rest of the time."""
+    stand_in: str | None = asked.stand_in
+    accelerator, reference = (stand_in, "cpu") if stand_in else ("nb_cuda", "cuda")
+    steps = ("--steps", "2") if stand_in else ()
+    rounds = (*steps, "--size", "small", "--warm-up", "1", "--rounds", "1") if stand_in else ("--rounds", "4")
+    measured, report = folder / "step_time.json", out / "report"
+    demo, sharded, step_time = (str(VENDOR / f"{name}.py") for name in ("demo", "sharded", "step_time"))
+    suite = ("conformance", accelerator, "--level", asked.level, "--out", str(report))
+    only = tuple(part for text in asked.only for part in ("--only", text))
+    return [
+        Part("demo", (demo, "--accelerator", accelerator, *steps), 90.0, _judge_code),
+        Part("FSDP2 on one rank", (sharded, "--accelerator", accelerator, *steps), 90.0, _judge_code),
+        Part(
+            "step time",
+            (step_time, "--pair", accelerator, reference, *rounds, "--seconds", "90", "--out", str(measured)),
+            150.0,
+            lambda code, said: _judge_step_time(code, said, measured, stand_in),
+        ),
+        Part(
+            f"conformance up to {asked.level}",
+            ("-c", _CONFORMANCE, *suite, *only),
+            SECONDS,
+            lambda code, said: _judge_conformance(code, said, report / "report.json", part=bool(only)),
+        ),
+    ]
+
+
+def _judge_code(code: int, said: str) -> Found:
+    return Found(code == 0, "; ".join(_last_lines(said, 2)))
+
+
+def _judge_step_time(code: int, said: str, measured: Path, stand_in: str | None) -> Found:
+    if not measured.exists():
+        return _judge_code(code or 1, said)
+    facts = json.loads(measured.read_text())
+    ratio = (
+        f"{' ÷ '.join(facts['pair'])}: {facts['ratio']:.4f}, median of {len(facts['seconds_a_step']['first'])} rounds"
+    )
+    if stand_in:
+        return Found(True, f"{ratio}; a stand-in's says nothing", facts)
+    return Found(code == 0, f"{ratio}, of {facts['bound']} at most", facts)
+
+
+def _judge_conformance(code: int, said: str, written: Path, *, part: bool = False) -> Found:
+    if not written.exists():
+        return Found(False, f"no report, exit code {code}: {'; '.join(_last_lines(said, 2))}")
+    report = json.loads(written.read_text())
+    none = "a part of the suite" if part else "no level"
+    level = next((each["name"] for each in reversed(report["levels"]) if each["granted"]), none)
+    verdicts = dict(Counter(test["verdict"] for test in report["tests"]).most_common())
+    words = f"{level}: {', '.join(f'{number:,} {verdict}' for verdict, number in verdicts.items())}"
+    wrong = any(each in verdicts for each in FAILURES)
+    # Exit code 0: all that was asked for. One GPU earns C2; C3 takes several.
+    return Found(not wrong and (code == 0 or level == "C2"), words, {"level": level, "verdicts": verdicts}, wrong)
+
+
+def _last_lines(said: str, number: int) -> list[str]:
+    return [line.strip() for line in said.strip().splitlines()][-number:] or ["it printed nothing"]
+
+
+# --- Running them
+
+
+def run_part(part: Part, seconds: float, folder: Path, environ: Mapping[str, str], log: IO[str]) -> Result:
+    """Run ``part`` in ``folder`` for at most ``seconds``, and return its result."""
+    if seconds < LEAST_S:
+        return Result(part.name, "not run", 0.0, max(seconds, 0.0), "the parts before it used its time")
+    printed = folder / "printed.txt"
+    began = time.monotonic()
+    over = False
+    with printed.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, *part.command],
+            env=environ,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            over = True
+        finally:
+            end(process)
+    took = round(time.monotonic() - began, 1)
+    said = printed.read_text(errors="replace")
+    log.write(f"===== {part.name}: exit code {process.returncode}, {took:g} s\n{said}\n")
+    log.flush()
+    found = part.judge(process.returncode, said)
+    verdict = "over budget" if over and not found.wrong else "passed" if found.passed else "failed"
+    words = f"ended after {seconds:.0f} s: {found.words}" if over else found.words
+    return Result(part.name, verdict, took, round(seconds, 1), words, found.facts)
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Send SIGTERM to ``process``, wait :data:`GRACE_S` for its end, and kill what is left of its session."""
+    if process.poll() is None:
+        process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def run_parts(
+    parts: Iterable[Part], until: float, folder: Path, environ: Mapping[str, str], log: IO[str]
+) -> Iterable[Result]:
+    """Run one part after the other, and yield each result; all end before ``until``, a time of ``time.monotonic()``."""
+    for part in parts:
+        left = until - time.monotonic() - GRACE_S
+        yield run_part(part, min(part.seconds, left), folder, environ, log)
+
+
+# --- The machine
+
+
+def find_facts(stand_in: str | None) -> dict[str, Any]:
+    """Return facts about the GPU and its software; raises :class:`NotPossibleError` without torch or a GPU."""
+    command = [sys.executable, "-c", _FACTS]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=TORCH_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise NotPossibleError(
+            f"torch did not count its GPUs within {TORCH_S:g} s. Fix: see if nvidia-smi does"
+        ) from None
+    if asked.returncode:
+        reason = _last_lines(asked.stderr, 1)[0]
+        raise NotPossibleError(f"{sys.executable} cannot import torch: {reason}. Fix: GPU_PYTHON=/a/python/with/torch")
+    facts: dict[str, Any] = json.loads(asked.stdout.splitlines()[-1])
+    if stand_in:
+        facts["card"] = f"no GPU: {stand_in} stands in for it"
+    elif not facts["card"]:
+        why = "finds no GPU here" if facts["CUDA"] else "was built without CUDA"
+        raise NotPossibleError(
+            f"torch {facts['torch']} {why}: nothing ran, and nothing is claimed. Fix: run it where torch finds an"
+            " NVIDIA GPU, or rehearse it: make gpu ARGS='--stand-in cpu_sim'",
+            NO_GPU,
+        )
+    return facts | {
+        "driver": _ask_driver(),
+        "Python": sys.version.split()[0],
+        "began": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+    }
+
+
+def _ask_driver() -> str:
+    command = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+    try:
+        asked = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return "unknown"
+    return asked.stdout.split("\n")[0].strip()
+
+
+def install(wheels: Path, site: Path) -> None:
+    """Install all ``wheels`` of a folder into ``site``; raises :class:`NotPossibleError`."""
+    files = sorted(map(str, wheels.glob("*.whl")))
+    if not files:
+        raise NotPossibleError(
+            f"{wheels} has no wheels. Fix: make gpu-wheels where there is a network, and copy it here"
+        )
+    options = ("--quiet", "--no-index", "--no-deps", "--no-compile", "--disable-pip-version-check")
+    command = [sys.executable, "-m", "pip", "install", *options, "--target", str(site), *files]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise NotPossibleError(
+            f"pip could not install {wheels} for Python {version}: {_last_lines(done.stderr, 1)[0]}."
+            f" Fix: make gpu-wheels ARGS='--python {version}'"
+        )
+
+
+def find_version(name: str, site: Path) -> str:
+    """Return the version of a distribution that is in ``site``, or else installed."""
+    return next((each.version for each in distributions(name=name, path=[str(site), *sys.path])), "not installed")
+
+
+# --- The summary
+
+
+def write_summary(out: Path, facts: Mapping[str, Any], results: list[Result]) -> str:
+    """Write ``summary.json`` and ``summary.md``, and return the text of the latter."""
+    told = {"machine": dict(facts), "parts": [asdict(result) for result in results]}
+    (out / "summary.json").write_text(json.dumps(told, indent=1) + "\n")
+    text = (
+        f"{facts['card']}, driver {facts['driver']}, torch {facts['torch']}, Lightning {facts['Lightning']},"
+        f" Northbridge {facts['Northbridge']}, Python {facts['Python']}; {facts['began']}.\n\n"
+        "| part | verdict | seconds | budget | found |\n|---|---|---|---|---|"
+    )
+    for each in results:
+        text += f"\n| {each.name} | {each.verdict} | {each.seconds:.0f} | {each.budget:.0f} | {_cell(each.found)} |"
+    (out / "summary.md").write_text(text + "\n")
+    return text
+
+
+def _cell(words: str) -> str:
+    return words.replace("|", "\\|")[:400]
+
+
+def main(arguments: list[str]) -> int:
+    """Run everything, and return the exit code."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--wheels", type=Path, default=ROOT / ".gpu")
+    options.add_argument("--out", type=Path, default=ROOT / ".gpu" / "report")
+    options.add_argument("--seconds", type=float, default=SECONDS, help="for everything together")
+    options.add_argument("--level", default="C3", help="the highest level of the conformance suite to run")
+    options.add_argument(
+        "--only", metavar="TEXT", action="append", default=[], help="as `northbridge conformance` has it"
+    )
+    options.add_argument(
+        "--stand-in", metavar="BACKEND", help="rehearse on this backend, without a GPU, in a small size"
+    )
+    asked = options.parse_args(arguments)
+    until = time.monotonic() + asked.seconds
+    out: Path = asked.out.absolute()
+    results: list[Result] = []
+    try:
+        facts = find_facts(asked.stand_in)
+        with tempfile.TemporaryDirectory(prefix="northbridge-gpu-", ignore_cleanup_errors=True) as name:
+            site, folder = Path(name) / "site", Path(name) / "work"
+            folder.mkdir()
+            install(asked.wheels, site)
+            facts |= {name.title(): find_version(name, site) for name in ("lightning", "northbridge")}
+            path = os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")]))
+            out.mkdir(parents=True, exist_ok=True)
+            (out / "report" / "report.json").unlink(missing_ok=True)  # an earlier run's
+            with (out / "log.txt").open("w") as log:
+                environ = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
+                for result in run_parts(list_parts(asked, out, folder), until, folder, environ, log):
+                    results.append(result)
+                    write_summary(out, facts, results)  # each time: somebody may end it before the last
+                    print(f"{result.name}: {result.verdict} after {result.seconds:.0f} s: {result.found}", flush=True)
+    except NotPossibleError as error:
+        print(f"make gpu: {error}", file=sys.stderr)
+        return error.code
+    print(f"\n{write_summary(out, facts, results)}\n\n{out}")
+    return int(any(result.verdict != "passed" for result in results))
+
+
+if __name__ == "__main__":
+    for stop in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(stop, lambda number, _frame: sys.exit(128 + number))  # ends the part that runs, too
+    sys.exit(main(sys.argv[1:]))

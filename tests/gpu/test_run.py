@@ -1,0 +1,142 @@
+"""`make gpu` without a GPU: all but the device runs, on a stand-in."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.gpu import prepare, run
+from tests.gpu.run import Found, Part, Result, run_parts
+
+RUN = Path(run.__file__)
+_NO_GPU = {"torch": "2.11.0+cu130", "CUDA": "13.0", "card": None, "cards": 0, "memory, GiB": 0}
+
+
+def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the script."""
+    command = [sys.executable, str(RUN), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+
+
+@pytest.mark.parametrize(
+    ("facts", "code", "words"),
+    [
+        ("import time; time.sleep(60)", 2, "torch did not count its GPUs within 2 s"),
+        ("import torch_of_nowhere", 2, "cannot import torch: ModuleNotFoundError: No module named 'torch_of_nowhere'"),
+        (f"print({json.dumps(_NO_GPU)!r})", 3, "torch 2.11.0+cu130 finds no GPU here: nothing ran"),
+        (f"print({json.dumps({**_NO_GPU, 'CUDA': None})!r})", 3, "torch 2.11.0+cu130 was built without CUDA: nothing"),
+        (f"print({json.dumps({**_NO_GPU, 'card': 'H200'})!r})", 2, "{0} has no wheels. Fix: make gpu-wheels where"),
+    ],
+)
+def test_what_is_missing_is_one_line(
+    facts: str,
+    code: int,
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(run, "_FACTS", facts)
+    monkeypatch.setattr(run, "TORCH_S", 2.0 if "time" in facts else 60.0)
+
+    assert run.main(["--wheels", str(tmp_path), "--out", str(tmp_path / "out")]) == code
+
+    said = capsys.readouterr().err
+    assert said.startswith("make gpu: ")
+    assert words.format(tmp_path) in said
+    assert " Fix: " in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_wheels_of_another_python_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "acme-1.0-cp32-cp32-linux_x86_64.whl").touch()
+
+    with pytest.raises(run.NotPossibleError, match=r"pip could not install .*acme.*\. Fix: make gpu-wheels ARGS='--py"):
+        run.install(tmp_path, tmp_path / "site")
+
+
+def try_parts(folder: Path, seconds: float, **programs: str) -> list[Result]:
+    """Run a part for each program, with a budget of two seconds."""
+    parts = [
+        Part(name, ("-c", code), 2.0, lambda code, said: Found(code == 0, said)) for name, code in programs.items()
+    ]
+    return list(run_parts(parts, time.monotonic() + seconds, folder, os.environ, io.StringIO()))
+
+
+def test_part_over_its_budget_is_ended_and_the_next_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "GRACE_S", 0.5)
+    monkeypatch.setattr(run, "LEAST_S", 0.1)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('heard', flush=True)); time.sleep(60)"
+
+    results = try_parts(tmp_path, 60.0, deaf=f"print('began', flush=True); {deaf}", fails="exit(3)", passes="print(7)")
+
+    assert [(each.name, each.verdict) for each in results] == [
+        ("deaf", "over budget"),
+        ("fails", "failed"),
+        ("passes", "passed"),
+    ]
+    assert results[0].found == "ended after 2 s: began\nheard\n"
+    assert results[0].seconds < 10
+
+
+def test_part_without_time_is_not_run(tmp_path: Path) -> None:
+    (result,) = try_parts(tmp_path, run.GRACE_S + 1.0, late="print(7)")
+
+    assert (result.verdict, result.found) == ("not run", "the parts before it used its time")
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "granted", "found"),
+    [
+        (["PASS", "NOT RUN"], 3, Found(True, "C2: 1 PASS, 1 NOT RUN")),
+        (["PASS", "UNKNOWN"], 2, Found(False, "C1: 1 PASS, 1 UNKNOWN")),
+        (["PASS", "PASS", "FAIL"], 0, Found(False, "no level: 2 PASS, 1 FAIL", wrong=True)),
+    ],
+)
+def test_report_decides_on_the_conformance(verdicts: list[str], granted: int, found: Found, tmp_path: Path) -> None:
+    report = tmp_path / "report.json"
+    levels = [{"name": f"C{number}", "granted": number < granted} for number in range(4)]
+    report.write_text(json.dumps({"levels": levels, "tests": [{"verdict": verdict} for verdict in verdicts]}))
+
+    judged = run._judge_conformance(1, "", report)
+
+    assert (judged.passed, judged.words, judged.wrong) == (found.passed, found.words, found.wrong)
+
+
+def test_rehearsal_runs_all_but_the_device(tmp_path: Path) -> None:
+    """From the wheels of this repository to the summary; what else the machine gets, this Python has."""
+    wheels, out = tmp_path / "wheels", tmp_path / "out"
+    wheels.mkdir()
+    prepare.build(wheels)
+
+    part = ("--level", "C1", "--only", "PluginMetadata/", "--only", "Views/test_a_view_outlives")
+    ran = call("--wheels", str(wheels), "--out", str(out), "--stand-in", "cpu_sim", *part)
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert sorted(file.relative_to(out).as_posix() for file in out.rglob("*") if file.is_file()) == [
+        "log.txt",
+        "report/index.html",
+        "report/junit.xml",
+        "report/report.json",
+        "report/report.md",
+        "report/torch_exclusions.json",
+        "summary.json",
+        "summary.md",
+    ]
+    summary = json.loads((out / "summary.json").read_text())
+    assert [(part["name"], part["verdict"]) for part in summary["parts"]] == [
+        ("demo", "passed"),
+        ("FSDP2 on one rank", "passed"),
+        ("step time", "passed"),
+        ("conformance up to C1", "passed"),
+    ]
+    assert summary["machine"]["card"] == "no GPU: cpu_sim stands in for it"
+    assert (out / "summary.md").read_text() in ran.stdout
+    assert "28 of 28 parameters are shards" in (out / "log.txt").read_text()
