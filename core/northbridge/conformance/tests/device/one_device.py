@@ -63,6 +63,17 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.grad
 
 
+def address_of(tensor: torch.Tensor) -> int:
+    """Return the address of the memory that ``tensor`` shares with its views; 0 if its storage has none.
+
+    A lazy device computes later, and has no memory to point to. Northbridge asks no storage for more than this.
+    """
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return 0
+
+
 @contextmanager
 def rejected_where_denied(
     backend: str,
@@ -89,11 +100,11 @@ def rejected_where_denied(
 
 
 def reject_without(backend: str, claim: str) -> None:
-    """Raise :class:`UnsupportedError` if the chip denies ``claim``: Northbridge refuses its uses, or warns of them."""
-    denied = northbridge.get(backend).present_capabilities().claims()[claim]
+    """Raise :class:`UnsupportedError` if the chip denies ``claim``: Northbridge refuses its uses, or does without."""
+    denied = northbridge.get(backend).present_capabilities().claims().get(claim, northbridge.yes)
     if denied.denied:
         raise northbridge.UnsupportedError(
-            f"{backend!r} was asked for what {claim} alone needs, and it denies {claim}: {denied.reason}; the"
-            " precisions that use it are refused, or warned of",
+            f"{backend!r} was asked for what {claim} alone needs, and it denies {claim}: {denied.reason}; what"
+            " uses it is refused, warned of, or left out",
             capability=claim,
         )
