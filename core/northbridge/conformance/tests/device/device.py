@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import northbridge
-from northbridge.conformance.tests.device.one_device import OneDevice, address_of
+from northbridge.conformance.runs.fingerprints import address_of
+from northbridge.conformance.tests.device.one_device import OneDevice
 
 DTYPES = ("int32", "int16", "int8", "uint8", "bool")
 """The dtypes without a claim; Dtypes tests the others."""

@@ -63,17 +63,6 @@ def gradient_of(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.grad
 
 
-def address_of(tensor: torch.Tensor) -> int:
-    """Return the address of the memory that ``tensor`` shares with its views; 0 if its storage has none.
-
-    A lazy device computes later, and has no memory to point to. Northbridge asks no storage for more than this.
-    """
-    try:
-        return tensor.untyped_storage().data_ptr()
-    except RuntimeError:
-        return 0
-
-
 @contextmanager
 def rejected_where_denied(
     backend: str,

@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from northbridge.conformance.tests.device.one_device import OneDevice, address_of, gradient_of
+from northbridge.conformance.runs.fingerprints import address_of
+from northbridge.conformance.tests.device.one_device import OneDevice, gradient_of
 
 WAYS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
     {
