@@ -35,12 +35,13 @@ def no(reason: str) -> Claim:
     return Claim("no", reason)
 
 
-def _claim(meaning: str, level: str = "", default: Claim = unknown) -> Any:
+def _claim(meaning: str, level: str = "", default: Claim = unknown, *, deniable: bool = False) -> Any:
     """Return a field for a claim. ``meaning`` is the sentence that reports show for it.
 
-    A chip must claim it, and pass its tests, for that ``level`` of the conformance suite and those above.
+    A chip must claim it, and pass its tests, for that ``level`` of the conformance suite and those above. If it is
+    ``deniable``, the chip may also deny it.
     """
-    return field(default=default, metadata={"meaning": meaning, "level": level})
+    return field(default=default, metadata={"meaning": meaning, "level": level, "deniable": deniable})
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,14 @@ class Capabilities:
     float32: Claim = _claim("float32 is computed as float32", "C1")
     autograd: Claim = _claim("gradients are computed on the chip", "C1")
     views: Claim = _claim("views share the memory of their tensor, in every layout", "C1")
-    random_numbers: Claim = _claim("each device has a generator, whose state can be saved and restored", "C1")
+    random_numbers: Claim = _claim(
+        "each device has a generator, whose state can be saved and restored", "C1", deniable=True
+    )
+    """If ``no``, a run seeds, saves and restores the CPU's generators alone."""
+
+    memory_stats: Claim = _claim("statistics of memory follow the tensors on each device", "C1", deniable=True)
+    """If ``no``, Lightning's DeviceStatsMonitor gets an error."""
+
     out_of_memory: Claim = _claim("the process can continue after an out-of-memory error", "C1")
     inference_mode: Claim = _claim("torch.inference_mode gives the results of torch.no_grad")
     """If ``no``, a Trainer evaluates under ``torch.no_grad``."""
@@ -68,6 +76,7 @@ class Capabilities:
     fit: Claim = _claim("Lightning trains on one device", "C2")
     checkpoint: Claim = _claim("a checkpoint opens on the chip and on the CPU", "C2")
     resume: Claim = _claim("a resumed training continues as if it had never stopped", "C2")
+    pinned_memory: Claim = _claim("a DataLoader pins the memory of its batches", "C2", deniable=True)
     sum_all_reduce: Claim = _claim("tensors of several devices are summed", "C3")
     broadcast: Claim = _claim("the tensor of one device reaches all others", "C3")
     all_gather: Claim = _claim("the tensors of all devices reach each of them", "C3")
@@ -138,3 +147,6 @@ LEVEL_CLAIMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 """The claims that each level of the conformance suite adds to those below it. A chip must make and pass them."""
+
+DENIABLE: frozenset[str] = frozenset(each.name for each in fields(Capabilities) if each.metadata.get("deniable"))
+"""The claims that a chip of their level may also deny: not every good chip has what they are about."""

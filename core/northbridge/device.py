@@ -18,8 +18,9 @@ class Device(ABC):
     """One family of chips.
 
     Every default calls ``torch.<type>`` as it would call ``torch.cuda``. Override a method only if the vendor's module
-    differs. Northbridge calls nothing here before ``Bridge.load()``. Errors of the vendor's module pass through unless
-    a method says otherwise. A function that the module lacks raises :class:`UnsupportedError`.
+    differs, and :attr:`module` with an empty one if torch has none. Northbridge calls nothing here before
+    ``Bridge.load()``. Errors of the vendor's module pass through unless a method says otherwise. A function that the
+    module lacks raises :class:`UnsupportedError`.
     """
 
     type: ClassVar[str]
@@ -54,6 +55,16 @@ class Device(ABC):
         """Select the device ``index`` for this process. Called once in each rank, before any other use of a card."""
         self._call("set_device", index)
 
+    def current_index(self) -> int:
+        """Return the index of the device that a new tensor gets without one, as ``torch.<type>.current_device()`` does.
+
+        Where the chip's module has no such function, an empty tensor tells.
+        """
+        import torch
+
+        current = getattr(self.module, "current_device", None)
+        return int(current() if current is not None else torch.empty(0, device=self.type).device.index)
+
     def synchronize(self) -> None:
         """Block until all work queued on the current device is done. Called by the conformance suite."""
         self._call("synchronize")
@@ -65,6 +76,10 @@ class Device(ABC):
     def memory_stats(self, index: int) -> dict[str, float]:
         """Return statistics of the device's memory; sizes are in bytes. Called by DeviceStatsMonitor."""
         return dict(self._call("memory_stats", index))
+
+    def memory_allocated(self, index: int) -> int:
+        """Return the bytes that tensors of this process hold on the device. The conformance suite calls it."""
+        return int(self._call("memory_allocated", index))
 
     def empty_cache(self) -> None:
         """Release cached memory. Called after training.

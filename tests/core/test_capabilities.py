@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from northbridge import Capabilities, Claim, no, unknown, yes
+from northbridge.capabilities import DENIABLE
 
 
 def test_a_denial_carries_its_reason() -> None:
@@ -51,6 +52,11 @@ def test_a_claim_is_found_by_its_name() -> None:
 def test_claims_cannot_be_changed_afterwards() -> None:
     with pytest.raises(FrozenInstanceError):
         Capabilities().bfloat16 = yes  # type: ignore[misc]  # the point of the test
+
+
+def test_a_level_takes_three_claims_or_their_denials() -> None:
+    assert {"random_numbers", "memory_stats", "pinned_memory"} == DENIABLE
+    assert all(Capabilities.of_level("C2").claims()[name] is yes for name in DENIABLE)
 
 
 A_CLAIM = "northbridge.yes, northbridge.unknown or northbridge.no('the reason')"

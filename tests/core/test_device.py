@@ -26,6 +26,8 @@ def module(monkeypatch: pytest.MonkeyPatch) -> Mock:
             "synchronize",
             "get_device_name",
             "memory_stats",
+            "memory_allocated",
+            "current_device",
             "empty_cache",
             "manual_seed_all",
             "get_rng_state",
@@ -49,6 +51,8 @@ def test_its_module_is_torchs_module_of_that_type() -> None:
         (lambda card: card.synchronize(), "synchronize", (), None, None),
         (lambda card: card.label(1), "get_device_name", (1,), "Anvil", "Anvil"),
         (lambda card: card.memory_stats(1), "memory_stats", (1,), {"peak": 7}, {"peak": 7}),
+        (lambda card: card.memory_allocated(1), "memory_allocated", (1,), 512, 512),
+        (lambda card: card.current_index(), "current_device", (), 3, 3),
         (lambda card: card.empty_cache(), "empty_cache", (), None, None),
         (lambda card: card.seed(42), "manual_seed_all", (42,), None, None),
         (lambda card: card.random_state(), "get_rng_state", (), "state", "state"),
@@ -67,6 +71,8 @@ def test_its_module_is_torchs_module_of_that_type() -> None:
         "synchronize",
         "label",
         "memory_stats",
+        "memory_allocated",
+        "current_index",
         "empty_cache",
         "seed",
         "random_state",
@@ -91,6 +97,13 @@ def test_statistics_are_the_readers_own(module: Mock) -> None:
     Card().memory_stats(0)["peak"] = 0.0
 
     assert kept == {"peak": 7.0}
+
+
+def test_current_index_without_the_modules_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_device_module", lambda kind: SimpleNamespace())
+    monkeypatch.setattr(torch, "empty", lambda *_, device: SimpleNamespace(device=torch.device(device, 2)))
+
+    assert Card().current_index() == 2
 
 
 def test_the_root_device_has_the_index_that_was_asked_for() -> None:

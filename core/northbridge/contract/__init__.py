@@ -1,14 +1,27 @@
 """Contracts: the vendor symbols that a backend relies on, their sources, and their check.
 
 A backend that was written without the hardware keeps its assumptions in ``contract.toml``, beside its bridge. The core
-refuses to train if a required one is wrong; ``northbridge doctor`` checks every line.
+refuses to train if a required one is wrong; ``northbridge doctor`` checks every line. What a Device leaves to its
+defaults needs no line: they are checked without one.
 """
 
 from __future__ import annotations
 
 from northbridge.contract.check import Finding, check, check_line
 from northbridge.contract.document import Contract, contract_of
+from northbridge.contract.implied import broken_defaults
 from northbridge.contract.rejection import cure, reject_broken, version_of
 from northbridge.contract.symbol import Symbol
 
-__all__ = ["Contract", "Finding", "Symbol", "check", "check_line", "contract_of", "cure", "reject_broken", "version_of"]
+__all__ = [
+    "Contract",
+    "Finding",
+    "Symbol",
+    "broken_defaults",
+    "check",
+    "check_line",
+    "contract_of",
+    "cure",
+    "reject_broken",
+    "version_of",
+]

@@ -27,6 +27,7 @@ def advise(found: Diagnosis) -> tuple[Advice, ...]:
         *(Advice("wrong", each.states.name, each.environment_problem) for each in backends if each.environment_problem),
         *(advice for each in backends for advice in _about_states(each, found.asked)),
         *(Advice("wrong", each.states.name, each.acquire_problem) for each in backends if each.acquire_problem),
+        *(Advice("wrong", each.states.name, problem) for each in backends for problem in each.device_problems),
         *(advice for each in backends for advice in _about_contract(each)),
         *(Advice("wrong", name, _failure(each)) for name, each in trainings if each.reason),
         *(Advice("wrong", row.name, row.reason) for row in namespaces if row.is_broken and row.status != "malicious"),

@@ -84,6 +84,8 @@ class BackendReport:
     machine: dict[str, Any] = field(default_factory=dict)
     machine_problem: str = ""
     environment_problem: str = ""
+    device_problems: tuple[str, ...] = ()
+    """What is wrong with the defaults that its Device relies on."""
     contract: ContractReport | None = None
     contract_problem: str = ""
     acquire_problem: str = ""
@@ -117,6 +119,7 @@ def report_on(claim: Claimed, reply: Reply | None = None) -> BackendReport:
         states,
         machine=facts.get("machine", {}),
         contract=_contract_report(facts) if "contract" in facts else None,
+        device_problems=tuple(facts.get("device_problems", ())),
         record=tuple(Entry(**entry) for entry in facts.get("record", ())),
         **{fact: facts.get(fact, "") for fact in told},
     )

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from northbridge.contract import Contract, check_line, contract_of, version_of
+from northbridge.contract import Contract, broken_defaults, check_line, contract_of, version_of
 from northbridge.device import describe_device_type
 from northbridge.diagnostics import torch_import
 from northbridge.diagnostics.backends import FINDING, BackendReport, Claimed, VendorVariable, report_on
@@ -105,6 +105,8 @@ def answer(name: str, *, everything: bool, acquire: bool) -> None:
     is_loaded = loaded() is backend  # if not, the failure to load is reported already
     device_type = describe_device_type(backend.device.type) if is_loaded else ""
     report.begin("contract", machine=machine or {}, machine_problem=problem, device_type=device_type)
+    if is_loaded:
+        report.begin("contract", device_problems=broken_defaults(backend))
     try:
         contract = contract_of(backend, who=describe(backend.name))
     except NorthbridgeError as error:

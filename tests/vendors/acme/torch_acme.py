@@ -44,6 +44,26 @@ def get_device_name(index: int | None = None) -> str:
     return f"Acme Anvil {_current if index is None else index} (a stand-in)"
 
 
+def memory_stats(index: int | None = None) -> dict[str, int]:
+    return {"allocated_bytes.all.current": 0}
+
+
+def memory_allocated(index: int | None = None) -> int:
+    return 0
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed nothing: the cards draw no numbers."""
+
+
+def get_rng_state() -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8)
+
+
+def set_rng_state(state: torch.Tensor) -> None:
+    """Restore nothing."""
+
+
 def get_amp_supported_dtype() -> list[torch.dtype]:
     return [torch.bfloat16]
 

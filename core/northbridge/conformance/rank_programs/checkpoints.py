@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.rank_programs.training import train_epoch
 from northbridge.conformance.runs.findings import write
-from northbridge.conformance.runs.fingerprints import fingerprint
+from northbridge.conformance.runs.fingerprints import address_of, fingerprint
 from northbridge.conformance.runs.hosts import _Classifier, classifier, fabric, is_trainer, lightnings, set_up, trainer
 from northbridge.conformance.runs.models import loader
 from northbridge.conformance.runs.scenario import Scenario
@@ -171,7 +171,7 @@ def _bytes(file: Path) -> str:
 
 
 def _places(net: torch.nn.Module) -> list[list[Any]]:
-    return [[name, str(each.device), each.data_ptr()] for name, each in net.named_parameters(remove_duplicate=False)]
+    return [[name, str(each.device), address_of(each)] for name, each in net.named_parameters(remove_duplicate=False)]
 
 
 def _contents(file: Path) -> dict[str, Any]:

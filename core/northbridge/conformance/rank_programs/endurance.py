@@ -29,13 +29,14 @@ def perform(scenario: Scenario, folder: Path) -> None:
     write(folder, "endurance", host.global_rank, {"steps": host.global_step, "held": module.held})
 
 
-def _held(device: Any, root: Any) -> dict[str, int]:
+def _held(backend: Any, root: Any) -> dict[str, int]:
     gc.collect()
-    device.synchronize()
+    backend.device.synchronize()
+    is_counted = not backend.present_capabilities().memory_stats.denied
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {
         "process": pages * os.sysconf("SC_PAGE_SIZE"),
-        "chip": int(device.module.memory_allocated(root)),
+        **({"chip": backend.device.memory_allocated(root.index)} if is_counted else {}),
         "files": len(os.listdir("/proc/self/fd")),
         "threads": len(os.listdir("/proc/self/task")),
     }
@@ -52,4 +53,4 @@ class _Enduring(_Classifier):
     def on_train_batch_end(self, outputs: Any, batch: Any, batch_index: int) -> None:
         if self.global_step in (EARLY, LATE):
             strategy = self.trainer.strategy
-            self.held[self.global_step] = _held(strategy.backend.device, strategy.root_device)
+            self.held[self.global_step] = _held(strategy.backend, strategy.root_device)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-import torch
-
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.hosts import _Classifier, classifier, facts, trainer
 from northbridge.conformance.runs.models import loader
@@ -56,6 +54,6 @@ class _Accompanying(_Classifier):
         self.began = time.time()
 
     def on_train_end(self) -> None:
-        torch.get_device_module(self.device.type).synchronize()
+        self.trainer.strategy.backend.device.synchronize()
         found = {"began": self.began, "ended": time.time(), **facts(self, self.trainer.strategy)}
         write(self.folder, self.topic, self.global_rank, found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from northbridge.capabilities import Claim
+from northbridge.capabilities import DENIABLE, Claim
 from northbridge.conformance.levels import LEVELS, Level
 from northbridge.conformance.report.report import INTERRUPTED, NOT_ASKED, ClaimResult, Finding, LevelResult, TestResult
 from northbridge.conformance.runner.event_log import Ended, Planned
@@ -109,7 +109,10 @@ def _unproved(level: Level, claims: Mapping[str, ClaimResult]) -> list[str]:
     reasons = []
     for name in level.claims:
         claim = claims.get(name)
-        if claim is None or claim.answer != "yes":
+        if claim is not None and claim.answer == "no" and name in DENIABLE:
+            if claim.finding != "refused":
+                reasons.append(f"it needs the claim {name!r} or its denial, which is {claim.finding}")
+        elif claim is None or claim.answer != "yes":
             answer = claim.answer if claim else "nothing"
             reasons.append(f"it needs the claim {name!r}, and the backend says {answer!r}")
         elif claim.finding != "proved":

@@ -51,3 +51,14 @@ def fingerprint(tensors: Mapping[str, torch.Tensor]) -> str:
         step = max(1, -(-len(flat) // MOST_NUMBERS))
         numbers += flat[::step].double().tolist()
     return str(Fingerprint(form.hexdigest(), bits.hexdigest(), tuple(numbers)))
+
+
+def address_of(tensor: torch.Tensor) -> int:
+    """Return the address of the memory that ``tensor`` shares with its views; 0 if its storage has none.
+
+    A lazy device computes later, and has no memory to point to. Northbridge asks no storage for more than this.
+    """
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except RuntimeError:
+        return 0

@@ -160,8 +160,8 @@ def facts(module: Any, strategy: Any) -> dict[str, Any]:
         "current device": "cpu" if root.type == "cpu" else _current_device(strategy.backend.device),
         "strategy": type(strategy).__name__,
         "world size": strategy.world_size if hasattr(strategy, "world_size") else 1,
-        "in use": [] if root.type == "cpu" else _devices_in_use(strategy.backend.device),
-        "card": "" if root.type == "cpu" else _card(root),
+        "in use": [] if root.type == "cpu" else _devices_in_use(strategy.backend),
+        "card": "" if root.type == "cpu" else _card(strategy.backend.device, root),
     }
 
 
@@ -170,13 +170,16 @@ def _current_device(device: Any) -> str:
     return str(torch.empty(0, device=device.type).device)
 
 
-def _devices_in_use(device: Any) -> list[str]:
-    """Return the devices that hold tensors of this process, according to the chip's own statistics."""
+def _devices_in_use(backend: Any) -> list[str] | None:
+    """Return the devices that hold tensors of this process; None for a chip without statistics of memory."""
+    if backend.present_capabilities().memory_stats.denied:
+        return None
+    device = backend.device
     roots = {device.root(index) for index in range(device.count())}
-    return sorted(str(root) for root in roots if device.module.memory_allocated(root) > 0)
+    return sorted(str(root) for root in roots if device.memory_allocated(root.index) > 0)
 
 
-def _card(device: torch.device) -> str:
+def _card(chip: Any, device: torch.device) -> str:
     """Return the chip's description of a device, for a vendor's own tests."""
-    module: Any = torch.get_device_module(device.type)
-    return str(module.get_device_properties(device)) if hasattr(module, "get_device_properties") else ""
+    describe = getattr(chip.module, "get_device_properties", None)
+    return str(describe(device)) if describe is not None else ""

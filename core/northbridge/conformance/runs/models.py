@@ -24,7 +24,9 @@ class Head(nn.Linear):
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # as torch calls it
         scores = super().forward(input)
         kind = scores.device.type
-        self.seen = {"scores": str(scores.dtype), "autocast": torch.is_autocast_enabled(kind)}
+        # torch raises for a device type that autocast does not know.
+        is_on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+        self.seen = {"scores": str(scores.dtype), "autocast": is_on}
         return scores
 
 

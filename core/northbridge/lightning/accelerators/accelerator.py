@@ -14,10 +14,16 @@ from northbridge.discovery.declared import get
 from northbridge.discovery.loaded import load
 from northbridge.discovery.present import detect, missing_software
 from northbridge.discovery.simulated import is_simulable
-from northbridge.errors import HardwareMissingError, NorthbridgeError, SoftwareMissingError, WrongDeviceError
+from northbridge.errors import (
+    HardwareMissingError,
+    NorthbridgeError,
+    SoftwareMissingError,
+    UnsupportedError,
+    WrongDeviceError,
+)
 from northbridge.lightning.accelerators.autograd import assert_autograd_serves
 from northbridge.lightning.accelerators.device_indices import parse_devices
-from northbridge.lightning.accelerators.held import hold
+from northbridge.lightning.accelerators.held import has_generators, hold
 from northbridge.lightning.namespaces import _NamespaceMixin
 from northbridge.process_record import logger, note
 
@@ -150,13 +156,22 @@ class _AcceleratorMixin(AcceleratorQuestions, _NamespaceMixin):
         An invalid seed in the variable is ignored: Lightning rejects it, except on one device, where it never reads it.
         """
         seed = seed_of_environment()
-        if seed is not None:
+        if seed is not None and has_generators(self.backend):
             self.backend.device.seed(seed)
 
     def get_device_stats(self, device: torch.device | str | int) -> dict[str, float]:
-        """Return a fresh dictionary of the chip's statistics; DeviceStatsMonitor adds to it."""
+        """Return a fresh dictionary of the chip's statistics; DeviceStatsMonitor adds to it.
+
+        Raises :class:`northbridge.UnsupportedError` if the chip says that it has none.
+        """
         import torch
 
+        claim = self.backend.present_capabilities().memory_stats
+        if claim.denied:
+            raise UnsupportedError(
+                f"{self.backend_name!r} has no statistics of memory: {claim.reason}. Fix: leave DeviceStatsMonitor out",
+                capability="memory_stats",
+            )
         index = device if isinstance(device, int) else torch.device(device).index or 0
         return dict(self.backend.device.memory_stats(index))
 

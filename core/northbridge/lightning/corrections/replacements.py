@@ -218,5 +218,5 @@ def complete_device(
 ) -> None:
     chip = loaded()
     if chip is not None and device is not None and device.type == chip.device.type and device.index is None:
-        device = chip.device.root(chip.device.module.current_device())
+        device = chip.device.root(chip.device.current_index())
     original(root, device, dtype)

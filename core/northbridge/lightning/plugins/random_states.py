@@ -11,7 +11,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from northbridge.lightning.accelerators.held import held
+from northbridge.lightning.accelerators.held import has_generators, held
 from northbridge.lightning.plugins.containers import replace_in
 from northbridge.processes.endings import describe_error
 
@@ -62,13 +62,13 @@ def _as_tensor(value: Any) -> Any:
 
 def chip_states() -> dict[str, torch.Tensor]:
     """Return the states of the generators of the chips that this process holds, by backend, on the CPU."""
-    return {name: backend.device.random_state() for name, backend in held().items()}
+    return {name: backend.device.random_state() for name, backend in held().items() if has_generators(backend)}
 
 
 def set_chip_states(states: dict[str, torch.Tensor]) -> None:
     """Restore the states of :func:`chip_states`; ignore the state of a chip that this process does not hold."""
     for name, backend in held().items():
-        if name in states:
+        if name in states and has_generators(backend):
             backend.device.set_random_state(states[name])
 
 

@@ -67,7 +67,7 @@ def reject_left_behind(optimizer: Any, device: torch.device) -> None:
     Other code has moved the model to ``device``, so the successors of these parameters are unknown.
     """
     left = [each for group in optimizer.param_groups for each in group["params"] if each.device.type == "cpu"]
-    if left and device.type != "cpu" and not _keeps_parameters(device):
+    if left and device.type != "cpu" and not keeps_parameters(device):
         raise WrongDeviceError(
             f"{type(optimizer).__name__} would train {len(left)} parameters on 'cpu'. Fix: create it"
             f" after the model moves to '{device}'"
@@ -91,7 +91,8 @@ def _newest(parameter: Any) -> Any:
     return parameter
 
 
-def _keeps_parameters(device: torch.device) -> bool:
+def keeps_parameters(device: torch.device) -> bool:
+    """True if a module's parameters stay the same objects when it moves from the CPU to ``device``."""
     import torch
 
     functions: Any = torch  # torch's type stubs lack this function

@@ -63,6 +63,16 @@ def test_a_backend_that_claims_nothing_has_the_first_level_alone() -> None:
     assert "C1 is not granted" in levels["C2"].withheld
 
 
+def test_denial_of_a_deniable_claim_keeps_the_level() -> None:
+    claims = claiming(random_numbers=no("it draws on the host"))
+
+    assert earn(claims, {"C1/Chip/random_numbers": Ending.REFUSED})["C1"].granted
+    assert earn(claims)["C1"].withheld == (
+        "UNDERCLAIM: C1/Chip/random_numbers",
+        "it takes the claim 'random_numbers' or its denial, which is hidden",
+    )
+
+
 def test_one_failing_test_withholds_its_level_and_those_above() -> None:
     levels = earn(claiming(), {"C2/Chip/case_3": Ending.FAILED})
 

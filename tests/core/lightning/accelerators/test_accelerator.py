@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 import torch
 from tests.core.conftest import Install
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, Claims
 
+from northbridge.capabilities import no
 from northbridge.discovery.declared import get
 from northbridge.discovery.named import load
-from northbridge.errors import HardwareMissingError, SoftwareMissingError, WrongDeviceError
+from northbridge.errors import HardwareMissingError, SoftwareMissingError, UnsupportedError, WrongDeviceError
 from northbridge.lightning.accelerators import accelerator as room
 from northbridge.lightning.namespaces import NAMESPACES, Namespace
 
@@ -60,6 +61,18 @@ def test_a_detect_that_raises_means_unavailable(accelerator_class: Any, monkeypa
     monkeypatch.setattr(type(load("cpu_sim").bridge), "detect", broken)
 
     assert accelerator_class.of("cpu_sim").is_available() is False
+
+
+def test_statistics_that_are_denied_are_refused(accelerator_class: Any, claims: Claims) -> None:
+    claims(memory_stats=no("it counts no memory"))
+
+    with pytest.raises(UnsupportedError) as refusal:
+        accelerator_class("cpu_sim").get_device_stats(0)
+
+    assert refusal.value.capability == "memory_stats"
+    assert str(refusal.value) == (
+        "'cpu_sim' has no statistics of memory: it counts no memory. Fix: leave DeviceStatsMonitor out"
+    )
 
 
 def test_hardware_that_is_absent_is_our_error_before_lightnings(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:

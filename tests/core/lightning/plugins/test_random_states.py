@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.core.lightning.conftest import Build
+from tests.core.lightning.conftest import Build, Claims
 from tests.scripts import run_forked
 from torch.utils.data import DataLoader, DistributedSampler
 
+from northbridge.capabilities import no
+from northbridge.discovery.named import load
+from northbridge.lightning.accelerators.held import hold
 from northbridge.lightning.namespaces import Namespace
 from northbridge.lightning.plugins import random_states
 from northbridge.lightning.plugins.random_states import KEY, of_checkpoint
@@ -90,6 +93,20 @@ def test_a_forked_process_asks_no_chip_that_its_parent_holds() -> None:
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert list(random_states.chip_states()) == ["cpu_sim"]
+
+
+@pytest.mark.usefixtures("held")
+def test_a_chip_without_generators_is_not_asked(build: Build, claims: Claims, monkeypatch: pytest.MonkeyPatch) -> None:
+    claims(random_numbers=no("it draws on the host"))
+    hold(load("cpu_sim"))
+    monkeypatch.setenv("PL_GLOBAL_SEED", "7")
+    before = load("cpu_sim").device.random_state()
+
+    build(accelerator="cpu_sim", devices=1).accelerator.seed()
+    random_states.set_chip_states({"cpu_sim": torch.zeros(16, dtype=torch.uint8)})
+
+    assert random_states.chip_states() == {}
+    assert torch.equal(load("cpu_sim").device.random_state(), before)
 
 
 def test_a_checkpoint_is_opened_without_running_code(namespace: Namespace, build: Build, tmp_path: Path) -> None:

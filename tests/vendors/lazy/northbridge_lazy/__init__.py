@@ -4,24 +4,28 @@ It records operations and computes them when a number is asked for. It is not CU
 generator, no memory behind its storages, and a module that is moved to it gets new parameters.
 """
 
+from __future__ import annotations
+
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import northbridge
-import torch
+
+if TYPE_CHECKING:
+    import torch
 
 
 class LazyDevice(northbridge.Device):
     type = "lazy"
     module = ModuleType("lazy")  # torch has none
+    out_of_memory = ("can't allocate memory", "not enough memory")  # of the CPU's allocator
 
     def count(self) -> int:
         return 1
 
-    def root(self, index: int) -> torch.device:
-        return torch.device("lazy", 0)
-
     def select(self, index: int) -> None:
-        """Do nothing: there is one."""
+        if index:
+            raise northbridge.DevicesError(f"torch's lazy device {index} is not there: there is one, 0")
 
     def synchronize(self) -> None:
         import torch._lazy
@@ -32,27 +36,12 @@ class LazyDevice(northbridge.Device):
     def label(self, index: int) -> str:
         return "the TorchScript backend of torch's lazy device"
 
-    def memory_stats(self, index: int) -> dict[str, float]:
-        return {}
-
-    def random_state(self) -> torch.Tensor:
-        return torch.empty(0, dtype=torch.uint8)
-
-    def set_random_state(self, state: torch.Tensor) -> None:
-        """Do nothing: its numbers come from the CPU's generator."""
-
-    def seed(self, seed: int) -> None:
-        """Do nothing: its numbers come from the CPU's generator."""
-
     def autocast_dtypes(self) -> tuple[torch.dtype, ...]:
         return ()
 
 
 class LazyCollective(northbridge.Collective):
-    name = "gloo"
-
-    def register(self) -> None:
-        """Do nothing: torch brings it."""
+    name = "none"
 
 
 class LazyBridge(northbridge.Bridge):
@@ -79,27 +68,17 @@ class LazyBridge(northbridge.Bridge):
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     alone = northbridge.no("torch's lazy device has no communication library")
-    return northbridge.Backend(
-        "lazy",
-        LazyDevice(),
-        LazyCollective(),
-        LazyBridge(),
-        northbridge.Capabilities(
-            auto=False,
-            float32=northbridge.yes,
-            autograd=northbridge.yes,
-            views=northbridge.no("its views have no memory to share"),
-            random_numbers=northbridge.no("its numbers come from the CPU's generator"),
-            inference_mode=northbridge.no("views have no kernels there"),
-            fit=northbridge.yes,
-            checkpoint=northbridge.yes,
-            resume=northbridge.yes,
-            bfloat16=northbridge.no("torch.autocast does not know the device"),
-            float16=northbridge.no("torch.autocast does not know the device"),
-            sum_all_reduce=alone,
-            broadcast=alone,
-            all_gather=alone,
-            barrier=alone,
-            ddp_averaging=alone,
-        ),
+    claims = northbridge.Capabilities.of_level(
+        "C2",
+        auto=False,
+        random_numbers=northbridge.no("its numbers come from the CPU's generator"),
+        memory_stats=northbridge.no("it counts no memory"),
+        pinned_memory=northbridge.no("torch knows no accelerator to pin memory for"),
+        inference_mode=northbridge.no("views have no kernels there"),
+        sum_all_reduce=alone,
+        broadcast=alone,
+        all_gather=alone,
+        barrier=alone,
+        ddp_averaging=alone,
     )
+    return northbridge.Backend("lazy", LazyDevice(), LazyCollective(), LazyBridge(), claims)

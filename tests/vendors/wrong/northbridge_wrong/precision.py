@@ -134,3 +134,19 @@ def half_weights_stay(step, parameters, *rest, **named):
     first = parameters[0]
     if first.device.type != right.Device.type or first.dtype.itemsize != 2 or not first.requires_grad:
         step(parameters, *rest, **named)
+
+
+@right.wrong
+def dtypes_not_told():
+    """torch's module of the chip has no function that tells the dtypes of autocast."""
+    import torch
+
+    del torch.fairchip.get_amp_supported_dtype
+
+
+@right.wrong
+class AutocastOfNothing(right.Device):
+    """Mixed precision is claimed, and autocast takes no dtype."""
+
+    def autocast_dtypes(self):
+        return ()

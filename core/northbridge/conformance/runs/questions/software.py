@@ -18,6 +18,7 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
     import torch
 
     import northbridge
+    from northbridge.contract import broken_defaults
     from northbridge.discovery.present import detect
 
     backend = northbridge.get(name)
@@ -29,13 +30,15 @@ def answer(name: str, rank: str, ranks: str) -> dict[str, object]:
     except northbridge.NorthbridgeError as error:
         return {**found, "error": [type(error).__name__, str(error)], "variables": _changed(before)}
     found["states"] = [state, _state(torch)]
+    module: Any = backend.device.module
     first = _look(torch, backend)
     again = northbridge.load(name)
     found["loaded again"] = _say(backend.bridge.load)
     found["looks"] = [first, _look(torch, again)]
-    found["same objects"] = again is backend and torch.get_device_module(backend.device.type) is backend.device.module
-    module: Any = backend.device.module
+    found["same objects"] = again is backend and backend.device.module is module is _torchs(torch, backend)
     found["is available"] = _say(module.is_available) if hasattr(module, "is_available") else "it does not say"
+    found["broken defaults"] = broken_defaults(backend)
+    found["mixed precision"] = _tell_of_mixed_precision(torch, backend)
     index = int(rank)
     if backend.device.count() > index:
         try:
@@ -77,6 +80,31 @@ def _look(torch: Any, backend: Any) -> dict[str, object]:
         "device": str(torch.device(backend.device.type)),
         "present": repr(backend.present_capabilities()),
     }
+
+
+def _tell_of_mixed_precision(torch: Any, backend: Any) -> dict[str, str]:
+    """Return what is wrong with ``torch.autocast`` in each dtype that the backend does not deny; empty if nothing."""
+    claims = backend.present_capabilities().claims()
+    found = {}
+    for name in ("bfloat16", "float16"):
+        if claims[name].denied:
+            continue
+        dtype = getattr(torch, name)
+        try:
+            dtypes = backend.device.autocast_dtypes()
+            if dtype in dtypes:
+                with torch.autocast(backend.device.type, dtype=dtype):
+                    found[name] = ""
+            else:
+                found[name] = f"autocast_dtypes() has no {name}" if claims[name].answer == "yes" else ""
+        except Exception as error:  # noqa: BLE001 - whatever a vendor's code raises
+            found[name] = f"{type(error).__name__}: {error}"
+    return found
+
+
+def _torchs(torch: Any, backend: Any) -> object:
+    """Return torch's module of the chip; the Device's own if torch has none."""
+    return getattr(torch, backend.device.type, backend.device.module)
 
 
 def _changed(before: dict[str, str]) -> dict[str, list[str | None]]:

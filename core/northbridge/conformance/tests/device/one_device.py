@@ -89,10 +89,10 @@ def rejected_where_denied(
 
 
 def reject_without(backend: str, claim: str) -> None:
-    """Raise :class:`UnsupportedError` if the chip denies ``claim``: Northbridge refuses its uses, or warns of them."""
-    denied = northbridge.get(backend).present_capabilities().claims()[claim]
+    """Raise :class:`UnsupportedError` if the chip denies ``claim``: Northbridge refuses its uses, or does without."""
+    denied = northbridge.get(backend).present_capabilities().claims().get(claim, northbridge.yes)
     if denied.denied:
         raise northbridge.UnsupportedError(
-            f"{backend!r} denies {claim} ({denied.reason}); precisions that use it are rejected, or warned about",
+            f"{backend!r} denies {claim} ({denied.reason}); what uses it is rejected, warned about, or left out",
             capability=claim,
         )

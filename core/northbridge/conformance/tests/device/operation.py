@@ -137,6 +137,11 @@ class Operation:
             found = getattr(found, part, None)
         return found if callable(found) else _read_method(self.name)
 
+    @property
+    def gradients_within(self) -> Tolerance:
+        """The tolerance of its gradients: what moves a number to several places adds up their gradients."""
+        return ROUNDED if self.within == EXACT else self.within
+
     def draw(self, device: torch.device | str, form: Form = as_it_is) -> tuple[list[Any], dict[str, Any], list[Tensor]]:
         """Return arguments and keywords with tensors on ``device``, and the tensors that gradients are taken of.
 

@@ -55,7 +55,7 @@ class Operations(ComparedOperations):
     def test_the_gradient_of_its_gradient_is_near_the_cpus(
         self, backend: str, device: torch.device, operation: Operation
     ) -> None:
-        once = operation.within
+        once = operation.gradients_within
         within = allow(backend, Tolerance(10 * once.relative, 10 * once.absolute))
 
         assert_near(compute_curve(operation, device), compute_curve(operation, "cpu"), device, within)
@@ -86,7 +86,7 @@ def assert_like_the_cpu(
     found, found_slopes = compute(operation, device, form)
 
     assert_near(found, expected, device, within)
-    assert_near(found_slopes, slopes, device, within)
+    assert_near(found_slopes, slopes, device, allow(backend, operation.gradients_within))
     return slopes
 
 

@@ -18,6 +18,7 @@ class Queues:
     """The streams of a chip as the suite uses them, or its one queue if it has no streams."""
 
     def __init__(self, chip: northbridge.Device) -> None:
+        self._chip = chip
         self._module: Any = chip.module
         names = ("Stream", "Event", "stream", "current_stream")
         self.are_several: bool = all(hasattr(self._module, name) for name in names)
@@ -53,7 +54,7 @@ class Queues:
         if self.are_several:
             stream.synchronize()
         else:
-            self._module.synchronize()
+            self._chip.synchronize()
 
     def record(self, tensor: Tensor, stream: Any) -> None:
         """Keep the memory of ``tensor`` until ``stream`` is done with it."""

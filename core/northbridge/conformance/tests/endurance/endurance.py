@@ -8,7 +8,8 @@ import pytest
 
 from northbridge.conformance.rank_programs.endurance import EARLY, LATE
 from northbridge.conformance.run import RunResult
-from northbridge.conformance.suite import TRAINERS, NamespaceSuite, Runs, Steps, always, in_each
+from northbridge.conformance.suite import TRAINERS, NamespaceSuite, Runs, Steps, always, in_each, shows
+from northbridge.conformance.tests.device.one_device import reject_without
 
 CHIP_BYTES = 2**16
 """The allowed growth of the chip's memory from the early to the late step: 80 bytes for each step between."""
@@ -27,13 +28,15 @@ class Endurance(NamespaceSuite):
     steps: Steps = always("endurance")
     advice = (
         "what the vendor's software keeps for each step: events, streams, graphs that Bridge.after_step() should"
-        " submit, buffers of the communication library; and memory_allocated() of its torch module"
+        " submit, buffers of the communication library; and Device.memory_allocated()"
     )
 
     def test_it_comes_to_its_end(self, chip: RunResult) -> None:
         assert set(chip.each("endurance", "steps")) == {LATE}
 
-    def test_the_chips_memory_is_steady(self, chip: RunResult) -> None:
+    @shows("memory_stats")
+    def test_the_chips_memory_is_steady(self, backend: str, chip: RunResult) -> None:
+        reject_without(backend, "memory_stats")
         for held in chip.each("endurance", "held"):
             assert _at(held, EARLY, "chip") > 0
             assert _at(held, LATE, "chip") - _at(held, EARLY, "chip") <= CHIP_BYTES

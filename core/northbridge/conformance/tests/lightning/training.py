@@ -7,7 +7,7 @@ import pytest
 import northbridge
 from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.models import TiedWeights
-from northbridge.conformance.suite import MODELS, TRAINERS, Differences, EqualWeights, Runs, in_each
+from northbridge.conformance.suite import MODELS, TRAINERS, Differences, EqualWeights, Runs, in_each, shows
 
 
 class TrainingTests(EqualWeights):
@@ -55,6 +55,7 @@ class TrainingTests(EqualWeights):
     def test_two_optimizers_by_manual_optimization(self, differences: Differences) -> None:
         assert differences("training.manual_optimization") == []
 
+    @shows("memory_stats")
     def test_the_device_stats_monitor_logs_the_chips_memory(self, chip: RunResult) -> None:
         columns = chip.only("training.device_stats")["columns"]
 

@@ -96,6 +96,18 @@ class SoftwareLoading(PluginSuite):
             assert again == first
             assert loaded["same objects"]
 
+    def test_the_defaults_of_its_device_find_their_functions(
+        self, loaded: dict[str, Any], detected: dict[str, Any]
+    ) -> None:
+        if not is_unsupported(loaded, detected):
+            assert loaded["broken defaults"] == []
+
+    def test_autocast_takes_the_dtypes_that_are_not_denied(
+        self, loaded: dict[str, Any], detected: dict[str, Any]
+    ) -> None:
+        if not is_unsupported(loaded, detected):
+            assert {name: problem for name, problem in loaded["mixed precision"].items() if problem} == {}
+
     def test_what_a_process_has_once_stays_as_it_was(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
         if is_unsupported(loaded, detected):
             return

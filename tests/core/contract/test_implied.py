@@ -1,0 +1,89 @@
+"""The functions of torch's module that the defaults of a Device call, and what is told where one cannot be called."""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import northbridge
+from northbridge.contract.implied import IMPLIED, broken_defaults
+
+
+class Card(northbridge.Device):
+    type = "anvil"
+    module = cast("ModuleType", SimpleNamespace())
+
+
+@pytest.fixture
+def problems(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return what is told of torch's module with ``changes``; None leaves a function out."""
+
+    def tell(card: northbridge.Device, claims: northbridge.Capabilities, **changes: Any) -> list[str]:
+        right: dict[str, Any] = {line.function: lambda device=None: device for line in IMPLIED.values()}
+        found = {name: value for name, value in {**right, **changes}.items() if value is not None}
+        monkeypatch.setattr(Card, "module", SimpleNamespace(**found))
+        backend = SimpleNamespace(device=card, present_capabilities=lambda: claims)
+        return broken_defaults(cast("northbridge.Backend", backend))
+
+    return tell
+
+
+NOTHING = northbridge.Capabilities()
+
+
+def test_module_like_torch_cuda_breaks_nothing(problems: Any) -> None:
+    assert problems(Card(), NOTHING) == []
+
+
+def test_missing_function_is_told(problems: Any) -> None:
+    (told,) = problems(Card(), NOTHING, get_amp_supported_dtype=None)
+
+    assert told == (
+        "Card.autocast_dtypes() calls torch.anvil.get_amp_supported_dtype() -> list, and it is not there. Fix:"
+        " override autocast_dtypes(), or deny bfloat16 and float16"
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "reason"),
+    [
+        (lambda card, blocking: None, "it asks for 'blocking' too: (card, blocking)"),
+        (7, "it cannot be called, being a int"),
+    ],
+)
+def test_function_that_cannot_be_called_is_told(problems: Any, function: object, reason: str) -> None:
+    assert problems(Card(), NOTHING, set_device=function) == [
+        f"Card.select() calls torch.anvil.set_device(index, /), and {reason}. Fix: override select()"
+    ]
+
+
+def test_function_that_accepts_anything_is_believed(problems: Any) -> None:
+    assert problems(Card(), NOTHING, set_device=lambda *given: given, memory_stats=max) == []
+
+
+def test_overridden_default_needs_no_function(problems: Any) -> None:
+    class Own(Card):
+        def synchronize(self) -> None: ...
+
+    assert problems(Own(), NOTHING, synchronize=None) == []
+
+
+def test_denied_claim_needs_no_function(problems: Any) -> None:
+    denied = northbridge.Capabilities(random_numbers=northbridge.no("it draws on the host"))
+
+    assert problems(Card(), denied, get_rng_state=None, set_rng_state=None, manual_seed_all=None) == []
+
+
+def test_every_default_that_calls_the_module_has_a_line() -> None:
+    calling = {
+        name
+        for name, method in vars(northbridge.Device).items()
+        if inspect.isfunction(method) and name != "_call" and "self._call(" in inspect.getsource(method)
+    }
+
+    assert calling == set(IMPLIED)
+    for method, line in IMPLIED.items():
+        assert f'self._call("{line.function}"' in inspect.getsource(getattr(northbridge.Device, method))
