@@ -69,7 +69,7 @@ def test_denial_of_a_deniable_claim_keeps_the_level() -> None:
     assert earn(claims, {"C1/Chip/random_numbers": Ending.REFUSED})["C1"].granted
     assert earn(claims)["C1"].withheld == (
         "UNDERCLAIM: C1/Chip/random_numbers",
-        "it takes the claim 'random_numbers' or its denial, which is hidden",
+        "it needs the claim 'random_numbers' or its denial, which is hidden",
     )
 
 
