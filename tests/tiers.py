@@ -95,7 +95,7 @@ tests/bench/ fast
     full test_bench.py
 tests/compat/ fast
 tests/conformance/ standard
-    full test_drawn_faults.py::test_eight_of_ten_are_found test_other_rounding.py
+    full test_drawn_faults.py::test_eight_of_ten_are_found test_lazy_faults.py test_other_rounding.py
     full test_wrong_backends.py::test_error_fails_its_own_test_alone
     sampled test_wrong_backends.py::test_it_is_caught_and_its_parent_is_not
 tests/docs/ standard

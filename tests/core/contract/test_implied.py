@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from types import ModuleType, SimpleNamespace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import pytest
 
@@ -14,7 +14,11 @@ from northbridge.contract.implied import IMPLIED, broken_defaults
 
 class Card(northbridge.Device):
     type = "anvil"
-    module = cast("ModuleType", SimpleNamespace())
+    functions: ClassVar[Any] = SimpleNamespace()
+
+    @property
+    def module(self) -> ModuleType:
+        return cast("ModuleType", self.functions)
 
 
 @pytest.fixture
@@ -24,7 +28,7 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> Any:
     def tell(card: northbridge.Device, claims: northbridge.Capabilities, **changes: Any) -> list[str]:
         right: dict[str, Any] = {line.function: lambda device=None: device for line in IMPLIED.values()}
         found = {name: value for name, value in {**right, **changes}.items() if value is not None}
-        monkeypatch.setattr(Card, "module", SimpleNamespace(**found))
+        monkeypatch.setattr(Card, "functions", SimpleNamespace(**found))
         backend = SimpleNamespace(device=card, present_capabilities=lambda: claims)
         return broken_defaults(cast("northbridge.Backend", backend))
 

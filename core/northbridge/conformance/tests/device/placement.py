@@ -15,6 +15,12 @@ from northbridge.conformance.tests.device.one_device import OneDevice, gradient_
 
 UNSUPPORTED = (RuntimeError, northbridge.NorthbridgeError)
 
+
+def _draw_again(chip: northbridge.Device) -> None:
+    chip.seed(4)
+    chip.set_random_state(chip.random_state())
+
+
 ASKED: Mapping[str, Callable[[northbridge.Device, int], object]] = MappingProxyType(
     {
         "count": lambda chip, _: chip.count(),
@@ -23,7 +29,7 @@ ASKED: Mapping[str, Callable[[northbridge.Device, int], object]] = MappingProxyT
         "memory_stats": lambda chip, index: chip.memory_stats(index),
         "empty_cache": lambda chip, _: chip.empty_cache(),
         "synchronize": lambda chip, _: chip.synchronize(),
-        "random_numbers": lambda chip, _: (chip.seed(4), chip.set_random_state(chip.random_state())),
+        "random_numbers": lambda chip, _: _draw_again(chip),
     }
 )
 """Calls to the Device, with the index of the device if they have one; some are named by the claim for them."""
