@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from northbridge.conformance.rank_programs import work
 from northbridge.conformance.rank_programs.work import main
 from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.findings import read, write
@@ -71,6 +72,19 @@ def test_processes_end_with_a_failed_step(
     assert list(read(tmp_path)) == ["rest.sleep"]
     begun = [f"process {os.getpid()} begins the step {name}" for name in ("rest.sleep", "posing")]
     assert capfd.readouterr().out.splitlines() == begun
+
+
+def test_error_that_surfaces_late_ends_its_own_step(
+    step: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step("posing", lambda: None)
+    step("rest.sleep", lambda: None)
+    monkeypatch.setattr(work, "loaded", lambda: SimpleNamespace(device=SimpleNamespace(synchronize=fail)))
+
+    with pytest.raises(ValueError, match="out of luck"):
+        main(Scenario("acme", "", ("posing", "rest.sleep"), 2, launch="ranks"), tmp_path)
+
+    assert list(read(tmp_path)) == ["posing"]
 
 
 @pytest.mark.parametrize(
