@@ -11,7 +11,7 @@ import pytest
 import torch
 from tests.core.lightning.conftest import Build, Claims
 
-from northbridge.capabilities import LEVEL_CLAIMS, Claim, no
+from northbridge.capabilities import DENIABLE, LEVEL_CLAIMS, Claim, no
 from northbridge.discovery.named import load
 from northbridge.errors import UnsupportedError
 from northbridge.lightning.namespaces import Namespace
@@ -63,7 +63,7 @@ def test_every_claim_of_training_can_be_denied() -> None:
         "sync_batchnorm",
         "sharding",
         "inference_mode",
-    }
+    } - DENIABLE
 
 
 def test_a_chip_that_denies_training_still_predicts(trainer: Build, module: Any, claims: Claims) -> None:
