@@ -16,7 +16,17 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib  # pyright: ignore[reportMissingImports]  # Python 3.10 alone has it
 
-ON_INDEX = {"torch", "lightning", "pytorch-lightning", "lightning-habana", "habana-pyhlml", "ninja", "pip", "pytest"}
+ON_INDEX = {
+    "torch",
+    "lightning",
+    "pytorch-lightning",
+    "lightning-habana",
+    "habana-pyhlml",
+    "ninja",
+    "pip",
+    "pytest",
+    "tensorboardx",
+}
 """Looked up on PyPI when it was written here."""
 
 _PATTERNS = ("*.md", ".github/**/*.*", "docs/**/*.md", "examples/**/*.md", "core/**/*.py", "backends/**/*.py")
