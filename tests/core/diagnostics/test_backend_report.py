@@ -75,7 +75,7 @@ class TestABackendWhoseContractIsPartlyWrong:
         assert contract["distributions"] == {"northbridge-contracted": "1.2.3"}
 
     def test_what_is_wrong_is_told_with_the_line_and_the_source(self, found: dict[str, Any]) -> None:
-        *defaults, required, optional = advice(found)
+        required, optional, *defaults = advice(found)
 
         assert defaults[0] == (
             "wrong",
