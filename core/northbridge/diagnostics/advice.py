@@ -27,8 +27,8 @@ def advise(found: Diagnosis) -> tuple[Advice, ...]:
         *(Advice("wrong", each.states.name, each.environment_problem) for each in backends if each.environment_problem),
         *(advice for each in backends for advice in _about_states(each, found.asked)),
         *(Advice("wrong", each.states.name, each.acquire_problem) for each in backends if each.acquire_problem),
-        *(Advice("wrong", each.states.name, problem) for each in backends for problem in each.device_problems),
         *(advice for each in backends for advice in _about_contract(each)),
+        *(advice for each in backends for advice in _about_defaults(each)),
         *(Advice("wrong", name, _failure(each)) for name, each in trainings if each.reason),
         *(Advice("wrong", row.name, row.reason) for row in namespaces if row.is_broken and row.status != "malicious"),
         *([Advice("wrong", "accelerator='auto'", auto.reason)] if auto and auto.failed else []),
@@ -67,6 +67,11 @@ def _about_contract(report: BackendReport) -> Iterator[Advice]:
     for finding in sorted(contract.findings, key=lambda each: not each.required):
         if finding.verdict == "wrong":
             yield Advice("wrong", name, _disagreement(finding, contract))
+
+
+def _about_defaults(report: BackendReport) -> Iterator[Advice]:
+    level: AdviceLevel = "wrong" if report.states.status == "ready" else "note"  # no run here would meet it
+    yield from (Advice(level, report.states.name, problem) for problem in report.device_problems)
 
 
 def _disagreement(finding: Finding, contract: ContractReport) -> str:

@@ -23,6 +23,15 @@ NOTHING = Diagnosis(
 )
 
 
+def test_broken_defaults_are_wrong_where_a_run_meets_them() -> None:
+    told = "Card.count() calls torch.acme.device_count() -> int, and it is not there. Fix: override count()"
+    ready, absent = (replace(row("acme", status), device_problems=(told,)) for status in ("ready", "no hardware"))
+
+    found = [advise(diagnosis(asked="acme", backends=(backend,)))[0] for backend in (ready, absent)]
+
+    assert [(each.level, each.what) for each in found] == [("wrong", told), ("note", told)]
+
+
 def diagnosis(**found: Any) -> Diagnosis:
     return replace(NOTHING, **found)
 

@@ -57,13 +57,17 @@ def refusal(attempt: Callable[[], object], capability: str) -> str:
 
 
 def test_every_claim_of_training_can_be_denied() -> None:
-    assert set(TRAINING_CLAIMS) == {
-        *LEVEL_CLAIMS["C2"],
-        *LEVEL_CLAIMS["C3"],
-        "sync_batchnorm",
-        "sharding",
-        "inference_mode",
-    } - DENIABLE
+    assert (
+        set(TRAINING_CLAIMS)
+        == {
+            *LEVEL_CLAIMS["C2"],
+            *LEVEL_CLAIMS["C3"],
+            "sync_batchnorm",
+            "sharding",
+            "inference_mode",
+        }
+        - DENIABLE
+    )
 
 
 def test_a_chip_that_denies_training_still_predicts(trainer: Build, module: Any, claims: Claims) -> None:
