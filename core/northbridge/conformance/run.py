@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from northbridge.conformance.runs.run_environment import environ_of_runs
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.runs.scenario import BEGINS, FAILED, LAST, REFUSED, Scenario
 from northbridge.conformance.runs.shared_runs import folder_of_runs, run_once
-from northbridge.conformance.runs.stacks import collect_stacks, kill_group
+from northbridge.conformance.runs.stacks import RUN, collect_stacks, kill_group, kill_left
 from northbridge.errors import UnsupportedError
 
 WORK = ["-m", "northbridge.conformance.rank_programs.work"]
@@ -182,18 +182,22 @@ def _said_in(steps: Sequence[str], said: str) -> str:
     return "".join(text for step, text in zip(parts[2::3], parts[3::3], strict=True) if step in steps)
 
 
-def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> list[list[int]]:
+def play(
+    plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str], at_end: Callable[[], None] = lambda: None
+) -> list[list[int]]:
     """Start all scenarios at once, each in its folder, and return the exit codes of each scenario's processes.
 
-    Raises :class:`HungError` with their output and stacks if one exceeds the limit. No process is left when this
-    returns.
+    ``at_end`` is called when these have ended, before other processes that they started are killed. Raises
+    :class:`HungError` with their output and stacks if one exceeds the limit. No process is left when this returns.
     """
     until = time.monotonic() + LIMIT_S
     processes: list[list[Process]] = [[] for _ in plays]
     try:
         for (scenario, folder), begun in zip(plays, processes, strict=True):
             _begin(scenario, folder, environ, begun)
-        return [[process.wait(max(0.0, until - time.monotonic())) for process in begun] for begun in processes]
+        codes = [[process.wait(max(0.0, until - time.monotonic())) for process in begun] for begun in processes]
+        at_end()
+        return codes
     except subprocess.TimeoutExpired:
         said = "".join(_BEGIN.split(read_said(folder))[-1][-4000:] for _, folder in plays)
         stacks = "\n".join(
@@ -207,6 +211,8 @@ def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> 
         for process in itertools.chain(*processes):
             kill_group(process.pid)  # ranks that a launcher started outlive it if it is killed
             process.wait()
+        for _, folder in plays:
+            kill_left(folder)
 
 
 def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: list[Process]) -> None:
@@ -215,7 +221,7 @@ def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: 
         inherited.pop("NORTHBRIDGE_SIMULATE", None)  # Lightning's own run must not involve a chip
     for number, (command, variables) in enumerate(_commands(scenario, folder)):
         with (folder / f"said-{number}.txt").open("wb") as said:
-            begun.append(start(command, {**inherited, **environ, **variables}, folder, said))
+            begun.append(start(command, {**inherited, **environ, **variables, RUN: str(folder)}, folder, said))
 
 
 def read_said(folder: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import socket
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,12 @@ DIVISIONS: dict[int, dict[str, list[list[int]]]] = {
 
 FOLLOWING = 3
 """The number of successive groups."""
+
+MANY = 80
+"""The number of groups that exist at the same time: more than a table of 64 holds."""
+
+_NEIGHBOURS = 2
+"""The number of ports after MASTER_PORT that belong to another job."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -63,16 +71,43 @@ def _speak(rank: Rank, ranks: list[int], group: Any) -> dict[str, Any]:
 
 
 def meet_again(scenario: Scenario, folder: Path) -> None:
-    """Report for each group a sum over its ranks, and when this rank came to its barrier and left it."""
+    """Report for each group a sum over its ranks, and when this rank came to its barrier and left it.
+
+    Also report the sum in the last of many groups. The ports after MASTER_PORT are in use, as by another job's ranks.
+    """
+    _use_next_ports()
     rank = meet(scenario)
     found = [_meet_barrier(rank)]
     for _ in range(1, FOLLOWING):
         port = _agree_on_port(rank)
         dist.destroy_process_group()
         os.environ["MASTER_PORT"] = port
+        _use_next_ports()
         rank = meet(scenario)
         found.append(_meet_barrier(rank))
-    write(folder, "groups.meet_again", rank.number, {"groups": found})
+    write(folder, "groups.meet_again", rank.number, {"groups": found, "many": attempt(partial(_sum_in_many, rank))})
+
+
+def _sum_in_many(rank: Rank) -> list[float]:
+    """Return the sums over all ranks in the first and in the last of many groups."""
+    groups: list[Any] = [dist.new_group() for _ in range(MANY)]
+    return [rank.collective.all_reduce(rank.tensor([1.0]), "sum", groups[each]).item() for each in (0, -1)]
+
+
+def _use_next_ports() -> None:
+    """Listen at the ports after MASTER_PORT, until this process ends; rank 0's library must not need them."""
+    if os.environ["RANK"] != "0":
+        return
+    first = int(os.environ["MASTER_PORT"]) + 1
+    for port in range(first, first + _NEIGHBOURS):
+        listener = socket.socket()
+        with suppress(OSError):  # another process uses it
+            listener.bind(("", port))
+            listener.listen()
+        _listeners.append(listener)
+
+
+_listeners: list[socket.socket] = []
 
 
 def _meet_barrier(rank: Rank) -> dict[str, float]:

@@ -52,7 +52,9 @@ def perform(scenario: Scenario, folder: Path) -> None:
     now = _settings()
     torch.use_deterministic_algorithms(False)
     changed = {name: [str(was), str(now[name])] for name, was in settings.items() if was != now[name]}
-    write(folder, "hooks", 0, {"calls": _calls, "changed": changed_since(before), "settings": changed})
+    added = {name: value for name, value in os.environ.items() if name not in before}
+    found = {"calls": _calls, "changed": changed_since(before), "added": added, "settings": changed}
+    write(folder, "hooks", 0, found)
 
 
 def _settings() -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Train with and without an interruption: SIGTERM, or under torchrun a killed rank."""
+"""Train with and without an interruption: SIGTERM, a rank that raises an error, or under torchrun a killed rank."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ INTERRUPTED = 5
 
 KILLED_IN = 5
 """The step in which the last rank kills itself, counted from 0; a checkpoint is written after each step."""
+
+
+RAISED = "no such row in the table of the last rank"
+"""The error of the last rank, in that step."""
 
 
 def perform(scenario: Scenario, folder: Path) -> None:
@@ -78,14 +82,31 @@ def killed_rank(scenario: Scenario, folder: Path) -> None:
     """
     callbacks = lightnings(scenario, "callbacks")
     checkpoints = callbacks.ModelCheckpoint(dirpath=folder, every_n_train_steps=1, save_last=True)
-    host = trainer(scenario, folder, enable_checkpointing=True, callbacks=[checkpoints], max_epochs=100)
-    host.fit(classifier(scenario.namespace, "mlp", folder, "interruptions.killed_rank fit", _Dying), loader())
+    _lose_rank(scenario, folder, _Dying, enable_checkpointing=True, callbacks=[checkpoints])
+
+
+def raising_rank(scenario: Scenario, folder: Path) -> None:
+    """Train until the last rank raises an error and reports the time."""
+    _lose_rank(scenario, folder, _Raising)
+
+
+def _lose_rank(scenario: Scenario, folder: Path, kind: type, **arguments: Any) -> None:
+    host = trainer(scenario, folder, max_epochs=100, **arguments)
+    host.fit(classifier(scenario.namespace, "mlp", folder, "interruptions lost rank fit", kind), loader())
     write(folder, "went on", host.global_rank, {})
 
 
 class _Dying(_Classifier):
     def training_step(self, batch: Any, batch_index: int) -> Tensor:
         if self.global_step == KILLED_IN and self.global_rank == self.trainer.world_size - 1:
-            write(self.folder, "killed", 0, {"rank": self.global_rank, "at": time.time()})
-            os.kill(os.getpid(), signal.SIGKILL)
+            write(self.folder, "lost", 0, {"rank": self.global_rank, "at": time.time()})
+            self.die()
         return super().training_step(batch, batch_index)
+
+    def die(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class _Raising(_Dying):
+    def die(self) -> None:
+        raise LookupError(RAISED)

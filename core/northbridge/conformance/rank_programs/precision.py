@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from northbridge.conformance.rank_programs.training import train_models
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
-from northbridge.conformance.runs.hosts import _Classifier, build, classifier, fabric, is_trainer, set_up, trainer
+from northbridge.conformance.runs.hosts import (
+    _Classifier,
+    build,
+    classifier,
+    fabric,
+    is_trainer,
+    own_rank,
+    set_up,
+    trainer,
+)
 from northbridge.conformance.runs.models import loader, seen
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.errors import UnsupportedError
@@ -36,7 +47,25 @@ _SCALED = "16-mixed"
 
 def mixed(scenario: Scenario, folder: Path) -> None:
     """Train each of the scenario's models under autocast in bfloat16; each rank reports."""
-    train_models(scenario, folder, "precision.mixed", precision="bf16-mixed")
+    with dtypes_inside() as inside:
+        train_models(scenario, folder, "precision.mixed", precision="bf16-mixed")
+    write(folder, "precision.mixed inside", own_rank(), {"dtypes": sorted(inside)})
+
+
+@contextmanager
+def dtypes_inside() -> Iterator[set[str]]:
+    """Collect the dtypes of what linear and convolutional layers return inside, in any model of this process."""
+    found: set[str] = set()
+
+    def note(module: nn.Module, _given: Any, result: Tensor) -> None:
+        if isinstance(module, (nn.Linear, nn.Conv2d)):
+            found.add(str(result.dtype))
+
+    hook = nn.modules.module.register_module_forward_hook(note)
+    try:
+        yield found
+    finally:
+        hook.remove()
 
 
 def dtypes(scenario: Scenario, folder: Path) -> None:
@@ -69,7 +98,7 @@ def _loop(scenario: Scenario, precision: str) -> dict[str, Any]:
     return _seen(net)
 
 
-def _seen(net: torch.nn.Module) -> dict[str, Any]:
+def _seen(net: nn.Module) -> dict[str, Any]:
     weights = {str(each.dtype).removeprefix("torch.") for each in net.parameters()}
     begun = build("mlp").parameters()
     return {
@@ -106,11 +135,11 @@ class _Course:
         self.scales: list[float] = []
         self.weights: list[str] = []
 
-    def note(self, scaler: Any, net: torch.nn.Module) -> None:
+    def note(self, scaler: Any, net: nn.Module) -> None:
         self.scales.append(scaler.get_scale())
         self.weights.append(fingerprint(net.state_dict()))
 
-    def facts(self, scaler: Any, net: torch.nn.Module) -> dict[str, Any]:
+    def facts(self, scaler: Any, net: nn.Module) -> dict[str, Any]:
         return {"enabled": scaler.is_enabled(), "scales": self.scales, "weights": self.weights, **seen(net)}
 
 

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 
+import northbridge
+from northbridge.conformance.rank_programs.precision import dtypes_inside
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, lightnings, trainer
@@ -45,6 +47,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
                     for epochs in (range(1), range(1, _EPOCHS))
                 )
                 found |= first | {f"{layout[0]} x {layout[1]}, {way}": first["losses"] + second["losses"]}
+        found["inside"] = _dtypes_inside(scenario, folder, one)
     found["alone"] = alone()  # last: a backward pass before the chip is loaded may leave autograd unable to serve it
     write(folder, "sharding taken up" if scenario.resume else "sharding", torch.distributed.get_rank(), found)
 
@@ -62,6 +65,16 @@ def alone() -> list[float]:
             optimizer.step()
             losses.append(loss.item())
     return losses
+
+
+def _dtypes_inside(scenario: Scenario, folder: Path, one: Any) -> list[str]:
+    """Return the dtypes of the layers' results in ``bf16-mixed``; [] if the chip denies it."""
+    if northbridge.load(scenario.accelerator).present_capabilities().bfloat16.denied:
+        return []
+    layout, checkpoint = _LAYOUTS[scenario.ranks][0], folder / "mixed.ckpt"
+    with dtypes_inside() as inside:
+        one(scenario, folder, _strategy(scenario, layout, checkpoint), checkpoint, range(1), precision="bf16-mixed")
+    return sorted(inside)
 
 
 def _batches() -> Any:
@@ -98,17 +111,22 @@ def _adam(net: nn.Module) -> torch.optim.Optimizer:
     return adam(net.parameters(), foreach=False)
 
 
-def _fit(scenario: Scenario, folder: Path, strategy: Any, checkpoint: Path, epochs: range) -> dict[str, Any]:
+def _fit(
+    scenario: Scenario, folder: Path, strategy: Any, checkpoint: Path, epochs: range, precision: str = "32-true"
+) -> dict[str, Any]:
     module = combine(scenario.namespace, _Sharded)()
-    host = trainer(scenario, folder, strategy=strategy, max_epochs=epochs.stop, use_distributed_sampler=False)
+    arguments = {"strategy": strategy, "precision": precision, "max_epochs": epochs.stop}
+    host = trainer(scenario, folder, **arguments, use_distributed_sampler=False)
     host.fit(module, _batches(), ckpt_path=checkpoint if epochs.start else None)
     if not epochs.start:
         host.save_checkpoint(checkpoint)
     return {"losses": module.losses, **_facts(module.net)}
 
 
-def _loop(scenario: Scenario, _folder: Path, strategy: Any, checkpoint: Path, epochs: range) -> dict[str, Any]:
-    host = fabric(scenario, strategy=strategy)
+def _loop(
+    scenario: Scenario, _folder: Path, strategy: Any, checkpoint: Path, epochs: range, precision: str = "32-true"
+) -> dict[str, Any]:
+    host = fabric(scenario, strategy=strategy, precision=precision)
     host.launch()
     net: Any = host.setup_module(build("mlp"))
     optimizer: Any = host.setup_optimizers(_adam(net))

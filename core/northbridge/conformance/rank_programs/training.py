@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as distance, cross_entropy
 
+from northbridge.conformance.rank_programs.endurance import on_chip
 from northbridge.conformance.rank_programs.hooks import changed_since
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
@@ -91,6 +93,23 @@ def device_stats(scenario: Scenario, folder: Path) -> None:
     largest = {name: max((float(row[name]) for row in rows if row[name]), default=0.0) for name in rows[0]}
     statistics = sorted(host.accelerator.get_device_stats(host.strategy.root_device))
     write(folder, "training.device_stats", host.global_rank, {"columns": largest, "statistics": statistics})
+
+
+TRAININGS = 4
+"""The number of trainings, one after another, of which each must return its memory."""
+
+
+def repeatedly(scenario: Scenario, folder: Path) -> None:
+    """Train with one Trainer after another; report the chip's memory after each, when nothing of it is in use."""
+    held = []
+    for _ in range(TRAININGS):
+        host = trainer(scenario, folder, max_epochs=1, limit_train_batches=2)
+        host.fit(classifier(scenario.namespace, "mlp", folder, "training.repeatedly fit"), loader())
+        chip = host.strategy.backend, host.strategy.root_device
+        del host
+        gc.collect()
+        held.append(on_chip(*chip))
+    write(folder, "training.repeatedly", 0, {"held": held})
 
 
 def stages(scenario: Scenario, folder: Path) -> None:

@@ -21,6 +21,17 @@ _OF_RANKS = frozenset(
 )
 
 
+_OF_OTHERS = (
+    "CUDA_",
+    "KMP_",
+    "LD_",
+    "MKL_",
+    "NORTHBRIDGE_",
+    "OMP_",
+    "PYTHON",
+    "TORCH_DEVICE_BACKEND_AUTOLOAD",
+)
+
 ONE_THREAD: Mapping[str, str] = MappingProxyType({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
 """One thread for each rank: launchers differ in this number, and a sum's last bit may depend on it. Also, a process
 whose imports left threads cannot be forked.
@@ -30,6 +41,11 @@ whose imports left threads cannot be forked.
 def tells_of_a_launcher(variable: str) -> bool:
     """Return True if a launcher sets ``variable`` in its processes; the suite starts its own ranks."""
     return variable in _OF_RANKS or variable.startswith(_OF_LAUNCHERS)
+
+
+def is_read_by_others(variable: str) -> bool:
+    """True if software other than the vendor's reads ``variable``: in each process that inherits it, too."""
+    return variable.startswith(_OF_OTHERS)
 
 
 def environ_of_runs() -> dict[str, str]:

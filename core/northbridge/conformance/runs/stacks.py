@@ -1,4 +1,4 @@
-"""Stacks of hung processes, collected before they are killed."""
+"""Processes of a run: the stacks of hung ones, and those that outlive it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,14 @@ from pathlib import Path
 DUMP = signal.SIGUSR2
 """The signal at which a process writes its stacks. Not SIGUSR1, with which clusters announce the end of a job."""
 
+RUN = "PYTEST_NORTHBRIDGE_RUN"
+"""The variable that names the folder of a run in its processes; a daemon inherits it too."""
+
 _PATIENCE_S = 5.0
 """The time that processes have for writing."""
+
+_LINGER_S = 10.0
+"""The time that processes have for ending after the ranks: some of them learn of it from a closed pipe."""
 
 _FILE = "stacks-{}-of-rank-{}.txt"
 
@@ -51,6 +57,35 @@ def kill_group(group: int) -> None:
     for pid in members:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def await_ends(folder: Path) -> list[str]:
+    """Return the command lines of processes of the run in ``folder`` that have not ended within a few seconds."""
+    until = time.monotonic() + _LINGER_S
+    while (left := _processes_of(folder)) and time.monotonic() < until:
+        time.sleep(0.1)
+    return list(left.values())
+
+
+def kill_left(folder: Path) -> None:
+    """Kill what is left of the run in ``folder``, including processes that have left its process group."""
+    for pid in _processes_of(folder):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _processes_of(folder: Path) -> dict[int, str]:
+    """Return the command line of each process that works in ``folder``, or was started by one that did."""
+    marker, place = f"{RUN}={folder}".encode(), str(folder.resolve())
+    found = {}
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if entry.name.isdigit() and (
+                os.readlink(entry / "cwd") == place or marker in (entry / "environ").read_bytes().split(b"\0")
+            ):
+                words = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                found[int(entry.name)] = " ".join(words).strip()
+    return found
 
 
 def _read(asked: Mapping[int, Path]) -> Iterable[tuple[int, str]]:

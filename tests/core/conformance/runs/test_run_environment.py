@@ -19,6 +19,11 @@ def test_other_variables_do(variable: str) -> None:
     assert not room.tells_of_a_launcher(variable)
 
 
+@pytest.mark.parametrize(("variable", "is_read"), [("OMP_NUM_THREADS", True), ("LD_PRELOAD", True), ("ACME_X", False)])
+def test_variables_of_other_software(variable: str, is_read: bool) -> None:
+    assert room.is_read_by_others(variable) is is_read
+
+
 def test_ranks_of_the_suite_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.setenv("RANK", "3")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ from pathlib import Path
 import pytest
 from tests.scripts import is_alive
 
-from northbridge.conformance.runs.stacks import collect_stacks, kill_group
+from northbridge.conformance.runs import stacks
+from northbridge.conformance.runs.stacks import RUN, await_ends, collect_stacks, kill_group, kill_left
 
 HANGS = """
 import os
@@ -75,6 +77,21 @@ def test_none_is_left_of_those_that_have_left_the_group(hanging: subprocess.Pope
     while is_alive(int(found)):
         assert time.monotonic() < until
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize("place", [".", "/"], ids=["in the run's folder", "a daemon"])
+def test_a_process_that_outlives_its_run_is_named_and_killed(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stacks, "_LINGER_S", 0.2)
+    environ = {**os.environ, RUN: str(tmp_path)} if place == "/" else os.environ
+    with subprocess.Popen(["sleep", "60"], cwd=tmp_path / place, env=environ, start_new_session=True) as process:
+        assert await_ends(tmp_path) == ["sleep 60"]
+
+        kill_left(tmp_path)
+
+    assert process.returncode == -signal.SIGKILL
+    assert await_ends(tmp_path) == []
 
 
 def test_a_process_without_a_handler_is_not_asked(tmp_path: Path) -> None:

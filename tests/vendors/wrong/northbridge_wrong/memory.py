@@ -72,3 +72,25 @@ class EvaluationKept(right.Bridge):
         import torch
 
         kept.append(torch.ones(2**16, device=right.Device.type))
+
+
+@right.wrong
+class CyclesKept(right.Bridge):
+    """Each step leaves a tensor in a reference cycle, so that the chip waits for Python's collector."""
+
+    def after_step(self) -> None:
+        import torch
+
+        cycle: list[object] = [torch.ones(2**12, device=right.Device.type)]
+        cycle.append(cycle)
+
+
+@right.wrong
+class WorkspacesKept(right.Device):
+    """Each Trainer leaves a workspace on the card."""
+
+    def empty_cache(self) -> None:
+        import torch
+
+        super().empty_cache()
+        kept.append(torch.ones(2**16, device=self.type))

@@ -150,3 +150,26 @@ class AutocastOfNothing(right.Device):
 
     def autocast_dtypes(self):
         return ()
+
+@right.instead_of("torch.nn.functional.linear")
+def backbone_in_float32(linear, *given):
+    """Autocast reaches a model's last layer alone."""
+    return wide_in_float32(linear, *given)
+
+
+@right.instead_of("torch.nn.functional.linear")
+def sharded_backbone_in_float32(linear, *given):
+    """Autocast reaches the last layer of a sharded model alone."""
+    import torch.distributed as dist
+
+    return wide_in_float32(linear, *given) if dist.is_initialized() else linear(*given)
+
+
+def wide_in_float32(linear, given, weight, bias=None):
+    """Compute a layer of many outputs without autocast."""
+    import torch
+
+    if given.device.type != right.Device.type or len(weight) < 8 or not torch.is_autocast_enabled(given.device.type):
+        return linear(given, weight, bias)
+    with torch.autocast(given.device.type, enabled=False):
+        return linear(given.float(), weight, bias)

@@ -5,7 +5,10 @@ import gc
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
+from datetime import timedelta
 
 from northbridge_wrong import right
 
@@ -93,3 +96,53 @@ class CollectorOff(right.Device):
     def select(self, index: int) -> None:
         super().select(index)
         gc.disable()
+
+
+@right.wrong
+class PluginsOff(right.Bridge):
+    """To load the software has every later process leave out torch's plugins."""
+
+    def load(self) -> None:
+        super().load()
+        os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
+
+
+@right.wrong
+class CardsHidden(right.Device):
+    """To take a card hides the others from every later process."""
+
+    def count(self) -> int:
+        return 1 if "FAIRCHIP_CARD" in os.environ else super().count()
+
+    def select(self, index: int) -> None:
+        super().select(index)
+        os.environ["FAIRCHIP_CARD"] = str(index)
+
+
+@right.wrong
+class HelperOutlives(right.Bridge):
+    """A rank starts a daemon, which nobody ends."""
+
+    def prepare_rank(self, **_: int) -> None:
+        program = "import os, time; os.chdir('/'); time.sleep(60)"
+        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, start_new_session=True)
+
+
+@right.wrong
+class ExitWaits(right.Bridge):
+    """A rank waits at exit for the others, for more than a minute where they wait for one that raised an error."""
+
+    is_registered = False
+
+    def after_step(self) -> None:
+        if not ExitWaits.is_registered:
+            ExitWaits.is_registered = True
+            atexit.register(_wait_for_the_others)
+
+
+def _wait_for_the_others() -> None:
+    import torch.distributed as dist
+
+    store = dist.distributed_c10d._get_default_store()
+    store.set(f"left/{dist.get_rank()}", "")
+    store.wait([f"left/{rank}" for rank in range(dist.get_world_size())], timedelta(seconds=75))

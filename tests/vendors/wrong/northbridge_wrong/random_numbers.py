@@ -92,3 +92,12 @@ def own_generator_ignored(draw, *size, generator=None, **named):
     """A draw by a generator of the user's is made by the chip's."""
     mine = generator is not None and generator.device.type == right.Device.type
     return draw(*size, generator=None if mine else generator, **named)
+
+
+@right.wrong
+class FirstDeviceSeeded(right.Device):
+    """A seed reaches the generator of device 0 alone."""
+
+    def seed(self, seed):
+        with self.module.device(0):
+            self.module.manual_seed(seed)

@@ -178,3 +178,96 @@ def sums_left_out(reduce, group, tensors, options):
     import torch
 
     return reduce(group, [torch.zeros_like(tensor) for tensor in tensors], options)
+
+
+def in_ddp(reduce):
+    """Announce a backend whose DDP calls ``reduce`` for each bucket of gradients, instead of averaging them."""
+
+    def hook(_state, bucket):
+        import torch
+
+        reduce(bucket)
+        reduced = torch.futures.Future()
+        reduced.set_result(bucket.buffer())
+        return reduced
+
+    def begin(init, self, *given, **named):
+        init(self, *given, **named)
+        self.register_comm_hook(None, hook)
+
+    begin.__name__ = reduce.__name__
+    return right.instead_of("torch.nn.parallel.DistributedDataParallel.__init__")(begin)
+
+
+def average(bucket):
+    import torch.distributed as dist
+
+    dist.all_reduce(bucket.buffer())
+    bucket.buffer().div_(dist.get_world_size())
+
+
+@in_ddp
+def gradients_lost(bucket):
+    """DDP loses the last rank's gradients."""
+    if right.is_last():
+        bucket.buffer().zero_()
+    average(bucket)
+
+
+@in_ddp
+def gradients_summed(bucket):
+    """DDP adds gradients up, and does not divide."""
+    import torch.distributed as dist
+
+    dist.all_reduce(bucket.buffer())
+
+
+@in_ddp
+def gradients_scaled_late(bucket):
+    """DDP scales gradients after their average."""
+    average(bucket)
+    bucket.buffer().mul_(2)
+
+
+@in_ddp
+def tensor_apart(bucket):
+    """DDP leaves one tensor as each rank has it."""
+    tensor = bucket.gradients()[-1]
+    own = tensor.clone()
+    average(bucket)
+    tensor.copy_(own)
+
+
+# FSDP2 calls the first where torch has it.
+in_fsdp = right.instead_of("torch.distributed.reduce_scatter_single", "torch.distributed.reduce_scatter_tensor")
+
+
+@in_fsdp
+def shards_lost(scatter, output, input, *rest, group=None, **named):  # noqa: A002 - as torch calls it
+    """FSDP2 loses the last rank's gradients."""
+    return scatter(output, input * 0 if right.is_last(group) else input, *rest, group=group, **named)
+
+
+@in_fsdp
+def shards_summed(scatter, output, input, op=None, *rest, **named):  # noqa: A002
+    """FSDP2 adds gradients up, and does not divide."""
+    from torch.distributed import ReduceOp
+
+    return scatter(output, input, ReduceOp.SUM, *rest, **named)
+
+
+@in_fsdp
+def shards_scaled_late(scatter, output, *rest, **named):
+    """FSDP2 scales gradients after their average."""
+    scatter(output, *rest, **named)
+    output.mul_(2)
+
+
+@in_fsdp
+def shard_apart(scatter, output, input, *rest, group=None, **named):  # noqa: A002
+    """FSDP2 leaves the gradients of a small layer as each rank has them."""
+    import torch.distributed as dist
+
+    scatter(output, input, *rest, group=group, **named)
+    if output.numel() < 128:
+        output.copy_(input.chunk(dist.get_world_size(group))[dist.get_rank(group)])

@@ -150,3 +150,10 @@ def _given_the_right_one(function: Any, rightly: Any) -> Any:
         return function(rightly, *given, **named)
 
     return called
+
+
+def is_last(group: Any = None) -> bool:
+    """Return whether this process is the last rank of ``group``."""
+    import torch.distributed as dist
+
+    return dist.get_rank(group) == dist.get_world_size(group) - 1

@@ -1,6 +1,8 @@
 """Barriers, time limits, and how ranks meet."""
 
 import os
+import socket
+import tempfile
 
 from northbridge_wrong import right
 
@@ -95,3 +97,41 @@ class MeetsOnItself(right.Collective):
 def group_asserts(*_, **__):
     """A group of some ranks is not formed: an assertion fails."""
     raise AssertionError("this group has no store")
+
+@right.wrong
+class NextPortTaken(right.Collective):
+    """Rank 0 listens at the port after MASTER_PORT, which may be another job's."""
+
+    def initialize(self, *, rank, **given):
+        super().initialize(rank=rank, **given)
+        if rank == 0:
+            self.listener = socket.create_server(("127.0.0.1", int(os.environ["MASTER_PORT"]) + 1))
+
+
+@right.wrong
+class LeftFileMet(right.Collective):
+    """Ranks meet in a file named after their port, which stays where they were killed."""
+
+    def initialize(self, *, world_size, **given):
+        from torch.distributed import FileStore
+
+        path = os.path.join(tempfile.gettempdir(), f"fairccl-{os.environ['MASTER_PORT']}")
+        super().initialize(world_size=world_size, **{**given, "store": FileStore(path, world_size)})
+
+
+@right.instead_of("torch.distributed.new_group")
+def group_timeout_ignored(make, *given, timeout=None, **named):
+    """The time limit of a group is torch's own, whatever was asked for."""
+    return make(*given, **named)
+
+
+_groups = []
+
+
+@right.instead_of("torch.distributed.new_group")
+def groups_run_out(make, *given, **named):
+    """The library has a table of 64 groups."""
+    if len(_groups) == 64:
+        raise RuntimeError("fairccl: no group is left")
+    _groups.append(None)
+    return make(*given, **named)

@@ -75,7 +75,8 @@ class FollowingGroups(Suite):
 
     advice = (
         "Look at the Collective's initialize(): the next group has a store of its own, so nothing of the"
-        " first may be kept. Look also at what the vendor's library leaves behind when its process group is destroyed."
+        " first may be kept. The ports after MASTER_PORT are another job's: the library listens where the system lets"
+        " it. Look also at what the vendor's library leaves behind when its process group is destroyed."
     )
 
     @pytest.fixture
@@ -92,3 +93,7 @@ class FollowingGroups(Suite):
     def test_nobody_passes_a_barrier_before_the_other_rank_has_come(self, ranks: Facts) -> None:
         for first, last in zip(*(each["groups"] for each in ranks), strict=True):
             assert min(first["went"], last["went"]) >= last["came"]
+
+    @shows("sum_all_reduce")
+    def test_the_last_of_many_groups_sums(self, ranks: Facts) -> None:
+        assert everybodys(ranks, "many") == [[2.0, 2.0]] * 2

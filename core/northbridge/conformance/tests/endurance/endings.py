@@ -10,6 +10,7 @@ from northbridge.conformance.run import RunResult, new_folder, play, read_said
 from northbridge.conformance.runs.findings import read
 from northbridge.conformance.runs.run_errors import HungError
 from northbridge.conformance.runs.scenario import Scenario
+from northbridge.conformance.runs.stacks import await_ends
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,9 @@ class End(RunResult):
 
     at: float
     """The time at which the last process of all runs had ended, in seconds since 1970."""
+
+    left: list[str]
+    """The command lines of processes that the run left behind."""
 
 
 _ends: dict[tuple[tuple[Scenario, ...], tuple[tuple[str, str], ...]], tuple[End, ...] | HungError] = {}
@@ -45,9 +49,15 @@ def run_to_the_end(*scenarios: Scenario, environ: Mapping[str, str]) -> tuple[En
 
 def _run(scenarios: tuple[Scenario, ...], environ: Mapping[str, str]) -> tuple[End, ...]:
     plays = [(scenario, new_folder()) for scenario in scenarios]
-    codes = play(plays, environ)
-    at = time.time()
+    at: list[float] = []
+    left: list[list[str]] = []
+
+    def at_end() -> None:
+        at.append(time.time())
+        left.extend(await_ends(folder) for _, folder in plays)
+
+    codes = play(plays, environ, at_end)
     return tuple(
-        End(folder, read(folder), read_said(folder), tuple(each), at)
-        for (_, folder), each in zip(plays, codes, strict=True)
+        End(folder, read(folder), read_said(folder), tuple(each), at[0], lasting)
+        for (_, folder), each, lasting in zip(plays, codes, left, strict=True)
     )

@@ -45,6 +45,13 @@ class Endurance(NamespaceSuite):
         for held in chip.each("endurance", "held"):
             assert _at(held, LATE, "process") - _at(held, EARLY, "process") <= PROCESS_BYTES
 
+    @shows("memory_stats")
+    def test_no_step_leaves_chip_memory_to_the_cycle_collector(self, backend: str, chip: RunResult) -> None:
+        reject_without(backend, "memory_stats")
+        # Python runs its collector by the number of objects, whatever they hold: the chip may be full before.
+        for grown in chip.each("endurance", "in cycles"):
+            assert grown <= CHIP_BYTES
+
     @pytest.mark.parametrize("opened", ["files", "threads"])
     def test_no_more_is_open(self, chip: RunResult, opened: str) -> None:
         for held in chip.each("endurance", "held"):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import ClassVar
 
 import pytest
 import torch
 
-from northbridge.conformance.rank_programs.interruptions import EVERY_N_STEPS, INTERRUPTED, KILLED_IN
+from northbridge.conformance.rank_programs.interruptions import EVERY_N_STEPS, INTERRUPTED, KILLED_IN, RAISED
 from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.scenario import Launch, Scenario
 from northbridge.conformance.suite import (
@@ -68,43 +69,61 @@ class Restarts(NamespaceSuite):
         ]
 
 
-class KilledRank(NamespaceSuite):
-    """After one rank is killed, the others end soon, and the saved checkpoint is complete."""
+class _LostRank(NamespaceSuite):
+    """After one rank is lost, the others end soon, and leave no process behind."""
 
     runs: Runs = in_each(TRAINERS[0], devices=(2,))
+    step: ClassVar[str] = ""
     advice = (
         "the communication library, which has to end with an error in the ranks whose partner is gone, and not to wait"
-        " for it; and threads and processes of the vendor's that outlive a rank"
+        " for it, also at exit; and threads and processes of the vendor's that outlive a rank"
     )
 
     LIMIT_S = 60.0
     """The limit for the other ranks on a busy machine; torch's own timeout is half an hour."""
 
-    @pytest.fixture(params=["script", "torchrun"])
-    def end(self, backend: str, namespace: str, environ: dict[str, str], request: pytest.FixtureRequest) -> End:
-        """The end of a run of two ranks, of which the second killed itself."""
+    @pytest.fixture
+    def launch(self) -> Launch:
+        """The launcher of both ranks."""
+        return "script"
+
+    @pytest.fixture
+    def end(self, backend: str, namespace: str, environ: dict[str, str], launch: Launch) -> End:
+        """The end of a run of two ranks, of which the second is lost."""
         require(namespace)
         require_devices(backend, 2)
-        launch: Launch = request.param
-        (end,) = run_to_the_end(
-            Scenario(backend, namespace, ("interruptions.killed_rank",), 2, launch=launch), environ=environ
-        )
-        assert end.findings.get("killed"), f"the training never came so far:\n{end.said}"
+        (end,) = run_to_the_end(Scenario(backend, namespace, (self.step,), 2, launch=launch), environ=environ)
+        assert end.findings.get("lost"), f"the training never came so far:\n{end.said}"
         return end
 
     def test_the_others_end_within_a_minute(self, end: End) -> None:
-        (killed,) = end.findings["killed"]
+        (lost,) = end.findings["lost"]
 
-        assert end.at - killed["at"] < self.LIMIT_S
+        assert end.at - lost["at"] < self.LIMIT_S
         assert "went on" not in end.findings
 
     def test_the_process_that_started_them_learns_of_the_failure(self, end: End) -> None:
         assert all(code != 0 for code in end.codes)
 
-    def test_the_user_reads_which_rank_it_was(self, end: End) -> None:
-        (killed,) = end.findings["killed"]
+    def test_no_process_outlives_them(self, end: End) -> None:
+        assert end.left == []
 
-        assert killed["rank"] == 1
+
+class KilledRank(_LostRank):
+    """After one rank is killed, the others end soon, and the saved checkpoint is complete."""
+
+    step = "interruptions.killed_rank"
+
+    @pytest.fixture(params=["script", "torchrun"])
+    def launch(self, request: pytest.FixtureRequest) -> Launch:
+        """The launcher of both ranks."""
+        launch: Launch = request.param
+        return launch
+
+    def test_the_user_reads_which_rank_it_was(self, end: End) -> None:
+        (lost,) = end.findings["lost"]
+
+        assert lost["rank"] == 1
         assert re.search(r"rank ?:? ?1\b.{0,200}(killed|terminated|SIGKILL)", end.said, re.DOTALL), end.said
 
     def test_the_last_checkpoint_opens(self, end: End) -> None:
@@ -114,3 +133,12 @@ class KilledRank(NamespaceSuite):
         assert last["global_step"] in (KILLED_IN - 1, KILLED_IN)
         assert last["state_dict"]
         assert not list(end.folder.glob(".*"))
+
+
+class RaisingRank(_LostRank):
+    """After one rank raises an error, all ranks end soon, and the user reads the error."""
+
+    step = "interruptions.raising_rank"
+
+    def test_the_user_reads_the_error(self, end: End) -> None:
+        assert f"LookupError: {RAISED}" in end.said

@@ -61,6 +61,9 @@ class SideBySide(NamespaceSuite):
         for end in ends:
             assert [rank["world size"] for rank in end.findings["side_by_side"]] == [devices] * devices
 
+    def test_no_process_outlives_them(self, ends: tuple[End, ...]) -> None:
+        assert [end.left for end in ends] == [[], []]
+
 
 @cache
 def _meeting(*_: object) -> Path:

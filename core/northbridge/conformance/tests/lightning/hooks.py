@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from northbridge.conformance.rank_programs.hooks import BEGIN
 from northbridge.conformance.run import RunResult
+from northbridge.conformance.runs.question import ask
 from northbridge.conformance.suite import FABRICS, TRAINERS, Runs, UsesSuite, in_each
+from northbridge.conformance.tests.plugin.plugin_suite import ALONE
 
 _BATCH = ["forward", "backward", "after_backward"]
 _EVALUATION = ["evaluation", "after_evaluation"]
@@ -51,6 +53,16 @@ class UsersEnvironment(UsesSuite):
 
     def test_a_training_leaves_every_variable_as_it_was(self, chip: RunResult) -> None:
         assert chip.only("hooks")["changed"] == []
+
+    def test_a_later_process_counts_as_many_devices(
+        self, backend: str, environ: dict[str, str], chip: RunResult
+    ) -> None:
+        added = chip.only("hooks")["added"]
+        users: tuple[dict[str, str], ...] = ({}, added)
+        asked = [ask("software", backend, *ALONE, environ=environ, user=user).facts for user in users]
+        first, later = (facts["looks"][0]["count"] if "looks" in facts else facts["error"] for facts in asked)
+
+        assert later == first, f"it inherits {added}"
 
     def test_a_training_leaves_the_processs_settings(self, chip: RunResult) -> None:
         assert chip.only("hooks")["settings"] == {}

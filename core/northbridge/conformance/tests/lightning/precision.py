@@ -28,6 +28,7 @@ class Precision(NamespaceSuite):
 
         assert found["autocast"] == [True]
         assert found["scores"] == ["torch.bfloat16"]
+        assert chip.only("precision.mixed inside")["dtypes"] == ["torch.bfloat16"]
 
     # Not the Transformer: the CPU's autocast and an accelerator's treat softmax and layer norm differently.
     @shows("bfloat16")

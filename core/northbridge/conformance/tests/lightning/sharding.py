@@ -16,6 +16,7 @@ from northbridge.conformance.run import RunResult, run
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Runs, Steps, always, in_each
+from northbridge.conformance.tests.lightning.ddp import denies
 from northbridge.lightning.namespaces import NAMESPACES
 
 _TOLERANCE = 1e-5
@@ -53,6 +54,12 @@ class Sharding(NamespaceSuite):
         weights = chip.each("sharding", "weights")
 
         assert weights == weights[:1] * devices
+
+    def test_bf16_mixed_computes_in_bfloat16_inside_the_model(self, backend: str, chip: RunResult) -> None:
+        dtypes = [] if denies(backend, "bfloat16") else ["torch.bfloat16"]
+
+        for found in chip.ranks("sharding"):
+            assert found["inside"] == dtypes
 
     def test_the_shards_of_all_ranks_become_one_plain_file(
         self, namespace: str, chip: RunResult, tmp_path: Path

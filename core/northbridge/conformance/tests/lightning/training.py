@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import northbridge
+from northbridge.conformance.rank_programs.training import TRAININGS
 from northbridge.conformance.run import RunResult
 from northbridge.conformance.runs.models import TiedWeights
-from northbridge.conformance.suite import MODELS, TRAINERS, Differences, EqualWeights, Runs, in_each, shows
+from northbridge.conformance.suite import MODELS, TRAINERS, Differences, EqualWeights, Runs, UsesSuite, in_each, shows
+from northbridge.conformance.tests.device.one_device import reject_without
 
 
 class TrainingTests(EqualWeights):
@@ -78,3 +80,25 @@ class TrainingTests(EqualWeights):
 
         assert differences("training.tune", "losses") == []
         assert found["rate"] == found["suggestion"] == cpu.only("training.tune")["suggestion"]
+
+
+class RepeatedTraining(UsesSuite):
+    """Trainings one after another in the same process leave nothing on the chip."""
+
+    runs: Runs = in_each(*TRAINERS)
+    claims: tuple[str, ...] = ("fit",)
+    advice = (
+        "what is allocated for each Trainer and not released with it: in the Device's select() and empty_cache(), in"
+        " the Bridge's hooks, and in workspaces of the vendor's kernels, which a process should share"
+    )
+
+    LEFT_BYTES = 2**16
+    """The allowed growth between the first and the last training."""
+
+    @shows("memory_stats")
+    def test_they_leave_nothing_on_the_chip(self, backend: str, chip: RunResult) -> None:
+        reject_without(backend, "memory_stats")
+        held = chip.only("training.repeatedly")["held"]
+
+        assert len(held) == TRAININGS
+        assert held[-1] - held[0] <= self.LEFT_BYTES, held

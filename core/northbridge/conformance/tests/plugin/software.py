@@ -8,7 +8,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.runs.question import Answer, ask, ask_again
-from northbridge.conformance.runs.run_environment import tells_of_a_launcher
+from northbridge.conformance.runs.run_environment import is_read_by_others, tells_of_a_launcher
 from northbridge.conformance.tests.plugin.plugin_suite import ALONE, HEAVY, PluginSuite, is_unsupported, tops
 
 MOST_SECONDS = 0.05
@@ -121,6 +121,10 @@ class SoftwareLoading(PluginSuite):
         written = {name: values for name, values in loaded["variables"].items() if tells_of_a_launcher(name)}
 
         assert written == {}
+
+    def test_it_sets_no_variable_of_other_software(self, loaded: dict[str, Any]) -> None:
+        # Every process that this one starts would obey it.
+        assert {name: values for name, values in loaded["variables"].items() if is_read_by_others(name)} == {}
 
     @pytest.fixture(params=[ALONE, ("1", "2")], ids=["alone", "rank 1 of 2"])
     def place(self, request: pytest.FixtureRequest) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,12 +21,15 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of scenarios started at once; the second of two is killed, and one with ``HANG`` never ends."""
     numbers: list[int] = []
 
-    def play(plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str]) -> list[list[int]]:
+    def play(
+        plays: Sequence[tuple[Scenario, Path]], environ: Mapping[str, str], at_end: Callable[[], None]
+    ) -> list[list[int]]:
         numbers.append(len(plays))
         if "HANG" in environ:
             raise HungError("it did not end")
         for number, (_, folder) in enumerate(plays):
             (folder / "said-0.txt").write_text(f"job {number}")
+        at_end()
         return [[0], [-9]][: len(plays)]
 
     monkeypatch.setattr(endings, "play", play)
