@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import northbridge
 
 if TYPE_CHECKING:
-    from northbridge_cpu_sim.bridge import STRICT_OPTIONS as STRICT_OPTIONS
+    from northbridge_cpu_sim.bridge import ROUNDING_OPTIONS as ROUNDING_OPTIONS, STRICT_OPTIONS as STRICT_OPTIONS
     from northbridge_cpu_sim.errors import (
         BuildError as BuildError,
         CardTakenError as CardTakenError,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice as SimulatedDevice
 
 _HOMES = {
-    "bridge": ("STRICT_OPTIONS",),
+    "bridge": ("ROUNDING_OPTIONS", "STRICT_OPTIONS"),
     "errors": ("BuildError", "CardTakenError", "DeviceFileError", "FaultError", "ServerError"),
     "faults.fault": ("Fault",),
     "faults.plan": ("MetFault", "count_step", "faults_met", "planned_faults"),

@@ -20,6 +20,16 @@ STRICT_OPTIONS: Mapping[str, str] = MappingProxyType(
 Not asynchronous errors: a device with an error takes no more work, and the suite causes errors on purpose.
 """
 
+ROUNDING_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "NORTHBRIDGE_CPU_SIM_PRODUCTS": "tf32",
+        "NORTHBRIDGE_CPU_SIM_ACCUMULATION": "bfloat16",
+        "NORTHBRIDGE_CPU_SIM_ORDER": "other",
+        "NORTHBRIDGE_CPU_SIM_DENORMALS": "flushed",
+    }
+)
+"""Options under which the chip rounds as real chips do, so that its numbers are not the CPU's."""
+
 
 class SimBridge(northbridge.Bridge):
     """Compiles the chip on first use, and registers it with torch."""
