@@ -41,6 +41,8 @@ VERDICTS: Mapping[Verdict, str] = MappingProxyType(
         Verdict.FAIL: "It does not do what it has to do or claims to do, or what it says it cannot do is not refused.",
         Verdict.TIMEOUT: "It hung, and was ended.",
         Verdict.UNDERCLAIM: "It works, although the backend says that it cannot do this: the claim is wrong.",
+        Verdict.VOID: "Neither passed nor failed: on this device, two right ways to compute differ by more than the"
+        " bound, so that a comparison shows nothing.",
         Verdict.NOT_RUN: "A fact of this machine forbids the test, such as too few devices, or it was not asked for."
         " Nothing is known.",
         Verdict.UNKNOWN: "The backend does not say whether it can do this; what came of trying proves nothing.",
