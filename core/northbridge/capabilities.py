@@ -44,12 +44,16 @@ def _claim(meaning: str, level: str = "", default: Claim = unknown, *, deniable:
     return field(default=default, metadata={"meaning": meaning, "level": level, "deniable": deniable})
 
 
+FACTS = ("simulated", "auto", "rounds")
+"""The fields of :class:`Capabilities` that are not claims."""
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """Claims about a chip, known before anything is built.
 
-    ``simulated`` and ``auto`` are facts. The other fields are claims, ``unknown`` unless the vendor sets them. The
-    connector reads them first, so that an unsupported precision or strategy is an error before training.
+    ``simulated``, ``auto`` and ``rounds`` are facts. The other fields are claims, mostly ``unknown`` unless the vendor
+    sets them. The connector reads them first, so that an unsupported precision or strategy is an error before training.
     """
 
     simulated: bool = False
@@ -57,6 +61,9 @@ class Capabilities:
 
     auto: bool = True
     """True if ``accelerator="auto"`` may choose this chip when its hardware is present."""
+
+    rounds: bool = False
+    """True if a simulated chip rounds otherwise than the CPU: it is compared within tolerances, as a real chip."""
 
     float32: Claim = _claim("float32 is computed as float32", "C1")
     autograd: Claim = _claim("gradients are computed on the chip", "C1")
@@ -86,6 +93,9 @@ class Capabilities:
     float16: Claim = _claim("tensors and mixed precision in float16, with a gradient scaler")
     float64: Claim = _claim("float64 is computed as float64")
     int64: Claim = _claim("int64 is stored and computed as int64")
+    float32_products: Claim = _claim("products of float32 matrices are computed with all bits of float32", default=yes)
+    """If ``no``, as with TF32, ten bits of each factor count, and a run gets a warning."""
+
     float32_convolutions: Claim = _claim("convolutions of float32 are computed with all bits of float32")
     """If ``no``, a run gets a warning."""
 
@@ -112,7 +122,7 @@ class Capabilities:
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name in ("simulated", "auto"):
+            if each.name in FACTS:
                 kind: type[object] = bool
                 right = "True or False"
             else:
@@ -133,6 +143,11 @@ class Capabilities:
         asked = levels[: levels.index(level) + 1]
         claimed: dict[str, Any] = {name: yes for each in asked for name in LEVEL_CLAIMS[each]}
         return cls(**claimed | others)
+
+    @property
+    def exact(self) -> bool:
+        """True if the chip's results are the CPU's to the bit: it is simulated, and does not round otherwise."""
+        return self.simulated and not self.rounds
 
     def claims(self) -> dict[str, Claim]:
         """Return every claim by its name."""

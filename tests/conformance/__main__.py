@@ -2,6 +2,8 @@
 
 ``make conformance`` proves three, and ``CHIPS=cpu_sim make conformance`` one. What Lightning does on the CPU, with
 which each chip is compared, the chips share. The last that is said is why a chip has not the level.
+
+``python -m tests.conformance --rounding 10`` proves ``cpu_sim`` ten times with all options of rounding.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from pathlib import Path
 from tests.conformance.proving import EARNED, prove
 
 from northbridge.conformance.runs.shared_runs import FOLDER
+from northbridge_cpu_sim import ROUNDING_OPTIONS
 
 CHIPS = tuple((os.environ.get("CHIPS") or "cpu_sim hpu sdaa").split())
 OUT = Path("conformance").absolute()
@@ -24,6 +27,8 @@ OUT = Path("conformance").absolute()
 
 def main() -> int:
     """Prove each chip; return 0 where all have the level, and the pages are whole."""
+    if sys.argv[1:2] == ["--rounding"]:
+        return prove_rounding(int(sys.argv[2]))
     signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C ends the commands
     with (
         tempfile.TemporaryDirectory(prefix="northbridge-runs-", ignore_cleanup_errors=True) as runs,
@@ -36,6 +41,17 @@ def main() -> int:
     for chip, lines in zip(CHIPS, wrong, strict=True):
         print("\n".join(lines) if lines else f"{chip}: {EARNED}, and every link of its page leads somewhere")
     return 1 if any(wrong) else 0
+
+
+def prove_rounding(times: int) -> int:
+    """Prove the chip that rounds so often, one run after the other; return 0 where it has the level each time."""
+    failed = 0
+    for number in range(1, times + 1):
+        wrong = prove("cpu_sim", OUT / f"rounding-{number}", {**os.environ, **ROUNDING_OPTIONS})
+        print("\n".join(wrong) if wrong else f"{number}: {EARNED}, where it rounds", flush=True)
+        failed += bool(wrong)
+    print(f"{times - failed} of {times} times")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A real chip, whose sums are rounded otherwise than the CPU's, can earn C2; a simulated one has to have every bit."""
+"""A real chip that rounds otherwise than the CPU can earn C2; a simulated one has to have every bit."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from northbridge.conformance.report.report import TestResult
 from northbridge.conformance.runs.shared_runs import FOLDER
 from northbridge.conformance.suite import MODELS
 from northbridge.conformance.verdict import Verdict
+from northbridge_cpu_sim import ROUNDING_OPTIONS
 
 pytestmark = pytest.mark.timeout(900)  # a run of the suite each
 
@@ -35,7 +36,7 @@ def try_weights(site: Site, runs: Path, monkeypatch: pytest.MonkeyPatch, **more:
     monkeypatch.setattr(sys, "path", [*map(str, site.folders), *sys.path])
     for name, value in more.items():
         monkeypatch.setenv(name, value)
-    environ = {FOLDER: str(runs), **site.environ(), **more}
+    environ = {FOLDER: str(runs), **site.environ(), **ROUNDING_OPTIONS, **more}
     return try_backend("rounding", "C2", (WEIGHTS,), environ, forked="ROUNDING_SIMULATED" in more)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from northbridge import Capabilities, Claim, no, unknown, yes
-from northbridge.capabilities import DENIABLE
+from northbridge.capabilities import DENIABLE, FACTS
 
 
 def test_a_denial_carries_its_reason() -> None:
@@ -30,8 +30,13 @@ def test_a_denial_without_a_reason_is_refused() -> None:
 def test_chip_that_claims_nothing_is_real_and_unknown() -> None:
     capabilities = Capabilities()
 
-    assert (capabilities.simulated, capabilities.auto) == (False, True)
-    assert {claim.answer for claim in capabilities.claims().values()} == {"unknown"}
+    assert (capabilities.simulated, capabilities.auto, capabilities.rounds) == (False, True, False)
+    assert [name for name, claim in capabilities.claims().items() if claim.answer != "unknown"] == ["float32_products"]
+
+
+@pytest.mark.parametrize(("facts", "exact"), [((False, False), False), ((True, False), True), ((True, True), False)])
+def test_simulated_chip_is_exact_unless_it_rounds(facts: tuple[bool, bool], exact: bool) -> None:
+    assert Capabilities(simulated=facts[0], rounds=facts[1]).exact == exact
 
 
 @pytest.mark.parametrize("claim", ["float8", "graphs", "compile", "fused_optimizers", "deepspeed", "fsdp"])
@@ -39,8 +44,8 @@ def test_what_northbridge_drives_on_no_chip_says_so(claim: str) -> None:
     assert Capabilities().claims()[claim].reason == "Northbridge does not drive it yet"
 
 
-def test_every_field_but_the_two_facts_is_a_claim() -> None:
-    assert set(Capabilities().claims()) == {each.name for each in fields(Capabilities)} - {"simulated", "auto"}
+def test_every_field_but_the_facts_is_a_claim() -> None:
+    assert set(Capabilities().claims()) == {each.name for each in fields(Capabilities)} - set(FACTS)
 
 
 def test_a_claim_is_found_by_its_name() -> None:

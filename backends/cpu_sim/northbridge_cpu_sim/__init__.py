@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING
 import northbridge
 
 if TYPE_CHECKING:
-    from northbridge_cpu_sim.bridge import STRICT_OPTIONS as STRICT_OPTIONS
+    from northbridge_cpu_sim.bridge import (
+        ROUNDING_OPTIONS as ROUNDING_OPTIONS,
+        STRICT_OPTIONS as STRICT_OPTIONS,
+        rounding_claims as rounding_claims,
+    )
     from northbridge_cpu_sim.errors import (
         BuildError as BuildError,
         CardTakenError as CardTakenError,
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from northbridge_cpu_sim.simulation.simulated_device import SimulatedDevice as SimulatedDevice
 
 _HOMES = {
-    "bridge": ("STRICT_OPTIONS",),
+    "bridge": ("ROUNDING_OPTIONS", "STRICT_OPTIONS", "rounding_claims"),
     "errors": ("BuildError", "CardTakenError", "DeviceFileError", "FaultError", "ServerError"),
     "faults.fault": ("Fault",),
     "faults.plan": ("MetFault", "count_step", "faults_met", "planned_faults"),
@@ -47,11 +51,25 @@ _HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for na
 
 __all__ = sorted([*_HOME, "module", "northbridge_backend"])  # pyright: ignore[reportUnsupportedDunderAll]  # as in northbridge
 
+_CLAIMED = (
+    "inference_mode",
+    "bfloat16",
+    "bfloat16_range",
+    "float16",
+    "float64",
+    "int64",
+    "float32_convolutions",
+    "sync_batchnorm",
+    "sharding",
+    "fork",
+    "profiler",
+)
+
 
 @northbridge.hookimpl
 def northbridge_backend() -> northbridge.Backend:
     """Declare the chip, without compiling or loading anything."""
-    from northbridge_cpu_sim.bridge import SimBridge
+    from northbridge_cpu_sim.bridge import SimBridge, rounding_claims
     from northbridge_cpu_sim.collective import SimCCL
     from northbridge_cpu_sim.device import SimDevice
 
@@ -61,19 +79,7 @@ def northbridge_backend() -> northbridge.Backend:
         SimCCL(),
         SimBridge(),
         northbridge.Capabilities.of_level(
-            "C3",
-            simulated=True,
-            inference_mode=northbridge.yes,
-            bfloat16=northbridge.yes,
-            bfloat16_range=northbridge.yes,
-            float16=northbridge.yes,
-            float64=northbridge.yes,
-            int64=northbridge.yes,
-            float32_convolutions=northbridge.yes,
-            sync_batchnorm=northbridge.yes,
-            sharding=northbridge.yes,
-            fork=northbridge.yes,
-            profiler=northbridge.yes,
+            "C3", **{"simulated": True, **dict.fromkeys(_CLAIMED, northbridge.yes), **rounding_claims()}
         ),
     )
 

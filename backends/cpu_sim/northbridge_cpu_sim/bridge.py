@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import northbridge
 
@@ -19,6 +21,24 @@ STRICT_OPTIONS: Mapping[str, str] = MappingProxyType(
 
 Not asynchronous errors: a device with an error takes no more work, and the suite causes errors on purpose.
 """
+
+ROUNDING_OPTIONS: Mapping[str, str] = MappingProxyType(
+    {
+        "NORTHBRIDGE_CPU_SIM_PRODUCTS": "tf32",
+        "NORTHBRIDGE_CPU_SIM_ACCUMULATION": "bfloat16",
+        "NORTHBRIDGE_CPU_SIM_ORDER": "other",
+        "NORTHBRIDGE_CPU_SIM_DENORMALS": "flushed",
+    }
+)
+"""Options under which the chip rounds as real chips do, so that its numbers are not the CPU's."""
+
+
+def rounding_claims(environ: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """Return the arguments of :class:`northbridge.Capabilities` that the rounding options in ``environ`` change."""
+    rounding = {name for name, value in ROUNDING_OPTIONS.items() if environ.get(name) == value}
+    coarse = northbridge.no("NORTHBRIDGE_CPU_SIM_PRODUCTS=tf32 reads ten bits of each factor; unset it for all")
+    denied = ("float32_products", "float32_convolutions") if "NORTHBRIDGE_CPU_SIM_PRODUCTS" in rounding else ()
+    return {"rounds": True, **dict.fromkeys(denied, coarse)} if rounding else {}
 
 
 class SimBridge(northbridge.Bridge):

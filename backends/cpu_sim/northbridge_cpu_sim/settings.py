@@ -65,6 +65,33 @@ class SimSettings(northbridge.Settings):
     errors: Literal["immediate", "asynchronous"] = pydantic.Field(
         default="immediate", description="immediate or asynchronous"
     )
+    products: Literal["float32", "tf32"] = pydantic.Field(default="float32", description="float32 or tf32")
+    """How many bits of float32 factors are read: TF32 reads 10 of the mantissa's 23.
+
+    NVIDIA's GPUs do so from Ampere on:
+    https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html#tensorfloat-32-tf32-on-nvidia-ampere-and-later-devices
+    """
+
+    accumulation: Literal["float32", "bfloat16"] = pydantic.Field(default="float32", description="float32 or bfloat16")
+    """The dtype in which four parts of a product of bfloat16 are added up.
+
+    Newer GPUs truncate partial sums to the narrow dtype:
+    https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html#reduced-precision-reduction-for-fp16-and-bf16-gemms
+    """
+
+    order: Literal["cpu", "other"] = pydantic.Field(default="cpu", description="cpu or other")
+    """The order of floating-point sums, means, and sums of products. The other order begins at the end.
+
+    It differs between platforms, CPU and GPU among them, and between slices and the whole:
+    https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html
+    """
+
+    denormals: Literal["kept", "flushed"] = pydantic.Field(default="kept", description="kept or flushed")
+    """Whether a product of float16 or bfloat16 replaces denormal inputs and outputs by zero.
+
+    AMD's MI200 does: https://rocm.docs.amd.com/projects/MIOpen/en/latest/MI200AlternateImplementation.html
+    """
+
     cache: Annotated[Path | None, pydantic.AfterValidator(_absolute)] = pydantic.Field(
         default=None, description="the absolute path of a folder that only you can write"
     )

@@ -17,6 +17,9 @@ class Ending(str, Enum):
 
     FAILED = "failed"
     HUNG = "hung"
+    VOID = "void"
+    """Two right ways to compute differ too much on this device for the test to show anything."""
+
     FORBIDDEN = "forbidden"
     """This machine does not allow the test to run."""
 
@@ -32,6 +35,9 @@ class Verdict(str, Enum):
     UNKNOWN = "UNKNOWN"
     """The backend claims neither; the evidence has the outcome."""
 
+    VOID = "VOID"
+    """Neither PASS nor FAIL: the device's own results vary by more than the bound."""
+
     TIMEOUT = "TIMEOUT"
     NOT_RUN = "NOT RUN"
     """This machine does not allow the test."""
@@ -46,6 +52,8 @@ def judge(ending: Ending, claims: Iterable[Claim]) -> Verdict:
         return Verdict.TIMEOUT
     if ending is Ending.FORBIDDEN:
         return Verdict.NOT_RUN
+    if ending is Ending.VOID:
+        return Verdict.VOID
     answers = {claim.answer for claim in claims}
     if "no" in answers:
         return {Ending.WORKED: Verdict.UNDERCLAIM, Ending.REFUSED: Verdict.PASS}.get(ending, Verdict.FAIL)

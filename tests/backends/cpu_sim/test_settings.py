@@ -31,6 +31,22 @@ def test_the_chip_is_not_strict_unless_asked() -> None:
     assert not settings.check_collectives
 
 
+def test_the_chip_rounds_as_the_cpu_unless_asked() -> None:
+    settings = SimSettings.read({})
+
+    assert (settings.products, settings.accumulation, settings.order, settings.denormals) == (
+        "float32",
+        "float32",
+        "cpu",
+        "kept",
+    )
+
+
+def test_products_refuse_what_is_not_a_way_to_round() -> None:
+    with pytest.raises(SettingsError, match=r"PRODUCTS='float16' is not float32 or tf32\. Fix: correct or unset it"):
+        SimSettings.read({"NORTHBRIDGE_CPU_SIM_PRODUCTS": "float16"})
+
+
 @pytest.mark.parametrize(
     ("text", "size"),
     [

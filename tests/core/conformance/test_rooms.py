@@ -6,6 +6,7 @@ from tests.import_graph import PACKAGES, imports_of, modules_of
 
 ROOMS = (
     "verdict",
+    "figures",
     "runs",
     "rank_programs",
     "run",

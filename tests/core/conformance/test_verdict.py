@@ -38,3 +38,4 @@ def test_what_is_claimed_decides_what_an_ending_says(claims: list[Claim], ending
 def test_hang_and_forbidden_are_told_despite_claims(claims: list[Claim]) -> None:
     assert judge(Ending.HUNG, claims) is Verdict.TIMEOUT
     assert judge(Ending.FORBIDDEN, claims) is Verdict.NOT_RUN
+    assert judge(Ending.VOID, claims) is Verdict.VOID

@@ -24,7 +24,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       .def_readwrite("deferred_streams", &chip::Settings::deferred_streams)
       .def_readwrite("nan_in_fresh_memory", &chip::Settings::nan_in_fresh_memory)
       .def_readwrite("trap_freed_memory", &chip::Settings::trap_freed_memory)
-      .def_readwrite("asynchronous_errors", &chip::Settings::asynchronous_errors);
+      .def_readwrite("asynchronous_errors", &chip::Settings::asynchronous_errors)
+      .def_readwrite("tf32_products", &chip::Settings::tf32_products)
+      .def_readwrite("bfloat16_accumulation", &chip::Settings::bfloat16_accumulation)
+      .def_readwrite("other_order", &chip::Settings::other_order)
+      .def_readwrite("flush_denormals", &chip::Settings::flush_denormals);
   m.def("configure", [](chip::Settings settings, const py::object& acquire) {
     chip::configure(std::move(settings));
     chip::set_acquirer(acquire);

@@ -109,6 +109,10 @@ def _configure(
         nan_in_fresh_memory=settings.fresh == "nan",
         trap_freed_memory=settings.freed == "trap",
         asynchronous_errors=settings.errors == "asynchronous",
+        tf32_products=settings.products == "tf32",
+        bfloat16_accumulation=settings.accumulation == "bfloat16",
+        other_order=settings.order == "other",
+        flush_denormals=settings.denormals == "flushed",
     )
     extension.configure(facts, acquire)
     extension.configure_dtypes(

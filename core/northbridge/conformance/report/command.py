@@ -13,7 +13,7 @@ from rich.text import Text
 from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.report.pages import write_all
 from northbridge.conformance.report.pages.overview import (
-    FAILURES,
+    ATTENTION,
     group_claims,
     is_part,
     list_doubts,
@@ -86,7 +86,7 @@ def show(console: Terminal, report: Report) -> None:
     if report.backend.problem:
         console.print(Text(f"  It could not be loaded: {clean(report.backend.problem)}"), soft_wrap=True)
     (_show_tests if part else _show_levels)(console, report)
-    failures = of_verdict(report, *FAILURES)
+    failures = of_verdict(report, *ATTENTION)
     for test in failures[:_SHOWN]:
         console.print(Text(f"\n{test.verdict.value}  {test.id}", style="bold"), soft_wrap=True)
         for line in clean(test.evidence).strip().splitlines()[-_LINES:]:

@@ -32,6 +32,7 @@ def judge_test(test: Planned, ended: Ended | None, claims: Mapping[str, Claim]) 
         seconds=round(ended.seconds, 3),
         evidence=ended.evidence,
         advice="" if good else _advise(verdict, test, ended),
+        figures=ended.figures,
     )
 
 
@@ -129,7 +130,7 @@ def _find(claim: Claim, tests: list[TestResult]) -> Finding:
     if verdicts & {Verdict.FAIL, Verdict.TIMEOUT}:
         return "false"
     # A test that also shows an unknown claim says nothing about this one.
-    if Verdict.PASS not in verdicts or any(test.verdict is Verdict.NOT_RUN for test in tests):
+    if Verdict.PASS not in verdicts or any(test.verdict in (Verdict.NOT_RUN, Verdict.VOID) for test in tests):
         return "not tested"
     return "proved" if claim.answer == "yes" else "refused"
 
@@ -142,6 +143,11 @@ def _advise(verdict: Verdict, test: Planned, ended: Ended) -> str:
         return "Run the suite without --only."
     if ended.evidence == INTERRUPTED:
         return "Run the suite again, to its end."
+    if verdict is Verdict.VOID:
+        return (
+            "Make the chip's results repeatable, as by deterministic kernels, and let it add gradients up in float32;"
+            " until then the level is withheld."
+        )
     if verdict is Verdict.NOT_RUN:
         return "Run the suite on a machine that allows it; until then the level is withheld."
     return test.advice or _UNTAGGED_ADVICE

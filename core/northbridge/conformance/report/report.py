@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from typing_extensions import Self
 
 from northbridge.capabilities import LEVEL_CLAIMS, Claim
+from northbridge.conformance.figures import Figure
 from northbridge.conformance.verdict import Ending, Verdict
 from northbridge.errors import ReportError
 from northbridge.untrusted.files import read_file
@@ -143,6 +144,9 @@ class TestResult(_Facts):
 
     advice: str
     """The place where the vendor should look; empty if the test needs no attention."""
+
+    figures: tuple[Figure, ...] = ()
+    """The measured distances, with the bound and the gate of each."""
 
     @property
     def class_name(self) -> str:

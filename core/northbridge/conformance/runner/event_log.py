@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
+from northbridge.conformance.figures import Figure
 from northbridge.conformance.verdict import Ending
 
 
@@ -48,6 +49,7 @@ class Ended(_Line):
     ending: Ending
     seconds: float
     evidence: str = ""
+    figures: tuple[Figure, ...] = ()
 
 
 class Broken(_Line):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from northbridge.conformance import rewrite_assertions
+from northbridge.conformance.figures import Figure, VoidError
 from northbridge.conformance.runner.event_log import Began, Broken, Ended, EventLog, Planned, Uncollected
 from northbridge.conformance.runner.late_errors import UNUSABLE
 from northbridge.conformance.runs.processes import call_first
@@ -89,7 +90,9 @@ class EventRecorder:
         result = yield
         ending, evidence = self._ended or (Ending.WORKED, "")
         seconds = time.monotonic() - self._began
-        self._log.write(Ended(id=identify(item), ending=ending, seconds=seconds, evidence=evidence))
+        figures = tuple(each for _, each in item.user_properties if isinstance(each, Figure))
+        test = identify(item)
+        self._log.write(Ended(id=test, ending=ending, seconds=seconds, evidence=evidence, figures=figures))
         if item.stash.get(UNUSABLE, False):
             item.session.shouldstop = "the device takes no more work; the supervisor starts the next process"
         return result
@@ -103,7 +106,8 @@ class EventRecorder:
         if report.outcome != "passed" and self._ended is None:
             assert call.excinfo is not None
             ending = classify(call.excinfo.value)
-            evidence = str(call.excinfo.value) if ending is Ending.FORBIDDEN else report.longreprtext
+            short = ending in (Ending.FORBIDDEN, Ending.VOID)
+            evidence = str(call.excinfo.value) if short else report.longreprtext
             self._ended = ending, evidence[-MOST_EVIDENCE:]
         return report
 
@@ -146,6 +150,8 @@ def classify(error: BaseException) -> Ending:
     """Return the ending of a test that raised ``error``."""
     if isinstance(error, pytest.skip.Exception):
         return Ending.FORBIDDEN
+    if isinstance(error, VoidError):
+        return Ending.VOID
     if isinstance(error, HungError):
         return Ending.HUNG
     if isinstance(error, RunError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from northbridge.lightning.plugins.containers import values_in
@@ -28,9 +29,10 @@ def warn_of_module(backend: Backend, module: torch.nn.Module, precision: str = "
     Integers are not reported: a module counts with them. A chip that stores them as int32 rejects larger ones.
     """
     _warn(backend, ((f"the {kind} {name!r}", each) for kind, name, each in tensors_of(module)), ("float64",))
-    convolution = next((name for name, each in module.named_modules() if _is_float32_convolution(each)), None)
-    if convolution is not None and not precision.endswith("-mixed"):
-        _warn_of(backend, "float32_convolutions", f"{convolution!r} is a convolution in float32")
+    for kind, capability, what in _IN_FLOAT32 if not precision.endswith("-mixed") else ():
+        found = next((name for name, each in module.named_modules() if _is_in_float32(each, kind)), None)
+        if found is not None:
+            _warn_of(backend, capability, f"{found!r} is a {what} in float32")
     if precision.startswith("bf16"):
         _warn_of(backend, "bfloat16_range", f"precision={precision!r} was asked for")
 
@@ -50,7 +52,14 @@ _CURES = {
 }
 
 
+_IN_FLOAT32 = (
+    ("conv._ConvNd", "float32_convolutions", "convolution"),
+    ("linear.Linear", "float32_products", "linear layer"),
+)
+"""Kinds of torch's layers, the claim that each needs in float32, and its name."""
+
 _UNSUPPORTED = {
+    "float32_products": "does not compute it in float32",
     "float32_convolutions": "does not compute it in float32",
     "bfloat16_range": "does not have bfloat16's range in matrix products",
 }
@@ -80,7 +89,8 @@ def _warn_of(backend: Backend, capability: str, what: str, cure: str = "") -> No
     )
 
 
-def _is_float32_convolution(module: torch.nn.Module) -> bool:
+def _is_in_float32(module: torch.nn.Module, kind: str) -> bool:
     import torch
 
-    return isinstance(module, torch.nn.modules.conv._ConvNd) and module.weight.dtype == torch.float32
+    weight = getattr(module, "weight", None)
+    return isinstance(module, attrgetter(kind)(torch.nn.modules)) and getattr(weight, "dtype", None) == torch.float32

@@ -87,6 +87,12 @@ def test_a_hang_on_a_claim_of_the_level_names_both() -> None:
     assert levels["C3"].withheld == ("TIMEOUT: C3/Chip/barrier", "it needs the claim 'barrier', which is false")
 
 
+def test_void_test_withholds_the_level_and_proves_nothing() -> None:
+    levels = earn(claiming(), {"C3/Chip/barrier": Ending.VOID})
+
+    assert levels["C3"].withheld == ("VOID: C3/Chip/barrier", "it takes the claim 'barrier', which is not tested")
+
+
 def test_what_is_denied_and_works_withholds_the_level() -> None:
     levels = earn(claiming(views=no("it copies")))
 
@@ -161,6 +167,7 @@ def test_advice_is_given_where_something_is_wrong() -> None:
     assert advice(Ending.FAILED) == "Look at Device.count()."
     assert "claim 'views' as northbridge.yes" in advice(Ending.WORKED, "views")
     assert "Run the suite on a machine that allows it" in advice(Ending.FORBIDDEN)
+    assert advice(Ending.VOID).startswith("Make the chip's results repeatable")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from northbridge.conformance.figures import VoidError
 from northbridge.conformance.runner.recorder import classify
 from northbridge.conformance.runs.run_errors import HungError, RunError
 from northbridge.conformance.verdict import Ending
@@ -21,6 +22,7 @@ from northbridge.errors import CheckpointError, UnsupportedError
         (RuntimeError("driver error 7"), Ending.FAILED),
         (CheckpointError("the disk is full"), Ending.FAILED),
         (RunError("it failed; it had said: bmm is not supported"), Ending.FAILED),
+        (VoidError("it varies"), Ending.VOID),
         (HungError("it did not end"), Ending.HUNG),
         (pytest.skip.Exception("one device is here"), Ending.FORBIDDEN),
     ],

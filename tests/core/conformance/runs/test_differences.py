@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import northbridge
-from northbridge import Capabilities
-from northbridge.conformance.runs.differences import TOLERANCES, differences_from_cpu, find_differences
+from northbridge import Capabilities, Claim, no, yes
+from northbridge.conformance.runs.differences import TOLERANCES, differences_from_cpu, find_differences, tolerance
 from northbridge.conformance.runs.fingerprints import fingerprint
 
 
@@ -88,12 +88,12 @@ def test_tensors_that_differ_in_bits_only_are_told() -> None:
     assert said == ["it: tensors with other bits than expected"]
 
 
-@pytest.mark.parametrize(("simulated", "differ"), [(True, True), (False, False)])
+@pytest.mark.parametrize(("simulated", "rounds", "differ"), [(1, 0, True), (0, 0, False), (1, 1, False)])
 def test_simulated_chip_is_compared_bitwise_and_a_real_one_not(
-    monkeypatch: pytest.MonkeyPatch, simulated: bool, differ: bool
+    monkeypatch: pytest.MonkeyPatch, simulated: int, rounds: int, differ: bool
 ) -> None:
     class Declared:
-        capabilities = Capabilities(simulated=simulated)
+        capabilities = Capabilities(simulated=bool(simulated), rounds=bool(rounds))
 
     monkeypatch.setattr(northbridge, "get", lambda name: {"acme": Declared}[name])
     near, far = 1 + TOLERANCES["float32"] / 2, 1 + TOLERANCES["float32"] * 2
@@ -102,3 +102,17 @@ def test_simulated_chip_is_compared_bitwise_and_a_real_one_not(
     assert differences_from_cpu("acme", far, 1.0) != []
     assert bool(differences_from_cpu("acme", far, 1.0, "bfloat16")) == differ
     assert differences_from_cpu("acme", near, 1.0, simulated_within=0.1) == []
+
+
+@pytest.mark.parametrize(("claim", "within"), [(yes, 1e-5), (no("it reads ten bits"), TOLERANCES["float32"])])
+def test_chip_that_reads_ten_bits_has_more_tolerance(
+    monkeypatch: pytest.MonkeyPatch, claim: Claim, within: float
+) -> None:
+    class Loaded:
+        @staticmethod
+        def present_capabilities() -> Capabilities:
+            return Capabilities(float32_products=claim)
+
+    monkeypatch.setattr(northbridge, "load", lambda name: {"acme": Loaded}[name])
+
+    assert tolerance("acme", 1e-5) == within

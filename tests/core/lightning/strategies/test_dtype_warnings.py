@@ -138,6 +138,14 @@ def test_convolution_in_less_precision_is_named() -> None:
     assert told(lambda: warn_of_module(backend, CONVNET)) == []
 
 
+def test_linear_layer_in_less_precision_is_named() -> None:
+    backend = make(float32_products=northbridge.no("it reads ten bits"))
+
+    assert told(lambda: warn_of_module(backend, torch.nn.Sequential(torch.nn.Linear(2, 2)))) == [
+        "'0' is a linear layer in float32, and 'tested' does not compute it in float32: it reads ten bits"
+    ]
+
+
 @pytest.mark.parametrize(
     ("module", "precision"),
     [

@@ -1,13 +1,11 @@
-"""A chip whose sums are rounded otherwise than the CPU's, as those of real ones are.
+"""The simulated chip, which says that it is real, so that the suite compares it within tolerances.
 
-It says that it is real, for the suite compares such a chip within tolerances; with ``ROUNDING_SIMULATED`` set, that it
-is simulated.
+The options of rounding say how it rounds. With ``ROUNDING_SIMULATED`` set, it says that it is simulated.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import northbridge
 
@@ -30,14 +28,10 @@ class Bridge(northbridge.Bridge):
         from northbridge_cpu_sim.simulation.simulated_device import Library, SimulatedDevice
 
         if torch._C._get_privateuse1_backend_name() != Device.type:
-            from northbridge_rounding.arithmetic import Otherwise
-
             library = Library(name=Collective.name)
             northbridge_cpu_sim.install(
                 SimulatedDevice(type=Device.type, label="Roundchip", count=4, memory="1GiB", collective=library)
             )
-            mode: Any = Otherwise(Device.type)
-            mode.__enter__()  # as long as the process
 
 
 @northbridge.hookimpl

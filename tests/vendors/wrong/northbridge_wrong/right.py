@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 import northbridge
-from northbridge_cpu_sim import STRICT_OPTIONS
+from northbridge_cpu_sim import STRICT_OPTIONS, rounding_claims
 
 
 class Device(northbridge.Device):
@@ -76,7 +76,7 @@ def capabilities(**others: Any) -> northbridge.Capabilities:
     dtypes = ("bfloat16", "bfloat16_range", "float16", "float32_convolutions", "float64", "int64")
     claims = (*dtypes, "inference_mode", "sync_batchnorm", "sharding", "fork", "profiler")
     return northbridge.Capabilities.of_level(
-        "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **others}
+        "C3", **{"simulated": True, **dict.fromkeys(claims, northbridge.yes), **rounding_claims(), **others}
     )
 
 

@@ -20,6 +20,10 @@ struct Settings {
   bool nan_in_fresh_memory = false;
   bool trap_freed_memory = false;
   bool asynchronous_errors = false; // a device keeps its errors until a thread waits for it
+  bool tf32_products = false; // products of float32 read the first 10 bits of a mantissa
+  bool bfloat16_accumulation = false; // products of bfloat16 are added up in it
+  bool other_order = false; // sums begin at their end
+  bool flush_denormals = false; // of 16 bits, before and after a product
 };
 
 const Settings& settings() noexcept;

@@ -6,9 +6,9 @@
 #include "faults/faults.h"
 #include "memory/host_memory.h"
 #include "operators/call_translation.h"
-#include "operators/half_products.h"
 #include "operators/kept_failure.h"
 #include "operators/operator_facts.h"
+#include "operators/products.h"
 #include "profiling/activity.h"
 
 #include <ATen/TracerMode.h>
@@ -40,8 +40,8 @@ void run_kernel(
   const c10::impl::ExcludeDispatchKeyGuard guard(kAboveKernels);
   if (sparse) {
     op.callBoxed(stack);
-  } else if (C10_UNLIKELY(facts.is_product) && is_large_in_half(facts, *stack)) {
-    multiply_in_float(op, facts, stack);
+  } else if (C10_UNLIKELY(facts.product != Product::none)) {
+    multiply(op, facts, stack);
   } else {
     op.redispatchBoxed(kCPU, stack);
   }

@@ -2,7 +2,6 @@
 
 #include "device/device.h"
 #include "memory/alias.h"
-#include "operators/half_products.h"
 
 #include <ATen/core/jit_type.h>
 
@@ -59,7 +58,7 @@ OperatorFacts::OperatorFacts(const c10::OperatorHandle& op)
     : limits(limits_of(op.operator_name())),
       argument_count(op.schema().arguments().size()),
       result_count(op.schema().returns().size()),
-      is_product(chip::is_product(op.operator_name())),
+      product(product_of(op.operator_name())),
       shows_data(
           op.hasTag(at::Tag::data_dependent_output) || op.hasTag(at::Tag::dynamic_output_shape)) {
   const auto& schema = op.schema();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "operators/operation_limits.h"
+#include "operators/products.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/Device.h>
@@ -31,7 +32,7 @@ struct OperatorFacts {
   const OperationLimits* limits; // null if the chip lacks nothing of it
   size_t argument_count;
   size_t result_count;
-  bool is_product; // of matrices
+  Product product;
   bool shows_data; // the values of its arguments decide the shape of its results, or are one
   c10::SmallVector<Argument, 8> arguments; // the arguments that the fallback must translate
   c10::SmallVector<Result, 4> results;

@@ -43,7 +43,7 @@ def render_page(*reports: Report) -> str:
 
 def _describe(report: Report) -> dict[str, Any]:
     shown = show_tests(overview.of_verdict(report, *overview.ORDER))
-    attention = [test for test in shown if test.result.verdict in overview.FAILURES]
+    attention = [test for test in shown if test.result.verdict in overview.ATTENTION]
     passed = [test for test in shown if test.result.verdict is Verdict.PASS]
     return {
         "report": report,

@@ -10,13 +10,13 @@ from northbridge.conformance.report.report import Report, TestResult
 from northbridge.conformance.verdict import Verdict
 from northbridge.untrusted.text import clean
 
-_SKIPPED = (Verdict.UNKNOWN, Verdict.NOT_RUN)
+_SKIPPED = (Verdict.UNKNOWN, Verdict.VOID, Verdict.NOT_RUN)
 
 
 def render_junit(report: Report) -> str:
     """Return the report as JUnit XML: a suite for each class of a level.
 
-    FAIL, TIMEOUT and UNDERCLAIM are failures; UNKNOWN and NOT RUN are skipped, with the reason. An expected test
+    FAIL, TIMEOUT and UNDERCLAIM are failures; UNKNOWN, VOID and NOT RUN are skipped, with the reason. An expected test
     without a result in the report is an error.
     """
     root = ET.Element("testsuites", name=f"northbridge conformance {clean(report.backend.name)}")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from northbridge.conformance.report.pages.meanings import SIMULATED
 from northbridge.conformance.report.pages.overview import (
-    FAILURES,
+    ATTENTION,
     count_devices,
     count_run,
     count_verdicts,
@@ -70,7 +70,7 @@ def render_markdown(report: Report) -> str:
 
 def _list_bad(report: Report) -> list[tuple[int, str]]:
     """Return the text about the tests that did not pass: for each part, the number of its tests and the text."""
-    parts = [(1, _show_test(test)) for test in of_verdict(report, *FAILURES)]
+    parts = [(1, _show_test(test)) for test in of_verdict(report, *ATTENTION)]
     for reason, tests in group_by_reason(of_verdict(report, Verdict.NOT_RUN)).items():
         ids = ", ".join([_quote(test.id) for test in tests[:_LISTED]] + _count_rest(tests))
         parts.append((len(tests), f"### NOT RUN: {_escape(reason[:400])}\n\n{ids}"))

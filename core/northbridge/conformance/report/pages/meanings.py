@@ -41,6 +41,8 @@ VERDICTS: Mapping[Verdict, str] = MappingProxyType(
         Verdict.FAIL: "A required or claimed ability does not work, or a denied one is not refused.",
         Verdict.TIMEOUT: "It hung, and was ended.",
         Verdict.UNDERCLAIM: "It works, although the backend says that it cannot do this: the claim is wrong.",
+        Verdict.VOID: "Neither passed nor failed: on this device, two right ways to compute differ by more than the"
+        " bound, so a comparison shows nothing.",
         Verdict.NOT_RUN: "This machine cannot run the test, because it has too few devices for example, or the test was"
         " not asked for. Nothing is known.",
         Verdict.UNKNOWN: "The backend does not say whether it can do this, so the outcome proves nothing.",

@@ -15,6 +15,9 @@ ORDER = tuple(VERDICTS)
 FAILURES = (Verdict.FAIL, Verdict.TIMEOUT, Verdict.UNDERCLAIM)
 """The verdicts that the backend causes. They withhold a level, as tests that could not run also do."""
 
+ATTENTION = (*FAILURES, Verdict.VOID)
+"""The verdicts that are shown with their evidence and what to do."""
+
 
 def is_part(report: Report) -> bool:
     """Return True if tests were left out because only part of the suite was requested."""

@@ -14,7 +14,7 @@ from northbridge.conformance.runs.scenario import Scenario
 from northbridge.conformance.suite import Suite, require_devices
 from northbridge.errors import UnsupportedError
 
-STEPS = ("collective_reductions", "transfers", "transfers.exchange", "groups", "waits", "ddp_gradients")
+STEPS = ("collective_reductions", "transfers", "transfers.exchange", "groups", "waits", "ddp_gradients", "first_step")
 """The steps of the ranks in one run."""
 
 Facts = list[dict[str, Any]]

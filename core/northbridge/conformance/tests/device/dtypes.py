@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from northbridge.conformance.suite import shows
 from northbridge.conformance.tests.device.one_device import OneDevice, rejected_where_denied
+from northbridge.conformance.tests.device.operations import reads_ten_bits
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 
@@ -56,16 +57,20 @@ class Dtypes(OneDevice):
             assert (alone(one + step / 4) - one).item() == 0
             assert (alone(one * (1 + step)) - one).item() == step
 
-    @pytest.mark.parametrize("dtype", FLOATS)
-    @shows("{dtype}")
-    def test_a_matrix_product_keeps_the_last_digit(self, backend: str, device: torch.device, dtype: str) -> None:
+    @pytest.mark.parametrize(
+        ("dtype", "claim"), zip(FLOATS, ("float32_products", *FLOATS[1:]), strict=True), ids=FLOATS
+    )
+    @shows("{claim}")
+    def test_a_matrix_product_keeps_the_last_digit(
+        self, backend: str, device: torch.device, dtype: str, claim: str
+    ) -> None:
         kind = getattr(torch, dtype)
         step = torch.finfo(kind).eps
         full = 1 + step * torch.tensor([[1.0, 2.0], [3.0, 5.0]], dtype=torch.float64)  # exact in `kind`, in no less
         whole = torch.tensor([[1 / step, 1.0]], dtype=kind)  # the sum is exact
         over = torch.tensor([[2 / step, 1.0]], dtype=kind)  # the sum has one digit too many, and is rounded to even
 
-        with rejected_where_denied(backend, dtype):
+        with rejected_where_denied(backend, claim):
             ones = torch.ones(2, 1, dtype=kind, device=device)
 
             same = full.to(kind).to(device) @ torch.eye(2, dtype=kind, device=device)
@@ -122,7 +127,7 @@ class Dtypes(OneDevice):
         layer, given = nn.Sequential(nn.Linear(7, 5), nn.Tanh(), nn.Linear(5, 3)), torch.randn(4, 7)
         layer = layer.to(kind)
         # Sums in another order are off by about the last digit: 16 times that is allowed.
-        within = 16 * torch.finfo(kind).eps
+        within = 16 * (2**-10 if dtype == "float32" and reads_ten_bits(backend) else torch.finfo(kind).eps)
 
         with rejected_where_denied(backend, dtype):
             moved = copy.deepcopy(layer).to(device)

@@ -42,12 +42,12 @@ SIZES = (3, 130)
 
 
 class MatrixUnit(OneDevice):
-    """Convolutions are computed in float32, and products of bfloat16 have its range, if the chip claims it."""
+    """Products and convolutions use all bits of float32, and bfloat16 has its range, if the chip claims it."""
 
     advice = (
         "Where your matrix unit takes neither float32 nor bfloat16, its inputs pass through a dtype with fewer bits:"
-        " deny float32_convolutions or bfloat16_range with no(“why”), so that users are warned, or correct the claim in"
-        " Device.capabilities() where a variable of your software decides it."
+        " deny float32_products, float32_convolutions or bfloat16_range with no(“why”), so that users are warned. If a"
+        " variable of your software decides it, correct the claim in Device.capabilities()."
     )
 
     @pytest.mark.parametrize("dimensions", _DIMENSIONS)
@@ -91,6 +91,28 @@ class MatrixUnit(OneDevice):
                 off = (found.double() - doubled).abs().max().item()
 
                 assert off <= NEAR * doubled.abs().max().item()
+
+    @pytest.mark.parametrize("size", SIZES)
+    @shows("float32", "autograd")
+    def test_a_product_of_float32_reads_ten_bits_and_its_range(self, device: torch.device, size: int) -> None:
+        ten = 1 + torch.arange(size) / 1024
+        same = torch.eye(size, device=device)
+        for scale in (1.0, FAR, 1 / FAR):
+            given = (ten * scale).expand(size, -1).to(device).requires_grad_()
+            found = (given @ same, functional.linear(given, same), torch.bmm(given[None], same[None])[0])
+            torch.autograd.backward(found[0], given.detach())
+            for each in (*found, _gradient(given)):
+                assert each.cpu().equal(given.detach().cpu())
+
+    @pytest.mark.parametrize("size", SIZES)
+    @shows("float32_products")
+    def test_a_product_of_float32_reads_all_bits(self, backend: str, device: torch.device, size: int) -> None:
+        given = 1 + torch.rand(size, size, generator=torch.Generator().manual_seed(5))
+
+        with warned_of_where_denied(backend, "float32_products"):
+            found = given.to(device) @ torch.eye(size, device=device)
+
+            torch.testing.assert_close(found.cpu(), given, **FEW_ROUNDINGS)
 
     @pytest.mark.parametrize("size", SIZES)
     @pytest.mark.parametrize("number", [FAR, 1 / FAR, -FAR], ids=["large", "small", "far below zero"])
@@ -144,10 +166,10 @@ class MatrixUnit(OneDevice):
 def warned_of_where_denied(backend: str, *claims: str) -> Iterator[None]:
     """Raise :class:`UnsupportedError` if the chip denies one of ``claims``; Northbridge warns its users of these.
 
-    A simulated chip computes as the CPU does, so its results say nothing about a denial of the real one.
+    A simulated chip that computes as the CPU does says nothing about a denial of the real one.
     """
     present = northbridge.get(backend).present_capabilities()
-    if present.simulated:
+    if present.exact:
         for claim in claims:
             reject_without(backend, claim)
     denied = next((claim for claim in claims if present.claims()[claim].denied), claims[-1])

@@ -16,7 +16,7 @@ from torch import Tensor
 class Tolerance:
     """The tolerance of a real chip against the CPU: ``absolute`` + ``relative`` × the size of the CPU's number.
 
-    A simulated chip has no tolerance, as it computes with the CPU's kernels.
+    A simulated chip that computes with the CPU's kernels has no tolerance.
     """
 
     relative: float
@@ -107,6 +107,13 @@ def as_it_is(given: Tensor) -> Tensor:
 def turned(given: Tensor) -> Tensor:
     """Return ``given`` with the elements of its first dimension contiguous."""
     return given if given.dim() < 2 else given.transpose(0, -1).contiguous().transpose(0, -1)
+
+
+def keep_ten_bits(given: Tensor) -> Tensor:
+    """Return ``given`` as a chip without ``float32_products`` reads factors, such as one with TF32."""
+    if given.dtype != torch.float32:
+        return given
+    return given.contiguous().view(torch.int32).bitwise_and(-(1 << 13)).view(torch.float32)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import pytest
 
 import northbridge
 from northbridge.conformance.run import RunResult
+from northbridge.conformance.runs.differences import tolerance
 from northbridge.conformance.suite import FABRICS, TRAINERS, NamespaceSuite, Runs, in_each
 
 _DIFFERENT = 1e-3
@@ -14,7 +15,7 @@ _DIFFERENT = 1e-3
 
 def _distance(backend: str) -> float:
     """Return the tolerance against one process: sums have another order, and a real chip also rounds differently."""
-    return 1e-6 if northbridge.get(backend).capabilities.simulated else 1e-5
+    return 1e-6 if northbridge.get(backend).capabilities.exact else tolerance(backend, 1e-5)
 
 
 class SyncBatchNormTests(NamespaceSuite):

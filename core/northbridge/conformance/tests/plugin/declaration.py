@@ -9,10 +9,9 @@ from typing import Any
 from packaging.version import Version
 
 import northbridge
+from northbridge.capabilities import FACTS
 from northbridge.conformance.tests.plugin.plugin_suite import PluginSuite
 from northbridge.discovery.installed import LIGHTNING_NAMES, is_wellformed
-
-_FACTS = ("simulated", "auto")
 
 
 class Declaration(PluginSuite):
@@ -44,7 +43,7 @@ class Declaration(PluginSuite):
         assert package is None or all(part.isidentifier() for part in package.split("."))
 
     def test_every_claim_is_a_claim(self, declared: dict[str, Any]) -> None:
-        found = {name: value for name, value in declared["capabilities"].items() if name not in _FACTS}
+        found = {name: value for name, value in declared["capabilities"].items() if name not in FACTS}
 
         assert {name: value for name, value in found.items() if value[0] != "Claim"} == {}
         assert {name: value for name, value in found.items() if value[1] not in ("yes", "no", "unknown")} == {}
@@ -56,7 +55,7 @@ class Declaration(PluginSuite):
         assert [name for name, value in denied.items() if not value[2].strip()] == []
 
     def test_simulated_and_auto_are_yes_or_no(self, declared: dict[str, Any]) -> None:
-        for fact in _FACTS:
+        for fact in FACTS:
             assert declared["capabilities"][fact] in (["bool", "True"], ["bool", "False"])
 
     def test_it_says_the_same_when_it_is_asked_again(self, declared: dict[str, Any]) -> None:

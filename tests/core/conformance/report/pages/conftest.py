@@ -33,6 +33,7 @@ _ENDINGS = {
     Verdict.UNKNOWN: Ending.WORKED,
     Verdict.TIMEOUT: Ending.HUNG,
     Verdict.NOT_RUN: Ending.FORBIDDEN,
+    Verdict.VOID: Ending.VOID,
 }
 _TOPICS = {
     "Plugin": "What is installed, and what it says of itself.",

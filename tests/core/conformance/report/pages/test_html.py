@@ -12,6 +12,7 @@ from tests.core.conformance.report.pages.conftest import report_of, result
 from tests.report_page import Page, find_broken_links
 
 import northbridge
+from northbridge.conformance.figures import Figure
 from northbridge.conformance.report.pages.html import render_page
 from northbridge.conformance.report.pages.markdown import render_markdown
 from northbridge.conformance.report.report import Report
@@ -89,7 +90,7 @@ def test_page_begins_with_level_and_coverage(good: Report) -> None:
     assert "Level granted  C3 (simulated)  Several devices train together" in re.sub(r" (?= {2})", "", glance)
     assert "Nothing is claimed about a real one" in glance
     assert re.search(r"352\s+of 352 ran\s+PASS\s+352", glance)
-    assert re.search(r"15\s+proved\s+2\s+refused\s+16\s+unknown", glance)
+    assert re.search(r"16\s+proved\s+2\s+refused\s+16\s+unknown", glance)
     assert "Why not" not in glance
 
 
@@ -129,6 +130,30 @@ def test_failures_come_first_with_evidence_and_fix(mixed: Report) -> None:
     assert list(dict.fromkeys(verdicts)) == ["FAIL", "TIMEOUT", "UNDERCLAIM", "NOT RUN", "UNKNOWN", "PASS"]
     assert len(verdicts) == len(mixed.tests)
     assert re.search(r"a barrier waits.*?rank 1: File collective.py, line 40, in barrier\s+What to do:", page.text)
+
+
+@pytest.mark.parametrize("verdict", [Verdict.PASS, Verdict.FAIL, Verdict.VOID])
+def test_figures_have_bound_gate_and_margin(verdict: Verdict) -> None:
+    figures = (
+        Figure(name="gradient of weight", found=2e-6, bound=8e-6, gate=1e-6),
+        Figure(name="gradient norm", found=0.0, bound=8e-6, gate=0.0),
+    )
+    test = result("Collective", "the first step", verdict).model_copy(update={"figures": figures})
+
+    text = Page(render_page(report_of([test]))).text
+
+    assert re.search(r"Figure\s+Distance\s+Bound\s+Gate\s+Margin", text)
+    assert re.search(r"gradient of weight\s+2e-06\s+8e-06\s+1e-06\s+× 4", text)
+    assert re.search(r"gradient norm\s+0\s+8e-06\s+0\s+exact", text)
+    assert "gradient of weight" not in Page(render_page(report_of([result("Collective", "the first step")]))).text
+
+
+def test_void_test_is_told_with_its_advice() -> None:
+    evidence = "two right ways to compute differ"
+    page = render_page(report_of([result("Collective", "the first step", Verdict.VOID, evidence=evidence)]))
+
+    assert re.search(r"VOID\s+1\s+Neither passed nor failed", Page(page).text)
+    assert evidence in Page(page).text
 
 
 def test_long_evidence_is_folded_and_shown_once(mixed: Report) -> None:

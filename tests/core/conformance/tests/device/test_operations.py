@@ -7,8 +7,18 @@ from typing import Any
 import pytest
 import torch
 
-from northbridge.conformance.tests.device.operation import EXACT, ROUNDED, Operation, floats, whole
-from northbridge.conformance.tests.device.operations import assert_near, compute, leaves_of
+from northbridge.conformance.tests.device import operations
+from northbridge.conformance.tests.device.operation import (
+    EXACT,
+    ROUNDED,
+    SUMMED,
+    Operation,
+    Tolerance,
+    floats,
+    keep_ten_bits,
+    whole,
+)
+from northbridge.conformance.tests.device.operations import allow_for_products, assert_near, compute, leaves_of
 
 CPU = torch.device("cpu")
 ONE = torch.ones(2)
@@ -60,6 +70,29 @@ def test_gradients_are_those_of_every_float() -> None:
     assert len(results) == 1
     assert not results[0].requires_grad
     assert len(slopes) == 2
+
+
+@pytest.mark.parametrize(
+    ("ten_bits", "within", "least"), [(True, SUMMED, 1e-3), (True, ROUNDED, 0), (False, SUMMED, 0)]
+)
+def test_allowance_for_products_is_for_chips_that_read_ten_bits(
+    monkeypatch: pytest.MonkeyPatch, ten_bits: bool, within: Tolerance, least: float
+) -> None:
+    product = Operation("mm", (floats(3, 9), floats(9, 4)))
+    monkeypatch.setattr(operations, "reads_ten_bits", lambda _: ten_bits)
+    expected, _ = compute(product, CPU)
+
+    (more,) = allow_for_products("acme", within, expected, lambda: compute(product, CPU, keep_ten_bits)[0])
+
+    assert least <= more < 0.2
+    assert bool(more) == bool(least)
+
+
+def test_ten_bits_are_kept_of_float32_alone() -> None:
+    given = torch.tensor([1 + 2**-10 + 2**-11, -1 - 2**-11, float("inf")])
+
+    assert keep_ten_bits(given).tolist() == [1 + 2**-10, -1, float("inf")]
+    assert keep_ten_bits(given.double()).equal(given.double())
 
 
 def test_piecewise_constant_operation_has_no_gradients() -> None:
