@@ -90,7 +90,7 @@ def test_a_hang_on_a_claim_of_the_level_names_both() -> None:
 def test_void_test_withholds_the_level_and_proves_nothing() -> None:
     levels = earn(claiming(), {"C3/Chip/barrier": Ending.VOID})
 
-    assert levels["C3"].withheld == ("VOID: C3/Chip/barrier", "it takes the claim 'barrier', which is not tested")
+    assert levels["C3"].withheld == ("VOID: C3/Chip/barrier", "it needs the claim 'barrier', which is not tested")
 
 
 def test_what_is_denied_and_works_withholds_the_level() -> None:
