@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -48,8 +49,11 @@ class FirstStep(Ranks):
 
     @pytest.fixture
     def alone(self, ranks: Facts, dtype: str) -> dict[str, Any]:
-        """Return the steps of one device, in two orders."""
+        """Return the steps of one device, in two orders; its gradients must be usable as a reference."""
         (found,) = everybodys(ranks[:1], f"{dtype} alone")
+        gradients = found["reference"]["gradients"]
+        unusable = [name for name, mean in gradients.items() if not (all(map(math.isfinite, mean)) and any(mean))]
+        assert not unusable, "on one device, these gradients are all zero, or not finite"
         return dict(found)
 
     @shows("ddp_averaging", "{dtype}")
@@ -123,9 +127,12 @@ class FirstStep(Ranks):
 
 
 def distance(found: list[float], expected: list[float]) -> float:
-    """Return the largest distance of two lists of numbers, relative to the largest number of the second."""
-    largest = max(map(abs, expected))
-    return max(abs(mine - other) for mine, other in zip(found, expected, strict=True)) / largest
+    """Return the largest distance of two lists of numbers, relative to the largest number of the second.
+
+    It is infinite if a number is NaN, which max() may pass over.
+    """
+    distances = [abs(mine - other) for mine, other in zip(found, expected, strict=True)]
+    return math.inf if any(map(math.isnan, distances)) else max(distances) / max(map(abs, expected))
 
 
 def bound_of(right: dict[str, Any], name: str, ranks: int) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from northbridge.conformance.rank_programs import first_step
@@ -36,3 +38,11 @@ def test_bound_of_an_average_is_a_few_roundings() -> None:
 
 def test_distance_is_relative_to_the_largest() -> None:
     assert distance([1.0, 2.5], [1.0, 2.0]) == 0.25
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_distance_of_nan_is_infinite(place: int) -> None:
+    found = [1.0, 2.0, 3.0]
+    found[place] = math.nan
+
+    assert distance(found, [1.0, 2.0, 3.0]) == math.inf
