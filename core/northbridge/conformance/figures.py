@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
 PROPERTY = "northbridge figure"
 """The name of the properties of a test that are its figures."""
@@ -18,7 +18,7 @@ def _limit(number: float) -> float:
     return _MOST if math.isnan(number) else min(number, _MOST)
 
 
-Distance = Annotated[float, BeforeValidator(_limit)]
+Distance = Annotated[float, AfterValidator(_limit)]
 """A relative distance; one that is not finite is a very large number, as JSON has no other."""
 
 

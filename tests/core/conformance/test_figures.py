@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
+from pydantic import ValidationError
 
 from northbridge.conformance.figures import PROPERTY, Figure, VoidError, check
 
@@ -39,3 +40,8 @@ def test_gate_beyond_the_bound_is_void(found: float, gate: float) -> None:
 def test_figure_crosses_json() -> None:
     for each in (figure(math.nan, math.inf), figure(1e-5, 0.0)):
         assert Figure.model_validate_json(each.model_dump_json()) == each
+
+
+def test_distance_must_be_a_number() -> None:
+    with pytest.raises(ValidationError, match="valid number"):
+        Figure.model_validate_json('{"name": "norm", "found": "far", "bound": 1.0, "gate": 0.0}')
