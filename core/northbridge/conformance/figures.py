@@ -57,7 +57,7 @@ def check(record: Callable[[str, object], None], figures: Iterable[Figure]) -> N
     """
     measured = list(figures)
     for each in measured:
-        record(PROPERTY, each)
+        record(PROPERTY, each.model_dump())  # plain values: pytest-xdist sends them between processes
     void = [each for each in measured if each.gate > each.bound]
     if void:
         raise VoidError(

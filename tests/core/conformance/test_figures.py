@@ -20,7 +20,7 @@ def test_figures_within_their_bounds_are_recorded() -> None:
 
     check(lambda name, value: recorded.append((name, value)), figures)
 
-    assert recorded == [(PROPERTY, each) for each in figures]
+    assert recorded == [(PROPERTY, each.model_dump()) for each in figures]
     assert [each.margin for each in figures] == [2.0, math.inf]
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from northbridge.conformance import rewrite_assertions
-from northbridge.conformance.figures import Figure, VoidError
+from northbridge.conformance.figures import PROPERTY, Figure, VoidError
 from northbridge.conformance.runner.event_log import Began, Broken, Ended, EventLog, Planned, Uncollected
 from northbridge.conformance.runner.late_errors import UNUSABLE
 from northbridge.conformance.runs.processes import call_first
@@ -90,7 +90,7 @@ class EventRecorder:
         result = yield
         ending, evidence = self._ended or (Ending.WORKED, "")
         seconds = time.monotonic() - self._began
-        figures = tuple(each for _, each in item.user_properties if isinstance(each, Figure))
+        figures = tuple(Figure.model_validate(each) for name, each in item.user_properties if name == PROPERTY)
         test = identify(item)
         self._log.write(Ended(id=test, ending=ending, seconds=seconds, evidence=evidence, figures=figures))
         if item.stash.get(UNUSABLE, False):
