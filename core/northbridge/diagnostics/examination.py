@@ -106,7 +106,8 @@ def answer(name: str, *, everything: bool, acquire: bool) -> None:
     device_type = describe_device_type(backend.device.type) if is_loaded else ""
     report.begin("contract", machine=machine or {}, machine_problem=problem, device_type=device_type)
     if is_loaded:
-        report.begin("contract", device_problems=broken_defaults(backend))
+        found, problem = _tried("the check of its Device's defaults", lambda: broken_defaults(backend))
+        report.begin("contract", device_problems=[problem] if found is None else found)
     try:
         contract = contract_of(backend, who=describe(backend.name))
     except NorthbridgeError as error:

@@ -149,6 +149,15 @@ def test_a_machine_that_cannot_be_described_hides_nothing_else(examine: Examine)
     assert ("wrong", told) in advice(found)
 
 
+def test_capabilities_that_raise_are_told(write_plugin: Callable[[str, str], Site]) -> None:
+    site = write_plugin("brittle", "Card.capabilities = lambda self, claimed: 1 / 0")
+
+    found = json.loads(northbridge(site, "doctor", "brittle", "--json").stdout)
+
+    told = "the check of its Device's defaults raised ZeroDivisionError: division by zero. Fix: upgrade the plugin"
+    assert report(found)["device_problems"] == [told]
+
+
 @pytest.mark.parametrize(
     ("deed", "told"),
     [
