@@ -116,3 +116,17 @@ def test_chip_that_reads_ten_bits_has_more_tolerance(
     monkeypatch.setattr(northbridge, "load", lambda name: {"acme": Loaded}[name])
 
     assert tolerance("acme", 1e-5) == within
+
+
+def test_claims_of_this_machine_decide_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loaded:
+        capabilities = Capabilities()
+
+        @staticmethod
+        def present_capabilities() -> Capabilities:
+            return Capabilities(float32_products=no("it reads ten bits"))
+
+    monkeypatch.setattr(northbridge, "get", lambda name: {"acme": Loaded}[name])
+    monkeypatch.setattr("northbridge.conformance.runs.differences.loaded", lambda: Loaded)
+
+    assert differences_from_cpu("acme", 1 + 2 * TOLERANCES["float32"], 1.0) == []
