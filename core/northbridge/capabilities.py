@@ -164,4 +164,4 @@ LEVEL_CLAIMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """The claims that each level of the conformance suite adds to those below it. A chip must make and pass them."""
 
 DENIABLE: frozenset[str] = frozenset(each.name for each in fields(Capabilities) if each.metadata.get("deniable"))
-"""The claims that a chip of their level may also deny: not every good chip has what they are about."""
+"""The claims that a chip may also deny at their level, because good chips exist without these features."""

@@ -58,7 +58,7 @@ class Device(ABC):
     def current_index(self) -> int:
         """Return the index of the device that a new tensor gets without one, as ``torch.<type>.current_device()`` does.
 
-        Where the chip's module has no such function, an empty tensor tells.
+        If the chip's module has no such function, it is the index of a new empty tensor.
         """
         import torch
 

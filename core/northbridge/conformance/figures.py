@@ -19,7 +19,7 @@ def _limit(number: float) -> float:
 
 
 Distance = Annotated[float, AfterValidator(_limit)]
-"""A relative distance; one that is not finite is a very large number, as JSON has no other."""
+"""A relative distance. JSON has neither infinity nor NaN: such a distance becomes a very large number."""
 
 
 class VoidError(Exception):

@@ -32,7 +32,7 @@ LIMIT_S = 240.0
 """The limit after which a run counts as hung."""
 
 LAST_RESTART_S = 1.25 * LIMIT_S
-"""The age at which a run is no longer continued behind a failed step; a test of the suite has ten minutes."""
+"""A run older than this does not continue after a failed step, because a test of the suite has ten minutes."""
 
 _SAID = "said-*.txt"
 _BEGIN = re.compile(BEGINS.format(r"(\d+)", r"(\S+)\n"))
@@ -55,7 +55,7 @@ class RunResult:
         """Return every rank's findings about ``topic``; one of its words is the name of its step.
 
         Raises :class:`UnsupportedError` if the step was refused, and :class:`HungError` if it hung. If a rank wrote no
-        findings, raises :class:`AssertionError` with what the processes said in that step.
+        findings, raises :class:`AssertionError` with the processes' output in that step.
         """
         steps = topic.split()
         found = self.findings.get(topic, [])
@@ -170,7 +170,7 @@ def _find_failed_step(steps: tuple[str, ...], said: str) -> str | None:
 
 
 def _said_since(step: str, folder: Path) -> str:
-    """Return what the processes said since they began ``step``."""
+    """Return the output of the processes since they began ``step``."""
     begin = re.compile(BEGINS.format(r"\d+", re.escape(step)) + "\n")
     said = (begin.split(path.read_text(errors="replace"), maxsplit=1) for path in sorted(folder.glob(_SAID)))
     return "\n".join(text for _, *since in said for text in since)[-12000:]

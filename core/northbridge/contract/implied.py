@@ -1,4 +1,4 @@
-"""What the defaults of a Device ask of torch's module of the chip: lines of a contract that nobody has to write."""
+"""The functions of torch's module of the chip that the defaults of a Device call: implied lines of its contract."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ IMPLIED: Mapping[str, ImpliedLine] = MappingProxyType(
         "autocast_dtypes": ImpliedLine("get_amp_supported_dtype", "() -> list", ("bfloat16", "float16")),
     }
 )
-"""The line behind each method's default. ``empty_cache`` and ``current_index`` do without what is missing."""
+"""The line of each method's default. ``empty_cache`` and ``current_index`` need no function of the module."""
 
 
 def broken_defaults(backend: Backend) -> list[str]:
-    """Return what is wrong with each default that the Device does not override; call it after loading.
+    """Return the problem of each broken default that the Device does not override; call it after loading.
 
-    Takes no card: it looks functions up, and calls none of them.
+    It acquires no card: it looks functions up, and calls none of them.
     """
     device, claims = backend.device, backend.present_capabilities().claims()
     problems = []

@@ -85,7 +85,8 @@ class BackendReport:
     machine_problem: str = ""
     environment_problem: str = ""
     device_problems: tuple[str, ...] = ()
-    """What is wrong with the defaults that its Device relies on."""
+    """The problems of its Device's defaults."""
+
     contract: ContractReport | None = None
     contract_problem: str = ""
     acquire_problem: str = ""

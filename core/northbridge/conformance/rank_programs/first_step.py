@@ -1,6 +1,6 @@
 """Take the first step of a training over all ranks, and on one device over the ranks' shards one after another.
 
-Later steps are not compared: from the second on, chips amplify roundings, and a right one may end anywhere near.
+Later steps are not compared: from the second on, a training amplifies the roundings of right chips, too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from northbridge.conformance.runs.ranks import Rank, attempt, meet
 from northbridge.conformance.runs.scenario import Scenario
 
 FROZEN = "1.weight"
-"""The parameter that takes no gradient."""
+"""The parameter that gets no gradient."""
 
 DTYPES: Mapping[str, torch.dtype | None] = {"float32": None, "bfloat16": torch.bfloat16}
 """The dtype inside the model, and that of autocast."""

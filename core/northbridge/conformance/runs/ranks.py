@@ -63,7 +63,7 @@ def meet(scenario: Scenario, timeout: timedelta = LIMIT, until: Callable[[], Non
 def attempt(operation: Callable[[], Any]) -> Any:
     """Return the result of ``operation``, which must fit into JSON, or ``{"error": …}`` if it raises.
 
-    An error by which a library refuses nothing, such as a failed assertion, is the traceback in ``{"failed": …}``.
+    For other errors, such as a failed assertion, return the traceback in ``{"failed": …}``.
     """
     try:
         return operation()

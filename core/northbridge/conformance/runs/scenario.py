@@ -18,10 +18,10 @@ REFUSED = "refused "
 """Prefix of the topic of an unsupported step."""
 
 BEGINS = "process {} begins the step {}"
-"""The line with which a process, by its number, begins a step in its output."""
+"""The line, with the process id, that a process prints when it begins a step."""
 
 LAST = "end"
-"""The step, in such a line, of a process that has run all of its steps."""
+"""The step in the last such line of a process, which has then run all of its steps."""
 
 
 @dataclass(frozen=True)

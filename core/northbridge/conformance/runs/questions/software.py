@@ -83,7 +83,7 @@ def _look(torch: Any, backend: Any) -> dict[str, object]:
 
 
 def _tell_of_mixed_precision(torch: Any, backend: Any) -> dict[str, str]:
-    """Return what is wrong with ``torch.autocast`` in each dtype that the backend does not deny; empty if nothing."""
+    """Return the problem of ``torch.autocast`` in each dtype that the backend does not deny; empty if it works."""
     claims = backend.present_capabilities().claims()
     found = {}
     for name in ("bfloat16", "float16"):

@@ -18,7 +18,7 @@ ROUNDING = 2.0**-24
 """Half of float32's last digit, relative to a number: the error of one addition."""
 
 BITS = {"float32": 2.0**-23, "ten bits": 2.0**-10, "bfloat16": 2.0**-8}
-"""The distance of neighbouring numbers, by what a product reads of its factors."""
+"""The relative distance of neighbouring numbers, in the precision in which a product reads its factors."""
 
 FAULTS: dict[str, Callable[[list[float], list[float]], list[float]]] = {
     "a sum, and not the average": lambda mean, _first: [number * 2 for number in mean],

@@ -75,8 +75,9 @@ class FollowingGroups(Suite):
 
     advice = (
         "Look at the Collective's initialize(): the next group has a store of its own, so nothing of the"
-        " first may be kept. The ports after MASTER_PORT are another job's: the library listens where the system lets"
-        " it. Look also at what the vendor's library leaves behind when its process group is destroyed."
+        " first may be kept. The ports after MASTER_PORT belong to another job: the library must listen on ports"
+        " that the system chooses. Look also at what the vendor's library leaves behind when its process group is"
+        " destroyed."
     )
 
     @pytest.fixture

@@ -89,7 +89,7 @@ def rejected_where_denied(
 
 
 def reject_without(backend: str, claim: str) -> None:
-    """Raise :class:`UnsupportedError` if the chip denies ``claim``: Northbridge refuses its uses, or does without."""
+    """Raise :class:`UnsupportedError` if the chip denies ``claim``: Northbridge then rejects its uses, or warns."""
     denied = northbridge.get(backend).present_capabilities().claims().get(claim, northbridge.yes)
     if denied.denied:
         raise northbridge.UnsupportedError(

@@ -146,7 +146,7 @@ class Operation:
 
     @property
     def gradients_within(self) -> Tolerance:
-        """The tolerance of its gradients: what moves a number to several places adds up their gradients."""
+        """The tolerance of its gradients: what copies a number to several places adds up their gradients."""
         return ROUNDED if self.within == EXACT else self.within
 
     def draw(self, device: torch.device | str, form: Form = as_it_is) -> tuple[list[Any], dict[str, Any], list[Tensor]]:

@@ -91,8 +91,8 @@ def allow_for_products(
     """Return how much further each result may be off on a chip that reads ten bits of a product's factors.
 
     It is derived from the operation itself: eight times the distance by which the CPU's results move if the arguments
-    keep ten bits, as numbers in between lose as many; and what two coarse factors move the largest result. It is zero
-    for a chip that does not deny ``float32_products``, and for operations that add up no products.
+    keep ten bits, because numbers in between lose bits too, plus the error of two coarse factors in the largest result.
+    It is zero for a chip that does not deny ``float32_products``, and for operations that add up no products.
     """
     if not reads_ten_bits(backend) or within.relative < SUMMED.relative:
         return [0.0] * len(expected)

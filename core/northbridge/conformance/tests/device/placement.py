@@ -178,5 +178,5 @@ class Placement(OneDevice):
 
 
 def _not_there(device: torch.device) -> str:
-    """Return a pattern for the error that refuses a device; some libraries leave out its type, or its number."""
+    """Return a pattern for the error about a missing device; some libraries leave out its type, or its number."""
     return f"device|:{device.index}"
