@@ -55,16 +55,17 @@ class RunResult:
         """Return every rank's findings about ``topic``; one of its words is the name of its step.
 
         Raises :class:`UnsupportedError` if the step was refused, and :class:`HungError` if it hung. If a rank wrote no
-        findings, raises :class:`AssertionError` with the processes' output in that step.
+        findings, or the step failed after them, raises :class:`AssertionError` with the processes' output in that step.
         """
         steps = topic.split()
         found = self.findings.get(topic, [])
-        failed = [fact for step in steps for fact in self.findings.get(FAILED + step, ())]
-        if found and not (failed and len(found) < self.world_size):
+        failed = {step: fact for step in steps for fact in self.findings.get(FAILED + step, ())}
+        # A step reports under its own name at its end, before the device may raise a late error.
+        if found and not (failed and (topic in failed or len(found) < self.world_size)):
             return found
         for refused in (fact for step in steps for fact in self.findings.get(REFUSED + step, ())):
             raise UnsupportedError(refused["message"], capability=refused["capability"])
-        for fact in failed:
+        for fact in failed.values():
             raise (HungError if fact["hung"] else AssertionError)(fact["reason"])
         raise AssertionError(f"no rank wrote findings about {topic!r}\n{_said_in(steps, self.said)[-4000:]}")
 

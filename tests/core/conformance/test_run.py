@@ -93,12 +93,18 @@ FINDINGS: Findings = {
     "fabric": [{}],
     "failed training": [{"reason": "ValueError: in training", "hung": False}],
     "failed fabric": [{"reason": "it did not end", "hung": True}],
+    "waits": [{}, {}],
+    "failed waits": [{"reason": "RuntimeError: a late error", "hung": False}],
 }
 
 
 @pytest.mark.parametrize(
     ("topic", "error", "text"),
-    [("training tied", AssertionError, "ValueError: in training"), ("fabric", HungError, "it did not end")],
+    [
+        ("training tied", AssertionError, "ValueError: in training"),
+        ("fabric", HungError, "it did not end"),
+        ("waits", AssertionError, "RuntimeError: a late error"),
+    ],
 )
 def test_failed_step_fails_what_its_ranks_did_not_report(topic: str, error: type[Exception], text: str) -> None:
     outcome = RunResult(Path(), FINDINGS, "", world_size=2)
