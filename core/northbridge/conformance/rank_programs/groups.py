@@ -33,6 +33,8 @@ MANY = 80
 _NEIGHBOURS = 2
 """The number of ports after MASTER_PORT that belong to another job."""
 
+_listeners: list[socket.socket] = []
+
 
 def perform(scenario: Scenario, folder: Path) -> None:
     """Sum, average, broadcast, gather and scatter within each group, and wait for its ranks; each rank reports."""
@@ -105,9 +107,6 @@ def _use_next_ports() -> None:
             listener.bind(("", port))
             listener.listen()
         _listeners.append(listener)
-
-
-_listeners: list[socket.socket] = []
 
 
 def _meet_barrier(rank: Rank) -> dict[str, float]:

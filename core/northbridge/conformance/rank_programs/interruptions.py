@@ -26,7 +26,6 @@ INTERRUPTED = 5
 KILLED_IN = 5
 """The step in which the last rank kills itself, counted from 0; a checkpoint is written after each step."""
 
-
 RAISED = "no such row in the table of the last rank"
 """The error of the last rank, in that step."""
 

@@ -31,6 +31,7 @@ _OF_OTHERS = (
     "PYTHON",
     "TORCH_DEVICE_BACKEND_AUTOLOAD",
 )
+"""The beginnings of variables that Python, the linker, torch and its libraries read."""
 
 ONE_THREAD: Mapping[str, str] = MappingProxyType({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
 """One thread for each rank: launchers differ in this number, and a sum's last bit may depend on it. Also, a process
