@@ -30,6 +30,12 @@ def test_figure_beyond_its_bound_fails(found: float) -> None:
         check(lambda *_: None, [figure(found, 1e-4)])
 
 
+@pytest.mark.parametrize("bound", [math.nan, math.inf])
+def test_bound_that_is_not_finite_passes_nothing(bound: float) -> None:
+    with pytest.raises(AssertionError, match="than the bound: norm"):
+        check(lambda *_: None, [Figure(name="norm", found=0.0, bound=bound, gate=0.0)])
+
+
 @pytest.mark.parametrize("gate", [2e-3, math.nan])
 @pytest.mark.parametrize("found", [0.0, 2e-3])
 def test_gate_beyond_the_bound_is_void(found: float, gate: float) -> None:
