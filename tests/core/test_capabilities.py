@@ -59,7 +59,7 @@ def test_claims_cannot_be_changed_afterwards() -> None:
         Capabilities().bfloat16 = yes  # type: ignore[misc]  # the point of the test
 
 
-def test_a_level_takes_three_claims_or_their_denials() -> None:
+def test_three_claims_are_deniable() -> None:
     assert {"random_numbers", "memory_stats", "pinned_memory"} == DENIABLE
     assert all(Capabilities.of_level("C2").claims()[name] is yes for name in DENIABLE)
 

@@ -99,7 +99,7 @@ def test_statistics_are_the_readers_own(module: Mock) -> None:
     assert kept == {"peak": 7.0}
 
 
-def test_current_index_without_the_modules_function(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_index_without_current_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "get_device_module", lambda kind: SimpleNamespace())
     monkeypatch.setattr(torch, "empty", lambda *_, device: SimpleNamespace(device=torch.device(device, 2)))
 

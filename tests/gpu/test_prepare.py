@@ -9,7 +9,7 @@ import pytest
 from tests.gpu import prepare
 
 
-def test_pins_are_installed_versions_without_torch() -> None:
+def test_pins_are_installed_versions() -> None:
     pins = prepare.find_pins("3.12")
 
     assert {"lightning", "pytorch-lightning", "pytest", "pydantic-core", "tensorboardx", "numpy"} <= pins.keys()

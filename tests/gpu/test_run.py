@@ -70,7 +70,7 @@ def try_parts(folder: Path, seconds: float, **programs: str) -> list[Result]:
     return list(run_parts(parts, time.monotonic() + seconds, folder, os.environ, io.StringIO()))
 
 
-def test_part_over_its_budget_is_ended_and_the_next_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_part_over_budget_ends_and_the_next_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run, "GRACE_S", 0.5)
     monkeypatch.setattr(run, "LEAST_S", 0.1)
     deaf = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('heard', flush=True)); time.sleep(60)"

@@ -42,7 +42,7 @@ def test_the_chip_rounds_as_the_cpu_unless_asked() -> None:
     )
 
 
-def test_products_refuse_what_is_not_a_way_to_round() -> None:
+def test_products_reject_an_unknown_rounding() -> None:
     with pytest.raises(SettingsError, match=r"PRODUCTS='float16' is not float32 or tf32\. Fix: correct or unset it"):
         SimSettings.read({"NORTHBRIDGE_CPU_SIM_PRODUCTS": "float16"})
 

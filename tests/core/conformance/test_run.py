@@ -78,7 +78,7 @@ def test_a_fact_of_each_rank() -> None:
     assert outcome.each("training", "weights") == ["a", "b"]
 
 
-def test_unreported_topic_says_the_output_of_its_step() -> None:
+def test_unreported_topic_has_its_steps_output() -> None:
     said = "".join(f"{BEGINS.format(7, step)}\n{step} is slow\n" for step in ("fabric", "training", "hooks"))
     outcome = RunResult(Path(), {"failed hooks": [{"reason": "ValueError: no", "hung": False}]}, said)
 
@@ -106,7 +106,7 @@ FINDINGS: Findings = {
         ("waits", AssertionError, "RuntimeError: a late error"),
     ],
 )
-def test_failed_step_fails_what_its_ranks_did_not_report(topic: str, error: type[Exception], text: str) -> None:
+def test_failed_step_fails_its_missing_topics(topic: str, error: type[Exception], text: str) -> None:
     outcome = RunResult(Path(), FINDINGS, "", world_size=2)
 
     assert outcome.ranks("training mlp") == [{}, {}]
@@ -139,7 +139,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     return starts
 
 
-def test_steps_after_a_failed_one_run_in_new_processes(steps: list[tuple[str, ...]]) -> None:
+def test_steps_after_a_failure_get_new_processes(steps: list[tuple[str, ...]]) -> None:
     result = room._run(Scenario("cpu", "", ("training", "crash", "fabric", "hang", "hooks"), 2), {})
 
     assert steps == [("training", "crash", "fabric", "hang", "hooks"), ("fabric", "hang", "hooks"), ("hooks",)]
@@ -165,7 +165,7 @@ def test_a_run_is_not_continued_when_it_is_old(steps: list[tuple[str, ...]], mon
         result.ranks("training mlp")
 
 
-def test_failed_run_without_a_step_to_blame_raises(steps: list[tuple[str, ...]]) -> None:
+def test_failed_run_without_a_failed_step_raises(steps: list[tuple[str, ...]]) -> None:
     with pytest.raises(RunError, match=r"failed with \[1\]:\n(?s:.*)in crash"):
         room._run(Scenario("cpu", "", ("crash",), 2), {})
 

@@ -64,7 +64,7 @@ def test_function_that_cannot_be_called_is_told(problems: Any, function: object,
     ]
 
 
-def test_function_that_accepts_anything_is_believed(problems: Any) -> None:
+def test_function_that_accepts_anything_passes(problems: Any) -> None:
     assert problems(Card(), NOTHING, set_device=lambda *given: given, memory_stats=max) == []
 
 
@@ -81,7 +81,7 @@ def test_denied_claim_needs_no_function(problems: Any) -> None:
     assert problems(Card(), denied, get_rng_state=None, set_rng_state=None, manual_seed_all=None) == []
 
 
-def test_every_default_that_calls_the_module_has_a_line() -> None:
+def test_every_default_with_a_call_has_a_line() -> None:
     calling = {
         name
         for name, method in vars(northbridge.Device).items()

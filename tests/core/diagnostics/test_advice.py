@@ -23,7 +23,7 @@ NOTHING = Diagnosis(
 )
 
 
-def test_broken_defaults_are_wrong_where_a_run_meets_them() -> None:
+def test_broken_defaults_are_wrong_if_ready() -> None:
     told = "Card.count() calls torch.acme.device_count() -> int, and it is not there. Fix: override count()"
     ready, absent = (replace(row("acme", status), device_problems=(told,)) for status in ("ready", "no hardware"))
 

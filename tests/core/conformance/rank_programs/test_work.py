@@ -74,7 +74,7 @@ def test_processes_end_with_a_failed_step(
     assert capfd.readouterr().out.splitlines() == begun
 
 
-def test_error_that_surfaces_late_ends_its_own_step(
+def test_late_error_ends_its_own_step(
     step: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     step("posing", lambda: None)

@@ -67,7 +67,7 @@ def test_variable_excludes_the_backend(tmp_path: Path, variable: str, value: str
 @pytest.mark.parametrize(
     ("there", "words"), [("", "written\n"), ("report.json", "written; what is in {out} is an earlier run's\n")]
 )
-def test_interruption_before_the_first_test_leaves_no_report(
+def test_early_interruption_leaves_no_report(
     interruption: type[BaseException],
     there: str,
     words: str,
@@ -104,7 +104,7 @@ def test_part_of_the_suite_is_told_test_by_test(tmp_path: Path) -> None:
     assert "no test up to C0 has 'no_such_test' in its id" in nothing.stderr
 
 
-def test_sigterm_leaves_a_report_of_what_has_ended(tmp_path: Path) -> None:
+def test_sigterm_leaves_a_partial_report(tmp_path: Path) -> None:
     part = ("--level", "C1", "--only", "C0/PluginMetadata", "--only", "C1/", "--out", "report")
     command = [NORTHBRIDGE, "conformance", "cpu_sim", *part]
     with subprocess.Popen(

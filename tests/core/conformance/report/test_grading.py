@@ -63,7 +63,7 @@ def test_a_backend_that_claims_nothing_has_the_first_level_alone() -> None:
     assert "C1 is not granted" in levels["C2"].withheld
 
 
-def test_denial_of_a_deniable_claim_keeps_the_level() -> None:
+def test_denied_deniable_claim_keeps_the_level() -> None:
     claims = claiming(random_numbers=no("it draws on the host"))
 
     assert earn(claims, {"C1/Chip/random_numbers": Ending.REFUSED})["C1"].granted
@@ -87,7 +87,7 @@ def test_a_hang_on_a_claim_of_the_level_names_both() -> None:
     assert levels["C3"].withheld == ("TIMEOUT: C3/Chip/barrier", "it needs the claim 'barrier', which is false")
 
 
-def test_void_test_withholds_the_level_and_proves_nothing() -> None:
+def test_void_test_withholds_the_level() -> None:
     levels = earn(claiming(), {"C3/Chip/barrier": Ending.VOID})
 
     assert levels["C3"].withheld == ("VOID: C3/Chip/barrier", "it needs the claim 'barrier', which is not tested")

@@ -190,7 +190,7 @@ def test_interrupted_run_keeps_what_has_ended(sample: None, interruption: type[B
 
 
 @pytest.mark.parametrize("interruption", [KeyboardInterrupt, SystemExit])
-def test_interruption_before_the_first_ending_is_raised(sample: None, interruption: type[BaseException]) -> None:
+def test_early_interruption_is_raised(sample: None, interruption: type[BaseException]) -> None:
     def interrupt(*_: object) -> None:
         raise interruption
 

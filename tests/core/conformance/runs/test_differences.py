@@ -105,9 +105,7 @@ def test_simulated_chip_is_compared_bitwise_and_a_real_one_not(
 
 
 @pytest.mark.parametrize(("claim", "within"), [(yes, 1e-5), (no("it reads ten bits"), TOLERANCES["float32"])])
-def test_chip_that_reads_ten_bits_has_more_tolerance(
-    monkeypatch: pytest.MonkeyPatch, claim: Claim, within: float
-) -> None:
+def test_ten_bit_chip_has_more_tolerance(monkeypatch: pytest.MonkeyPatch, claim: Claim, within: float) -> None:
     class Loaded:
         @staticmethod
         def present_capabilities() -> Capabilities:
@@ -118,7 +116,7 @@ def test_chip_that_reads_ten_bits_has_more_tolerance(
     assert tolerance("acme", 1e-5) == within
 
 
-def test_claims_of_this_machine_decide_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_present_claims_decide_the_tolerance(monkeypatch: pytest.MonkeyPatch) -> None:
     class Loaded:
         capabilities = Capabilities()
 

@@ -80,9 +80,7 @@ def test_none_is_left_of_those_that_have_left_the_group(hanging: subprocess.Pope
 
 
 @pytest.mark.parametrize("place", [".", "/"], ids=["in the run's folder", "a daemon"])
-def test_a_process_that_outlives_its_run_is_named_and_killed(
-    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_process_that_outlives_its_run_is_killed(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks, "_LINGER_S", 0.2)
     environ = {**os.environ, RUN: str(tmp_path)} if place == "/" else os.environ
     with subprocess.Popen(["sleep", "60"], cwd=tmp_path / place, env=environ, start_new_session=True) as process:

@@ -98,7 +98,7 @@ def test_results_are_near_the_exact_ones(in_fork: Callable[..., str]) -> None:
     assert {kind: far for kind, far in distances.items() if far > FAR[kind]} == {}
 
 
-def test_docstring_of_each_option_has_a_public_source() -> None:
+def test_each_option_names_a_public_source() -> None:
     (fields,) = (each.body for each in ast.parse(inspect.getsource(SimSettings)).body if isinstance(each, ast.ClassDef))
     said = {ast.unparse(field).partition(":")[0]: ast.unparse(after) for field, after in pairwise(fields)}
 

@@ -75,7 +75,7 @@ def test_gradients_are_those_of_every_float() -> None:
 @pytest.mark.parametrize(
     ("ten_bits", "within", "least"), [(True, SUMMED, 1e-3), (True, ROUNDED, 0), (False, SUMMED, 0)]
 )
-def test_allowance_for_products_is_for_chips_that_read_ten_bits(
+def test_allowance_is_for_chips_with_ten_bits(
     monkeypatch: pytest.MonkeyPatch, ten_bits: bool, within: Tolerance, least: float
 ) -> None:
     product = Operation("mm", (floats(3, 9), floats(9, 4)))
