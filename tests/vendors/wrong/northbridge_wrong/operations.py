@@ -108,13 +108,13 @@ def read_flat(tensor):
 
 @right.instead_of("torch.optim.SGD.step")
 def update_skipped(step, optimizer, closure=None):
-    """The last rank leaves out its second step."""
+    """The last rank skips its second step."""
     return skip_second(step, optimizer, closure)
 
 
 @right.instead_of("torch.optim.Adam.step")
 def shard_update_skipped(step, optimizer, closure=None):
-    """The last rank leaves out its second step, also of shards."""
+    """The last rank skips its second step, also of shards."""
     return skip_second(step, optimizer, closure)
 
 

@@ -138,7 +138,7 @@ def half_weights_stay(step, parameters, *rest, **named):
 
 @right.wrong
 def dtypes_not_told():
-    """torch's module of the chip has no function that tells the dtypes of autocast."""
+    """torch's module of the chip has no ``get_amp_supported_dtype``."""
     import torch
 
     del torch.fairchip.get_amp_supported_dtype
@@ -146,20 +146,21 @@ def dtypes_not_told():
 
 @right.wrong
 class AutocastOfNothing(right.Device):
-    """Mixed precision is claimed, and autocast takes no dtype."""
+    """Mixed precision is claimed, but autocast supports no dtype."""
 
     def autocast_dtypes(self):
         return ()
 
+
 @right.instead_of("torch.nn.functional.linear")
 def backbone_in_float32(linear, *given):
-    """Autocast reaches a model's last layer alone."""
+    """Autocast reaches only a model's last layer."""
     return wide_in_float32(linear, *given)
 
 
 @right.instead_of("torch.nn.functional.linear")
 def sharded_backbone_in_float32(linear, *given):
-    """Autocast reaches the last layer of a sharded model alone."""
+    """Autocast reaches only the last layer of a sharded model."""
     import torch.distributed as dist
 
     return wide_in_float32(linear, *given) if dist.is_initialized() else linear(*given)

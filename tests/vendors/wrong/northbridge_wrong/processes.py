@@ -100,7 +100,7 @@ class CollectorOff(right.Device):
 
 @right.wrong
 class PluginsOff(right.Bridge):
-    """To load the software has every later process leave out torch's plugins."""
+    """Loading the software disables torch's plugins in every later process."""
 
     def load(self) -> None:
         super().load()
@@ -109,7 +109,7 @@ class PluginsOff(right.Bridge):
 
 @right.wrong
 class CardsHidden(right.Device):
-    """To take a card hides the others from every later process."""
+    """Selecting a card hides the others from every later process."""
 
     def count(self) -> int:
         return 1 if "FAIRCHIP_CARD" in os.environ else super().count()
@@ -121,7 +121,7 @@ class CardsHidden(right.Device):
 
 @right.wrong
 class HelperOutlives(right.Bridge):
-    """A rank starts a daemon, which nobody ends."""
+    """A rank starts a daemon that outlives it."""
 
     def prepare_rank(self, **_: int) -> None:
         program = "import os, time; os.chdir('/'); time.sleep(60)"
@@ -130,7 +130,7 @@ class HelperOutlives(right.Bridge):
 
 @right.wrong
 class ExitWaits(right.Bridge):
-    """A rank waits at exit for the others, for more than a minute where they wait for one that raised an error."""
+    """A rank waits at exit for the others: for more than a minute if one of them raised an error."""
 
     is_registered = False
 

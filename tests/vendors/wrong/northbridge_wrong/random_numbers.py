@@ -96,7 +96,7 @@ def own_generator_ignored(draw, *size, generator=None, **named):
 
 @right.wrong
 class FirstDeviceSeeded(right.Device):
-    """A seed reaches the generator of device 0 alone."""
+    """A seed reaches only the generator of device 0."""
 
     def seed(self, seed):
         with self.module.device(0):

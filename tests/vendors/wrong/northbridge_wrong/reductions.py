@@ -231,14 +231,14 @@ def gradients_scaled_late(bucket):
 
 @in_ddp
 def tensor_apart(bucket):
-    """DDP leaves one tensor as each rank has it."""
+    """DDP does not average one tensor."""
     tensor = bucket.gradients()[-1]
     own = tensor.clone()
     average(bucket)
     tensor.copy_(own)
 
 
-# FSDP2 calls the first where torch has it.
+# FSDP2 calls the first if torch has it.
 in_fsdp = right.instead_of("torch.distributed.reduce_scatter_single", "torch.distributed.reduce_scatter_tensor")
 
 
@@ -265,7 +265,7 @@ def shards_scaled_late(scatter, output, *rest, **named):
 
 @in_fsdp
 def shard_apart(scatter, output, input, *rest, group=None, **named):  # noqa: A002
-    """FSDP2 leaves the gradients of a small layer as each rank has them."""
+    """FSDP2 does not average the gradients of a small layer."""
     import torch.distributed as dist
 
     scatter(output, input, *rest, group=group, **named)

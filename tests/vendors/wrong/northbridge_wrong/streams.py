@@ -54,7 +54,7 @@ def other_devices_do_not_wait(to, self, *given, **named):
 
 @right.instead_of("torch.nn.functional.prelu")
 def error_comes_late(prelu, given, *rest):
-    """An error of a kernel is raised by the next synchronisation."""
+    """A kernel's error is raised by the next synchronisation."""
     import torch
 
     module = torch.get_device_module(right.Device.type)

@@ -95,8 +95,9 @@ class MeetsOnItself(right.Collective):
 
 @right.instead_of("torch.distributed.new_group")
 def group_asserts(*_, **__):
-    """A group of some ranks is not formed: an assertion fails."""
+    """``new_group`` raises an AssertionError."""
     raise AssertionError("this group has no store")
+
 
 @right.wrong
 class NextPortTaken(right.Collective):
@@ -110,7 +111,7 @@ class NextPortTaken(right.Collective):
 
 @right.wrong
 class LeftFileMet(right.Collective):
-    """Ranks meet in a file named after their port, which stays where they were killed."""
+    """Ranks meet in a file named after their port, which stays if they are killed."""
 
     def initialize(self, *, world_size, **given):
         from torch.distributed import FileStore
@@ -121,7 +122,7 @@ class LeftFileMet(right.Collective):
 
 @right.instead_of("torch.distributed.new_group")
 def group_timeout_ignored(make, *given, timeout=None, **named):
-    """The time limit of a group is torch's own, whatever was asked for."""
+    """The time limit of a group is ignored: it is torch's default."""
     return make(*given, **named)
 
 
@@ -130,7 +131,7 @@ _groups = []
 
 @right.instead_of("torch.distributed.new_group")
 def groups_run_out(make, *given, **named):
-    """The library has a table of 64 groups."""
+    """``new_group`` raises an error after 64 groups."""
     if len(_groups) == 64:
         raise RuntimeError("fairccl: no group is left")
     _groups.append(None)
