@@ -1,4 +1,4 @@
-"""The faults of torch's own lazy device, by which its plugin misses tests of the suite.
+"""The faults of torch's own lazy device, because of which its plugin fails tests of the suite.
 
 ``python -m tests.conformance.lazy_faults`` writes docs/reports/lazy.md.
 """
@@ -23,7 +23,7 @@ _HEAD = f"""# torch's own lazy device
 
 torch has a device of type `lazy`, whose TorchScript backend computes on the CPU. It is not CUDA-like: it has no module, no
 generator and no memory behind its storages, and a module that moves to it gets new parameters. Its plugin, `tests/vendors/lazy`
-in the repository, earns **{LEVEL}**. Each test that it misses up to C2 is listed below the fault of torch behind it.
+in the repository, earns **{LEVEL}**. Each test up to C2 that it does not pass is listed under the fault of torch that causes this.
 
 Each reproduction is a whole program. `make test-all` runs them, and the suite up to C2. This page is written by
 `python -m tests.conformance.lazy_faults`.
@@ -42,10 +42,10 @@ class LazyFault:
     """A part of what the program prints, or of its error."""
 
     tests: tuple[str, ...]
-    """The beginnings of the ids of the tests that miss for it."""
+    """The prefixes of the ids of the tests that fail because of it."""
 
     def misses(self, test: str) -> bool:
-        """True if the test with this id misses for this fault."""
+        """True if the test with this id fails because of this fault."""
         return test.startswith(self.tests)
 
 

@@ -1,4 +1,4 @@
-"""torch's own lazy device: the level that it earns, and each test that it misses with the fault of torch behind it."""
+"""torch's own lazy device: its level, and the fault of torch behind each test that it does not pass."""
 
 from __future__ import annotations
 
