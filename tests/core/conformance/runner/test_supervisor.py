@@ -181,7 +181,7 @@ def test_interrupted_run_keeps_what_has_ended(sample: None, interruption: type[B
 
     course = watch("acme", ("C1",), tell=interrupt)
 
-    assert len(course.planned) == 10
+    assert len(course.planned) == 15
     assert [name.rpartition("/")[2] for name in course.ended] == [
         "test_it_works",
         "test_it_knows[float16]",
