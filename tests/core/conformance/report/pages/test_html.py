@@ -149,11 +149,13 @@ def test_figures_have_bound_gate_and_margin(verdict: Verdict) -> None:
 
 
 def test_void_test_is_told_with_its_advice() -> None:
-    evidence = "two right ways to compute differ"
-    page = render_page(report_of([result("Collective", "the first step", Verdict.VOID, evidence=evidence)]))
+    evidence, advice = "two right ways to compute differ", "Make it repeatable."
+    test = result("Collective", "the first step", Verdict.VOID, evidence=evidence, advice=advice)
 
-    assert re.search(r"VOID\s+1\s+Neither passed nor failed", Page(page).text)
-    assert evidence in Page(page).text
+    text = Page(render_page(report_of([test]))).text
+
+    assert re.search(r"VOID\s+1\s+Neither passed nor failed", text)
+    assert re.search(rf"{evidence}\s+What to do:\s+{advice}", text)
 
 
 def test_long_evidence_is_folded_and_shown_once(mixed: Report) -> None:
