@@ -3,7 +3,7 @@
 ``make conformance`` proves three, and ``CHIPS=cpu_sim make conformance`` one. What Lightning does on the CPU, with
 which each chip is compared, the chips share. The last that is said is why a chip has not the level.
 
-``python -m tests.conformance --rounding 10`` proves ``cpu_sim`` ten times with all options of rounding.
+``python -m tests.conformance --rounding 10`` proves ``cpu_sim`` ten times with all rounding options.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def main() -> int:
 
 
 def prove_rounding(times: int) -> int:
-    """Prove the chip that rounds so often, one run after the other; return 0 where it has the level each time."""
+    """Prove the chip with rounding this many ``times``, one after another; return 0 if it earns the level each time."""
     failed = 0
     for number in range(1, times + 1):
         wrong = prove("cpu_sim", OUT / f"rounding-{number}", {**os.environ, **ROUNDING_OPTIONS})
-        print("\n".join(wrong) if wrong else f"{number}: {EARNED}, where it rounds", flush=True)
+        print("\n".join(wrong) if wrong else f"{number}: {EARNED}, with rounding", flush=True)
         failed += bool(wrong)
     print(f"{times - failed} of {times} times")
     return 1 if failed else 0

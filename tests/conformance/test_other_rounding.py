@@ -1,4 +1,4 @@
-"""A real chip that rounds otherwise than the CPU can earn C2; a simulated one has to have every bit."""
+"""A real chip that rounds differently than the CPU can earn C2; a simulated one must equal it to the bit."""
 
 from __future__ import annotations
 

@@ -343,7 +343,7 @@ def main(arguments: list[str]) -> int:
                 environ = {**os.environ, "PYTHONPATH": path, "PYTHONUNBUFFERED": "1"}
                 for result in run_parts(list_parts(asked, out, folder), until, folder, environ, log):
                     results.append(result)
-                    write_summary(out, facts, results)  # each time: somebody may end it before the last
+                    write_summary(out, facts, results)  # after each part, in case the run is interrupted
                     print(f"{result.name}: {result.verdict} after {result.seconds:.0f} s: {result.found}", flush=True)
     except NotPossibleError as error:
         print(f"make gpu: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The functions of torch's module that the defaults of a Device call, and what is told where one cannot be called."""
+"""The functions of torch's module that the defaults of a Device call, and the problems found in them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Card(northbridge.Device):
 
 @pytest.fixture
 def problems(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return what is told of torch's module with ``changes``; None leaves a function out."""
+    """Return the problems of torch's module with ``changes``; None leaves a function out."""
 
     def tell(card: northbridge.Device, claims: northbridge.Capabilities, **changes: Any) -> list[str]:
         right: dict[str, Any] = {line.function: lambda device=None: device for line in IMPLIED.values()}
