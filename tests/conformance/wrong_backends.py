@@ -46,7 +46,7 @@ UNSEEN = """
 - A listener more than two ports after `MASTER_PORT`. Only these two are in use while ranks meet.
 - A limit of more than 80 groups. A real card pays memory for each.
 - Reference cycles that hold the host's memory. Only the chip's memory is read while Python's collector is off.
-- A seed that reaches device 0 alone, on a machine with one device, or where a process holds one card.
+- A seed that reaches only device 0, on a machine with one device, or if a process holds one card.
 - A process that outlives its rank and was started by a service, or cleared its environment and left its folder.
 - An exit that waits for less than a minute. On a busy machine a right one takes as long.
 - Products inside `nn.MultiheadAttention` that autocast does not reach. torch computes them without calling a layer. On
