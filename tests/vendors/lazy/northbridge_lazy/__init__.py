@@ -1,4 +1,4 @@
-"""Torch's own lazy device, whose TorchScript backend comes with every torch: real software that nobody here wrote.
+"""Torch's own lazy device, whose TorchScript backend comes with every torch: real software that is not ours.
 
 It records operations and computes them when a number is asked for. It is not CUDA-like: it has no module in torch, no
 generator, no memory behind its storages, and a module that is moved to it gets new parameters.
