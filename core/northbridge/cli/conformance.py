@@ -85,7 +85,7 @@ def _verify(path: Path) -> int:
     from northbridge.conformance.report.report import CHANGED, Report
 
     report = Report.read(path)
-    if report.digest != report.compute_digest():  # first: the rest of a changed report does not count
+    if report.is_changed:  # first: the rest of a changed report does not count
         print(f"{path}: {CHANGED}")
         return 1
     _reject_without_pytest()

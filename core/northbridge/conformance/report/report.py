@@ -211,6 +211,11 @@ class Report(_Facts):
         granted = [level for level in self.levels if level.granted]
         return granted[-1] if granted else None
 
+    @property
+    def is_changed(self) -> bool:
+        """True if the digest does not match the rest: the report was changed after the suite wrote it."""
+        return self.digest != self.compute_digest()
+
     def sealed(self) -> Report:
         """Return this report with its digest."""
         return self.model_copy(update={"digest": self.compute_digest()})

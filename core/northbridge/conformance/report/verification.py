@@ -25,7 +25,7 @@ def find_faults(report: Report) -> list[str]:
 
 
 def _changed(report: Report) -> Iterator[str]:
-    if report.digest != report.compute_digest():
+    if report.is_changed:
         yield CHANGED
 
 

@@ -95,7 +95,7 @@ def list_doubts(report: Report) -> list[str]:
             f"The simulated chip ran without strict options ({'; '.join(report.suite.options_off)}): what it forgave, a"
             " real one may not."
         )
-    if report.digest != report.compute_digest():
+    if report.is_changed:
         doubts.append(
             "The report was changed after it was written: its digest does not fit. Ask for the original, or run the"
             " suite again."
