@@ -90,9 +90,11 @@ def test_error_fails_its_own_test_alone(tmp_path: Path, backend: str, error: str
     (fault,) = (fault for fault in read_faults() if fault.backend == backend)
     trial = Trial(install_wrong(tmp_path), tmp_path, [])
 
-    found = trial.start(backend, fault.level, {fault.test, following}).result()
+    try:
+        found = trial.start(backend, fault.level, {fault.test, following}).result()
+    finally:
+        trial.end()
 
-    trial.end()
     failed, passed = sorted(found, key=lambda result: result.verdict.value)
     assert (failed.id, failed.verdict) == (fault.test, Verdict.FAIL)
     assert (passed.id, passed.verdict) == (following, Verdict.PASS), passed.evidence

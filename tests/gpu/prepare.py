@@ -17,9 +17,6 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 OURS = (ROOT, ROOT / "examples" / "vendor_cuda")
-BESIDE = "tensorboardX"
-"""Lightning's TensorBoardLogger needs it, with which the suite logs."""
-
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 """Older ones need distributions that are not installed here."""
 
@@ -31,7 +28,7 @@ def find_pins(python: str) -> dict[str, str]:
     """Return the distributions that ``northbridge[conformance]`` needs under ``python``, with the versions here."""
     marks = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
     found: dict[str, set[str]] = {}
-    ahead = [Requirement("northbridge[conformance]"), Requirement(BESIDE)]
+    ahead = [Requirement("northbridge[conformance]")]
     while ahead:
         wanted = ahead.pop()
         name, extras = canonicalize_name(wanted.name), {"", *wanted.extras}

@@ -108,7 +108,7 @@ def _run(scenario: Scenario, environ: dict[str, str]) -> RunResult:
     else:
         folder = new_folder()
         _run_in(folder, scenario, environ)
-    return RunResult(folder, read(folder), read_said(folder), world_size=scenario.ranks)
+    return RunResult(folder, read(folder), read_said(folder, f"*{_SAID}"), world_size=scenario.ranks)
 
 
 def _read_by_a_run(scenario: Scenario) -> dict[str, str]:
@@ -161,7 +161,7 @@ def _run_in(folder: Path, scenario: Scenario, environ: dict[str, str]) -> Path:
             return folder
         scenario = replace(scenario, steps=following)
         for path in folder.glob(_SAID):
-            path.unlink()
+            path.rename(path.with_name(f"until-{failed}-{path.name}"))
 
 
 def _find_failed_step(steps: tuple[str, ...], said: str) -> str | None:
@@ -225,9 +225,9 @@ def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: 
             begun.append(start(command, {**inherited, **environ, **variables, RUN: str(folder)}, folder, said))
 
 
-def read_said(folder: Path) -> str:
-    """Return the output of the processes of the run in ``folder``."""
-    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob(_SAID)))
+def read_said(folder: Path, files: str = _SAID) -> str:
+    """Return the output of the latest processes of the run in ``folder``."""
+    return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob(files)))
 
 
 def _commands(scenario: Scenario, folder: Path) -> list[tuple[list[str], dict[str, str]]]:

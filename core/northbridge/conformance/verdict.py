@@ -52,11 +52,12 @@ def judge(ending: Ending, claims: Iterable[Claim]) -> Verdict:
         return Verdict.TIMEOUT
     if ending is Ending.FORBIDDEN:
         return Verdict.NOT_RUN
-    if ending is Ending.VOID:
-        return Verdict.VOID
     answers = {claim.answer for claim in claims}
     if "no" in answers:
-        return {Ending.WORKED: Verdict.UNDERCLAIM, Ending.REFUSED: Verdict.PASS}.get(ending, Verdict.FAIL)
+        by_ending = {Ending.WORKED: Verdict.UNDERCLAIM, Ending.REFUSED: Verdict.PASS, Ending.VOID: Verdict.VOID}
+        return by_ending.get(ending, Verdict.FAIL)
     if "unknown" in answers:
         return Verdict.UNKNOWN
+    if ending is Ending.VOID:
+        return Verdict.VOID
     return Verdict.PASS if ending is Ending.WORKED else Verdict.FAIL

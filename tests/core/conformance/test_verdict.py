@@ -28,6 +28,10 @@ DENIED = no("it has no such unit")
         ([yes, unknown], Ending.WORKED, Verdict.UNKNOWN),
         ([unknown, DENIED], Ending.REFUSED, Verdict.PASS),
         ([yes, DENIED], Ending.WORKED, Verdict.UNDERCLAIM),
+        ([], Ending.VOID, Verdict.VOID),
+        ([yes], Ending.VOID, Verdict.VOID),
+        ([DENIED], Ending.VOID, Verdict.VOID),
+        ([unknown], Ending.VOID, Verdict.UNKNOWN),
     ],
 )
 def test_what_is_claimed_decides_what_an_ending_says(claims: list[Claim], ending: Ending, verdict: Verdict) -> None:
@@ -38,4 +42,3 @@ def test_what_is_claimed_decides_what_an_ending_says(claims: list[Claim], ending
 def test_hang_and_forbidden_are_told_despite_claims(claims: list[Claim]) -> None:
     assert judge(Ending.HUNG, claims) is Verdict.TIMEOUT
     assert judge(Ending.FORBIDDEN, claims) is Verdict.NOT_RUN
-    assert judge(Ending.VOID, claims) is Verdict.VOID

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
 from northbridge.conformance.runs.hosts import build, combine, fabric, is_trainer, lightnings, trainer
 from northbridge.conformance.runs.models import adam, pictures
+from northbridge.conformance.runs.ranks import attempt
 from northbridge.conformance.runs.scenario import Scenario
 from northbridge.lightning.namespaces import Stock
 
@@ -47,7 +49,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
                     for epochs in (range(1), range(1, _EPOCHS))
                 )
                 found |= first | {f"{layout[0]} x {layout[1]}, {way}": first["losses"] + second["losses"]}
-        found["inside"] = _dtypes_inside(scenario, folder, one)
+        found["inside"] = attempt(partial(_dtypes_inside, scenario, folder, one))
     found["alone"] = alone()  # last: a backward pass before the chip is loaded may leave autograd unable to serve it
     write(folder, "sharding taken up" if scenario.resume else "sharding", torch.distributed.get_rank(), found)
 

@@ -18,8 +18,9 @@ Trained in float64 instead, the suite's models end within 1e-6 of their float32 
 gradients are off by 1e-3 of their size, as with convolutions in TF32, and within 3e-2 in bfloat16. An omitted batch
 moves some weight by at least 6e-3; gradients that are doubled or halved, by at least 2e-2.
 
-"ten bits" is for a chip that denies ``float32_products``: with ten bits of each factor, they end within 7e-3. There, an
-omitted batch may go unnoticed; the first step over several ranks is compared more closely.
+"ten bits" is for a chip that denies ``float32_products``: where the CPU's products read ten bits of each factor, as a
+test of Northbridge does, they end within 8e-3. There, an omitted batch may go unnoticed; the first step over several
+ranks is compared more closely.
 """
 
 

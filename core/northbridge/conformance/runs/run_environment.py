@@ -20,12 +20,8 @@ _OF_RANKS = frozenset(
     }
 )
 
-
 _OF_OTHERS = (
-    "CUDA_",
-    "KMP_",
     "LD_",
-    "MKL_",
     "NORTHBRIDGE_",
     "OMP_",
     "PYTHON",

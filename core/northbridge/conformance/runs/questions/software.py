@@ -94,7 +94,8 @@ def _tell_of_mixed_precision(torch: Any, backend: Any) -> dict[str, str]:
             dtypes = backend.device.autocast_dtypes()
             if dtype in dtypes:
                 with torch.autocast(backend.device.type, dtype=dtype):
-                    found[name] = ""
+                    on = torch.is_autocast_enabled(backend.device.type)  # for some dtypes torch warns, and turns it off
+                found[name] = "" if on else f"torch turns autocast off for {name}"
             else:
                 found[name] = f"autocast_dtypes() has no {name}" if claims[name].answer == "yes" else ""
         except Exception as error:  # noqa: BLE001 - whatever a vendor's code raises

@@ -73,7 +73,7 @@ CHANGED = {
 }
 """The results that each option changes."""
 
-FAR = {"float32": 2e-3, "bfloat16": 3e-2, "float16": 2e-3, "denormals": 1.0, "sums": 1e-6, "the rest": 1e-6}
+FAR = {"float32": 2e-3, "bfloat16": 3e-2, "float16": 2e-3, "sums": 1e-6, "the rest": 1e-6}
 """The distance of results from exact ones, relative to the largest, with all options."""
 
 
@@ -95,7 +95,8 @@ def test_no_option_gives_the_cpus_digests(in_fork: Callable[..., str]) -> None:
 def test_results_are_near_the_exact_ones(in_fork: Callable[..., str]) -> None:
     _, _, distances = json.loads(in_fork(PROGRAM, **ROUNDING_OPTIONS))
 
-    assert {kind: far for kind, far in distances.items() if far > FAR[kind]} == {}
+    assert distances.keys() - {"denormals"} == FAR.keys()  # whose results are 0: see the known numbers
+    assert {kind: distances[kind] for kind, most in FAR.items() if distances[kind] > most} == {}
 
 
 def test_each_option_names_a_public_source() -> None:
