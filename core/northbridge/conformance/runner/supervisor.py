@@ -81,8 +81,8 @@ def watch(
         while True:
             done = len(course.ended)
             (folder / "done.txt").write_text("\n".join(course.ended))
-            worker = _Worker(folder, attempt, only, {**environ, **shared}, begin=begin)
             try:
+                worker = _Worker(folder, attempt, only, {**environ, **shared}, begin=begin)
                 worker.follow(course, tell, limit_s)
             except (KeyboardInterrupt, SystemExit):  # Ctrl-C; the command makes SystemExit of SIGTERM
                 if not course.ended:

@@ -69,7 +69,7 @@ class FirstStep(Ranks):
         check(record_property, _compare(steps, alone, "updates"))
 
     @shows("ddp_averaging", "{dtype}")
-    def test_norm_before_clipping_is_that_of_one_device(
+    def test_norm_before_clipping_is_one_devices(
         self, steps: list[dict[str, Any]], alone: dict[str, Any], record_property: Callable[[str, object], None]
     ) -> None:
         right, other = alone["reference"], alone["gate"]

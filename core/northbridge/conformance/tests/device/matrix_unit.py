@@ -94,7 +94,7 @@ class MatrixUnit(OneDevice):
 
     @pytest.mark.parametrize("size", SIZES)
     @shows("float32", "autograd")
-    def test_a_product_of_float32_reads_ten_bits_and_its_range(self, device: torch.device, size: int) -> None:
+    def test_float32_products_keep_ten_bits_and_range(self, device: torch.device, size: int) -> None:
         ten = 1 + torch.arange(size) / 1024
         same = torch.eye(size, device=device)
         for scale in (1.0, FAR, 1 / FAR):

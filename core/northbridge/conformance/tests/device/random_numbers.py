@@ -48,7 +48,7 @@ class RandomNumbers(OneDevice):
         """Raise :class:`UnsupportedError` if the chip denies generators: Northbridge then calls none of it."""
         reject_without(backend, "random_numbers")
 
-    def test_to_load_once_more_leaves_the_generator_alone(
+    def test_second_load_leaves_the_generator_alone(
         self, backend: str, chip: northbridge.Device, device: torch.device
     ) -> None:
         torch.rand(4, device=device)

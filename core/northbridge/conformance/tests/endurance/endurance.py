@@ -46,7 +46,7 @@ class Endurance(NamespaceSuite):
             assert _at(held, LATE, "process") - _at(held, EARLY, "process") <= PROCESS_BYTES
 
     @shows("memory_stats")
-    def test_no_step_leaves_chip_memory_to_the_cycle_collector(self, backend: str, chip: RunResult) -> None:
+    def test_steps_leave_the_collector_no_chip_memory(self, backend: str, chip: RunResult) -> None:
         reject_without(backend, "memory_stats")
         # Python runs its collector by the number of objects, whatever they hold: the chip may be full before.
         for grown in chip.each("endurance", "in cycles"):

@@ -96,13 +96,13 @@ class SoftwareLoading(PluginSuite):
             assert again == first
             assert loaded["same objects"]
 
-    def test_the_defaults_of_its_device_find_their_functions(
+    def test_device_defaults_find_their_functions(
         self, loaded: dict[str, Any], detected: dict[str, Any]
     ) -> None:
         if not is_unsupported(loaded, detected):
             assert loaded["broken defaults"] == []
 
-    def test_autocast_takes_the_dtypes_that_are_not_denied(
+    def test_autocast_accepts_dtypes_not_denied(
         self, loaded: dict[str, Any], detected: dict[str, Any]
     ) -> None:
         if not is_unsupported(loaded, detected):
