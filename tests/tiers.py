@@ -97,6 +97,7 @@ tests/compat/ fast
 tests/conformance/ standard
     full test_drawn_faults.py::test_eight_of_ten_are_found test_lazy_faults.py test_other_rounding.py
     full test_wrong_backends.py::test_error_fails_its_own_test_alone
+    full test_wrong_backends.py::test_it_is_caught_on_a_chip_that_rounds
     sampled test_wrong_backends.py::test_it_is_caught_and_its_parent_is_not
 tests/docs/ standard
     fast test_hang_page.py test_prove_page.py test_pip_lines.py
@@ -160,7 +161,8 @@ def draw(tests: list[Drawn], seed: str) -> list[Drawn]:
     return [tests[choose(*ends[part : part + 2])] for part in range(number)]
 
 
-def _read_seed() -> str:
+def read_seed() -> str:
+    """Return what the sample is drawn by: the commit."""
     git = shutil.which("git") or "false"
     commit = [git, "-C", str(Path(__file__).parent), "rev-parse", "--short=7", "HEAD"]
     read = subprocess.run(commit, check=False, capture_output=True, text=True)
@@ -182,7 +184,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers = {item: TABLE[entry_of(item.nodeid)] for item in items}
     sampled = [item for item in items if tiers[item] == "sampled"]
-    seed = config.option.sample_seed or (_read_seed() if sampled else "")
+    seed = config.option.sample_seed or (read_seed() if sampled else "")
     tiers |= dict.fromkeys(sampled, "full")
     for item in draw(sampled, seed):
         tiers[item] = "standard"

@@ -1,7 +1,8 @@
-"""A real chip that rounds differently than the CPU can earn C2; a simulated one must equal it to the bit."""
+"""A chip that rounds differently than the CPU passes, if it says so; if not, it must equal the CPU to the bit."""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -16,6 +17,9 @@ from northbridge.conformance.verdict import Verdict
 from northbridge_cpu_sim import ROUNDING_OPTIONS
 
 pytestmark = pytest.mark.timeout(900)  # a run of the suite each
+
+ROUNDED = ("C1/Layers/", "C1/MatrixUnit/", "C1/Operations/", "C2/Optimization/", "C3/FirstStep/", "C3/Distributed")
+"""The tests that rounding decides; ``python -m tests.conformance --rounding 1`` runs all up to C3."""
 
 WEIGHTS = "C2/Training/test_the_weights_are_those_of_a_cpu_run_on_each_rank[one device-lightning.pytorch-"
 
@@ -52,3 +56,13 @@ def test_a_simulated_one_is_held_to_the_bits(site: Site, runs: Path, monkeypatch
 
     assert {each.verdict for each in results} == {Verdict.FAIL}
     assert all("tensors with other bits than expected" in each.evidence for each in results)
+
+
+@pytest.mark.parametrize("level", ["C1", "C2", "C3"])
+def test_simulated_chip_passes_where_it_rounds(runs: Path, level: str) -> None:
+    only = tuple(each for each in ROUNDED if each.startswith(level))
+
+    results = try_backend("cpu_sim", level, only, {**os.environ, FOLDER: str(runs), **ROUNDING_OPTIONS})
+
+    assert [(each.id, each.evidence) for each in results if each.verdict is not Verdict.PASS] == []
+    assert all(any(each.id.startswith(part) for each in results) for part in only)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from tests.conformance.wrong_backends import PAGE, PARENT, Fault, Trial, catching, install_wrong, read_faults
+from tests.tiers import draw, read_seed
 
 from northbridge.conformance.levels import LEVELS
 from northbridge.conformance.runner.supervisor import plan
@@ -16,15 +17,36 @@ from northbridge.conformance.verdict import Verdict
 pytestmark = pytest.mark.timeout(1800)  # a test waits for those before it
 
 
+ON_ROUNDING = draw([each for fault in read_faults() if (each := fault.on_a_chip_that_rounds())], read_seed())
+"""Those that are tried on a chip that rounds; ``python -m tests.conformance.wrong_backends --rounding`` tries all."""
+
+
 @pytest.fixture(scope="module")
 def trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
     """The runs that the chosen tests ask for; the first is waited for the longest."""
-    root = tmp_path_factory.mktemp("wrong")
+    yield from _try(request, tmp_path_factory, read_faults(), "test_it_is_caught_and_its_parent_is_not")
+
+
+@pytest.fixture(scope="module")
+def rounding_trial(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trial]:
+    """The same on a chip that rounds."""
+    yield from _try(request, tmp_path_factory, ON_ROUNDING, "test_it_is_caught_on_a_chip_that_rounds", rounding=True)
+
+
+def _try(
+    request: pytest.FixtureRequest,
+    paths: pytest.TempPathFactory,
+    faults: Iterable[Fault],
+    test: str,
+    *,
+    rounding: bool = False,
+) -> Iterator[Trial]:
+    root = paths.mktemp("wrong")
     runs = folder_of_runs() or root / "runs"
     runs.mkdir(exist_ok=True)
     asked = {item.name for item in request.session.items}
-    faults = [fault for fault in read_faults() if any(f"[{fault.backend}]" in name for name in asked)]
-    trial = Trial(install_wrong(root), runs, faults)
+    chosen = [fault for fault in faults if f"{test}[{fault.backend}]" in asked]
+    trial = Trial(install_wrong(root), runs, chosen, rounding=rounding)
     yield trial
     trial.end()
 
@@ -63,6 +85,15 @@ def test_the_page_is_a_record_of_all_of_them() -> None:
 
 @pytest.mark.parametrize("fault", read_faults(), ids=lambda fault: fault.backend)
 def test_it_is_caught_and_its_parent_is_not(trial: Trial, fault: Fault) -> None:
+    _check(trial, fault)
+
+
+@pytest.mark.parametrize("fault", ON_ROUNDING, ids=lambda fault: fault.backend)
+def test_it_is_caught_on_a_chip_that_rounds(rounding_trial: Trial, fault: Fault) -> None:
+    _check(rounding_trial, fault)
+
+
+def _check(trial: Trial, fault: Fault) -> None:
     results, parents = trial.of(fault), trial.of_the_parent(fault)
 
     assert catching(results), [(result.id, result.verdict.value, result.evidence[-800:]) for result in results]

@@ -96,15 +96,11 @@ class SoftwareLoading(PluginSuite):
             assert again == first
             assert loaded["same objects"]
 
-    def test_device_defaults_find_their_functions(
-        self, loaded: dict[str, Any], detected: dict[str, Any]
-    ) -> None:
+    def test_device_defaults_find_their_functions(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
         if not is_unsupported(loaded, detected):
             assert loaded["broken defaults"] == []
 
-    def test_autocast_accepts_dtypes_not_denied(
-        self, loaded: dict[str, Any], detected: dict[str, Any]
-    ) -> None:
+    def test_autocast_accepts_dtypes_not_denied(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
         if not is_unsupported(loaded, detected):
             assert {name: problem for name, problem in loaded["mixed precision"].items() if problem} == {}
 
