@@ -57,8 +57,9 @@ class Ended:
 
 
 SUITES = (
-    Suite("the core", ("tests/core",)),
+    Suite("Lightning", ("tests/core/lightning",)),
     Suite("hpu", ("tests/backends/hpu", "tests/backends/simulated"), "hpu", ("standard", "full")),
+    Suite("the core", ("tests/core", "--ignore=tests/core/lightning")),
     Suite("cpu_sim", ("tests/backends/cpu_sim",)),
     Suite("sdaa", ("tests/backends/sdaa", "tests/backends/simulated"), "sdaa", ("standard", "full")),
     Suite("the rest", ("--ignore=tests/core", "--ignore=tests/backends/cpu_sim", "--ignore=tests/conformance")),
