@@ -34,9 +34,16 @@ def test_a_real_chip_begins_as_a_users_process_does(monkeypatch: pytest.MonkeyPa
     assert not may_be_forked(replace(SCENARIO, accelerator="cpu_sim"))
 
 
-@pytest.mark.parametrize("launch", ["torchrun", "two nodes", "ranks"])
-def test_suites_ranks_are_not_forks_of_one(launch: Launch) -> None:
+@pytest.mark.parametrize("launch", ["torchrun", "two nodes"])
+def test_ranks_of_launchers_are_not_forks(launch: Launch) -> None:
     assert not may_be_forked(replace(SCENARIO, launch=launch, devices=2))
+
+
+def test_ranks_of_the_suite_are_forks_but_on_cpu_sim() -> None:
+    ranks = replace(SCENARIO, namespace="", launch="ranks", devices=2)
+
+    assert may_be_forked(ranks)
+    assert not may_be_forked(replace(ranks, accelerator="cpu_sim"))
 
 
 def test_run_with_lightnings_choice_begins_as_a_users() -> None:
