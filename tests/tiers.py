@@ -76,10 +76,11 @@ tests/core/untrusted/ fast
     standard test_terminal.py::test_no_other_console_is_made_in_the_core
 tests/backends/cpu_sim/ standard
     fast build/test_cache.py build/test_compiler.py faults/test_plan.py test_settings.py
-    full csrc/collective/ faults/test_ranks.py test_collective.py test_conformance.py
+    full csrc/collective/test_missing_ranks.py faults/test_ranks.py test_conformance.py
     full build/test_extension.py build/test_host.py csrc/operators/test_layers.py
 tests/backends/hpu/ standard
-    full runs/ test_conformance.py test_documented_examples.py test_lightning_habana.py simulated/test_collectives.py
+    full runs/ test_conformance.py test_documented_examples.py test_layers.py test_lightning_habana.py
+    full simulated/test_collectives.py
 tests/backends/sdaa/ standard
     full runs/ test_conformance.py test_lightning_teco.py test_precision.py test_random.py
 tests/backends/simulated/ full
