@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from tests.core.conftest import VENDORS, Install, Site
+from tests.forks.suite import forking
 
 from northbridge.conformance.report.report import Report
 from northbridge.conformance.verdict import Verdict
@@ -31,11 +32,18 @@ def site(install: Install) -> Site:
 
 
 def run(
-    *command: str, site: Site, folder: Path, environ: Mapping[str, str], limit: float = 280
+    *command: str, site: Site, folder: Path, environ: Mapping[str, str], limit: float = 280, forked: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``command`` in ``folder``, where the plugin is installed."""
+    """Run ``command`` in ``folder``, where the plugin is installed; what the suite starts may be ``forked``."""
+    given = site.environ(**environ)
     return subprocess.run(
-        command, env=site.environ(**environ), cwd=folder, capture_output=True, text=True, timeout=limit, check=False
+        command,
+        env=forking(given) if forked else given,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
     )
 
 
@@ -70,7 +78,7 @@ def test_a_wrong_list_of_cards_is_refused(site: Site, tmp_path: Path) -> None:
 def test_it_earns_c0_and_c1_simulated(site: Site, tmp_path: Path) -> None:
     asked = ("conformance", "kelvin", "--level", "C1", "--out", "report")
 
-    proved = run(NORTHBRIDGE, *asked, site=site, folder=tmp_path, limit=880, environ=SIMULATED)
+    proved = run(NORTHBRIDGE, *asked, site=site, folder=tmp_path, limit=880, environ=SIMULATED, forked=True)
 
     assert proved.returncode == 0, proved.stdout + proved.stderr
     report = Report.read(tmp_path / "report" / "report.json")
@@ -88,7 +96,7 @@ def test_denials_do_not_fail_its_collectives(site: Site, tmp_path: Path) -> None
 
     part = ("conformance", "kelvin", *only, "--out", "report")
 
-    asked = run(NORTHBRIDGE, *part, site=site, folder=tmp_path, limit=880, environ=SIMULATED)
+    asked = run(NORTHBRIDGE, *part, site=site, folder=tmp_path, limit=880, environ=SIMULATED, forked=True)
 
     ran = [test for test in Report.read(tmp_path / "report" / "report.json").tests if test.seconds]
     assert len(ran) > 50, asked.stderr
