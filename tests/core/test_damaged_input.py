@@ -218,7 +218,7 @@ def test_changed_report_that_was_sealed_again(report: Any, tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
     draw, sealed = Random(23), 0
 
-    for _ in range(50):
+    for _ in range(25):
         Path("report.json").write_text(json.dumps(changed(report, draw)))
         try:
             Report.read(Path("report.json")).sealed().write(Path("report.json"))
