@@ -21,14 +21,6 @@ EARNED = f"{LEVEL} (simulated)"
 
 _NORTHBRIDGE = Path(sys.executable).with_name("northbridge")
 _MOST = 3
-_HIDING = """
-from functools import partial
-from importlib.machinery import PathFinder
-
-find = PathFinder.find_spec
-# pytest makes an attribute of a class of it: a function would become a method there.
-PathFinder.find_spec = partial(lambda name, *more: None if name in {packages} else find(name, *more))
-"""
 
 
 def prove(chip: str, out: Path, environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -62,10 +54,3 @@ def prove(chip: str, out: Path, environ: Mapping[str, str] = os.environ) -> list
         wrong += [f"{chip}: {test.id}: {test.evidence}" for test in of_verdict(report, *FAILURES)[:_MOST]]
     links = find_broken_links((out / "index.html").read_text(encoding="utf-8"))
     return [*wrong, *(f"{chip}: its page has a link that leads nowhere: {link}" for link in links)]
-
-
-def hide(folder: Path, *packages: str) -> str:
-    """Return a ``PYTHONPATH`` in ``folder`` under which Python finds none of ``packages``."""
-    (folder / "hiding").mkdir()
-    (folder / "hiding" / "sitecustomize.py").write_text(_HIDING.format(packages=packages))
-    return str(folder / "hiding")
