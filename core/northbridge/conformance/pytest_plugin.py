@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ("northbridge.conformance.runner.late_errors",)
+pytest_plugins: tuple[str, ...] = ("northbridge.conformance.runner.late_errors",)
 
 
 @pytest.hookimpl(wrapper=True)

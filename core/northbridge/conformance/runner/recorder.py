@@ -27,7 +27,7 @@ from northbridge.errors import UnsupportedError
 if TYPE_CHECKING:
     from northbridge.conformance.suite import Suite
 
-pytest_plugins = ("northbridge.conformance.runner.late_errors",)
+pytest_plugins: tuple[str, ...] = ("northbridge.conformance.runner.late_errors",)
 
 MOST_EVIDENCE = 12000
 """The number of characters of evidence that are kept: the end, with the error."""
