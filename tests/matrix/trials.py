@@ -86,6 +86,4 @@ def _train(pair: Pair, trial: Trial, namespace: str, *, on_chip: bool) -> list[d
         strategy=trial.strategy,
         models=("mlp",),
     )
-    findings = run(scenario, environ).findings
-    (topic,) = (each for each in findings if each.startswith(f"{trial.step} "))
-    return findings[topic]
+    return run(scenario, environ).findings[f"{trial.step} {scenario.models[0]}"]
