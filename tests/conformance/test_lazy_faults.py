@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conformance.lazy_faults import LEVEL, PAGE, LazyFault, read_faults, write_page
 from tests.core.conftest import Site, install_in
+from tests.forks.suite import forking
 from tests.scripts import run_python
 
 from northbridge.conformance.report.report import Report
@@ -26,7 +27,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     site: Site = install_in(folder, "lazy")
     asked = [NORTHBRIDGE, "conformance", "lazy", "--level", "C2", "--out", "report"]
     ended = subprocess.run(
-        asked, env=site.environ(), cwd=folder, capture_output=True, text=True, timeout=1700, check=False
+        asked, env=forking(site.environ()), cwd=folder, capture_output=True, text=True, timeout=1700, check=False
     )
     assert (folder / "report" / "report.json").is_file(), ended.stderr
     return Report.read(folder / "report" / "report.json")

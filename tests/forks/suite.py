@@ -1,9 +1,9 @@
 """Fork the processes that the conformance suite starts, which saves each the import of torch and of Lightning.
 
-Processes of the CPU and of simulated chips are forked. Those of a real chip start as a user's do, because its software
-may not do later what it does at the end of ``import torch``. Ranks that torchrun starts are not forked, nor those that
-the suite starts side by side on cpu_sim: forks share the order of their sets, and a fault of ranks that differ in it
-has to show somewhere. A run that leaves the choice of the accelerator to Lightning is not forked either.
+Processes of the CPU, of torch's lazy device and of simulated chips are forked. Those of a real chip start as a user's
+do, because its software may not do later what it does at the end of ``import torch``. Ranks that torchrun starts are
+not forked, nor those that the suite starts side by side on cpu_sim: forks share the order of their sets, and a fault of
+ranks that differ in it has to show somewhere. Neither is a run that leaves the choice of the accelerator to Lightning.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def may_be_forked(scenario: Scenario) -> bool:
     name = scenario.accelerator
     if scenario.launch != "script" and (scenario.launch != "ranks" or name == "cpu_sim"):
         return False
-    return name == "cpu" or (name in installed.names() and northbridge.get(name).capabilities.simulated)
+    return name in ("cpu", "lazy") or (name in installed.names() and northbridge.get(name).capabilities.simulated)
 
 
 def may_be_asked_in_a_fork(question: str, backend: str = "", *more: str) -> bool:
