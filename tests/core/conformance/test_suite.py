@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.conftest import Install
 
-from northbridge.conformance.levels import C1
+from northbridge.conformance.levels import C1, LEVELS
 from northbridge.conformance.suite import require_devices
 
 ASKS = """
@@ -51,3 +51,11 @@ def test_every_class_of_a_level_above_c0_asks_for_a_device_first() -> None:
 
     assert len(asks) == len(C1.level.classes)
     assert all(hasattr(suite, "machine") for suite in asks)
+
+
+def test_the_advice_of_every_class_is_a_sentence() -> None:
+    texts = [suite.advice for level in LEVELS.values() for suite in level.classes]
+
+    # torch writes its name in lower case, also there.
+    begun = [advice for advice in texts if advice[:1].isupper() or advice.startswith("torch")]
+    assert [advice for advice in texts if advice not in begun or not advice.endswith(".")] == []

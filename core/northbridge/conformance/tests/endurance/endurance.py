@@ -27,8 +27,8 @@ class Endurance(NamespaceSuite):
     runs: Runs = in_each(TRAINERS[0], devices=(1, 2))
     steps: Steps = always("endurance")
     advice = (
-        "what the vendor's software keeps for each step: events, streams, graphs that Bridge.after_step() should"
-        " submit, buffers of the communication library; and Device.memory_allocated()"
+        "Look at what the vendor's software keeps for each step: events, streams, graphs that Bridge.after_step()"
+        " should submit, buffers of the communication library; and at Device.memory_allocated()."
     )
 
     def test_it_comes_to_its_end(self, chip: RunResult) -> None:

@@ -32,8 +32,8 @@ class Preemption(NamespaceSuite):
     steps: Steps = always("interruptions")
     claims: tuple[str, ...] = ("resume",)
     advice = (
-        "what the vendor's software does with SIGTERM; and the state of the chip's generators, which a checkpoint"
-        " keeps: Device.random_state() and Device.set_random_state()"
+        "Look at what the vendor's software does with SIGTERM; and at the state of the chip's generators, which a"
+        " checkpoint keeps: Device.random_state() and Device.set_random_state()."
     )
 
     def test_a_resumed_run_ends_with_the_weights_of_a_whole_one(self, chip: RunResult) -> None:
@@ -51,8 +51,8 @@ class Restarts(NamespaceSuite):
     runs: Runs = in_each(TRAINERS[0])
     claims: tuple[str, ...] = ("resume",)
     advice = (
-        "whether a card is free as soon as the process that held it is killed; and Collective.initialize(), which has"
-        " to meet anew in each attempt, with the store that Northbridge gives it"
+        "Look at whether a card is free as soon as the process that held it is killed; and at Collective.initialize(),"
+        " which has to meet anew in each attempt, with the store that Northbridge gives it."
     )
 
     def test_ranks_resume_and_end_with_an_undisturbed_runs_weights(
@@ -75,8 +75,8 @@ class _LostRank(NamespaceSuite):
     runs: Runs = in_each(TRAINERS[0], devices=(2,))
     step: ClassVar[str] = ""
     advice = (
-        "the communication library, which has to end with an error in the ranks whose partner is gone, and not to wait"
-        " for it, also at exit; and threads and processes of the vendor's that outlive a rank"
+        "Look at the communication library, which has to end with an error in the ranks whose partner is gone, and not"
+        " to wait for it, also at exit; and at threads and processes of the vendor's that outlive a rank."
     )
 
     LIMIT_S = 60.0

@@ -20,8 +20,8 @@ class Launches(Suite):
     """
 
     advice = (
-        "what the vendor's software does when it is imported, or a card is touched, in a process that starts others:"
-        " Bridge.load() takes no card; and the claim `fork`, where it does not survive one"
+        "Look at what the vendor's software does when it is imported, or a card is touched, in a process that starts"
+        " others: Bridge.load() takes no card; and at the claim `fork`, where it does not survive one."
     )
 
     @pytest.mark.parametrize("namespace", TRAINERS)

@@ -21,8 +21,9 @@ class SideBySide(NamespaceSuite):
 
     runs: Runs = in_each(TRAINERS[0], devices=(1, 2))
     advice = (
-        "what processes of one machine share: files and ports of the vendor's software, a MASTER_PORT that its import"
-        " writes (northbridge.keep_environment() takes it back), and cards that it takes before it is told which one"
+        "Look at what processes of one machine share: files and ports of the vendor's software, a MASTER_PORT that its"
+        " import writes (northbridge.keep_environment() takes it back), and cards that it takes before it is told"
+        " which one."
     )
 
     @pytest.fixture

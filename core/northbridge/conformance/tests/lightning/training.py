@@ -88,8 +88,9 @@ class RepeatedTraining(UsesSuite):
     runs: Runs = in_each(*TRAINERS)
     claims: tuple[str, ...] = ("fit",)
     advice = (
-        "what is allocated for each Trainer and not released with it: in the Device's select() and empty_cache(), in"
-        " the Bridge's hooks, and in workspaces of the vendor's kernels, which a process should share"
+        "Look at what is allocated for each Trainer and not released with it: in the Device's select() and"
+        " empty_cache(), in the Bridge's hooks, and in workspaces of the vendor's kernels, which a process should"
+        " share."
     )
 
     LEFT_BYTES = 2**16

@@ -18,9 +18,9 @@ class Declaration(PluginSuite):
     """The parts of the backend carry names that torch can take, and capabilities of the right types."""
 
     advice = (
-        "the Backend(…) that the plugin's hook returns: the attribute `type` of its Device, `name` of its Collective,"
-        " `package` of its Bridge, and its Capabilities, whose claims are northbridge.yes, northbridge.no('why') and"
-        " northbridge.unknown"
+        "Look at the Backend(…) that the plugin's hook returns: the attribute `type` of its Device, `name` of its"
+        " Collective, `package` of its Bridge, and its Capabilities, whose claims are northbridge.yes,"
+        " northbridge.no('why') and northbridge.unknown."
     )
 
     def test_the_device_type_is_one_that_torch_can_take(self, declared: dict[str, Any]) -> None:
@@ -67,8 +67,8 @@ class PluginMetadata(PluginSuite):
     """One distribution announces the name, and its module declares a backend of that name."""
 
     advice = (
-        "the plugin's pyproject.toml: [project] name and version, and the entry point of the group"
-        ' "northbridge.backends"; and the hook northbridge_backend() of the module that it names'
+        "Look at the plugin's pyproject.toml: [project] name and version, and the entry point of the group"
+        ' "northbridge.backends"; and at the hook northbridge_backend() of the module that it names.'
     )
 
     def test_one_distribution_announces_the_name(self, backend: str) -> None:

@@ -17,8 +17,8 @@ class MissingSoftware(PluginSuite):
     """
 
     advice = (
-        "Bridge.package, which has to name the vendor's package; Bridge.load(), the one place to import it, which lets"
-        " ModuleNotFoundError through; and Bridge.detect() where the package is not installed"
+        "Look at Bridge.package, which has to name the vendor's package; at Bridge.load(), the one place to import it,"
+        " which lets ModuleNotFoundError through; and at Bridge.detect() where the package is not installed."
     )
 
     @pytest.fixture
@@ -62,7 +62,9 @@ class MissingSoftware(PluginSuite):
 class MissingHardware(PluginSuite):
     """Where no device is found, a Trainer says so, or that the software is missing, and does not train on the CPU."""
 
-    advice = "Bridge.detect(), which answers 0 where no device is found, and whatever the plugin does instead of it"
+    advice = (
+        "Look at Bridge.detect(), which answers 0 where no device is found, and at whatever the plugin does instead."
+    )
 
     @pytest.fixture
     def found(self, backend: str, environ: dict[str, str]) -> dict[str, Any]:
@@ -88,8 +90,8 @@ class Detection(PluginSuite):
     """The backend counts its devices without being loaded, and counts as many afterwards."""
 
     advice = (
-        "Bridge.detect(), which has to answer with a number on every machine, also on one without driver, card or"
-        " software; Device.count(); and is_available() and device_count() of the vendor's torch module"
+        "Look at Bridge.detect(), which has to answer with a number on every machine, also on one without driver, card"
+        " or software; at Device.count(); and at is_available() and device_count() of the vendor's torch module."
     )
 
     def test_it_answers_with_a_number_if_software_is_installed(self, detected: dict[str, Any]) -> None:

@@ -17,9 +17,9 @@ class Pickling(PluginSuite):
     """The backend and its parts can be pickled, and hold nothing that belongs to one process only."""
 
     advice = (
-        "the attributes of the plugin's Device, Collective and Bridge: what is this process's alone, such as an open"
-        " file, a lock, a socket, a module or a lambda, is made where it is used, or left out by __getstate__();"
-        " and a __reduce__() of a Backend of your own"
+        "Look at the attributes of the plugin's Device, Collective and Bridge: what is this process's alone, such as an"
+        " open file, a lock, a socket, a module or a lambda, is made where it is used, or left out by __getstate__();"
+        " and at a __reduce__() of a Backend of your own."
     )
 
     @pytest.mark.parametrize("part", _PARTS)

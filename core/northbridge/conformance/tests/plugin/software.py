@@ -24,8 +24,8 @@ class PluginImport(PluginSuite):
     """The import of the plugin's module is quick, silent, without traces, and without the vendor's software."""
 
     advice = (
-        "the top of the plugin's module: move imports into the hook northbridge_backend(), into Bridge.load() and into"
-        " the methods that need them; `python -X importtime -c 'import <module>'` shows what takes the time"
+        "Look at the top of the plugin's module: move imports into the hook northbridge_backend(), into Bridge.load()"
+        " and into the methods that need them; `python -X importtime -c 'import <module>'` shows what takes the time."
     )
 
     @pytest.fixture
@@ -81,9 +81,9 @@ class SoftwareLoading(PluginSuite):
     """The software is loaded once and for all, and what the user has set in the environment stays."""
 
     advice = (
-        "Bridge.load(), which has to do nothing when it is called again; and what writes to os.environ in"
+        "Look at Bridge.load(), which has to do nothing when it is called again; and at what writes to os.environ in"
         " Bridge.prepare(), Bridge.load() and Bridge.prepare_rank(): use os.environ.setdefault(), and"
-        " northbridge.keep_environment() around an import that writes"
+        " northbridge.keep_environment() around an import that writes."
     )
 
     def test_it_is_loaded_or_says_what_is_missing(self, loaded: dict[str, Any], detected: dict[str, Any]) -> None:
