@@ -54,7 +54,7 @@ class Declaration(PluginSuite):
 
         assert [name for name, value in denied.items() if not value[2].strip()] == []
 
-    def test_simulated_and_auto_are_yes_or_no(self, declared: dict[str, Any]) -> None:
+    def test_facts_are_yes_or_no(self, declared: dict[str, Any]) -> None:
         for fact in FACTS:
             assert declared["capabilities"][fact] in (["bool", "True"], ["bool", "False"])
 

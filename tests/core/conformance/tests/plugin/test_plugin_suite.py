@@ -128,7 +128,7 @@ WRONG = {
     "simulated_is_one": Wrong(
         "simulated=True",
         "simulated=1",
-        "Declaration::test_simulated_and_auto_are_yes_or_no",
+        "Declaration::test_facts_are_yes_or_no",
         "Capabilities(simulated=1): expected True or False",
     ),
     "detect_raises": Wrong(
