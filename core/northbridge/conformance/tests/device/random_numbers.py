@@ -192,7 +192,7 @@ class RandomNumbers(OneDevice):
     def test_fork_rng_puts_back_each_device_that_it_is_given(
         self, chip: northbridge.Device, device: torch.device, index: int, other: torch.device, alone: bool
     ) -> None:
-        if not is_in_torch(chip):
+        if lacks_torchs_functions(chip):
             return
         chip.seed(9)
         devices = [device] if alone else [other, device]
@@ -208,7 +208,7 @@ class RandomNumbers(OneDevice):
         self, chip: northbridge.Device, device: torch.device, other: torch.device, alone: bool
     ) -> None:
         module: Any = chip.module
-        if not is_in_torch(chip):
+        if lacks_torchs_functions(chip):
             return
         chip.seed(9)
         start = module.get_rng_state(device)
@@ -241,7 +241,7 @@ class RandomNumbers(OneDevice):
         assert DRAWS[draw](device, generator=mine).tolist() == further
 
     def test_torchs_seed_is_the_chips_too(self, chip: northbridge.Device, device: torch.device) -> None:
-        if not is_in_torch(chip):
+        if lacks_torchs_functions(chip):
             return
         torch.manual_seed(11)
         first = torch.rand(4, device=device).tolist()
@@ -250,9 +250,16 @@ class RandomNumbers(OneDevice):
         assert torch.rand(4, device=device).tolist() == first
 
 
-def is_in_torch(chip: northbridge.Device) -> bool:
-    """True if torch has a module of the chip. If not, torch's own functions cannot reach its generators."""
-    return getattr(torch, chip.type, None) is not None
+def lacks_torchs_functions(chip: northbridge.Device) -> bool:
+    """Return True if torch has no module of the chip, so that none of its own functions reaches the generators.
+
+    Each of them has to say so then.
+    """
+    if hasattr(torch, chip.type):
+        return False
+    with pytest.raises(RuntimeError), torch.random.fork_rng([0], device_type=chip.type):
+        pass
+    return True
 
 
 MANY = 20000
