@@ -226,7 +226,7 @@ def _begin(scenario: Scenario, folder: Path, environ: Mapping[str, str], begun: 
 
 
 def read_said(folder: Path, files: str = _SAID) -> str:
-    """Return the output of the latest processes of the run in ``folder``."""
+    """Return the output in ``files`` of ``folder``: that of the run's latest processes if none are given."""
     return "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob(files)))
 
 

@@ -33,7 +33,7 @@ def perform(scenario: Scenario, folder: Path) -> None:
     write(folder, "endurance", host.global_rank, found)
 
 
-def on_chip(backend: Any, root: Any) -> int:
+def bytes_on_chip(backend: Any, root: Any) -> int:
     """Return the bytes that tensors of this process hold on the device ``root``; 0 if the chip does not count them."""
     backend.device.synchronize()
     is_counted = not backend.present_capabilities().memory_stats.denied
@@ -42,7 +42,7 @@ def on_chip(backend: Any, root: Any) -> int:
 
 def _held(backend: Any, root: Any) -> dict[str, int]:
     gc.collect()
-    chip = on_chip(backend, root)
+    chip = bytes_on_chip(backend, root)
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {
         "process": pages * os.sysconf("SC_PAGE_SIZE"),
@@ -66,9 +66,9 @@ class _Enduring(_Classifier):
         if self.global_step == CYCLIC:
             gc.collect()
             gc.disable()
-            self.in_cycles = -on_chip(*chip)
+            self.in_cycles = -bytes_on_chip(*chip)
         if self.global_step == EARLY:
-            self.in_cycles += on_chip(*chip)
+            self.in_cycles += bytes_on_chip(*chip)
             gc.enable()
         if self.global_step in (EARLY, LATE):
             self.held[self.global_step] = _held(*chip)

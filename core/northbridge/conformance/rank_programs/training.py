@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits as distance, cross_entropy
 
-from northbridge.conformance.rank_programs.endurance import on_chip
+from northbridge.conformance.rank_programs.endurance import bytes_on_chip
 from northbridge.conformance.rank_programs.hooks import changed_since
 from northbridge.conformance.runs.findings import write
 from northbridge.conformance.runs.fingerprints import fingerprint
@@ -108,7 +108,7 @@ def repeatedly(scenario: Scenario, folder: Path) -> None:
         chip = host.strategy.backend, host.strategy.root_device
         del host
         gc.collect()
-        held.append(on_chip(*chip))
+        held.append(bytes_on_chip(*chip))
     write(folder, "training.repeatedly", 0, {"held": held})
 
 
